@@ -322,6 +322,7 @@ ipis = 7
             ("duration", "\"1h\""),
             ("except-cgroup", "[\"a/b\"]"),
             ("except-comm", "[\"x\"]"),
+            ("aim", "\"save 30%\""),
             ("except-pid", "[7]"),
             ("goal", "[\"psi=1%\"]"),
             ("interval", "\"2s\""),

@@ -30,7 +30,7 @@ pub use interleave::{Apply, Interleave, Layout, Probe, Run, Set, Show, Task, Ver
 pub use isotherm::UsageError;
 pub use lab::{Experiment, Fairzone, Figure, InterleaveFigure, InterleaveLab, Lab};
 pub use metrics::Metrics;
-pub use reclaim::{Aim, Reclaim};
+pub use reclaim::{GoalOption, Reclaim};
 pub use record::Record;
 pub use report::{
     Accuracy, Advice, Cgroups, Heatmap, Input, Need, NeedObjective, Order, Over, Part, Raw, Report,

@@ -7,7 +7,7 @@ use clap::Args;
 use isotherm::control::default_path;
 use isotherm::schemes::TARGETS;
 use isotherm::units;
-use isotherm_core::scheme::{Goal, Scope};
+use isotherm_core::scheme::{Aim, Goal, Scope};
 use isotherm_core::{AddrRange, PAGE_SIZE};
 
 use super::run::Acting;
@@ -22,6 +22,11 @@ pub struct Reclaim {
     /// its neighbours are in use, as in a hash table
     #[arg(long)]
     pub pages: bool,
+    /// Choose the age for each control group so that an objective is met, and correct it by what comes back:
+    /// "refault 0.2%": at most this share of the working set is read back within a minute; "save 30%": this share
+    /// of the memory is paged out. Implies --pages
+    #[arg(long, value_name = "OBJECTIVE", value_parser = aim, conflicts_with = "min_age")]
+    pub aim: Option<Aim>,
     /// Time for paging out in each window of time; none: no limit
     #[arg(long, value_name = "TIME/WINDOW", default_value = "10ms/1s", value_parser = pace)]
     pub quota: Pace,
@@ -48,8 +53,8 @@ pub struct Reclaim {
     /// within a minute, or some tasks wait for memory for psi=SHARE of the time. The figure is that
     /// of the machine with --all, else of the control group of the targets; may be given several
     /// times
-    #[arg(long, value_name = "GOAL", value_parser = aim)]
-    pub goal: Vec<Aim>,
+    #[arg(long, value_name = "GOAL", value_parser = goal)]
+    pub goal: Vec<GoalOption>,
     /// Listen on this socket for the commands of isotherm service; none: no socket [default:
     /// /run/isotherm/control.sock; for users other than root
     /// $XDG_RUNTIME_DIR/isotherm/control.sock]
@@ -92,20 +97,20 @@ pub struct Marks(pub Option<[u32; 3]>);
 
 /// A goal, without the scope that it applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Aim {
+pub enum GoalOption {
     /// refaulted share of the working set, in ppm
     Refaults(u32),
     /// stalled time in each second
     Stalled(Duration),
 }
 
-impl Aim {
+impl GoalOption {
     /// The goal for the machine, or for the control group of the targets.
     pub fn of(self, machine: bool) -> Goal {
         let of = if machine { Scope::Machine } else { Scope::Group(TARGETS.into()) };
         match self {
-            Aim::Refaults(ppm) => Goal::Refaults { of, ppm },
-            Aim::Stalled(target) => Goal::Stalled { of, target },
+            GoalOption::Refaults(ppm) => Goal::Refaults { of, ppm },
+            GoalOption::Stalled(target) => Goal::Stalled { of, target },
         }
     }
 }
@@ -156,13 +161,28 @@ fn marks(text: &str) -> Result<Marks, String> {
 }
 
 /// `refault=0.2%` or `psi=0.1%`.
-fn aim(text: &str) -> Result<Aim, String> {
+fn goal(text: &str) -> Result<GoalOption, String> {
     let wrong = || format!("{text:?} is no goal: write refault=0.2% or psi=0.1%");
     let (what, share) = text.split_once('=').ok_or_else(wrong)?;
     let share = units::percent(share).map_err(|_| wrong())?;
     match what {
-        "refault" => Ok(Aim::Refaults((share * 10_000.0).round() as u32)),
-        "psi" => Ok(Aim::Stalled(Duration::from_secs_f64(share / 100.0))),
+        "refault" => Ok(GoalOption::Refaults((share * 10_000.0).round() as u32)),
+        "psi" => Ok(GoalOption::Stalled(Duration::from_secs_f64(share / 100.0))),
+        _ => Err(wrong()),
+    }
+}
+
+/// `refault 0.2%`, also with `/min` behind it, or `save 30%`.
+fn aim(text: &str) -> Result<Aim, String> {
+    let wrong = || format!("{text:?} is no objective: write \"refault 0.2%\" or \"save 30%\"");
+    let (what, share) = text.split_once([' ', '=']).ok_or_else(wrong)?;
+    let of = |share| units::percent(share).map_err(|_| wrong());
+    match what {
+        "refault" => {
+            let share = share.strip_suffix("/min").unwrap_or(share);
+            Ok(Aim::Refaults((of(share)? * 10_000.0).round() as u32))
+        }
+        "save" => Ok(Aim::Save((of(share)? * 100.0).round() as u32)),
         _ => Err(wrong()),
     }
 }
@@ -179,8 +199,11 @@ mod tests {
         assert_eq!(quota_size("128M"), Ok(Bytes(Some(128 << 20))));
         assert_eq!(marks("50%,40%,20%"), Ok(Marks(Some([5000, 4000, 2000]))));
         assert_eq!(marks("none"), Ok(Marks(None)));
+        assert_eq!(goal("refault=0.2%"), Ok(GoalOption::Refaults(2000)));
+        assert_eq!(aim("refault 0.2%/min"), Ok(Aim::Refaults(2000)));
         assert_eq!(aim("refault=0.2%"), Ok(Aim::Refaults(2000)));
-        assert_eq!(aim("psi=0.1%"), Ok(Aim::Stalled(Duration::from_millis(1))));
+        assert_eq!(aim("save 30%"), Ok(Aim::Save(3000)));
+        assert_eq!(goal("psi=0.1%"), Ok(GoalOption::Stalled(Duration::from_millis(1))));
     }
 
     #[test]
@@ -197,7 +220,10 @@ mod tests {
             assert!(marks(bad).unwrap_err().contains("50%,40%,20%"), "{bad}");
         }
         for bad in ["", "psi", "psi=", "psi=101%", "load=1%", "refault=much"] {
-            assert!(aim(bad).unwrap_err().contains("refault=0.2% or psi=0.1%"), "{bad}");
+            assert!(goal(bad).unwrap_err().contains("refault=0.2% or psi=0.1%"), "{bad}");
+        }
+        for bad in ["", "save", "save all", "keep 30%", "refault 0.2%/h", "save 101%"] {
+            assert!(aim(bad).unwrap_err().contains("or \"save 30%\""), "{bad}");
         }
     }
 }

@@ -22,7 +22,7 @@ use isotherm_linux::damon::{self, KdamondAttrs};
 use super::report::output::print;
 use super::run::act;
 use super::service::machine;
-use crate::cli::{Aim, Config, Reclaim, UsageError};
+use crate::cli::{Config, GoalOption, Reclaim, UsageError};
 
 /// The name of the scheme that is made from options.
 const NAME: &str = "reclaim";
@@ -159,9 +159,10 @@ impl ServiceConfig for Service {
 fn scheme(o: &Reclaim) -> Scheme {
     let every = Pattern { size: PAGE_SIZE..=u64::MAX, ..Pattern::default() };
     let untouched = Pattern { hz: 0.0..=0.0, age: o.min_age..=Duration::MAX, ..every.clone() };
-    let pattern = if o.pages { every } else { untouched };
+    let pattern = if o.pages || o.aim.is_some() { every } else { untouched };
     let mut scheme = Scheme::new(NAME, pattern, Action::PageOut);
-    if o.pages {
+    scheme.aim = o.aim;
+    if o.pages && o.aim.is_none() {
         // Each page has its own age, independent of its neighbours.
         let kind = PageKind::Touched { within: o.min_age };
         scheme.page_filters = vec![PageFilter { kind, matching: true, allow: false }];
@@ -216,6 +217,7 @@ fn option_of(key: &str) -> &'static str {
         "watermarks.interval" => "--watermarks-interval",
         key if key.starts_with("watermarks") => "--watermarks",
         "filters" => "--range",
+        "aim" => "--aim",
         _ => "--min-age",
     }
 }
@@ -253,8 +255,8 @@ fn asked(o: &Reclaim) -> Result<damon::Reclaim, UsageError> {
     if o.acting.metrics.to.is_some() {
         return wrong("does not tell whose memory is what: leave out --metrics");
     }
-    if o.pages {
-        return wrong("goes by regions: leave out --pages, or look by bpf");
+    if o.pages || o.aim.is_some() {
+        return wrong("goes by regions: leave out --pages and --aim, or look by bpf");
     }
     if o.acting.targets.selection(true).excludes() {
         return wrong(
@@ -268,8 +270,8 @@ fn asked(o: &Reclaim) -> Result<damon::Reclaim, UsageError> {
     let mut stalled = None;
     for aim in &o.goal {
         match aim {
-            Aim::Stalled(time) => stalled = Some(time.mul_f64(o.quota.window.as_secs_f64())),
-            Aim::Refaults(_) => {
+            GoalOption::Stalled(time) => stalled = Some(time.mul_f64(o.quota.window.as_secs_f64())),
+            GoalOption::Refaults(_) => {
                 return wrong("knows no goal of refaults: write psi=SHARE, or look by bpf");
             }
         }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests, and what helps them")]
 
 mod advice;
+mod aim;
 #[path = "../../../linux/tests/common/swap.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod alone;

@@ -18,7 +18,7 @@ phase = [{ name = "on", duration = "1s", access = [
     { region = "strewn", rate = 50, order = { strided = { stride = 32 } } },
 ] }]"#;
 
-fn strewn() -> Running {
+pub fn strewn() -> Running {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("strewn.toml");
     fs::write(&file, STREWN).unwrap();

@@ -27,7 +27,7 @@ pub(super) enum Came {
     Done,
     /// it succeeded on no byte
     InVain,
-    /// All pages were skipped by a page filter or a second look; they may reach the requested age later.
+    /// All pages were rejected by page filters or a second look; they may reach the requested age later.
     LetAlone,
 }
 
@@ -48,8 +48,8 @@ pub(super) struct Again<'a> {
     pub action: &'a Action,
     /// time after which an action that may be undone is checked again
     pub pause: Duration,
-    /// minimum age of a change
-    pub settled: Duration,
+    /// Page filters select by the age of each page: that of the region does not matter.
+    pub by_page: bool,
     pub view: &'a RegionView,
     /// time of the snapshot that contains `view`
     pub seen: Nanos,
@@ -108,28 +108,14 @@ impl Again<'_> {
             return (since < PAUSE).then_some(Why::InVain);
         }
         // A region older than the act has kept its heat since the act.
-        let changed = self.view.age < self.seen.since(act.at) && self.view.age >= self.settled;
-        let changed = changed && (since >= self.pause || !self.leaves_no_trace());
+        let changed = !self.by_page && self.view.age < self.seen.since(act.at);
+        let changed = changed && (since >= self.pause || !leaves_no_trace(self.action));
         let again = match act.came {
             Came::LetAlone => since >= self.pause,
+            _ if self.by_page && !leaves_no_trace(self.action) => since >= self.pause,
             _ => self.is_undone(since),
         };
         (!changed && !again).then_some(Why::Done)
-    }
-
-    /// Whether the effect of the action is invisible to a later look: page tables do not show the lists of
-    /// reclaim, and memory that was read ahead may be evicted at once. Without a pause, memory whose age
-    /// stays near zero would be acted on with each snapshot.
-    fn leaves_no_trace(&self) -> bool {
-        match self.action {
-            Action::WillNeed | Action::Cold | Action::LruDeprio | Action::LruPrio => true,
-            Action::PageOut
-            | Action::HugePage
-            | Action::NoHugePage
-            | Action::MigrateHot(_)
-            | Action::MigrateCold(_)
-            | Action::Stat => false,
-        }
     }
 
     /// Whether the action may have been undone: memory that was paged out or read in may be back in its old
@@ -142,6 +128,21 @@ impl Again<'_> {
             _ => false,
         };
         may_be && since >= self.pause
+    }
+}
+
+/// Whether the effect of the action is invisible to a later look: page tables do not show the lists of reclaim,
+/// and memory that was read ahead may be evicted at once. Without a pause, memory whose age stays near zero would
+/// be acted on with each snapshot.
+pub(super) fn leaves_no_trace(action: &Action) -> bool {
+    match action {
+        Action::WillNeed | Action::Cold | Action::LruDeprio | Action::LruPrio => true,
+        Action::PageOut
+        | Action::HugePage
+        | Action::NoHugePage
+        | Action::MigrateHot(_)
+        | Action::MigrateCold(_)
+        | Action::Stat => false,
     }
 }
 
@@ -163,12 +164,12 @@ mod tests {
     /// Whether an action at 100 s blocks another one at `now`, if its region has been at `hz` for `age`
     /// seconds, with a pause of 30 s.
     fn blocked(action: &Action, came: Came, now: u64, hz: f64, age: u64) -> Option<Why> {
-        settled(0, action, came, now, hz, age)
+        blocked_by(false, action, came, now, hz, age)
     }
 
-    /// The same with this minimum age of a change, in seconds.
-    fn settled(
-        settled: u64,
+    /// The same, with or without page filters that select by age.
+    fn blocked_by(
+        by_page: bool,
         action: &Action,
         came: Came,
         now: u64,
@@ -179,8 +180,7 @@ mod tests {
         acted.note(T, pages(0, 8), at(100), came);
         let view = view(0, 8, hz, s(age));
         let (seen, now) = (at(now), at(now));
-        let (pause, settled) = (s(30), s(settled));
-        let again = Again { action, pause, settled, view: &view, seen, now };
+        let again = Again { action, pause: s(30), by_page, view: &view, seen, now };
         acted.blocked(T, 0..8 * 4096, again).next().map(|b| b.1)
     }
 
@@ -217,21 +217,20 @@ mod tests {
         }
     }
 
-    /// Its pages are to be untouched for 5 s.
     #[test]
-    fn a_change_counts_once_there_is_something_to_look_for() {
-        let blocked = |now, age| settled(5, &Action::PageOut, Came::Done, now, 50.0, age);
-        assert_eq!(blocked(110, 4), Some(Why::Done));
-        assert_eq!(blocked(110, 5), None);
-        assert_eq!(blocked(110, 10), Some(Why::Done), "it has not changed");
-        assert_eq!(blocked(129, 1), Some(Why::Done));
-        assert_eq!(blocked(130, 1), None, "it changes all the time");
+    fn pages_with_ages_of_their_own_are_looked_at_after_each_pause() {
+        for action in [Action::PageOut, Action::NoHugePage] {
+            let blocked = |now, age| blocked_by(true, &action, Came::Done, now, 50.0, age);
+            assert_eq!(blocked(110, 5), Some(Why::Done), "the age of the region does not matter");
+            assert_eq!(blocked(129, 1), Some(Why::Done));
+            assert_eq!([blocked(130, 1), blocked(130, 500)], [None; 2]);
+        }
     }
 
     #[test]
     fn what_was_let_alone_is_looked_at_again_whatever_the_action() {
         for action in [Action::Cold, Action::NoHugePage, Action::PageOut] {
-            let blocked = |now| settled(5, &action, Came::LetAlone, now, 0.0, now);
+            let blocked = |now| blocked_by(true, &action, Came::LetAlone, now, 0.0, now);
             assert_eq!(blocked(129), Some(Why::Done));
             assert_eq!(blocked(130), None);
         }
@@ -250,8 +249,7 @@ mod tests {
         acted.note(T, pages(6, 10), at(100), Came::InVain);
         let view = view(0, 8, 0.0, s(500));
         let (seen, now, action) = (at(101), at(101), &Action::Cold);
-        let (pause, settled) = (PAUSE, Duration::ZERO);
-        let again = Again { action, pause, settled, view: &view, seen, now };
+        let again = Again { action, pause: PAUSE, by_page: false, view: &view, seen, now };
         let page = |r: Range<u64>| r.start / 4096..r.end / 4096;
         let found: Vec<_> =
             acted.blocked(T, 0..8 * 4096, again).map(|(r, why)| (page(r), why)).collect();

@@ -1,10 +1,13 @@
 //! Selects the candidates of a scheme from a snapshot, and records why other memory is skipped.
 
+use std::time::Duration;
+
 use rangemap::RangeSet;
 
 use super::Scheme;
 use super::absent::Absent;
-use super::acted::{Acted, Again, PAUSE};
+use super::acted::{Acted, Again};
+use super::aim::Aims;
 use super::filter::{parts, some};
 use super::metrics::Metrics;
 use super::pattern::mean_hz;
@@ -47,6 +50,12 @@ pub(super) struct Field<'a> {
     pub snapshot: &'a Snapshot,
     pub metrics: &'a Metrics,
     pub now: Nanos,
+    /// time after which memory that was acted on is looked at again
+    pub pause: Duration,
+    /// Page filters select by the age of each page.
+    pub by_page: bool,
+    /// the chosen ages, if the scheme has an objective
+    pub aims: Option<&'a Aims>,
     /// times since which memory is absent
     pub absent: &'a Absent,
     /// ranges that this scheme has acted on
@@ -103,6 +112,10 @@ impl Field<'_> {
             found.passed.push((whole, why));
             return;
         }
+        if self.aims.is_some_and(|aims| aims.age(target.id).is_none()) {
+            found.passed.push((whole, Why::NoAge));
+            return;
+        }
         let parts = parts(&scheme.filters, &scheme.page_filters, range, target, self.metrics);
         let through = parts.allowed.union(&parts.undecided).collect();
         found.passed.extend(without(whole, &through).map(|c| (c, Why::Filtered)));
@@ -117,10 +130,8 @@ impl Field<'_> {
     /// Skips the parts that were acted on earlier.
     fn not_again(&self, part: Candidate, found: &mut Found) {
         let (action, view) = (&self.scheme.action, &part.view);
-        let settled = self.scheme.settled();
-        let pause = PAUSE.max(*self.scheme.pattern.age.start()).max(settled);
-        let (seen, now) = (self.snapshot.end, self.now);
-        let again = Again { action, pause, settled, view, seen, now };
+        let (seen, now, pause) = (self.snapshot.end, self.now, self.pause);
+        let again = Again { action, pause, by_page: self.by_page, view, seen, now };
         let range = part.range.start..part.range.end;
         let taken = self.taken.all(part.target, range.clone()).map(|r| (r, Why::Taken));
         let mut blocked = RangeSet::new();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::absent::Absent;
 use super::acted::Acted;
+use super::aim::AimStep;
 use super::metrics::Metrics;
 use super::running::{Running, Step};
 use super::stats::{Event, Stats};
@@ -129,6 +130,11 @@ impl Engine {
         let step = Step { now, snapshot, metrics, absent, log_passed };
         let mut taken = Acted::default();
         self.running.iter_mut().try_for_each(|r| r.step(&step, &mut taken, act, log))
+    }
+
+    /// The choices of schemes with an objective ([`Scheme::aim`]) since the last call.
+    pub fn take_aim_steps(&mut self) -> Vec<AimStep> {
+        self.running.iter_mut().flat_map(|r| std::mem::take(&mut r.aim_steps)).collect()
     }
 
     /// The time of the next step even without a new snapshot; this step uses the last one. A quota window may

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::aim::Aim;
 use super::goal::Goal;
 use crate::range::AddrRange;
 
@@ -50,6 +51,9 @@ pub enum SchemeError {
     /// an invalid goal
     #[error("{0:?} is no goal: a target above zero, a time below a second, a share of at most all")]
     Goal(Goal),
+    /// an objective without a share
+    #[error("{0:?} is no objective: give a share above 0 %, of at most 100 %")]
+    Aim(Aim),
     /// watermarks in a wrong order
     #[error(
         "watermarks {high}, {mid}, {low} (high, mid, low, of 10000): give them in falling order, at \
@@ -117,6 +121,7 @@ impl SchemeError {
             SchemeError::Reset(_) => "quota.reset",
             SchemeError::TimeQuota { .. } => "quota.time",
             SchemeError::SmallQuota { .. } => "quota.bytes",
+            SchemeError::Aim(_) => "aim",
             SchemeError::Goal(_) | SchemeError::TooMany { what: "goals", .. } => "quota.goals",
             SchemeError::Watermarks { high, mid, .. } if *high > 10_000 || mid > high => {
                 "watermarks.high"

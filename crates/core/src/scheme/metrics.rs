@@ -17,6 +17,8 @@ pub struct Metrics {
     pub cgroups: BTreeMap<TargetId, Arc<str>>,
     /// the process of each target, if it is one
     pub processes: BTreeMap<TargetId, Process>,
+    /// major faults of each target so far
+    pub major_faults: BTreeMap<TargetId, u64>,
     /// free memory of the machine, of 10,000
     pub free_bp: Option<u32>,
     /// Unusable free space index of the machine for huge pages, of 10,000: the share of free memory in blocks

@@ -6,6 +6,7 @@
 
 mod absent;
 mod acted;
+mod aim;
 mod candidates;
 mod engine;
 mod error;
@@ -26,6 +27,7 @@ mod watermarks;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use aim::{Aim, AimReason, AimStep};
 pub use engine::Engine;
 pub use error::SchemeError;
 pub use filter::{Filter, FilterKind};
@@ -38,6 +40,7 @@ pub use quota::Quota;
 pub use stats::{Count, Event, Outcome, Stats, Why};
 pub use watermarks::{Mark, Watermarks};
 
+use self::acted::{PAUSE, leaves_no_trace};
 use crate::act::{Action, Destinations, PageFilter, PageKind};
 use crate::range::PAGE_SIZE;
 use crate::survey::BLOCK_SIZE;
@@ -65,6 +68,9 @@ pub struct Scheme {
     /// Second look: an action for cold memory skips pages that are touched within this time before it, see
     /// [`crate::Work::recheck`]. `None`: the monitor's sampling interval.
     pub recheck: Option<Duration>,
+    /// The scheme chooses an age by this objective, for each control group. Pages that were touched within this age
+    /// are rejected, and without an age, all pages.
+    pub aim: Option<Aim>,
 }
 
 const MAX_FILTERS: usize = 64;
@@ -72,8 +78,12 @@ const LONGEST_RECHECK: Duration = Duration::from_secs(1);
 /// The longest time that the two bytes per page can record, with any origin.
 const LONGEST_WITHIN: Duration = Duration::from_secs(8 * 3600);
 
-/// A touch is recorded when its accessed bit is cleared, in whole seconds.
-const LATE: Duration = Duration::from_secs(2);
+/// If each page has an age of its own, some page reaches the requested age at any time. So memory is looked at
+/// again after a thirtieth of this age, but not sooner than after half a second, nor than after 200 times the time of
+/// a look: looks use at most 0.5 % of a CPU.
+const PART_OF_PAGE_AGE: u32 = 30;
+const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
+const PAUSE_PER_LOOK: u32 = 200;
 
 impl Scheme {
     /// A scheme without a quota: it acts on all matching memory.
@@ -89,6 +99,7 @@ impl Scheme {
             filters: Vec::new(),
             page_filters: Vec::new(),
             recheck: None,
+            aim: None,
         }
     }
 
@@ -100,14 +111,26 @@ impl Scheme {
         }
     }
 
-    /// The age at which changed memory is worth a look at its pages, if page filters reject recently touched
-    /// ones: before this age, all of its pages count as touched. Zero: at once.
-    fn settled(&self) -> Duration {
+    /// The time within which page filters reject touched pages, if they do: then each page has an age of its own.
+    fn page_age(&self) -> Option<Duration> {
         let of_pages = self.page_filters.iter().filter_map(|f| match f.kind {
-            PageKind::Touched { within } if f.matching != f.allow => Some(within + LATE),
+            PageKind::Touched { within } if f.matching != f.allow => Some(within),
             _ => None,
         });
-        of_pages.max().unwrap_or_default().min(*self.pattern.age.end())
+        Some(of_pages.max()?.min(*self.pattern.age.end()))
+    }
+
+    /// The time after which memory is looked at again, if a look at all of it takes `look`, and page filters
+    /// reject pages touched within `page_age`.
+    fn pause(&self, page_age: Option<Duration>, look: Duration) -> Duration {
+        let longest = PAUSE.max(*self.pattern.age.start()).max(page_age.unwrap_or_default());
+        match page_age {
+            Some(age) if !leaves_no_trace(&self.action) => (age / PART_OF_PAGE_AGE)
+                .max(SHORTEST_PAUSE)
+                .max(look.saturating_mul(PAUSE_PER_LOOK))
+                .min(longest),
+            _ => longest,
+        }
     }
 
     /// Checks whether the scheme is valid.
@@ -122,6 +145,7 @@ impl Scheme {
     fn checked(&self) -> Result<(), SchemeError> {
         self.pattern.check()?;
         self.quota.check(self.unit())?;
+        self.aim.map_or(Ok(()), Aim::check)?;
         self.watermarks.as_ref().map_or(Ok(()), Watermarks::check)?;
         if self.filters.len() + self.page_filters.len() > MAX_FILTERS {
             return Err(SchemeError::TooMany { what: "filters", limit: MAX_FILTERS });

@@ -97,7 +97,9 @@ pub(super) struct Charge {
 
 impl Charge {
     /// Begins a turn, and a new window if one is due.
-    pub fn begin(&mut self, quota: &Quota, unit: u64, now: Nanos, metrics: &Metrics) {
+    ///
+    /// `most` is a further limit of the window in bytes.
+    pub fn begin(&mut self, quota: &Quota, unit: u64, now: Nanos, metrics: &Metrics, most: u64) {
         self.turn = Duration::ZERO;
         if self.began.is_some_and(|began| now.since(began) < quota.reset) {
             return;
@@ -113,7 +115,7 @@ impl Charge {
             [] => u64::MAX,
             goals => self.tuner.tune(goals, unit, now, metrics, used),
         };
-        self.set_bound(quota, unit, goal);
+        self.set_bound(quota, unit, goal.min(most));
     }
 
     /// Applies a changed quota. Consumption in the current window still counts. Goals are evaluated with the
@@ -161,6 +163,13 @@ impl Charge {
             ns => time.as_nanos() * u128::from(bytes) / ns,
         };
         u64::try_from(all).unwrap_or(u64::MAX)
+    }
+
+    /// The time that the action takes for `bytes` at the measured speed; zero if it is not measured.
+    pub fn time_for(&self, bytes: u64) -> Duration {
+        let past = self.past_bytes + self.gone_over;
+        let ns = (self.past_time + self.time).as_nanos() * u128::from(bytes);
+        Duration::from_nanos(u64::try_from(ns / u128::from(past.max(1))).unwrap_or(u64::MAX))
     }
 
     /// The limit of the window, in bytes.

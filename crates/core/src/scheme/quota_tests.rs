@@ -10,7 +10,7 @@ fn at(ms: u64) -> Nanos {
 }
 
 fn begin(charge: &mut Charge, quota: &Quota, ms: u64) -> u64 {
-    charge.begin(quota, PAGE_SIZE, at(ms), &Metrics::default());
+    charge.begin(quota, PAGE_SIZE, at(ms), &Metrics::default(), u64::MAX);
     charge.bound()
 }
 
@@ -125,7 +125,7 @@ fn there_is_always_time_for_one() {
     let quota = Quota { time: Some(5 * MS), ..Quota::default() };
     let (mut charge, huge) = (Charge::default(), 2 * MIB);
     for (second, ms) in (0..).zip([10, 10, 4, 4, 10]) {
-        charge.begin(&quota, huge, at(second * 1000), &Metrics::default());
+        charge.begin(&quota, huge, at(second * 1000), &Metrics::default(), u64::MAX);
         assert_eq!(charge.left(&quota, huge).bytes, huge);
         charge.add(huge, huge, ms * MS);
         assert_eq!(charge.left(&quota, huge).bytes, 0);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Scheme;
 use super::absent::Absent;
 use super::acted::{Acted, Came, PAUSE};
+use super::aim::{AimStep, Aims};
 use super::candidates::{Candidate, Field};
 use super::metrics::Metrics;
 use super::priority::Histogram;
@@ -12,11 +13,12 @@ use super::queue::{Place, Queue};
 use super::quota::Charge;
 use super::stats::{Event, Outcome, Stats, Why};
 use super::watermarks::Gate;
-use crate::act::{Act, Action, Applied, Budget, Cause, Failure, Work};
+use crate::act::{Act, Action, Applied, Budget, Cause, Failure, PageFilter, PageKind, Work};
 use crate::call::OpsError;
 use crate::heat::Heat;
 use crate::range::{AddrRange, PAGE_SIZE, align_down};
 use crate::snapshot::Snapshot;
+use crate::support::share;
 use crate::time::Nanos;
 
 /// Maximum number of batches per turn: after each, time or bytes may remain, because the action may have
@@ -46,6 +48,9 @@ pub(super) struct Running {
     acted: Acted,
     /// position where the last turn stopped
     place: Option<Place>,
+    aims: Aims,
+    /// choices that were not taken yet
+    pub aim_steps: Vec<AimStep>,
 }
 
 impl Running {
@@ -58,6 +63,8 @@ impl Running {
             gate: Gate::default(),
             acted: Acted::default(),
             place: None,
+            aims: Aims::default(),
+            aim_steps: Vec::new(),
         }
     }
 
@@ -73,8 +80,16 @@ impl Running {
         if scheme.watermarks != self.scheme.watermarks {
             self.gate = Gate::default();
         }
+        if scheme.aim != self.scheme.aim {
+            self.aims = Aims::default();
+        }
         self.due = None;
         self.scheme = scheme;
+    }
+
+    /// The age of pages by which page filters select, the shortest of all targets.
+    fn page_age(&self) -> Option<Duration> {
+        self.scheme.aim.map_or_else(|| self.scheme.page_age(), |_| self.aims.shortest())
     }
 
     /// The time of the next step even without a new snapshot: at the start, at the scheme's interval, at the
@@ -103,17 +118,28 @@ impl Running {
             return Ok(());
         }
         self.due = Some(step.now + self.scheme.apply_interval);
+        if let Some(aim) = self.scheme.aim {
+            let name = &self.scheme.name;
+            self.aims.update((name, aim), step, &mut self.aim_steps);
+        }
         let open = |marks| self.gate.is_open(marks, step.now, step.metrics);
         if !self.scheme.watermarks.as_ref().is_none_or(open) {
             self.stats.inactive += u64::from(self.gate.was_checked(step.now));
             return Ok(());
         }
         let unit = self.scheme.unit();
-        self.charge.begin(&self.scheme.quota, unit, step.now, step.metrics);
+        let aims = self.scheme.aim.map(|_| &self.aims);
+        let most = aims.map_or(u64::MAX, |aims| aims.bytes(self.scheme.quota.reset));
+        self.charge.begin(&self.scheme.quota, unit, step.now, step.metrics, most);
         self.acted.keep(step.snapshot);
         let Step { snapshot, metrics, absent, now, .. } = *step;
         let (scheme, acted) = (&self.scheme, &self.acted);
-        let found = Field { scheme, snapshot, metrics, now, absent, acted, taken }.find();
+        let page_age = self.page_age();
+        let pause = scheme.pause(page_age, self.charge.time_for(resident_bytes(snapshot)));
+        let by_page = page_age.is_some();
+        let field =
+            Field { scheme, snapshot, metrics, now, pause, by_page, aims, absent, acted, taken };
+        let found = field.find();
         found.passed.iter().for_each(|(c, why)| self.pass(step, c, *why, log));
         self.stats.cut_off = self.cut_off(&found.candidates);
         let mut queue = Queue::new(found.candidates, self.place, unit);
@@ -193,12 +219,13 @@ impl Running {
             Some(Heat::Cold) => self.scheme.recheck.unwrap_or(step.snapshot.attrs.sample),
             _ => Duration::ZERO,
         };
-        let work = |(c, budget): &(Candidate, Budget)| Work {
+        let filters: Vec<Vec<PageFilter>> = batch.iter().map(|(c, _)| self.filters(c)).collect();
+        let work = |((c, budget), filters): (&(Candidate, Budget), _)| Work {
             action,
             target: c.target,
             range: c.range,
             budget: *budget,
-            filters: if c.allowed { &[] } else { &self.scheme.page_filters },
+            filters,
             recheck,
             cause: Some(Cause {
                 scheme: &self.scheme.name,
@@ -207,10 +234,20 @@ impl Running {
                 begins: None,
             }),
         };
-        let works: Vec<Work<'_>> = batch.iter().map(work).collect();
+        let filters = filters.iter().map(|filters| &filters[..]);
+        let works: Vec<Work<'_>> = batch.iter().zip(filters).map(work).collect();
         let mut done = Vec::with_capacity(works.len());
         let ended = act.apply(&works, &mut done);
         (done, ended)
+    }
+
+    /// The page filters for a candidate.
+    fn filters(&self, c: &Candidate) -> Vec<PageFilter> {
+        let touched = |within| PageKind::Touched { within };
+        let aimed = self.scheme.aim.and_then(|_| self.aims.age(c.target)).map(touched);
+        let aimed = aimed.map(|kind| PageFilter { kind, matching: true, allow: false });
+        let of_scheme = if c.allowed { &[][..] } else { &self.scheme.page_filters };
+        aimed.into_iter().chain(of_scheme.iter().copied()).collect()
     }
 
     /// Records the result for the processed part of a candidate.
@@ -234,7 +271,7 @@ impl Running {
         if !counts_only {
             self.stats.failed.add(done.tried.saturating_sub(done.applied));
             let came = match (done.applied, done.tried) {
-                (0, 0) if !self.scheme.settled().is_zero() => Came::LetAlone,
+                (0, 0) if self.page_age().is_some() => Came::LetAlone,
                 (0, _) => Came::InVain,
                 _ => Came::Done,
             };
@@ -276,6 +313,11 @@ impl Running {
             outcome,
         }
     }
+}
+
+fn resident_bytes(snapshot: &Snapshot) -> u64 {
+    let regions = snapshot.targets.iter().flat_map(|t| &t.regions);
+    regions.map(|r| share(r.range.len(), r.resident_bp)).sum()
 }
 
 /// The address up to which a candidate was processed: its end, unless the budget ended earlier.

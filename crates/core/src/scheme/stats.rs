@@ -29,11 +29,13 @@ pub enum Why {
     /// skipped during the action: touched since, unknown, rejected by a page filter, or already in the wanted
     /// state
     WhileActing,
+    /// the objective of the scheme is met at no age that is known
+    NoAge,
 }
 
 impl Why {
     /// All reasons, in index order.
-    pub const ALL: [Why; 8] = [
+    pub const ALL: [Why; 9] = [
         Why::Unknown,
         Why::Nothing,
         Why::Filtered,
@@ -42,6 +44,7 @@ impl Why {
         Why::InVain,
         Why::Quota,
         Why::WhileActing,
+        Why::NoAge,
     ];
 
     /// Index in [`Why::ALL`].
@@ -53,8 +56,17 @@ impl Why {
     /// The name in outputs.
     #[must_use]
     pub fn name(self) -> &'static str {
-        ["unknown", "nothing", "filtered", "taken", "done", "in_vain", "quota", "while_acting"]
-            [self.index()]
+        [
+            "unknown",
+            "nothing",
+            "filtered",
+            "taken",
+            "done",
+            "in_vain",
+            "quota",
+            "while_acting",
+            "no_age",
+        ][self.index()]
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::act::{Act, Action, Applied, Failure, Support, Work};
+use crate::act::{Act, Action, Applied, Failure, PageFilter, Support, Work};
 use crate::attrs::Attrs;
 use crate::call::{Cost, OpsError, TargetId};
 use crate::estimator::Rate;
@@ -95,7 +95,7 @@ pub struct Asked {
     pub action: Action,
     pub target: TargetId,
     pub range: AddrRange,
-    pub filters: usize,
+    pub filters: Vec<PageFilter>,
     pub recheck: Duration,
 }
 
@@ -156,7 +156,7 @@ impl Act for Desk {
                 return Err(OpsError::Failed(why));
             }
             let done = self.work(work);
-            let (action, filters) = (work.action.clone(), filters.len());
+            let (action, filters) = (work.action.clone(), filters.to_vec());
             self.asked.push((Asked { action, target, range, filters, recheck }, done));
             out.push(done);
         }

@@ -6,8 +6,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
+use serde::Serialize;
 
-use super::event::LogLine;
 use crate::words::chain;
 
 /// A file to which JSON lines are appended.
@@ -26,7 +26,7 @@ impl Log {
 
     /// Appends lines and passes them to the kernel at once. An error ends the run, because no action may remain
     /// unlogged.
-    pub fn write(&mut self, lines: &[LogLine<'_>]) -> Result<()> {
+    pub fn write(&mut self, lines: &[impl Serialize]) -> Result<()> {
         // The error is converted to text, because a closed pipe here is the log's, not standard output's.
         self.try_write(lines).map_err(|e| {
             let name = self.path.display();
@@ -38,7 +38,7 @@ impl Log {
         })
     }
 
-    fn try_write(&mut self, lines: &[LogLine<'_>]) -> Result<()> {
+    fn try_write(&mut self, lines: &[impl Serialize]) -> Result<()> {
         for line in lines {
             serde_json::to_writer(&mut self.file, line)?;
             self.file.write_all(b"\n")?;

@@ -39,7 +39,9 @@ pub struct Meter {
     looked_up: Option<u64>,
     /// which schemes use a figure that cannot be read yet, and why
     lacks: Vec<String>,
-    /// whether a filter uses the control group of targets
+    /// whether a scheme has an objective, and uses the major faults of each target
+    by_fault: bool,
+    /// whether a filter or an objective uses the control group of targets
     by_group: bool,
     /// whether a scheme uses the memory pressure of the targets' group
     pressure_of_targets: bool,
@@ -77,6 +79,8 @@ impl Meter {
                 let rests = |why| format!("{} does nothing until this can be read: {why}", named());
                 meter.lacks.extend(lack.map(|e| rests(chain(&e))));
             }
+            meter.by_group |= scheme.aim.is_some();
+            meter.by_fault |= scheme.aim.is_some();
             for filter in &scheme.filters {
                 meter.by_group |= matches!(filter.kind, FilterKind::Cgroup(_));
                 meter.by_process |= matches!(filter.kind, FilterKind::Pid(_) | FilterKind::Comm(_));
@@ -88,6 +92,11 @@ impl Meter {
     /// Whether a scheme reads a number from a file, which may belong to another user.
     pub fn reads_files(&self) -> bool {
         !self.files.is_empty()
+    }
+
+    /// Whether a scheme uses [`Metrics::major_faults`], which this meter does not read.
+    pub fn needs_faults(&self) -> bool {
+        self.by_fault
     }
 
     /// Descriptions of the figures that cannot be read yet.

@@ -1,5 +1,6 @@
 //! Acts on memory as schemes define, based on snapshots, until there is a reason to end.
 
+mod aim_line;
 mod answer;
 mod change;
 mod dry;
@@ -22,7 +23,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use isotherm_core::scheme::{Engine, Scheme};
-use isotherm_core::{Action, Attrs, Support};
+use isotherm_core::{Action, Attrs, MonitorKind, Support};
 use isotherm_linux::possible;
 use isotherm_linux::sys::{self, Kept};
 use sd_notify::NotifyState;
@@ -162,6 +163,7 @@ pub fn act(
     // The available way to look may require another monitor, with other intervals.
     let attrs = looks.attrs(config.attrs()).map_err(|e| config.placed(e))?;
     let mut engine = engine(&attrs)?;
+    check_aims(engine.schemes().map(|(scheme, _)| scheme), &attrs)?;
     engine.log_passed(o.passed);
     let act = looks.act().context(CANNOT_ACT)?;
     let schemes = engine.schemes().map(|(scheme, _)| scheme);
@@ -268,6 +270,18 @@ pub fn check_actions<'a>(
     }
     let until = "Until that changes, what it tries in vain is counted as failed";
     Ok(not_now.into_iter().map(|why| format!("{why}. {until}")).collect())
+}
+
+/// Fails if a scheme has an objective, and the monitor counts no idle ages of pages.
+fn check_aims<'a>(schemes: impl Iterator<Item = &'a Scheme>, attrs: &Attrs) -> Result<()> {
+    if schemes.into_iter().any(|s| s.aim.is_some()) && attrs.monitor != MonitorKind::Exposure {
+        bail!(
+            "an objective (--aim) requires idle ages of pages, and the {} monitor does not count them: leave \
+             out --monitor and --look, or give --min-age",
+            attrs.monitor.name()
+        );
+    }
+    Ok(())
 }
 
 /// The privileges that acting requires in addition to watching.

@@ -14,6 +14,7 @@ use isotherm_linux::sys;
 use isotherm_record::TargetFact;
 use tracing::{debug, info, warn};
 
+use super::aim_line::AimLine;
 use super::dry::Dry;
 use super::event::LogLine;
 use super::log::Log;
@@ -103,7 +104,11 @@ impl SchemeJob {
     fn act(&mut self, on: &mut JobContext<'_>) -> Result<()> {
         let Some(s) = on.state.last.clone().filter(|_| !self.paused) else { return Ok(()) };
         let pids = on.state.follower.pid_of();
-        let metrics = self.meter.read(ROOT.as_ref(), &s, &pids);
+        let mut metrics = self.meter.read(ROOT.as_ref(), &s, &pids);
+        if self.meter.needs_faults() {
+            let read = pids.keys().filter_map(|id| on.state.attributions.of(*id));
+            metrics.major_faults = read.map(|a| (a.target, a.major_faults)).collect();
+        }
         if let Some(why) = self.meter.rests().filter(|_| !std::mem::replace(&mut self.said, true)) {
             warn!("schemes that go by what the targets suffer rest: {why}");
         }
@@ -116,7 +121,19 @@ impl SchemeJob {
         self.stepped = sys::monotonic();
         debug!("the schemes have done {} operations", events.len());
         self.tell(&s, &events)?;
+        self.tell_choices()?;
         Ok(done?)
+    }
+
+    /// Reports the choices of schemes with an objective.
+    fn tell_choices(&mut self) -> Result<()> {
+        let steps = self.engine.take_aim_steps();
+        let lines: Vec<AimLine<'_>> = steps.iter().map(AimLine::new).collect();
+        lines.iter().for_each(|line| info!("{}", line.words()));
+        match &mut self.log {
+            Some(log) if !lines.is_empty() => log.write(&lines),
+            _ => Ok(()),
+        }
     }
 
     fn tell(&mut self, s: &Snapshot, events: &[Event]) -> Result<()> {

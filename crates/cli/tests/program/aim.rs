@@ -1,0 +1,61 @@
+//! `isotherm reclaim --aim` on a workload with known truth.
+
+use std::fs;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::alone::Alone;
+use crate::load::MIB;
+use crate::need::strewn;
+use crate::reclaim::Service;
+use crate::run::{isotherm, root_or_skip, run_in, until};
+use crate::schemes::log_in;
+
+/// Of 96 MiB, 93 are never touched, between pages that are touched all the time.
+#[test]
+fn an_objective_finds_its_age() {
+    if !root_or_skip("an_objective_finds_its_age") {
+        return;
+    }
+    let Some(_alone) = Alone::with_swap(256) else { return };
+    let strewn = strewn();
+    let pid = strewn.pid();
+    let mut command = isotherm(["reclaim", "--pid", &pid, "--aim", "refault 20%/min"]);
+    command.args(["--watermarks", "none", "--quota", "none", "--control", "none"]);
+    command.args(["--log", "log"]);
+    let service = Service::by_command(command, TempDir::new().unwrap());
+    until("what is idle", || strewn.swapped() >= 88 * MIB);
+    assert!(strewn.swapped() <= 95 * MIB, "what is hot stays");
+    let log = log_in(service.dir.path());
+    let chosen: Vec<&Value> = log.iter().filter(|line| line["action"] == "aim").collect();
+    let first = chosen.iter().find(|line| line["why"] == "curve").unwrap();
+    assert!(first["age_seconds"].as_f64() >= Some(5.0), "{first}");
+    let idle = first["idle"].as_u64().unwrap();
+    assert!((88 * MIB..96 * MIB).contains(&idle), "{first}");
+    let documented = include_str!("../../../../docs/abi/testing/audit-log.md");
+    for key in first.as_object().unwrap().keys() {
+        assert!(documented.contains(&format!("`{key}`")), "{key} is not documented");
+    }
+    assert!(service.err().contains("pages out what is idle for"), "{}", service.err());
+}
+
+#[test]
+fn an_objective_requires_ages_of_pages() {
+    if !root_or_skip("an_objective_requires_ages_of_pages") {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    for (options, status, said) in [
+        (&["--aim", "save 30%", "--monitor", "regions"][..], 1, "requires idle ages of pages"),
+        (&["--aim", "save 30%", "--min-age", "5s"], 2, "--min-age"),
+        (&["--aim", "save 0%"], 2, "--aim: "),
+        (&["--aim", "save"], 2, "or \"save 30%\""),
+    ] {
+        let done =
+            run_in(dir.path(), &[&["reclaim", "--all", "--control", "none"], options].concat());
+        assert_eq!(done.status, status, "{options:?}: {}", done.err);
+        assert!(done.err.contains(said), "{options:?}: {}", done.err);
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}

@@ -1,0 +1,338 @@
+//! Chooses the minimum age of a scheme by the idle ages of pages, so that an objective is met.
+//!
+//! As in far memory (Lagar-Cavilla et al., ASPLOS 2019): each minute has a best age, by what was idle and touched
+//! in it. The 98th percentile of the last hour's best ages applies, or that of this minute if it is greater. What
+//! really comes back corrects the choice.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::metrics::Metrics;
+use super::running::Step;
+use super::{LONGEST_WITHIN, SchemeError};
+use crate::age_curve::{AgeCurve, Beyond, idle_times, together};
+use crate::call::TargetId;
+use crate::range::PAGE_SIZE;
+use crate::snapshot::Snapshot;
+use crate::time::Nanos;
+
+/// The objective of a scheme that chooses its minimum age itself, for each control group of its targets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aim {
+    /// Maximum of the working set that is read back from disk or swap within a minute, in parts per million: 2000
+    /// is 0.2 %.
+    Refaults(u32),
+    /// Share of the memory to give up, of 10,000.
+    Save(u32),
+}
+
+/// Time between two choices.
+const EVERY: Duration = Duration::from_secs(60);
+/// Time over which best ages are kept.
+const HISTORY: Duration = Duration::from_secs(3600);
+/// No choice without ages for this time: the monitor counts them each minute.
+const LOST: Duration = Duration::from_secs(150);
+/// Shortest time after which what comes back is known well enough to stop at once,
+const SOON: Duration = Duration::from_secs(10);
+/// if it is this many times what may come back.
+const FAR_TOO_MUCH: f64 = 3.0;
+/// The curve is to promise this part of the objective, since pages come back in bursts.
+const MARGIN: f64 = 0.8;
+/// Too much came back: ages become longer by this factor. Far less than allowed: shorter, but not shorter than the
+/// curve says.
+const LONGER: f64 = 1.25;
+const SHORTER: f64 = 0.9;
+const LONGEST_FACTOR: f64 = 16.0;
+
+impl Aim {
+    pub(super) fn check(self) -> Result<(), SchemeError> {
+        let possible = match self {
+            Aim::Refaults(ppm) => (1..=1_000_000).contains(&ppm),
+            Aim::Save(bp) => (1..=10_000).contains(&bp),
+        };
+        if possible { Ok(()) } else { Err(SchemeError::Aim(self)) }
+    }
+
+    /// The best age in s by these curves, if there is one among the ages that are known.
+    fn best(self, curves: &[&AgeCurve], longest: f64) -> Option<f64> {
+        let at = |age: f64| together(curves.iter().copied(), age);
+        match self {
+            Aim::Refaults(_) => idle_times(longest).find(|age| {
+                let b = at(*age);
+                b.returned <= self.allowed(&b).unwrap_or(0.0) * MARGIN
+            }),
+            Aim::Save(bp) => {
+                let enough = |b: Beyond| b.idle >= (b.idle + b.kept) * f64::from(bp) / 1e4;
+                idle_times(longest).take_while(|age| enough(at(*age))).last()
+            }
+        }
+    }
+
+    /// Bytes that may come back per second; `None` for an objective that does not bound them.
+    fn allowed(self, b: &Beyond) -> Option<f64> {
+        match self {
+            Aim::Refaults(ppm) => Some(b.kept * f64::from(ppm) / 1e6 / 60.0),
+            Aim::Save(_) => None,
+        }
+    }
+}
+
+/// A choice of a scheme with an [`Aim`] for one control group, with its reasons.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AimStep {
+    /// time of the choice
+    pub at: Nanos,
+    /// name of the scheme
+    pub scheme: Arc<str>,
+    /// path of the control group; `None` for processes outside of any
+    pub group: Option<Arc<str>>,
+    /// Pages that are idle for so long are paged out; none if there is no age.
+    pub age: Option<Duration>,
+    /// why
+    pub why: AimReason,
+    /// memory that is idle for this age or longer, in bytes
+    pub idle: u64,
+    /// the rest of the memory whose ages are known, in bytes
+    pub kept: u64,
+    /// bytes that are expected to come back per minute
+    pub expected: u64,
+    /// bytes that came back per minute since the last choice
+    pub returned: u64,
+}
+
+/// The reason for a choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AimReason {
+    /// the curve of idle memory
+    Curve,
+    /// too much came back since the last choice
+    TooMuch,
+    /// Far too much came back: nothing goes until the next choice.
+    FarTooMuch,
+    /// At no age that is known yet the objective is met.
+    NoAge,
+    /// Idle ages or major faults are not known any more.
+    Lost,
+}
+
+impl AimReason {
+    /// The name in outputs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            AimReason::Curve => "curve",
+            AimReason::TooMuch => "too_much",
+            AimReason::FarTooMuch => "far_too_much",
+            AimReason::NoAge => "no_age",
+            AimReason::Lost => "lost",
+        }
+    }
+}
+
+type Group = Option<Arc<str>>;
+
+/// The choices of one scheme.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Aims {
+    groups: BTreeMap<Group, GroupAim>,
+    of_targets: BTreeMap<TargetId, Group>,
+    /// number of the last snapshot whose ages were added
+    seen: Option<u64>,
+}
+
+impl Aims {
+    /// Adds what the snapshot and the metrics say, and appends new choices of `scheme` to `steps`.
+    pub fn update(
+        &mut self,
+        (scheme, aim): (&Arc<str>, Aim),
+        &Step { snapshot, metrics, now, .. }: &Step<'_>,
+        steps: &mut Vec<AimStep>,
+    ) {
+        if self.seen.replace(snapshot.seq) != Some(snapshot.seq) {
+            self.add(snapshot, metrics);
+        }
+        for (path, group) in &mut self.groups {
+            let step = group.decide(aim, now);
+            steps.extend(step.map(|s| AimStep {
+                scheme: scheme.clone(),
+                group: path.clone(),
+                ..s
+            }));
+        }
+    }
+
+    fn add(&mut self, snapshot: &Snapshot, metrics: &Metrics) {
+        let group_of = |id: TargetId| metrics.cgroups.get(&id).cloned();
+        self.of_targets = snapshot.targets.iter().map(|t| (t.id, group_of(t.id))).collect();
+        let mut faults: BTreeMap<&Group, BTreeMap<TargetId, u64>> = BTreeMap::new();
+        for (id, n) in &metrics.major_faults {
+            if let Some(group) = self.of_targets.get(id) {
+                faults.entry(group).or_default().insert(*id, *n);
+            }
+        }
+        for target in &snapshot.targets {
+            let Some(ages) = &target.ages else { continue };
+            let curves = &mut self.groups.entry(group_of(target.id)).or_default().curves;
+            curves.entry(target.id).or_default().push(ages, snapshot.end);
+        }
+        for (path, group) in &mut self.groups {
+            group.curves.retain(|id, _| self.of_targets.get(id) == Some(path));
+            group.count(faults.remove(path).unwrap_or_default());
+        }
+        self.groups.retain(|_, group| !group.curves.is_empty());
+    }
+
+    /// The minimum age for a target; `None` if nothing of it may go.
+    pub fn age(&self, target: TargetId) -> Option<Duration> {
+        self.groups.get(self.of_targets.get(&target)?)?.age
+    }
+
+    /// The shortest of these ages.
+    pub fn shortest(&self) -> Option<Duration> {
+        self.groups.values().filter_map(|group| group.age).min()
+    }
+
+    /// Bytes that may go within `time`: what is idle goes within a minute, and twice what comes back.
+    pub fn bytes(&self, time: Duration) -> u64 {
+        let a_second =
+            self.groups.values().map(|g| g.idle / EVERY.as_secs_f64() + 2.0 * g.expected);
+        (a_second.sum::<f64>() * time.as_secs_f64()) as u64
+    }
+}
+
+/// The choice for one control group.
+#[derive(Debug, Clone, Default)]
+struct GroupAim {
+    curves: BTreeMap<TargetId, AgeCurve>,
+    /// major faults of each target at the last call
+    faults: BTreeMap<TargetId, u64>,
+    /// bytes that came back since the last choice; `None`: this is not known
+    returned: Option<f64>,
+    /// time of the last choice
+    decided: Option<Nanos>,
+    /// whether any choice was reported
+    told: bool,
+    /// best ages in s, and when
+    best: VecDeque<(Nanos, f64)>,
+    /// factor on the ages of the curve, at least 1
+    factor: f64,
+    age: Option<Duration>,
+    /// bytes that are idle for this age, and that are expected to come back per second
+    idle: f64,
+    expected: f64,
+    /// bytes that may come back per second
+    allowed: Option<f64>,
+}
+
+impl GroupAim {
+    /// Adds the major faults of its targets so far.
+    fn count(&mut self, faults: BTreeMap<TargetId, u64>) {
+        let more = |(id, n): (&TargetId, &u64)| n.saturating_sub(*self.faults.get(id).unwrap_or(n));
+        let returned = faults.iter().map(more).sum::<u64>() as f64 * PAGE_SIZE as f64;
+        let is_known = self.curves.keys().all(|id| faults.contains_key(id));
+        self.returned = is_known.then_some(self.returned.unwrap_or(0.0) + returned);
+        self.faults = faults;
+    }
+
+    /// A choice, if one is due or cannot wait.
+    fn decide(&mut self, aim: Aim, now: Nanos) -> Option<AimStep> {
+        let ends = self.curves.values().filter_map(AgeCurve::end);
+        let last = ends.fold(0.0, f64::max);
+        let is_lost = now.0 as f64 / 1e9 - last > LOST.as_secs_f64();
+        let Some(returned) = self.returned.filter(|_| !is_lost) else {
+            (self.decided, self.returned) = (Some(now), None);
+            return self.age.take().map(|_| self.step(now, AimReason::Lost, 0.0));
+        };
+        let since = self.decided.map_or(Duration::MAX, |at| now.since(at));
+        let a_second = returned / since.as_secs_f64().max(1.0);
+        let much = self.allowed.is_some_and(|most| a_second > most);
+        if since < EVERY {
+            let far = self.allowed.is_some_and(|most| a_second > FAR_TOO_MUCH * most);
+            let stop = self.age.is_some() && since >= SOON && far;
+            // The next choice makes the age longer, by what came back until then.
+            return stop.then(|| self.step(now, AimReason::FarTooMuch, a_second)).inspect(|_| {
+                self.age = None;
+            });
+        }
+        let was_counted = self.curves.values().any(|c| c.seconds() >= EVERY.as_secs_f64());
+        if !was_counted {
+            return None;
+        }
+        self.factor = match self.allowed {
+            Some(_) if much => (self.factor * LONGER).min(LONGEST_FACTOR),
+            Some(most) if a_second < most / 2.0 => self.factor * SHORTER,
+            _ => self.factor,
+        }
+        .max(1.0);
+        let before = self.age;
+        let choice = self.choose(aim, now);
+        self.age = choice.map(Duration::from_secs_f64);
+        let reason = match (choice, much) {
+            (None, _) => AimReason::NoAge,
+            (_, true) => AimReason::TooMuch,
+            _ => AimReason::Curve,
+        };
+        let is_new = match (before, self.age) {
+            (Some(before), Some(age)) => age.abs_diff(before) > before / 50,
+            (before, age) => before != age,
+        };
+        (self.decided, self.returned) = (Some(now), Some(0.0));
+        let tell = !std::mem::replace(&mut self.told, true) || much || is_new;
+        tell.then(|| self.step(now, reason, a_second))
+    }
+
+    /// The age for the next minute in s.
+    fn choose(&mut self, aim: Aim, now: Nanos) -> Option<f64> {
+        let hour_ago = Nanos(now.0.saturating_sub(HISTORY.as_nanos() as u64));
+        self.curves.values_mut().for_each(|curve| curve.forget_before(hour_ago));
+        let all: Vec<&AgeCurve> = self.curves.values().collect();
+        let longest = all.iter().map(|c| c.longest()).fold(0.0, f64::max);
+        let longest = longest.min(LONGEST_WITHIN.as_secs_f64() / LONGEST_FACTOR);
+        let minute_ago = Nanos(now.0.saturating_sub(EVERY.as_nanos() as u64));
+        let last: Vec<AgeCurve> =
+            self.curves.values().map(|curve| curve.after(minute_ago)).collect();
+        let best = match aim {
+            Aim::Refaults(_) => aim.best(&last.iter().collect::<Vec<_>>(), longest),
+            Aim::Save(_) => aim.best(&all, longest),
+        };
+        self.best.retain(|(at, _)| *at >= hour_ago);
+        self.best.extend(best.map(|age| (now, age)));
+        let usual = match aim {
+            Aim::Refaults(_) => percentile(self.best.iter().map(|(_, age)| *age), 0.98),
+            Aim::Save(_) => 0.0,
+        };
+        let age = best.map(|age| age.max(usual) * self.factor);
+        // Of longer ages nothing is known yet.
+        let b = together(all.iter().copied(), age.unwrap_or(longest).min(longest));
+        (self.idle, self.expected) = if age.is_some() { (b.idle, b.returned) } else { (0.0, 0.0) };
+        self.allowed = aim.allowed(&b);
+        age
+    }
+
+    fn step(&self, at: Nanos, why: AimReason, returned: f64) -> AimStep {
+        let all = together(self.curves.values(), self.age.map_or(f64::MAX, |a| a.as_secs_f64()));
+        AimStep {
+            at,
+            scheme: Arc::from(""),
+            group: None,
+            age: self.age.filter(|_| why != AimReason::FarTooMuch),
+            why,
+            idle: self.idle as u64,
+            kept: all.kept as u64,
+            expected: (self.expected * 60.0) as u64,
+            returned: (returned * 60.0) as u64,
+        }
+    }
+}
+
+fn percentile(of: impl Iterator<Item = f64>, share: f64) -> f64 {
+    let mut all: Vec<f64> = of.collect();
+    all.sort_by(f64::total_cmp);
+    let at = (all.len() as f64 * share).ceil() as usize;
+    all.get(at.saturating_sub(1)).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+#[path = "aim_tests.rs"]
+mod tests;

@@ -1,0 +1,196 @@
+//! Tests of the choice of a minimum age.
+
+use super::super::stats::Why;
+use std::collections::BTreeSet;
+
+use super::super::testing::{Asked, Desk, Fate, snapshot, target, view};
+use super::super::{Engine, Metrics, Pattern, Scheme};
+use super::*;
+use crate::act::{Action, PageFilter, PageKind};
+use crate::ages::PageAges;
+
+const ONE: TargetId = TargetId(1);
+
+fn at(s: u64) -> Nanos {
+    Nanos(s * 1_000_000_000)
+}
+
+/// 10,000 pages at work and 10,000 idle ones, of which `back` pages a minute return: half of them after 8 s, and half
+/// after 20 s.
+struct World {
+    engine: Engine,
+    desk: Desk,
+    back: u32,
+    faults: u64,
+    /// the monitor reports ages
+    sees: bool,
+    /// the program reads major faults
+    counts: bool,
+    steps: Vec<AimStep>,
+}
+
+impl World {
+    fn new(aim: Aim, back: u32) -> Self {
+        let scheme =
+            Scheme { aim: Some(aim), ..Scheme::new("s", Pattern::default(), Action::PageOut) };
+        World {
+            engine: Engine::new(vec![scheme]).unwrap(),
+            desk: Desk::with(|_, _| Fate::Passed),
+            back,
+            faults: 0,
+            sees: true,
+            counts: true,
+            steps: Vec::new(),
+        }
+    }
+
+    /// Runs from second `from` to `to`; `faults` pages a second are read back.
+    fn run(&mut self, from: u64, to: u64, faults: u64) -> &mut Self {
+        for s in from..to {
+            self.faults += faults;
+            let mut view = target(1, &[view(0, 20_000, 1.0, Duration::from_secs(s))]);
+            view.ages = (self.sees && s > 0 && s % 10 == 0).then(|| Arc::new(self.ages(s)));
+            let snapshot = Snapshot { seq: s, ..snapshot(s * 1000, vec![view]) };
+            let major_faults = self.counts.then_some((ONE, self.faults)).into_iter().collect();
+            let cgroups = [(ONE, Arc::from("/group"))].into();
+            let metrics = Metrics { major_faults, cgroups, ..Metrics::default() };
+            let now = snapshot.end;
+            self.engine.step(now, &snapshot, &metrics, &mut self.desk, &mut Vec::new()).unwrap();
+            self.steps.extend(self.engine.take_aim_steps());
+        }
+        self
+    }
+
+    fn ages(&self, s: u64) -> PageAges {
+        let mut ages = PageAges { since: at(s - 10), sampling: 1, ..PageAges::default() };
+        ages.idle.add(0, 10_000);
+        // Idle since the beginning, or for 8 to 20 s.
+        ages.idle.add(s * 1000, 9_000);
+        ages.idle.add(8_500, 1_000);
+        ages.returned.add(8_500, self.back / 12);
+        ages.returned.add(20_500, self.back / 12);
+        ages
+    }
+
+    /// The ages in s by which works were asked to select pages since the last call.
+    fn asked(&mut self) -> BTreeSet<u64> {
+        let within = |a: &Asked| match a.filters[..] {
+            [PageFilter { kind: PageKind::Touched { within }, matching: true, allow: false }] => {
+                within.as_secs()
+            }
+            _ => 0,
+        };
+        self.desk.asked.drain(..).map(|(asked, _)| within(&asked)).collect()
+    }
+
+    fn reasons(&mut self) -> Vec<AimReason> {
+        self.steps.drain(..).map(|step| step.why).collect()
+    }
+}
+
+/// 1 % a minute: half of what comes back would be too much, so the age is the least above 8.5 s.
+#[test]
+fn the_curve_decides_after_a_minute() {
+    let mut world = World::new(Aim::Refaults(10_000), 120);
+    world.run(0, 60, 0);
+    assert_eq!((world.asked().len(), world.steps.len()), (0, 0), "nothing goes before");
+    world.run(60, 90, 0);
+    let step = world.steps[0].clone();
+    let age = step.age.unwrap().as_secs_f64();
+    assert!((9.0..11.0).contains(&age), "{age}");
+    assert_eq!((step.why, step.group.as_deref()), (AimReason::Curve, Some("/group")));
+    assert!((9_000..9_500).contains(&(step.idle / 4096)), "{}", step.idle);
+    assert_eq!(world.asked(), [age as u64].into());
+    world.run(90, 300, 0);
+    assert_eq!(world.reasons(), [AimReason::Curve], "a step is reported when something changes");
+}
+
+#[test]
+fn a_share_of_the_memory_is_saved_at_the_longest_age() {
+    let mut world = World::new(Aim::Save(4_500), 1200);
+    world.run(0, 100, 0);
+    let age = world.steps[0].age.unwrap().as_secs_f64();
+    assert!((30.0..41.0).contains(&age), "9000 pages of 20,000 are idle all the time: {age}");
+    let mut all = World::new(Aim::Save(4_800), 1200);
+    let age = all.run(0, 100, 0).steps[0].age.unwrap().as_secs_f64();
+    assert!((7.0..9.0).contains(&age), "{age}");
+    let mut more = World::new(Aim::Save(6_000), 1200);
+    more.run(0, 100, 0);
+    assert_eq!((more.reasons(), more.asked().len()), (vec![AimReason::NoAge], 0));
+}
+
+/// 60 of 10,000 pages a minute may come back, and 120 come.
+#[test]
+fn what_really_comes_back_makes_the_age_longer() {
+    let mut world = World::new(Aim::Refaults(6_000), 0);
+    world.run(0, 61, 0);
+    let first = world.steps[0].age.unwrap();
+    world.run(61, 121, 2);
+    let step = world.steps.last().unwrap().clone();
+    assert_eq!((step.why, step.returned), (AimReason::TooMuch, 120 * 4096));
+    assert_eq!(step.age.unwrap(), first.mul_f64(LONGER));
+    world.run(121, 400, 0);
+    let last = world.steps.last().unwrap().age.unwrap();
+    assert!(last < first.mul_f64(1.02), "{last:?}");
+}
+
+/// Ten times as much comes back as may: within 10 s, nothing more goes.
+#[test]
+fn far_too_much_stops_at_once() {
+    let mut world = World::new(Aim::Refaults(6_000), 0);
+    world.run(0, 61, 0);
+    world.asked();
+    world.steps.clear();
+    world.run(61, 72, 10);
+    assert_eq!(world.reasons(), [AimReason::FarTooMuch]);
+    world.asked();
+    world.run(72, 120, 0);
+    assert_eq!(world.asked().len(), 0);
+    world.run(120, 130, 0);
+    assert_eq!(world.reasons(), [AimReason::TooMuch]);
+    assert!(!world.asked().is_empty());
+}
+
+#[test]
+fn without_its_signals_it_does_nothing() {
+    for (sees, counts, after) in [(false, true, 220), (true, false, 101)] {
+        let mut world = World::new(Aim::Refaults(6_000), 0);
+        world.run(0, 100, 0);
+        assert_eq!(world.reasons(), [AimReason::Curve]);
+        (world.sees, world.counts) = (sees, counts);
+        world.run(100, 250, 0);
+        assert_eq!(world.reasons(), [AimReason::Lost]);
+        world.asked();
+        world.run(250, 300, 0);
+        assert_eq!(world.asked().len(), 0, "since {after} s");
+        (world.sees, world.counts) = (true, true);
+        world.run(300, 380, 0);
+        assert_eq!(world.reasons(), [AimReason::Curve]);
+    }
+    let mut blind = World::new(Aim::Refaults(6_000), 0);
+    blind.sees = false;
+    blind.run(0, 300, 0);
+    let skipped = blind.engine.schemes().next().unwrap().1.passed(Why::NoAge);
+    assert!(blind.asked().is_empty() && skipped.regions == 300);
+}
+
+/// What is idle goes within a minute, and not at once.
+#[test]
+fn the_quota_follows_from_the_curve() {
+    let mut world = World::new(Aim::Refaults(6_000), 0);
+    world.desk = Desk::new();
+    world.run(0, 62, 0);
+    let a_second = world.engine.schemes().next().unwrap().1.effective;
+    let first = world.steps[0].clone();
+    assert_eq!(a_second, first.idle / 60);
+    assert!((9_000..10_001).contains(&(first.idle / 4096)), "{first:?}");
+}
+
+#[test]
+fn an_objective_is_a_share() {
+    let check = |aim: Aim| aim.check();
+    for aim in [Aim::Refaults(0), Aim::Save(0), Aim::Refaults(1_000_001), Aim::Save(10_001)] {
+        assert_eq!(check(aim), Err(SchemeError::Aim(aim)));
+    }
+    assert_eq!(check(Aim::Save(10_000)), Ok(()));
+}

@@ -1,0 +1,114 @@
+//! A choice of a scheme with an objective: as a line of the log, and as text.
+
+use std::time::SystemTime;
+
+use isotherm_core::scheme::{AimReason, AimStep};
+use isotherm_report::bytes;
+use serde::Serialize;
+
+/// A line of the log: `docs/abi/testing/audit-log.md`.
+#[derive(Debug, Serialize)]
+pub struct AimLine<'a> {
+    time: String,
+    scheme: &'a str,
+    action: &'static str,
+    cgroup: Option<&'a str>,
+    age_seconds: Option<f64>,
+    why: &'static str,
+    idle: u64,
+    kept: u64,
+    expected_per_minute: u64,
+    returned_per_minute: u64,
+    #[serde(skip)]
+    reason: AimReason,
+}
+
+impl<'a> AimLine<'a> {
+    /// The line for a choice.
+    pub fn new(step: &'a AimStep) -> Self {
+        AimLine {
+            time: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
+            scheme: &step.scheme,
+            action: "aim",
+            cgroup: step.group.as_deref(),
+            age_seconds: step.age.map(|age| age.as_secs_f64()),
+            why: step.why.name(),
+            idle: step.idle,
+            kept: step.kept,
+            expected_per_minute: step.expected,
+            returned_per_minute: step.returned,
+            reason: step.why,
+        }
+    }
+
+    /// The choice as text, for people.
+    pub fn words(&self) -> String {
+        let share = |part: u64| format!("{:.2} %", part as f64 * 100.0 / self.kept.max(1) as f64);
+        let came = share(self.returned_per_minute);
+        let of = self.cgroup.map_or_else(String::new, |path| format!(" in {path}"));
+        let choice = self.age_seconds.map_or_else(String::new, |age| {
+            format!(
+                "pages out what is idle for {age:.0} s: {} of {}, of which {} of the rest should come back each \
+                 minute",
+                bytes(self.idle),
+                bytes(self.idle + self.kept),
+                share(self.expected_per_minute)
+            )
+        });
+        let text = match self.reason {
+            AimReason::Curve => format!("{choice}; {came} came back each minute"),
+            AimReason::TooMuch => {
+                format!("too much came back ({came} of the rest each minute): {choice}")
+            }
+            AimReason::FarTooMuch => format!(
+                "far too much came back ({came} of the rest each minute): pages out nothing until the next choice"
+            ),
+            AimReason::NoAge => {
+                "pages out nothing: at no idle time that is known so far, the objective is met"
+                    .to_owned()
+            }
+            AimReason::Lost => {
+                "pages out nothing: how long memory is idle, or what comes back, is not known \
+                                any more"
+                    .to_owned()
+            }
+        };
+        format!("{}{of}: {text}", self.scheme)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use isotherm_core::Nanos;
+
+    use super::*;
+
+    #[test]
+    fn each_reason_is_a_sentence() {
+        let step = |why, age: Option<u64>| AimStep {
+            at: Nanos(0),
+            scheme: Arc::from("reclaim"),
+            group: Some(Arc::from("/shop")),
+            age: age.map(Duration::from_secs),
+            why,
+            idle: 30 << 20,
+            kept: 100 << 20,
+            expected: 1 << 20,
+            returned: 2 << 20,
+        };
+        let words = |why, age| AimLine::new(&step(why, age)).words();
+        assert_eq!(
+            words(AimReason::Curve, Some(42)),
+            "reclaim in /shop: pages out what is idle for 42 s: 30.0 MiB of 130 MiB, of which 1.00 % of the rest \
+             should come back each minute; 2.00 % came back each minute"
+        );
+        let much = words(AimReason::TooMuch, Some(50));
+        assert!(much.contains("too much came back (2.00 %") && much.contains("idle for 50 s"));
+        for why in [AimReason::FarTooMuch, AimReason::NoAge, AimReason::Lost] {
+            assert!(words(why, None).contains("pages out nothing"));
+        }
+    }
+}
