@@ -33,7 +33,7 @@ pub use metrics::Metrics;
 pub use reclaim::{GoalOption, Reclaim};
 pub use record::Record;
 pub use report::{
-    Accuracy, Advice, Cgroups, Heatmap, Input, Need, NeedObjective, Order, Over, Part, Raw, Report,
+    Accuracy, Advice, Cgroups, Heatmap, Input, Need, NeedAsked, Order, Over, Part, Raw, Report,
     ReportKind, Selection, Shown, Summary,
 };
 pub use run::Run as RunSchemes;
@@ -139,9 +139,9 @@ pub struct NeedNow {
     /// Watch for this long; ages up to two thirds of it are known
     #[arg(long = "for", value_name = "TIME", default_value = "5m", value_parser = units::duration)]
     pub duration: Duration,
-    /// the objective
+    /// the objective, and the rows
     #[command(flatten)]
-    pub objective: NeedObjective,
+    pub asked: NeedAsked,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

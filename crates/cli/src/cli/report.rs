@@ -257,9 +257,9 @@ pub struct Need {
     /// which part of the record
     #[command(flatten)]
     pub part: Part,
-    /// the objective
+    /// the objective, and the rows
     #[command(flatten)]
-    pub objective: NeedObjective,
+    pub asked: NeedAsked,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -269,9 +269,9 @@ pub struct Need {
     pub output: Option<PathBuf>,
 }
 
-/// The objective of `report need`.
+/// The objective of `report need`, and its rows.
 #[derive(Debug, Clone, Copy, Args)]
-pub struct NeedObjective {
+pub struct NeedAsked {
     /// Memory that may come back per minute, in percent of the working set
     #[arg(long, value_name = "PERCENT", default_value = "0.2", value_parser = units::percent)]
     pub objective: f64,
@@ -279,13 +279,23 @@ pub struct NeedObjective {
     /// memory, 100us from a fast disk
     #[arg(long, value_name = "TIME", default_value = "20us", value_parser = units::duration)]
     pub fault: Duration,
+    /// Rows below that of all together: processes, or control groups, each including the groups below
+    /// it
+    #[arg(long, value_name = "cgroup|process", default_value = "process", value_parser = by())]
+    pub by: By,
 }
 
-impl NeedObjective {
+impl NeedAsked {
     /// The objective of the report.
     pub fn objective(self) -> Objective {
         Objective { percent_per_minute: self.objective, fault: self.fault }
     }
+}
+
+/// Reads what the rows of a report are.
+fn by() -> impl TypedValueParser<Value = By> {
+    PossibleValuesParser::new(["cgroup", "process"])
+        .map(|name| if name == "process" { By::Process } else { By::Cgroup })
 }
 
 /// Options of `report advice`.
@@ -330,11 +340,7 @@ pub struct Cgroups {
     #[command(flatten)]
     pub selection: Selection,
     /// Rows are control groups, each including the groups below it, or processes
-    #[arg(
-        long, value_name = "cgroup|process", default_value = "cgroup",
-        value_parser = PossibleValuesParser::new(["cgroup", "process"])
-            .map(|name| if name == "process" { By::Process } else { By::Cgroup })
-    )]
+    #[arg(long, value_name = "cgroup|process", default_value = "cgroup", value_parser = by())]
     pub by: By,
     /// Print one line for each part of the time of this length, instead of means and the last
     /// snapshot; JSON has both. If there were more than 1024 parts, they are 2, 4, 8, ... times as

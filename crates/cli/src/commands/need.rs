@@ -12,6 +12,6 @@ use crate::cli;
 pub fn run(o: cli::NeedNow) -> Result<ExitCode> {
     in_memory("need", &o.targets, |path| {
         record::in_passing(&o.targets, &o.watching, o.duration, path, true)?;
-        report::need_of(path, o.objective.objective(), o.json)
+        report::need_of(path, o.asked, o.json)
     })
 }

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use isotherm_core::{
-    AgeCurve, Beyond, KNOWN_SHARE, SHORTEST_AGE, Snapshot, TargetId, idle_times, together,
+    AgeCurve, Attribution, Beyond, KNOWN_SHARE, SHORTEST_AGE, Snapshot, TargetId, idle_times,
+    together,
 };
 use serde::Serialize;
 
@@ -60,14 +61,14 @@ pub struct Need {
     pub fault_us: f64,
     /// targets that have ended: they are left out
     pub ended_targets: u64,
-    /// all targets together, and if there are several, each
+    /// all targets together, and if there are several, each of them or of their control groups
     pub needs: Vec<NeedRow>,
 }
 
 /// The need of one target, or of all together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NeedRow {
-    /// number of the target; `None` for all together
+    /// number of the target; `None` for a control group, and for all together
     pub target: Option<u32>,
     /// its name
     pub label: String,
@@ -136,6 +137,8 @@ pub struct NeedBuilder {
     curves: BTreeMap<TargetId, AgeCurve>,
     /// targets of the last snapshot
     last: Vec<TargetId>,
+    /// control groups of the targets, if rows are groups
+    groups: Option<BTreeMap<TargetId, Attribution>>,
 }
 
 impl NeedBuilder {
@@ -148,7 +151,13 @@ impl NeedBuilder {
             objective,
             curves: BTreeMap::new(),
             last: Vec::new(),
+            groups: None,
         }
+    }
+
+    /// Rows are the control groups of these attributions, each including the groups below it.
+    pub fn by_cgroup<'a>(&mut self, attributions: impl Iterator<Item = &'a Attribution>) {
+        self.groups = Some(attributions.map(|a| (a.target, a.clone())).collect());
     }
 
     /// Adds a snapshot, if it is in the selected time.
@@ -176,7 +185,10 @@ impl NeedBuilder {
         self.curves.retain(|id, _| self.last.contains(id));
         let curves: Vec<&AgeCurve> = self.curves.values().collect();
         let mut needs = vec![self.row(&curves, (None, "all together".to_owned()))];
-        if self.curves.len() > 1 {
+        if let Some(groups) = &self.groups {
+            let of = self.in_groups(groups).into_iter();
+            needs.extend(of.map(|(path, curves)| self.row(&curves, (None, path.to_owned()))));
+        } else if self.curves.len() > 1 {
             let each = self.curves.iter();
             let named = |id: &TargetId| (Some(id.0), self.options.label(*id));
             needs.extend(each.map(|(id, curve)| self.row(&[curve], named(id))));
@@ -191,6 +203,28 @@ impl NeedBuilder {
             ended_targets: (all - self.curves.len()) as u64,
             needs,
         })
+    }
+
+    /// The curves of each control group, but of no group above that has no other targets than a group below it.
+    fn in_groups<'a>(
+        &'a self,
+        groups: &'a BTreeMap<TargetId, Attribution>,
+    ) -> BTreeMap<&'a str, Vec<&'a AgeCurve>> {
+        let mut of: BTreeMap<&str, Vec<&AgeCurve>> = BTreeMap::new();
+        for (id, curve) in &self.curves {
+            let paths = groups.get(id).into_iter().flat_map(Attribution::groups);
+            paths.for_each(|path| of.entry(path).or_default().push(curve));
+        }
+        let nr: BTreeMap<&str, usize> = of.iter().map(|(path, c)| (*path, c.len())).collect();
+        let is_below = |path: &str, above: &str| {
+            path != above
+                && path.starts_with(above)
+                && (above == "/" || path[above.len()..].starts_with('/'))
+        };
+        of.retain(|above, curves| {
+            !nr.iter().any(|(path, n)| is_below(path, above) && *n == curves.len())
+        });
+        of
     }
 
     fn row(&self, curves: &[&AgeCurve], (target, label): (Option<u32>, String)) -> NeedRow {

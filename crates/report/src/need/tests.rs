@@ -11,7 +11,7 @@ const PAGES: u32 = (64 << 20) / PAGE_SIZE as u32;
 
 /// A record of 10-second snapshots with ages: `idle` and `returned` are (age in s, pages).
 fn need(rows: u64, idle: &[(u64, u32)], returned: &[(u64, u32)], unknown: u32) -> Need {
-    need_of(rows, idle, returned, unknown, &[0])
+    need_of(rows, idle, returned, unknown, &[0], None)
 }
 
 fn need_of(
@@ -20,8 +20,21 @@ fn need_of(
     returned: &[(u64, u32)],
     unknown: u32,
     ids: &[u32],
+    groups: Option<&[&str]>,
 ) -> Need {
     let mut builder = NeedBuilder::new(Options::default(), Objective::default());
+    if let Some(paths) = groups {
+        let of = |(id, path): (&u32, &&str)| Attribution {
+            at: Nanos(BEGIN),
+            target: TargetId(*id),
+            comm: Arc::from(""),
+            cgroup: Arc::from(*path),
+            swapped: 0,
+            major_faults: 0,
+        };
+        let all: Vec<Attribution> = ids.iter().zip(paths).map(of).collect();
+        builder.by_cgroup(all.iter());
+    }
     for seq in 0..rows {
         let since = Nanos(BEGIN + seq * 10_000_000_000);
         let mut ages = PageAges {
@@ -91,10 +104,28 @@ fn what_is_not_known_is_refused() {
 
 #[test]
 fn several_targets_are_told_together_and_apart() {
-    let n = need_of(30, &[(100, PAGES / 2)], &[], 0, &[0, 1]);
+    let n = need_of(30, &[(100, PAGES / 2)], &[], 0, &[0, 1], None);
     assert_eq!(n.needs.len(), 3);
     assert_eq!(n.needs[0].known_bytes, 2 * n.needs[1].known_bytes);
     assert_eq!(n.needs[2].target, Some(1));
+}
+
+#[test]
+fn control_groups_have_the_groups_below_them() {
+    let labels = |paths: &[&str]| -> Vec<(String, u64)> {
+        let ids: Vec<u32> = (0..paths.len() as u32).collect();
+        let n = need_of(30, &[(100, PAGES / 2)], &[], 0, &ids, Some(paths));
+        let one = n.needs[0].known_bytes / paths.len() as u64;
+        n.needs[1..].iter().map(|row| (row.label.clone(), row.known_bytes / one)).collect()
+    };
+    let of = |all: &[(&str, u64)]| -> Vec<(String, u64)> {
+        all.iter().map(|(path, n)| ((*path).to_owned(), *n)).collect()
+    };
+    assert_eq!(
+        labels(&["/shop/web", "/shop/web", "/shop/db", "/shopping"]),
+        of(&[("/", 4), ("/shop", 3), ("/shop/db", 1), ("/shop/web", 2), ("/shopping", 1)])
+    );
+    assert_eq!(labels(&["/a/b/c", "/a/b/c"]), of(&[("/a/b/c", 2)]), "those above say no more");
 }
 
 #[test]

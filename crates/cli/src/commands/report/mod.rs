@@ -16,17 +16,16 @@ use anyhow::{Result, bail};
 use isotherm_core::{Attribution, Nanos, Snapshot, TargetId};
 use isotherm_record::{Event, Facts, Lost, ReadError, Reader, TargetFact};
 use isotherm_report::{
-    AccessBuilder, AdviceBuilder, AdviceScope, Choice, Extent, Gap, Grid, GroupsBuilder, Need,
-    NeedBuilder, Objective, Options, Raw, RegionsBuilder, Shape, Summarizer, WssBuilder,
-    access_text, advice_text, groups_text, heatmap_picture, json, need_picture, need_text,
-    raw_head_text, raw_text, regions_picture, regions_text, summary_text, terminal, wss_picture,
-    wss_text,
+    AccessBuilder, AdviceBuilder, AdviceScope, By, Choice, Extent, Gap, Grid, GroupsBuilder, Need,
+    NeedBuilder, Options, Raw, RegionsBuilder, Shape, Summarizer, WssBuilder, access_text,
+    advice_text, groups_text, heatmap_picture, json, need_picture, need_text, raw_head_text,
+    raw_text, regions_picture, regions_text, summary_text, terminal, wss_picture, wss_text,
 };
 
 use self::output::{Form, Output, print};
 use super::open;
 use crate::cli;
-use crate::cli::{Input, Part, ReportKind, Selection};
+use crate::cli::{Input, NeedAsked, Part, ReportKind, Selection};
 use crate::log::say;
 
 /// Makes the requested report.
@@ -112,20 +111,23 @@ pub fn access(selection: &Selection, choice: Choice) -> Result<ExitCode> {
 
 fn need(o: &cli::Need) -> Result<ExitCode> {
     let output = Output::of(o.output.as_deref(), &o.part.input.path, o.json)?;
-    let need = need_figures(&o.part, o.objective.objective())?;
+    let need = need_figures(&o.part, o.asked)?;
     output.write(&need, || need_text(&need), || need_picture(&need))
 }
 
 /// Prints how much memory the targets of a record need.
-pub fn need_of(path: &Path, objective: Objective, as_json: bool) -> Result<ExitCode> {
-    let need = need_figures(&Part::all(path), objective)?;
+pub fn need_of(path: &Path, asked: NeedAsked, as_json: bool) -> Result<ExitCode> {
+    let need = need_figures(&Part::all(path), asked)?;
     let text = if as_json { json(&need)? + "\n" } else { need_text(&need) };
     print(text.as_bytes())
 }
 
-fn need_figures(part: &Part, objective: Objective) -> Result<Need> {
-    let options = select::part(part, &head(&part.input)?)?;
-    let mut builder = NeedBuilder::new(options, objective);
+fn need_figures(part: &Part, asked: NeedAsked) -> Result<Need> {
+    let head = head(&part.input)?;
+    let mut builder = NeedBuilder::new(select::part(part, &head)?, asked.objective());
+    if asked.by == By::Cgroup {
+        builder.by_cgroup(head.attributions.iter().flat_map(BTreeMap::values));
+    }
     each_snapshot(&part.input, true, |s| {
         builder.push(s);
         Ok(())
