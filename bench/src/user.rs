@@ -18,7 +18,7 @@ const ARGUMENT: &str = "--be-the-user";
 /// Interval between touches.
 const TICK: Duration = Duration::from_millis(2);
 /// Idle times of [`User::idle`], in s.
-pub const AGES: [u64; 6] = [5, 10, 15, 20, 30, 60];
+pub const AGES: [u64; 10] = [5, 10, 15, 20, 25, 30, 35, 40, 50, 60];
 const PAGES_A_MIB: u64 = (1 << 20) / PAGE_SIZE;
 
 /// How a part of the memory is used.

@@ -1,0 +1,124 @@
+//! Does `reclaim --aim` keep its objective, minute by minute? Each workload is reclaimed by an objective of its own
+//! choice, and its major faults are held against it.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use isotherm_bench::program::{Ended, beside};
+use isotherm_bench::user::{self, AGES, User, WORKLOADS};
+use isotherm_core::PAGE_SIZE;
+use isotherm_linux::proc;
+use isotherm_linux::swap::Swap;
+
+#[derive(Parser)]
+struct Options {
+    /// memory that may come back per minute, in percent of the memory that stays
+    #[arg(long, default_value_t = 20.0)]
+    percent: f64,
+    /// minutes to measure, after three in which ages are counted and memory is paged out
+    #[arg(long, default_value_t = 10)]
+    minutes: u64,
+}
+
+const MIB: f64 = 1_048_576.0;
+
+/// What one workload has come to.
+#[derive(Default, Clone)]
+struct Course {
+    /// sum over the minutes, in bytes
+    saved: f64,
+    /// bytes read back in each minute, in percent of the memory that stays
+    back: Vec<f64>,
+    /// bytes that are idle for each of [`AGES`], and that came back after that: sums over the minutes
+    idle: [f64; AGES.len()],
+    returned: [f64; AGES.len()],
+}
+
+fn main() -> Result<()> {
+    user::run_if_asked()?;
+    let o = Options::parse();
+    ensure!(o.percent > 0.0 && o.minutes > 0, "--percent and --minutes are above 0");
+    let isotherm = beside()?;
+    let _swap = Swap::start(2 << 30)?;
+    eprintln!("if this is killed, put back what it has changed: {}", Swap::HOW_TO_REMOVE);
+    let mut users = WORKLOADS
+        .iter()
+        .map(|(name, mib)| User::start(name, *mib))
+        .collect::<Result<Vec<User>>>()?;
+    sleep(Duration::from_secs(5));
+    let aim = format!("refault {}%", o.percent);
+    let running = users.iter().map(|user| reclaim(&isotherm, user, &aim));
+    let running = running.collect::<Result<Vec<Ended>>>()?;
+    sleep(Duration::from_secs(180));
+    let mut courses = vec![Course::default(); users.len()];
+    for _ in 0..o.minutes {
+        minute(&mut users, &mut courses)?;
+    }
+    drop(running);
+    println!(
+        "{:<16}{:>10}{:>18}{:>22}{:>24}",
+        "", "saved", "back a minute", "minutes that keep it", "best of fixed ages"
+    );
+    let (mut kept, mut all) = (0, 0);
+    for ((name, mib), course) in WORKLOADS.iter().zip(&courses) {
+        let n = course.back.len();
+        let good = course.back.iter().filter(|back| **back <= o.percent).count();
+        (kept, all) = (kept + good, all + n);
+        println!(
+            "{name:<16}{:>6.0} MiB{:>16.1} %{:>22}{:>24}",
+            course.saved / n as f64 / MIB,
+            course.back.iter().sum::<f64>() / n as f64,
+            format!("{good} of {n}"),
+            best_fixed(course, *mib as f64 * MIB, o.percent)
+        );
+    }
+    println!("\nthe objective of {} % a minute was kept in {kept} of {all} minutes", o.percent);
+    Ok(())
+}
+
+fn reclaim(isotherm: &Path, user: &User, aim: &str) -> Result<Ended> {
+    let child = Command::new(isotherm)
+        .args(["reclaim", "--pid", &user.pid().to_string(), "--aim", aim])
+        .args(["--watermarks", "none", "--control", "none"])
+        .args(["--quota", "none", "--quota-size", "none"])
+        .stdout(Stdio::null())
+        .spawn()?;
+    Ok(Ended(child))
+}
+
+fn minute(users: &mut [User], courses: &mut [Course]) -> Result<()> {
+    let faults = users.iter().map(User::major_faults).collect::<Result<Vec<u64>>>()?;
+    let before = users.iter_mut().map(User::idle).collect::<Result<Vec<_>>>()?;
+    let mut saved = vec![0.0; users.len()];
+    for _ in 0..60 {
+        sleep(Duration::from_secs(1));
+        for (user, saved) in users.iter().zip(&mut saved) {
+            *saved += proc::swapped("/".as_ref(), user.pid())? as f64 / 60.0;
+        }
+    }
+    for (i, (user, course)) in users.iter_mut().zip(courses).enumerate() {
+        let bytes = (user.major_faults()? - faults[i]) as f64 * PAGE_SIZE as f64;
+        let resident = proc::resident("/".as_ref(), user.pid()).context("the user has ended")?;
+        course.back.push(bytes / resident.all as f64 * 100.0);
+        course.saved += saved[i];
+        let now = user.idle()?;
+        for k in 0..AGES.len() {
+            course.idle[k] += now.idle[k];
+            course.returned[k] += now.returned[k] - before[i].returned[k];
+        }
+    }
+    Ok(())
+}
+
+/// The most that one of the fixed ages would save with this objective, by truth.
+fn best_fixed(course: &Course, all: f64, percent: f64) -> String {
+    let n = course.back.len() as f64;
+    let keeps =
+        |k: &usize| course.returned[*k] / n <= (all - course.idle[*k] / n) * percent / 100.0;
+    let Some(k) = (0..AGES.len()).find(keeps) else { return "none".to_owned() };
+    format!("{:.0} MiB ({} s)", course.idle[k] / n / MIB, AGES[k])
+}
