@@ -48,11 +48,24 @@ impl Stretch {
     }
 }
 
-/// Writes `snapshots` of `regions` each.
+/// Writes `snapshots` of `regions` each, one every 400 ms and each with ages.
 ///
 /// # Errors
 /// If the record cannot be written.
 pub fn write(path: &Path, snapshots: u64, regions: u64) -> Result<(), WriteError> {
+    write_every(path, snapshots, regions, (AGGR, 1))
+}
+
+/// The same with this time between two snapshots, of which every `ages_every`-th has ages.
+///
+/// # Errors
+/// If the record cannot be written.
+pub fn write_every(
+    path: &Path,
+    snapshots: u64,
+    regions: u64,
+    (every, ages_every): (Duration, u64),
+) -> Result<(), WriteError> {
     let mut facts = Facts::new("0.1.0", Attrs::default(), Nanos(0));
     facts.look = "nothing: made up".into();
     let mut writer = Writer::create(path, &facts, Limits::default())?;
@@ -67,7 +80,7 @@ pub fn write(path: &Path, snapshots: u64, regions: u64) -> Result<(), WriteError
                 *stretch = Stretch::new(i, seq, &mut noise);
             }
         }
-        let _ = writer.snapshot(&snapshot(seq, &all, &mappings))?;
+        let _ = writer.snapshot(&snapshot(seq, &all, &mappings, (every, ages_every)))?;
     }
     writer.finish(Why::Stopped, "")?;
     Ok(())
@@ -90,7 +103,12 @@ fn mappings(regions: u64) -> Arc<Vec<Mapping>> {
     Arc::new(parts.map(mapping).into())
 }
 
-fn snapshot(seq: u64, all: &[Stretch], mappings: &Arc<Vec<Mapping>>) -> Snapshot {
+fn snapshot(
+    seq: u64,
+    all: &[Stretch],
+    mappings: &Arc<Vec<Mapping>>,
+    (every, ages_every): (Duration, u64),
+) -> Snapshot {
     let end = mappings.last().map_or(BASE, |m| m.range.end);
     let ends = all.iter().skip(1).map(|s| s.start).chain([end]);
     let region = |(i, (s, end)): (usize, (&Stretch, u64))| {
@@ -99,7 +117,7 @@ fn snapshot(seq: u64, all: &[Stretch], mappings: &Arc<Vec<Mapping>>) -> Snapshot
         RegionView {
             range: AddrRange::new(s.start, end),
             accesses_bp: u32::try_from(s.young * 10_000 / 320).unwrap_or(10_000),
-            age: AGGR * u32::try_from(seq - s.since).unwrap_or(u32::MAX),
+            age: every * u32::try_from(seq - s.since).unwrap_or(u32::MAX),
             rate: rate(s.young as f64, 320.0, 20, SAMPLE),
             touched_bp: if s.young > 0 { 10_000 } else { 0 },
             resident_bp: if i % 7 == 0 { 6000 } else { 10_000 },
@@ -107,36 +125,50 @@ fn snapshot(seq: u64, all: &[Stretch], mappings: &Arc<Vec<Mapping>>) -> Snapshot
             support: Some(RateSupport::MEASURED),
         }
     };
-    let start = Nanos(0) + AGGR * u32::try_from(seq).unwrap_or(u32::MAX);
+    let at = |seq: u64| Nanos(0) + every * u32::try_from(seq).unwrap_or(u32::MAX);
+    let start = at(seq);
+    let has_ages = (seq + 1).is_multiple_of(ages_every);
+    let since = at((seq + 1).saturating_sub(ages_every));
     Snapshot {
         seq,
         start,
-        end: start + AGGR,
+        end: at(seq + 1),
         attrs: Attrs::default(),
         cost: Cost {
-            cpu: AGGR / 50,
+            cpu: every / 50,
             looks: 20_000,
             pages: 320_000,
             clears: 400,
-            lost: AGGR / 1000,
+            lost: every / 1000,
         },
         quality: None,
         targets: vec![TargetView {
             id: TargetId(0),
-            ran: Some(AGGR / 2),
+            ran: Some(every / 2),
             mappings: Arc::clone(mappings),
             left_out: 0,
-            ages: Some(Arc::new(ages(start))),
+            ages: has_ages
+                .then(|| Arc::new(ages(since, every * u32::try_from(ages_every).unwrap_or(1)))),
             regions: all.iter().zip(ends).enumerate().map(region).collect(),
         }],
     }
 }
 
-/// A tenth of the memory is idle for 10 s, and some of it comes back.
-fn ages(since: Nanos) -> PageAges {
+/// Half of the memory is touched all the time. The rest has ages of 2 s and more, ever fewer pages the older they
+/// are, but for an eighth that is never touched. What passes an age comes back from it.
+fn ages(since: Nanos, time: Duration) -> PageAges {
     let mut ages = PageAges { since, sampling: 1, error_ms: 500, ..PageAges::default() };
-    ages.idle.add(100, 14_000_000);
-    ages.idle.add(10_000, 1_500_000);
-    ages.returned.add(10_000, 10);
+    ages.idle.add(100, 8_000_000);
+    let end = since + time;
+    ages.idle.add(end.0 / 1_000_000, 2_000_000);
+    for i in 0..12 {
+        let age = 2_000 << i;
+        if end.0 / 1_000_000 > age {
+            ages.idle.add(age, 460_000);
+            // An octave is left in as long as its age.
+            let left = 460_000 * time.as_millis() / u128::from(age);
+            ages.returned.add(age, u32::try_from(left / 4).unwrap_or(u32::MAX));
+        }
+    }
     ages
 }

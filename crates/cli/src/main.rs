@@ -17,6 +17,7 @@ fn main() -> ExitCode {
         cli::Command::Record(options) => commands::record::run(options),
         cli::Command::Now(options) => commands::now::run(options),
         cli::Command::Need(options) => commands::need::run(options),
+        cli::Command::WhatIf(options) => commands::whatif::run(*options),
         cli::Command::Run(options) => commands::run::run(options),
         cli::Command::Reclaim(options) => commands::reclaim::run(options),
         cli::Command::Service(options) => commands::service::run(options.task),

@@ -40,9 +40,18 @@ impl AgeHistogram {
         if i == 0 { Some(0) } else { EDGES.get(i - 1).copied() }
     }
 
+    /// The bin of an age in ms.
+    #[must_use]
+    pub fn bin(ms: u64) -> usize {
+        let Some(octave) = (ms / EDGES[0]).checked_ilog2() else { return 0 };
+        let first = octave as usize * 3;
+        let above = |i: usize| usize::from(EDGES.get(i).is_some_and(|edge| *edge <= ms));
+        (1 + first + above(first + 1) + above(first + 2)).min(AGE_BINS - 1)
+    }
+
     /// Counts `pages` pages of this age.
     pub fn add(&mut self, ms: u64, pages: u32) {
-        let bin = &mut self.0[EDGES.partition_point(|edge| *edge <= ms)];
+        let bin = &mut self.0[AgeHistogram::bin(ms)];
         *bin = bin.saturating_add(pages);
     }
 
@@ -132,7 +141,8 @@ mod tests {
         assert_eq!(bin(14 * 86_400_000), AGE_BINS - 1);
         assert!((12.0..13.0).contains(&(EDGES[AGE_BINS - 2] as f64 / 86_400e3)));
         for i in 0..AGE_BINS {
-            assert_eq!(bin(AgeHistogram::lowest_ms(i).unwrap()), i);
+            let lowest = AgeHistogram::lowest_ms(i).unwrap();
+            assert_eq!((bin(lowest), bin(lowest.saturating_sub(1))), (i, i.saturating_sub(1)));
         }
         assert_eq!(AgeHistogram::lowest_ms(AGE_BINS), None);
     }

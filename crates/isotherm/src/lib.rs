@@ -23,6 +23,7 @@ pub mod stop;
 pub mod units;
 pub mod usage;
 pub mod watch;
+pub mod whatif;
 pub mod words;
 pub mod workload;
 pub mod zones;

@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use isotherm_core::Nanos;
+
 use crate::bad::Bad;
 use crate::event::{Event, Lost, Missing, ReadError};
 use crate::facts::{Facts, Why};
@@ -86,6 +88,12 @@ impl Reader {
     pub fn without_snapshots(mut self) -> Self {
         self.state.pass_snapshots();
         self
+    }
+
+    /// Skips snapshots that end before `until` without reading them, unless they have idle ages. It holds until
+    /// the next call.
+    pub fn skip_until(&mut self, until: Nanos) {
+        self.state.skip_until(until);
     }
 
     /// The current file, and the offset of the frame of the last event.

@@ -9,8 +9,8 @@ use arrow_array::{
     UInt64Array,
 };
 use isotherm_core::{
-    AddrRange, Mapping, Pages, Rate, RateSupport, RegionView, Snapshot, TargetId, TargetView,
-    Unknown,
+    AddrRange, Mapping, Nanos, Pages, Rate, RateSupport, RegionView, Snapshot, TargetId,
+    TargetView, Unknown,
 };
 
 use crate::bad::{Bad, ensure};
@@ -18,7 +18,7 @@ use crate::check;
 use crate::columns::unknown_name;
 use crate::lists::{Lists, column};
 use crate::quality;
-use crate::scalars::{self, SCALARS};
+use crate::scalars::{self, END, SCALARS, SEQ};
 
 const SHORT_LISTS: &str = "the lists of a snapshot are not of one length";
 const SHORT: Bad = Bad::new(SHORT_LISTS);
@@ -91,6 +91,17 @@ impl Rows {
         let row = self.next;
         self.next += 1;
         (row < self.len).then(|| self.snapshot(row, find))
+    }
+
+    /// The number and the end of the next snapshot.
+    pub(crate) fn peek(&self) -> Option<(u64, Nanos)> {
+        let at = |column: usize| self.scalars.get(column)?.values().get(self.next).copied();
+        Some((at(SEQ)?, Nanos(at(END)?)))
+    }
+
+    /// Skips the next snapshot without reading it.
+    pub(crate) fn skip(&mut self) {
+        self.next += 1;
     }
 
     fn snapshot(&self, row: usize, find: FindSet<'_>) -> Result<(Snapshot, Vec<u64>), Bad> {

@@ -48,6 +48,8 @@ pub(crate) struct State {
     ended: bool,
     /// whether snapshots and mappings are skipped
     passes: bool,
+    /// snapshots that end earlier and have no ages are skipped
+    skip_until: Nanos,
 }
 
 impl State {
@@ -68,12 +70,18 @@ impl State {
             rows: None,
             ended: false,
             passes: false,
+            skip_until: Nanos(0),
         })
     }
 
     /// Skips rows of snapshots and mappings from now on.
     pub(crate) fn pass_snapshots(&mut self) {
         self.passes = true;
+    }
+
+    /// Skips snapshots that end before `until` and have no ages.
+    pub(crate) fn skip_until(&mut self, until: Nanos) {
+        self.skip_until = until;
     }
 
     /// Whether the last event was an end.
@@ -183,6 +191,9 @@ impl State {
 
     /// The next snapshot of the current frame.
     pub(crate) fn snapshot(&mut self) -> Option<Result<Arc<Snapshot>, Bad>> {
+        if let Err(why) = self.pass_early() {
+            return Some(Err(why));
+        }
         let sets = &self.sets;
         let find = |number: u64, target| {
             let set = sets.get(&number).filter(|set| set.target == target);
@@ -201,6 +212,18 @@ impl State {
             self.forget_sets(&used);
             Ok(Arc::new(snapshot))
         }))
+    }
+
+    /// Skips the next snapshots, as far as nobody wants them.
+    fn pass_early(&mut self) -> Result<(), Bad> {
+        while let Some((seq, end)) = self.rows.as_ref().and_then(Rows::peek) {
+            if end >= self.skip_until || self.ages.keys().any(|(at, _)| *at == end) {
+                break;
+            }
+            self.rows.iter_mut().for_each(Rows::skip);
+            self.follow(seq)?;
+        }
+        Ok(())
     }
 
     fn follow(&mut self, seq: u64) -> Result<(), Bad> {

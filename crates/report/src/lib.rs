@@ -59,6 +59,7 @@ mod row;
 mod summary;
 mod timeline;
 mod units;
+mod whatif;
 mod wss;
 
 #[cfg(test)]
@@ -82,10 +83,12 @@ pub use regions::{Regions, RegionsBuilder, Sizes};
 pub use render::{
     Picture, RenderError, Style, access_text, advice_text, groups_text, heatmap_picture,
     is_printable, json, lines_picture, need_picture, need_text, printable, raw_head_text, raw_text,
-    regions_picture, regions_text, summary_text, terminal, wss_picture, wss_text,
+    regions_picture, regions_text, summary_text, terminal, what_if_picture, what_if_text,
+    wss_picture, wss_text,
 };
 pub use row::{Row, RowSupport, State};
 pub use summary::{Bytes, MappingRow, MonitorFigures, Summarizer, Summary, TargetRow, WorkingSet};
 pub use timeline::Point;
-pub use units::bytes;
+pub use units::{bytes, time};
+pub use whatif::{WhatIf, WhatIfPoint, WhatIfRow, WhatIfTier};
 pub use wss::{Wss, WssBuilder};

@@ -39,7 +39,8 @@ pub(crate) fn hz(rate: f64) -> String {
 }
 
 /// A time in the largest unit that requires at most one decimal: `400 ms`, `1.5 s`, `60 s`.
-pub(crate) fn time(d: Duration) -> String {
+#[must_use]
+pub fn time(d: Duration) -> String {
     let seconds = d.as_secs_f64();
     if seconds >= 7200.0 {
         format!("{} h", significant(seconds / 3600.0))

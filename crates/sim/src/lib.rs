@@ -48,6 +48,7 @@ mod run;
 mod score;
 mod space;
 mod truth;
+pub mod whatif;
 pub mod workload;
 
 pub use accuracy::{AGED, Accuracy, AccuracyBuilder, Blocks, Delay, Figures, Kind, SETTLED};

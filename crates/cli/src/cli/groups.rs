@@ -7,7 +7,7 @@ use clap::CommandFactory;
 use super::Cli;
 
 const GROUPS: [(&str, &[&str]); 4] = [
-    ("See which memory is hot", &["record", "now", "need", "report", "export"]),
+    ("See which memory is hot", &["record", "now", "need", "report", "whatif", "export"]),
     ("Act on memory", &["run", "reclaim", "interleave"]),
     ("Control services, and check the machine", &["service", "system"]),
     ("Experiment", &["lab"]),

@@ -13,6 +13,7 @@ mod record;
 mod report;
 mod run;
 mod watching;
+mod whatif;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,7 +31,7 @@ pub use interleave::{Apply, Interleave, Layout, Probe, Run, Set, Show, Task, Ver
 pub use isotherm::UsageError;
 pub use lab::{Experiment, Fairzone, Figure, InterleaveFigure, InterleaveLab, Lab};
 pub use metrics::Metrics;
-pub use reclaim::{GoalOption, Reclaim};
+pub use reclaim::{GoalOption, Pace, Reclaim};
 pub use record::Record;
 pub use report::{
     Accuracy, Advice, Cgroups, Heatmap, Input, Need, NeedAsked, Order, Over, Part, Raw, Report,
@@ -38,6 +39,7 @@ pub use report::{
 };
 pub use run::Run as RunSchemes;
 pub use watching::{Targets, Watching};
+pub use whatif::{Sweep, WhatIf};
 
 /// The default file of recordings and reports.
 pub const DEFAULT_RECORD: &str = "isotherm.rec";
@@ -73,6 +75,10 @@ pub enum Command {
     Service(Service),
     /// Show the contents of a record
     Report(Report),
+    /// Play a record through schemes, memory limits or tiers: what each would save, and what would
+    /// come back
+    #[command(name = "whatif")]
+    WhatIf(Box<WhatIf>),
     /// Write a record in another format
     Export(Export),
     /// Distribute memory over nodes by weight: show, measure, set, apply and check weights

@@ -127,7 +127,7 @@ fn pages(text: &str) -> Result<AddrRange, String> {
 }
 
 /// `10ms/1s`, or `none`.
-fn pace(text: &str) -> Result<Pace, String> {
+pub(super) fn pace(text: &str) -> Result<Pace, String> {
     const SECOND: Duration = Duration::from_secs(1);
     if text == NONE {
         return Ok(Pace { time: None, window: SECOND });
@@ -139,7 +139,7 @@ fn pace(text: &str) -> Result<Pace, String> {
 }
 
 /// `128M`, or `none`.
-fn quota_size(text: &str) -> Result<Bytes, String> {
+pub(super) fn quota_size(text: &str) -> Result<Bytes, String> {
     if text == NONE {
         return Ok(Bytes(None));
     }

@@ -14,6 +14,7 @@ pub mod run;
 pub mod service;
 pub mod swap;
 pub mod system;
+pub mod whatif;
 pub mod workload;
 pub mod zones;
 

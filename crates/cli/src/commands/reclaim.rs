@@ -154,18 +154,28 @@ impl ServiceConfig for Service {
     }
 }
 
+/// A scheme that pages out what was not touched for `min_age`: regions, or each page.
+pub fn untouched(min_age: Duration, pages: bool) -> Scheme {
+    let every = Pattern { size: PAGE_SIZE..=u64::MAX, ..Pattern::default() };
+    let untouched = Pattern { hz: 0.0..=0.0, age: min_age..=Duration::MAX, ..every.clone() };
+    let pattern = if pages { every } else { untouched };
+    let mut scheme = Scheme::new(NAME, pattern, Action::PageOut);
+    if pages {
+        // Each page has its own age, independent of its neighbours.
+        let kind = PageKind::Touched { within: min_age };
+        scheme.page_filters = vec![PageFilter { kind, matching: true, allow: false }];
+    }
+    scheme
+}
+
 /// The scheme of the options. The defaults are those of the kernel's DAMON_RECLAIM
 /// (`Documentation/admin-guide/mm/damon/reclaim.rst`): the oldest untouched memory goes first.
 fn scheme(o: &Reclaim) -> Scheme {
-    let every = Pattern { size: PAGE_SIZE..=u64::MAX, ..Pattern::default() };
-    let untouched = Pattern { hz: 0.0..=0.0, age: o.min_age..=Duration::MAX, ..every.clone() };
-    let pattern = if o.pages || o.aim.is_some() { every } else { untouched };
-    let mut scheme = Scheme::new(NAME, pattern, Action::PageOut);
+    let mut scheme = untouched(o.min_age, o.pages || o.aim.is_some());
     scheme.aim = o.aim;
-    if o.pages && o.aim.is_none() {
-        // Each page has its own age, independent of its neighbours.
-        let kind = PageKind::Touched { within: o.min_age };
-        scheme.page_filters = vec![PageFilter { kind, matching: true, allow: false }];
+    if o.aim.is_some() {
+        // It chooses the ages itself.
+        scheme.page_filters.clear();
     }
     let held_back = |kind| Filter { kind, matching: true, allow: false };
     let outside = outside(&o.range).into_iter().map(FilterKind::Addresses).map(held_back);

@@ -17,6 +17,7 @@ mod style;
 mod svg;
 mod terminal;
 mod text;
+mod whatif;
 mod words;
 
 pub use advice::advice_text;
@@ -30,6 +31,7 @@ pub use picture::Picture;
 pub use rows::{access_text, raw_head_text, raw_text};
 pub use terminal::{Style, terminal};
 pub use text::summary_text;
+pub use whatif::{what_if_picture, what_if_text};
 pub use words::{is_printable, printable};
 
 /// The reason why figures could not be rendered.

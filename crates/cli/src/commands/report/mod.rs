@@ -2,6 +2,7 @@
 
 mod accuracy;
 pub mod output;
+pub mod play;
 mod select;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,60 @@
+//! What `isotherm whatif` takes of a record of a week.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use isotherm_bench::{program, synthetic, usage};
+
+/// What playing a long record takes.
+#[derive(Parser)]
+struct Options {
+    /// days of the record, with a snapshot each second and ages each minute
+    #[arg(long, default_value_t = 7.0)]
+    days: f64,
+    /// regions in each snapshot
+    #[arg(long, default_value_t = 300)]
+    regions: u64,
+    /// file for the record, which stays [default: a temporary one]
+    #[arg(long)]
+    record: Option<PathBuf>,
+    /// the program [default: that beside this one]
+    #[arg(long)]
+    isotherm: Option<PathBuf>,
+}
+
+const SETTINGS: [&[&str]; 6] = [
+    &["--min-age", "120s"],
+    &["--min-age", "120s", "--pages"],
+    &["--min-age", "10min", "--pages", "--quota", "none", "--quota-size", "none"],
+    &["--limit", "48G"],
+    &["--tiers", "32G:80ns,64G:250ns"],
+    &["--sweep", "min-age=1min..12h", "--pages"],
+];
+
+fn main() -> Result<()> {
+    let o = Options::parse();
+    let isotherm = o.isotherm.map_or_else(program::beside, Ok)?;
+    let dir = tempfile::tempdir()?;
+    let record = o.record.unwrap_or_else(|| dir.path().join("isotherm.rec"));
+    if !record.exists() {
+        let seconds = (o.days * 86_400.0) as u64;
+        synthetic::write_every(&record, seconds, o.regions, (Duration::from_secs(1), 60))?;
+    }
+    println!("{} days, {} regions, {} MiB", o.days, o.regions, record.metadata()?.len() >> 20);
+    println!("{:<64} {:>8} {:>8} {:>10}", "isotherm whatif", "s", "CPU s", "peak MiB");
+    SETTINGS.iter().try_for_each(|args| measure(&isotherm, &record, args))
+}
+
+fn measure(isotherm: &Path, record: &Path, args: &[&str]) -> Result<()> {
+    let mut command = Command::new(isotherm);
+    command.arg("whatif").arg(record).args(args).stdout(Stdio::null());
+    let used = usage::run(&mut command).context("cannot run isotherm")?;
+    ensure!(used.status.success(), "isotherm whatif {} has failed", args.join(" "));
+    let (seconds, cpu) = (used.time.as_secs_f64(), used.cpu.as_secs_f64());
+    let mib = used.peak_rss as f64 / (1 << 20) as f64;
+    println!("{:<64} {seconds:>8.2} {cpu:>8.2} {mib:>10.1}", args.join(" "));
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! Plays a part of a record.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use isotherm_core::scheme::{Metrics, Process};
+use isotherm_core::{Attrs, Snapshot};
+use isotherm_record::{Event, ReadError};
+use isotherm_report::{Filter, FilterError, Options};
+use isotherm_sim::whatif::Player;
+
+use super::{Head, head, select};
+use crate::cli::Part;
+use crate::commands::open;
+use crate::log::say;
+
+/// A record that is to be played.
+pub struct Record<'a> {
+    part: &'a Part,
+    head: Head,
+    options: Options,
+}
+
+impl<'a> Record<'a> {
+    pub fn open(part: &'a Part) -> Result<Self> {
+        let head = head(&part.input)?;
+        let options = select::part(part, &head)?;
+        Ok(Record { part, head, options })
+    }
+
+    pub fn title(&self) -> &str {
+        &self.options.title
+    }
+
+    /// The time between two snapshots, by the attributes of the record.
+    pub fn interval(&self) -> Duration {
+        let attrs = self.head.facts.as_ref().map_or_else(Attrs::default, |f| f.attrs);
+        attrs.snapshot_interval()
+    }
+
+    /// The processes and control groups of the targets, as they were at first.
+    pub fn metrics(&self) -> Metrics {
+        let mut metrics = Metrics::default();
+        for (id, a) in self.head.attributions.iter().flatten() {
+            metrics.cgroups.insert(*id, Arc::clone(&a.cgroup));
+            let pid = self.head.targets.iter().find(|t| t.id == *id).and_then(|t| t.pid);
+            if let Some(pid) = pid.and_then(|pid| i32::try_from(pid).ok()) {
+                metrics.processes.insert(*id, Process { pid, comm: Arc::clone(&a.comm) });
+            }
+        }
+        metrics
+    }
+
+    /// Plays the selected part. Returns its time, since the start of the record.
+    pub fn play(&self, player: &mut Player) -> Result<(Duration, Duration)> {
+        let mut reader = open(&self.part.input)?;
+        let Filter { time, targets, .. } = &self.options.filter;
+        let wanted = time.clone().unwrap_or(Duration::ZERO..Duration::MAX);
+        let mut begin = None;
+        let mut played: Option<(Duration, Duration)> = None;
+        while let Some(event) = reader.next() {
+            let s = match event {
+                Ok(Event::Snapshot(s)) => s,
+                Ok(_) => continue,
+                Err(torn @ ReadError::Torn { .. }) => {
+                    say(format_args!("isotherm: {torn}"));
+                    break;
+                }
+                Err(e) => return Err(e.into()),
+            };
+            let begin = *begin.get_or_insert(s.start);
+            let (from, to) = (s.start.since(begin), s.end.since(begin));
+            if from >= wanted.start && to <= wanted.end {
+                played = Some((played.map_or(from, |p| p.0), to));
+                match targets {
+                    None => player.push(&s)?,
+                    Some(ids) => {
+                        let mut part = Snapshot::clone(&s);
+                        part.targets.retain(|t| ids.contains(&t.id));
+                        player.push(&Arc::new(part))?;
+                    }
+                }
+                reader.skip_until(player.next());
+            }
+        }
+        Ok(played.ok_or(FilterError::Empty)?)
+    }
+}

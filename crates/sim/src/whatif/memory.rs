@@ -1,0 +1,276 @@
+//! The simulated memory of all targets: what was touched, and what actions do to it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::scheme::Figures;
+use isotherm_core::{
+    Act, Action, Applied, Nanos, OpsError, PAGE_SIZE, PageAges, PageFilter, PageKind, Pressure,
+    Snapshot, Support, TargetId, TargetView, Thresholds, Work,
+};
+
+use super::samples::{Sample, Samples, Touches, visible_share};
+use super::{Prices, Tier};
+
+/// Samples of all targets at the start; twice as many at most.
+const SAMPLES: u64 = 4096;
+/// Time to look at a page before an action: `docs/concepts/acting.md`.
+const LOOK: f64 = 0.13e-6;
+
+/// The memory of all targets.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    targets: BTreeMap<TargetId, Samples>,
+    /// pages between two samples; a power of two, or zero before the first snapshot
+    stride: u64,
+    prices: Prices,
+    /// s
+    now: f64,
+    /// the length of the last step, in s
+    step: f64,
+    /// returned pages since the start
+    returned: f64,
+    /// paged-out bytes since the start
+    pub paged_out: u64,
+}
+
+impl Memory {
+    pub fn new(prices: Prices) -> Self {
+        Memory { prices, ..Memory::default() }
+    }
+
+    /// Adds the ages of a target in a later snapshot.
+    pub fn push(&mut self, target: TargetId, ages: &Arc<PageAges>, end: Nanos) {
+        let begin = ages.begun.0 as f64 / 1e9;
+        let samples = self.targets.entry(target);
+        let samples = samples.or_insert_with(|| Samples::new(begin, u64::from(target.0)));
+        samples.push(ages, end.0 as f64 / 1e9);
+    }
+
+    /// Takes the memory to the end of a snapshot.
+    pub fn advance(&mut self, snapshot: &Snapshot) -> Touches {
+        let to = snapshot.end.0 as f64 / 1e9;
+        if self.now > 0.0 {
+            self.step = to - self.now;
+        }
+        self.now = to;
+        self.fit(snapshot);
+        let stride = self.stride;
+        let mut all = Touches::default();
+        // A target that is not in the snapshot has ended, but for those that are to come.
+        let there = |id: &TargetId| snapshot.targets.binary_search_by_key(id, |t| t.id);
+        self.targets.retain(|id, samples| match there(id) {
+            Ok(i) => {
+                if let Some(view) = snapshot.targets.get(i) {
+                    all.add(&samples.advance(view, to, stride));
+                }
+                true
+            }
+            Err(_) => samples.all.is_empty(),
+        });
+        self.returned += all.returned;
+        all
+    }
+
+    /// Sets the distance of the samples so that there are not too many.
+    fn fit(&mut self, snapshot: &Snapshot) {
+        if self.stride == 0 {
+            let regions = snapshot.targets.iter().flat_map(|t| &t.regions);
+            let pages: f64 =
+                regions.map(|r| visible_share(r) * (r.range.len() / PAGE_SIZE) as f64).sum();
+            self.stride = (pages as u64 / SAMPLES).max(1).next_power_of_two();
+        }
+        let samples: usize = self.targets.values().map(|s| s.all.len()).sum();
+        if samples as u64 > 4 * SAMPLES && self.stride < 1 << 40 {
+            self.stride *= 2;
+        }
+    }
+
+    /// The snapshot with the memory as it would be: without what is paged out.
+    pub fn corrected(&self, snapshot: &Snapshot) -> Snapshot {
+        let correct = |view: &TargetView| match self.targets.get(&view.id) {
+            Some(samples) => corrected(view, &samples.all),
+            None => view.clone(),
+        };
+        Snapshot { targets: snapshot.targets.iter().map(correct).collect(), ..*snapshot }
+    }
+
+    /// Memory of known age, in bytes, and the part of it that is paged out.
+    pub fn bytes(&self) -> (f64, f64) {
+        let sum = |of: fn(&Samples) -> f64| self.targets.values().map(of).sum();
+        (sum(Samples::bytes), sum(Samples::out_bytes))
+    }
+
+    /// The figures of the memory that goals and watermarks use.
+    pub fn figures(&self) -> Figures {
+        let (bytes, out) = self.bytes();
+        let cold = Thresholds::default().cold_age.as_secs_f64();
+        let samples = self.targets.values().flat_map(|s| &s.all);
+        let young = samples.filter(|s| self.now - s.touched < cold).map(|s| s.pages).sum::<f64>();
+        let stalled = self.prices.fault.mul_f64(self.returned.max(0.0));
+        let major_faults = self.returned as u64;
+        Figures {
+            pressure: Some(Pressure { stalled, major_faults, ..Pressure::default() }),
+            resident: Some((bytes - out) as u64),
+            working_set: Some(young as u64 * PAGE_SIZE),
+        }
+    }
+
+    /// Moves what was untouched for longest down, from each tier that holds more than it may to the next. What
+    /// the last one has no room for is paged out. Returns the pages that moved down, by tier.
+    pub fn settle(&mut self, tiers: &[Tier]) -> Vec<f64> {
+        let mut samples: Vec<&mut Sample> =
+            self.targets.values_mut().flat_map(|s| &mut s.all).collect();
+        let mut moved = vec![0.0; tiers.len()];
+        for (i, (tier, moved)) in tiers.iter().zip(&mut moved).enumerate() {
+            let is_last = i + 1 == tiers.len();
+            let in_tier = |s: &&mut Sample| s.tier == i && s.out < 1.0;
+            let used: f64 = samples.iter().filter(|s| in_tier(s)).map(|s| s.pages).sum();
+            let mut over = used - tier.bytes as f64 / PAGE_SIZE as f64;
+            if over <= 0.0 {
+                continue;
+            }
+            let mut here: Vec<&mut &mut Sample> =
+                samples.iter_mut().filter(|s| in_tier(s)).collect();
+            // About as many as have to go, the oldest first.
+            let mean = used / here.len().max(1) as f64;
+            while over > 0.0 && !here.is_empty() {
+                let most = ((over / mean).ceil() as usize).clamp(1, here.len());
+                here.select_nth_unstable_by(most - 1, |a, b| a.touched.total_cmp(&b.touched));
+                for s in here.drain(..most) {
+                    if over <= 0.0 {
+                        break;
+                    }
+                    over -= s.pages;
+                    *moved += s.pages;
+                    if is_last {
+                        self.paged_out += (s.pages * PAGE_SIZE as f64) as u64;
+                        s.page_out(1.0, self.now);
+                    } else {
+                        s.tier += 1;
+                    }
+                }
+            }
+        }
+        moved
+    }
+
+    /// Applies a work to the samples in its range, in order of address.
+    fn work(&mut self, work: &Work<'_>) -> Result<Applied, OpsError> {
+        if let Support::No(why) = self.supports(work.action) {
+            return Err(OpsError::Failed(why));
+        }
+        let (now, step, prices) = (self.now, self.step, self.prices);
+        let samples = self.targets.get_mut(&work.target);
+        let all = &mut samples.ok_or(OpsError::NoTarget(work.target))?.all;
+        let first = all.partition_point(|s| s.cell.end <= work.range.start);
+        let (mut at, mut is_cut) = (work.range.start, false);
+        let (mut pages, mut took) = (0.0, 0.0);
+        for s in all.iter_mut().skip(first).take_while(|s| s.cell.start < work.range.end) {
+            let Some(part) = s.cell.intersect(&work.range) else { continue };
+            let share = part.len() as f64 / s.cell.len().max(1) as f64;
+            let age = now - s.touched;
+            let is_allowed = allows(work.filters, age, step);
+            let wanted = match work.action {
+                _ if !is_allowed || age < work.recheck.as_secs_f64() => 0.0,
+                Action::PageOut => share.min(1.0 - s.out),
+                Action::WillNeed => share.min(s.out),
+                _ => share,
+            };
+            let price = match work.action {
+                Action::Stat => 0.0,
+                _ => prices.page_out.as_secs_f64(),
+            };
+            let needed = s.pages * wanted;
+            let time = needed * price + s.pages * share * LOOK;
+            let room = work.budget.bytes as f64 / PAGE_SIZE as f64 - pages;
+            let left = work.budget.time.as_secs_f64() - took;
+            // The part of it that fits the budget.
+            let fits = f64::min(room / needed.max(1e-9), left / time.max(1e-12)).clamp(0.0, 1.0);
+            match work.action {
+                Action::PageOut if wanted > 0.0 => s.page_out(wanted * fits, now),
+                Action::WillNeed => s.out -= wanted * fits,
+                _ => {}
+            }
+            pages += needed * fits;
+            took += time * fits;
+            if fits < 1.0 {
+                let over = (part.len() as f64 * fits / PAGE_SIZE as f64).ceil() as u64;
+                at = (part.start + over * PAGE_SIZE).min(part.end);
+                is_cut = true;
+                break;
+            }
+        }
+        let end = if is_cut { at } else { work.range.end };
+        let over = end - work.range.start;
+        let tried = ((pages.round() as u64) * PAGE_SIZE).min(over);
+        if *work.action == Action::PageOut {
+            self.paged_out += tried;
+        }
+        let took = Duration::try_from_secs_f64(took).unwrap_or(Duration::MAX);
+        Ok(Applied { tried, applied: tried, passed: over - tried, took, failure: None })
+    }
+}
+
+impl Touches {
+    fn add(&mut self, other: &Touches) {
+        self.returned += other.returned;
+        if self.by_tier.len() < other.by_tier.len() {
+            self.by_tier.resize(other.by_tier.len(), 0.0);
+        }
+        self.by_tier.iter_mut().zip(&other.by_tier).for_each(|(a, b)| *a += b);
+    }
+}
+
+fn corrected(view: &TargetView, samples: &[Sample]) -> TargetView {
+    let mut rest = samples;
+    let regions = view.regions.iter().map(|region| {
+        let here = rest.partition_point(|s| s.cell.start < region.range.end);
+        let (inside, behind) = rest.split_at(here);
+        rest = behind;
+        let pages: f64 = inside.iter().map(|s| s.pages).sum();
+        let out: f64 = inside.iter().map(|s| s.pages * s.out).sum();
+        let gone = visible_share(region) * 1e4 * out / pages.max(1e-9);
+        let resident_bp = region.resident_bp.saturating_sub(gone.round() as u32);
+        isotherm_core::RegionView { resident_bp, ..*region }
+    });
+    TargetView {
+        regions: regions.collect(),
+        mappings: Arc::clone(&view.mappings),
+        ages: None,
+        ..*view
+    }
+}
+
+/// Whether page filters allow a page that was touched this long ago: the first one that it matches decides.
+fn allows(filters: &[PageFilter], age: f64, step: f64) -> bool {
+    let is = |kind| match kind {
+        PageKind::Young => age < step,
+        PageKind::Touched { within } => age < within.as_secs_f64(),
+        // Pages are small, and there is one node.
+        PageKind::HugePage { .. } => false,
+        PageKind::Node(n) => n == 0,
+    };
+    let found = filters.iter().find(|f| is(f.kind) == f.matching);
+    found.map_or(filters.last().is_none_or(|last| !last.allow), |f| f.allow)
+}
+
+impl Act for Memory {
+    fn supports(&self, action: &Action) -> Support {
+        match action {
+            Action::PageOut | Action::WillNeed | Action::Stat => Support::Yes,
+            other => Support::No(format!(
+                "{} cannot be played: a record does not show what depends on it",
+                other.name()
+            )),
+        }
+    }
+
+    fn apply(&mut self, works: &[Work<'_>], out: &mut Vec<Applied>) -> Result<(), OpsError> {
+        works.iter().try_for_each(|work| {
+            out.push(self.work(work)?);
+            Ok(())
+        })
+    }
+}

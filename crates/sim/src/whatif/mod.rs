@@ -1,0 +1,248 @@
+//! What if: a record, played through schemes, a memory limit, or tiers of memory.
+//!
+//! A [`Player`] receives the snapshots of a record in order. A sample of the pages of its targets is touched as the
+//! record's page ages say ([`isotherm_core::PageAges`]). The schemes are those of [`isotherm_core::scheme`], run by
+//! the same engine; only the memory that they act on is simulated. A page that is touched while it is paged out
+//! has come back. The program does not change its behaviour: it touches the same pages at the same times.
+
+mod course;
+mod memory;
+mod run;
+mod samples;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::scheme::{Figures, Goal, Mark, Metrics, Scheme, SchemeError, Scope};
+use isotherm_core::{Nanos, OpsError, Snapshot};
+
+pub use course::Moment;
+
+use self::run::Run;
+
+/// Rows of page ages come each minute at least: with the next one it is known what was touched.
+const LOOK_AHEAD: Duration = Duration::from_secs(65);
+
+/// What is played.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// name of the setting
+    pub name: String,
+    /// what is done to the memory
+    pub policy: Policy,
+}
+
+/// What is done to the memory.
+#[derive(Debug, Clone)]
+pub enum Policy {
+    /// schemes act
+    Schemes(Vec<Scheme>),
+    /// Memory that was untouched for the longest time is paged out while there are more bytes than this.
+    Limit(u64),
+    /// Memory that was untouched for the longest time moves to the next tier while a tier is full, and back to
+    /// the first one when it is touched.
+    Tiers(Vec<Tier>),
+}
+
+/// A tier of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tier {
+    /// its size
+    pub bytes: u64,
+    /// time of an access
+    pub latency: Duration,
+}
+
+/// The time that actions and faults take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prices {
+    /// CPU time for paging out a page
+    pub page_out: Duration,
+    /// time for which the program waits until a page is back
+    pub fault: Duration,
+}
+
+impl Default for Prices {
+    /// For swap in compressed memory: as `docs/concepts/acting.md` and `report need` have it.
+    fn default() -> Self {
+        Prices { page_out: Duration::from_nanos(4220), fault: Duration::from_micros(20) }
+    }
+}
+
+/// The machine around the targets.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings {
+    /// memory of the machine, for watermarks and goals of free memory
+    pub memory: Option<u64>,
+    /// Processes and control groups of the targets. Each group in `groups` has the figures of all targets.
+    pub metrics: Metrics,
+}
+
+impl Surroundings {
+    /// Checks whether a record, with these surroundings, has the figures that a scheme needs.
+    fn check(&self, scheme: &Scheme) -> Result<(), WhatIfError> {
+        let missing = |why: &str| {
+            Err(WhatIfError::Unplayable { scheme: scheme.name.to_string(), why: why.to_owned() })
+        };
+        let has = |of: &Scope| match of {
+            Scope::Machine => true,
+            Scope::Group(name) => self.metrics.groups.contains_key(name),
+        };
+        let no_memory = "it goes by free memory, which a record does not show: give the machine's memory with \
+                         --memory";
+        match scheme.watermarks.as_ref().map(|w| &w.metric) {
+            Some(Mark::Free) if self.memory.is_none() => return missing(no_memory),
+            Some(Mark::Fragmentation) => {
+                return missing("it goes by fragmentation, which a record does not show");
+            }
+            Some(Mark::Stalled(of)) if !has(of) => return missing(NO_GROUP),
+            _ => {}
+        }
+        for goal in &scheme.quota.goals {
+            match goal {
+                Goal::Free { .. } if self.memory.is_none() => return missing(no_memory),
+                Goal::User { .. } => {
+                    return missing(
+                        "its goal is a metric of the user, which a record does not show",
+                    );
+                }
+                Goal::Stalled { of, .. }
+                | Goal::Refaults { of, .. }
+                | Goal::Resident { of, .. }
+                    if !has(of) =>
+                {
+                    return missing(NO_GROUP);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, figures: &Figures) {
+        self.metrics.machine = *figures;
+        self.metrics.groups.values_mut().for_each(|group| *group = *figures);
+        self.metrics.free_bp = self.memory.zip(figures.resident).map(|(all, used)| {
+            let free = all.saturating_sub(used) as f64 / all.max(1) as f64;
+            (free * 1e4).round() as u32
+        });
+    }
+}
+
+const NO_GROUP: &str = "it goes by the figures of one control group, and only those of all targets together can be \
+                        played: write of = \"targets\" or of = \"machine\"";
+
+/// Why a setting cannot be played.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WhatIfError {
+    /// an invalid scheme
+    #[error(transparent)]
+    Scheme(#[from] SchemeError),
+    /// a scheme that needs what a record does not show
+    #[error("the scheme {scheme} cannot be played: {why}")]
+    Unplayable {
+        /// its name
+        scheme: String,
+        /// the reason
+        why: String,
+    },
+    /// an action has failed
+    #[error(transparent)]
+    Ops(#[from] OpsError),
+}
+
+/// The use of a tier.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TierUse {
+    /// the tier
+    pub tier: Tier,
+    /// accesses per second, as far as the record shows them
+    pub accesses: f64,
+    /// bytes per second that move to the next tier, or out of the last one
+    pub moved_down: f64,
+}
+
+/// What a setting does.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Played {
+    /// name of the setting
+    pub name: String,
+    /// why there are no figures
+    pub refused: Option<String>,
+    /// the longest age that a scheme demands
+    pub min_age: Duration,
+    /// time between two looks at the record, at its end
+    pub step: Duration,
+    /// the time that counts: from when the age can have been reached
+    pub counted: Moment,
+    /// all of the time
+    pub course: Vec<Moment>,
+    /// bytes that were passed over because a quota was used up, counted each time
+    pub quota_passed: u64,
+    /// with [`Policy::Tiers`], the use of each
+    pub tiers: Vec<TierUse>,
+}
+
+/// Plays a record through several settings at once.
+pub struct Player {
+    runs: Vec<Run>,
+    waiting: VecDeque<Arc<Snapshot>>,
+}
+
+impl Player {
+    /// A player that has received no snapshot.
+    ///
+    /// # Errors
+    /// If a setting cannot be played.
+    pub fn new(
+        settings: Vec<Setting>,
+        prices: Prices,
+        surroundings: &Surroundings,
+    ) -> Result<Self, WhatIfError> {
+        let run = |setting| Run::new(setting, prices, surroundings);
+        let runs = settings.into_iter().map(run).collect::<Result<_, _>>()?;
+        Ok(Player { runs, waiting: VecDeque::new() })
+    }
+
+    /// Adds the next snapshot.
+    ///
+    /// # Errors
+    /// If an action fails.
+    pub fn push(&mut self, s: &Arc<Snapshot>) -> Result<(), WhatIfError> {
+        for view in &s.targets {
+            if let Some(ages) = &view.ages {
+                self.runs.iter_mut().for_each(|run| run.push(view.id, ages, s.end));
+            }
+        }
+        self.waiting.push_back(Arc::clone(s));
+        while self.waiting.front().is_some_and(|first| first.end + LOOK_AHEAD <= s.end) {
+            self.play_next()?;
+        }
+        Ok(())
+    }
+
+    /// Snapshots that end before this time, and have no ages, need not be pushed.
+    #[must_use]
+    pub fn next(&self) -> Nanos {
+        let step = self.runs.iter().map(Run::step).min().unwrap_or_default();
+        self.waiting.back().map_or(Nanos(0), |last| last.end + step)
+    }
+
+    /// The results, in the order of the settings.
+    ///
+    /// # Errors
+    /// If an action fails.
+    pub fn finish(mut self) -> Result<Vec<Played>, WhatIfError> {
+        while !self.waiting.is_empty() {
+            self.play_next()?;
+        }
+        Ok(self.runs.into_iter().map(Run::finish).collect())
+    }
+
+    fn play_next(&mut self) -> Result<(), WhatIfError> {
+        let Some(first) = self.waiting.pop_front() else { return Ok(()) };
+        self.runs.iter_mut().try_for_each(|run| run.play(&first))
+    }
+}

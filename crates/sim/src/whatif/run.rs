@@ -1,0 +1,354 @@
+//! One setting, which is played.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::scheme::{Engine, Event, Metrics, Quota, Scheme, Why, mean_hz};
+use isotherm_core::{Nanos, PAGE_SIZE, PageAges, PageKind, Snapshot, TargetId};
+
+use super::course::{Course, Moment};
+use super::memory::Memory;
+use super::samples::visible_share;
+use super::{Played, Policy, Prices, Setting, Surroundings, Tier, TierUse, WhatIfError};
+
+/// Shortest time between two looks at the record.
+const LEAST: Duration = Duration::from_secs(1);
+/// Looks per minimum age: at first as many as `reclaim --pages` has, at least a few.
+const LOOKS: u32 = 30;
+const LEAST_LOOKS: u32 = 4;
+/// Longest time between two looks without a minimum age.
+const LONGEST: Duration = Duration::from_secs(30);
+/// Looks until the time between two of them is doubled.
+const STEPS: u32 = 8192;
+/// Turns of the schemes between two looks, and the least time between two turns.
+const TURNS: u32 = 16;
+const TURN: Duration = Duration::from_millis(10);
+/// Ages are known up to this share of the record.
+const KNOWN_SHARE: f64 = 2.0 / 3.0;
+
+pub(super) struct Run {
+    name: String,
+    doing: Doing,
+    memory: Memory,
+    min_age: Duration,
+    step: Duration,
+    longest: Duration,
+    /// looks at this step
+    looks: u32,
+    due: Nanos,
+    begin: Option<Nanos>,
+    /// begin of the counting of ages
+    begun: Option<Nanos>,
+    last: Nanos,
+    course: Course,
+}
+
+enum Doing {
+    Schemes(Box<Acting>),
+    Tiers { tiers: Vec<Tier>, limit: bool },
+}
+
+/// The schemes at work.
+struct Acting {
+    /// as they were given
+    schemes: Vec<Scheme>,
+    engine: Engine,
+    surroundings: Surroundings,
+    uses_metrics: bool,
+    /// the last snapshot, as it would have been, and the time of the last turn
+    last: Option<(Snapshot, Nanos)>,
+    log: Vec<Event>,
+}
+
+impl Run {
+    pub fn new(
+        setting: Setting,
+        prices: Prices,
+        surroundings: &Surroundings,
+    ) -> Result<Self, WhatIfError> {
+        let memory = Memory::new(prices);
+        let Setting { name, policy } = setting;
+        let mut min_age = Duration::ZERO;
+        let doing = match policy {
+            Policy::Limit(bytes) => {
+                Doing::Tiers { tiers: vec![Tier { bytes, latency: Duration::ZERO }], limit: true }
+            }
+            Policy::Tiers(tiers) => Doing::Tiers { tiers, limit: false },
+            Policy::Schemes(schemes) => {
+                min_age = schemes.iter().map(age_of).max().unwrap_or_default();
+                Doing::Schemes(Box::new(Acting::new(schemes, surroundings, &memory)?))
+            }
+        };
+        let least = |looks: u32| (min_age / looks).max(LEAST);
+        let is_aged = !min_age.is_zero();
+        let mut run = Run {
+            name,
+            doing,
+            memory,
+            min_age,
+            step: LEAST,
+            longest: if is_aged { least(LEAST_LOOKS) } else { LONGEST },
+            looks: 0,
+            due: Nanos(0),
+            begin: None,
+            begun: None,
+            last: Nanos(0),
+            course: Course::default(),
+        };
+        run.set_step(least(LOOKS))?;
+        Ok(run)
+    }
+
+    fn set_step(&mut self, step: Duration) -> Result<(), WhatIfError> {
+        (self.step, self.looks) = (step.min(self.longest), 0);
+        match &mut self.doing {
+            Doing::Schemes(acting) => acting.set_step(self.step),
+            Doing::Tiers { .. } => Ok(()),
+        }
+    }
+
+    /// Time between two looks.
+    pub fn step(&self) -> Duration {
+        // Snapshots do not come at exact times.
+        self.step - self.step / 8
+    }
+
+    pub fn push(&mut self, target: TargetId, ages: &Arc<PageAges>, end: Nanos) {
+        let begun = self.begun.unwrap_or(ages.begun);
+        self.begun = Some(begun.min(ages.begun));
+        self.memory.push(target, ages, end);
+    }
+
+    /// Plays a snapshot, if it is due.
+    pub fn play(&mut self, s: &Snapshot) -> Result<(), WhatIfError> {
+        let begin = *self.begin.get_or_insert(s.start);
+        if s.end < self.due {
+            return Ok(());
+        }
+        self.due = s.end + self.step();
+        if self.looks >= STEPS && self.step < self.longest {
+            self.set_step(self.step * 2)?;
+        }
+        self.looks += 1;
+        let from = if self.looks == 1 && self.last == Nanos(0) { s.start } else { self.last };
+        self.last = s.end;
+        let paged_out = self.memory.paged_out;
+        let before = match &self.doing {
+            Doing::Schemes(acting) => acting.spent(),
+            Doing::Tiers { .. } => Spent::default(),
+        };
+        if let Doing::Schemes(acting) = &mut self.doing {
+            acting.turns(&mut self.memory, s.end)?;
+        }
+        let touches = self.memory.advance(s);
+        let mut moved = Vec::new();
+        let mut spent = Spent::default();
+        match &mut self.doing {
+            Doing::Schemes(acting) => {
+                acting.act(&mut self.memory, s)?;
+                spent = acting.spent();
+            }
+            Doing::Tiers { tiers, .. } => moved = self.memory.settle(tiers),
+        }
+        let (memory, saved) = self.memory.bytes();
+        let page = PAGE_SIZE as f64;
+        let seconds = s.end.since(from).as_secs_f64();
+        self.course.push(Moment {
+            from: from.since(begin).as_secs_f64(),
+            to: s.end.since(begin).as_secs_f64(),
+            memory,
+            saved,
+            paged_out: (self.memory.paged_out - paged_out) as f64,
+            returned: touches.returned * page,
+            acting: spent.acting - before.acting,
+            full: spent.full - before.full,
+            accesses: accesses(s) * seconds,
+            touched: touches.by_tier,
+            moved: moved.into_iter().map(|pages| pages * page).collect(),
+        });
+        Ok(())
+    }
+
+    /// The results.
+    pub fn finish(self) -> Played {
+        let span = self.course.span();
+        let begun = self.begun.zip(self.begin).map(|(b, a)| b.since(a).as_secs_f64());
+        let age = self.min_age.as_secs_f64();
+        // What was paged out while the ages were not known yet does not count.
+        let from = match self.doing {
+            Doing::Schemes(_) => begun.unwrap_or(0.0) + age + self.step.as_secs_f64(),
+            Doing::Tiers { .. } => begun.unwrap_or(0.0) + span * (1.0 - KNOWN_SHARE),
+        };
+        let counted = self.course.since(from);
+        let refused = match (begun, &counted) {
+            (None, _) => Some(
+                "the record has no idle ages: record for at least a minute with the default monitor (other \
+                 monitors, and isotherm before record version 5, do not count them)"
+                    .to_owned(),
+            ),
+            (Some(begun), _) if age > (span - begun) * KNOWN_SHARE => Some(format!(
+                "the record is too short: ages are known up to two thirds of its {:.0} s, and the minimum age is \
+                 {age:.0} s; record for at least {:.0} s",
+                span - begun,
+                (age / KNOWN_SHARE / 10.0).ceil() * 10.0
+            )),
+            (_, None) => Some("the record is too short: record for at least a minute".to_owned()),
+            _ => None,
+        };
+        let counted = counted.filter(|_| refused.is_none()).unwrap_or_default();
+        let tiers = match &self.doing {
+            Doing::Tiers { tiers, limit: false } => uses(tiers, &counted),
+            _ => Vec::new(),
+        };
+        let quota_passed = match &self.doing {
+            Doing::Schemes(acting) => acting.passed(),
+            Doing::Tiers { .. } => 0,
+        };
+        Played {
+            name: self.name,
+            refused,
+            min_age: self.min_age,
+            step: self.step,
+            counted,
+            course: self.course.into_moments(),
+            quota_passed,
+            tiers,
+        }
+    }
+}
+
+/// CPU time and full windows since the start, in s.
+#[derive(Default)]
+struct Spent {
+    acting: f64,
+    full: f64,
+}
+
+impl Acting {
+    fn new(
+        schemes: Vec<Scheme>,
+        surroundings: &Surroundings,
+        memory: &Memory,
+    ) -> Result<Self, WhatIfError> {
+        schemes.iter().try_for_each(|s| surroundings.check(s))?;
+        let engine = Engine::new(schemes.clone())?;
+        if let Some((scheme, why)) = engine.unsupported(memory).into_iter().next() {
+            return Err(WhatIfError::Unplayable { scheme: scheme.to_string(), why });
+        }
+        let uses = |s: &Scheme| s.watermarks.is_some() || !s.quota.goals.is_empty();
+        Ok(Acting {
+            uses_metrics: schemes.iter().any(uses),
+            schemes,
+            engine,
+            surroundings: surroundings.clone(),
+            last: None,
+            log: Vec::new(),
+        })
+    }
+
+    /// Quota windows that are shorter than a step become as long: they hold as many times the quota.
+    fn set_step(&mut self, step: Duration) -> Result<(), WhatIfError> {
+        let schemes = self.schemes.iter().map(|scheme| {
+            let times = windows(scheme, step);
+            let Quota { time, bytes, reset, .. } = scheme.quota.clone();
+            let quota = Quota {
+                time: time.map(|time| time * times),
+                bytes: bytes.map(|bytes| bytes.saturating_mul(times.into())),
+                reset: reset * times,
+                ..scheme.quota.clone()
+            };
+            Scheme { quota, ..scheme.clone() }
+        });
+        Ok(self.engine.set_schemes(schemes.collect())?)
+    }
+
+    /// The turns that are due before `until`, on the last snapshot.
+    fn turns(&mut self, memory: &mut Memory, until: Nanos) -> Result<(), WhatIfError> {
+        let Some((last, mut clock)) = self.last.take() else { return Ok(()) };
+        for _ in 0..TURNS {
+            let Some(due) = self.engine.due() else { break };
+            let at = due.max(clock + TURN);
+            if at >= until {
+                break;
+            }
+            clock = at;
+            let metrics = self.metrics(memory);
+            self.engine.step(at, &last, &metrics, memory, &mut self.log)?;
+            self.log.clear();
+        }
+        Ok(())
+    }
+
+    /// The turn at the end of a snapshot.
+    fn act(&mut self, memory: &mut Memory, s: &Snapshot) -> Result<(), WhatIfError> {
+        let snapshot = memory.corrected(s);
+        let metrics = self.metrics(memory);
+        self.engine.step(s.end, &snapshot, &metrics, memory, &mut self.log)?;
+        self.log.clear();
+        self.last = Some((snapshot, s.end));
+        Ok(())
+    }
+
+    fn metrics(&mut self, memory: &Memory) -> Metrics {
+        if self.uses_metrics {
+            self.surroundings.update(&memory.figures());
+        }
+        self.surroundings.metrics.clone()
+    }
+
+    fn spent(&self) -> Spent {
+        let full = self
+            .engine
+            .schemes()
+            .map(|(s, stats)| stats.exceeded as f64 * s.quota.reset.as_secs_f64());
+        let acting = self.engine.schemes().map(|(_, stats)| stats.took.as_secs_f64()).sum();
+        Spent { acting, full: full.sum() }
+    }
+
+    /// Bytes that were passed over as the quota was used up, each time.
+    fn passed(&self) -> u64 {
+        self.engine.schemes().map(|(_, stats)| stats.passed(Why::Quota).bytes).sum()
+    }
+}
+
+/// Quota windows of a scheme in a step.
+fn windows(scheme: &Scheme, step: Duration) -> u32 {
+    let times = step.as_secs_f64() / scheme.quota.reset.as_secs_f64().max(1e-3);
+    (times.ceil() as u32).max(1)
+}
+
+/// The age that a scheme demands.
+fn age_of(scheme: &Scheme) -> Duration {
+    let of_pages = scheme.page_filters.iter().filter_map(|f| match f.kind {
+        PageKind::Touched { within } => Some(within),
+        _ => None,
+    });
+    of_pages.fold(*scheme.pattern.age.start(), Duration::max)
+}
+
+/// Accesses per second that the regions show: those of each page.
+fn accesses(s: &Snapshot) -> f64 {
+    let regions = s.targets.iter().flat_map(|t| &t.regions);
+    let of = |r: &isotherm_core::RegionView| {
+        let pages = (r.range.len() / PAGE_SIZE) as f64 * visible_share(r);
+        pages * mean_hz(r, s.attrs.sample)
+    };
+    regions.map(of).sum()
+}
+
+/// The use of each tier.
+fn uses(tiers: &[Tier], counted: &Moment) -> Vec<TierUse> {
+    let seconds = counted.seconds().max(1e-9);
+    let of = |v: &[f64], i: usize| v.get(i).copied().unwrap_or(0.0) / seconds;
+    let slow: f64 = (1..tiers.len()).map(|i| of(&counted.touched, i)).sum();
+    let all = (counted.accesses / seconds).max(slow);
+    tiers
+        .iter()
+        .enumerate()
+        .map(|(i, tier)| TierUse {
+            tier: *tier,
+            accesses: if i == 0 { all - slow } else { of(&counted.touched, i) },
+            moved_down: of(&counted.moved, i),
+        })
+        .collect()
+}

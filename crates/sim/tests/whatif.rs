@@ -1,0 +1,297 @@
+//! What a played record predicts, against the same schemes on the machine that was recorded.
+
+// What clippy allows in tests, for their helpers too.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::scheme::{
+    Engine, Goal, Mark, Metrics, Pattern, Quota, Scheme, Watermarks, Weights,
+};
+use isotherm_core::{
+    Act, Action, AddrRange, Applied, Attrs, Exposure, Nanos, OpsError, PAGE_SIZE, PageFilter,
+    PageKind, Snapshot, Source, Step, Support, TargetId, Work,
+};
+use isotherm_sim::whatif::{Played, Player, Policy, Prices, Setting, Surroundings, Tier};
+use isotherm_sim::{Machine, Memory, Ops, Pattern as Touches};
+
+const MIB: u64 = 1 << 20;
+const BASE: u64 = 0x7f00_0000_0000;
+
+fn mib(at: u64, len: u64) -> AddrRange {
+    AddrRange::new(BASE + at * MIB, BASE + (at + len) * MIB)
+}
+
+fn secs(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+/// Rates of a zipf law over pages, strewn over the memory.
+fn zipf(pages: u64, exponent: f64, total: f64) -> Arc<[f64]> {
+    let weight = |rank: u64| 1.0 / (rank as f64 + 1.0).powf(exponent);
+    let sum: f64 = (0..pages).map(weight).sum();
+    (0..pages).map(|page| weight(page.wrapping_mul(0x9E37_79B1) % pages) / sum * total).collect()
+}
+
+/// Pages of all rates side by side, a slow part, a hot part, and idle memory.
+fn mixed(machine: &mut Machine, target: TargetId) {
+    machine.map(target, mib(0, 48), Memory::anonymous()).unwrap();
+    let hz = zipf(16 * 256, 0.9, 80.0 * 16.0);
+    machine.touch(target, mib(0, 16), Touches::Blocks { block: PAGE_SIZE, hz }).unwrap();
+    machine.touch(target, mib(16, 8), Touches::Poisson { hz: 0.03 }).unwrap();
+    machine.touch(target, mib(24, 8), Touches::Poisson { hz: 20.0 }).unwrap();
+}
+
+/// Memory that is idle as a whole for a while, and then touched as a whole.
+fn in_turns(machine: &mut Machine, target: TargetId) {
+    machine.map(target, mib(0, 48), Memory::anonymous()).unwrap();
+    machine.touch(target, mib(0, 8), Touches::Poisson { hz: 20.0 }).unwrap();
+    let every = secs(15);
+    let moving = Touches::Moving { window: 8 * MIB, every, hz: 4.0 };
+    machine.touch(target, mib(8, 32), moving).unwrap();
+}
+
+fn machine(lay: fn(&mut Machine, TargetId)) -> (Ops, TargetId) {
+    let mut machine = Machine::new(5);
+    let target = machine.spawn();
+    lay(&mut machine, target);
+    (Ops::new(machine), target)
+}
+
+/// Steps the default monitor until `until`; `push` gets each snapshot.
+fn watch(ops: &Ops, target: TargetId, until: u64, mut push: impl FnMut(&Arc<Snapshot>)) {
+    let mut monitor = Exposure::new(ops.clone(), Attrs::default(), &[target], 1).unwrap();
+    loop {
+        let now = ops.machine().now();
+        match monitor.step(now).unwrap() {
+            Step::Snapshot(s) => push(&s),
+            Step::Wait(next) if next > Nanos(until * 1_000_000_000) => return,
+            Step::Wait(next) => ops.machine().advance_to(next),
+            Step::End(why) => panic!("{why:?}"),
+        }
+    }
+}
+
+/// Acts on the machine, and knows from its truth which pages were touched when.
+struct Real {
+    ops: Ops,
+    target: TargetId,
+    /// when each page was paged out that is not back
+    out: HashMap<u64, Nanos>,
+    returned: u64,
+}
+
+impl Real {
+    fn last_touch(&self, page: u64) -> Option<Nanos> {
+        let machine = self.ops.machine();
+        machine.truth(self.target).unwrap().last_touch(page, machine.now())
+    }
+
+    /// Counts the pages that are back.
+    fn count(&mut self) {
+        let back = |(page, at): (&u64, &Nanos)| {
+            self.last_touch(*page).is_some_and(|last| last > *at).then_some(*page)
+        };
+        let back: HashSet<u64> = self.out.iter().filter_map(back).collect();
+        self.returned += back.len() as u64;
+        self.out.retain(|page, _| !back.contains(page));
+    }
+}
+
+impl Act for Real {
+    fn supports(&self, action: &Action) -> Support {
+        self.ops.supports(action)
+    }
+
+    fn apply(&mut self, works: &[Work<'_>], out: &mut Vec<Applied>) -> Result<(), OpsError> {
+        self.count();
+        let now = self.ops.machine().now();
+        for work in works {
+            let mut done = Applied::default();
+            for page in (work.range.start..work.range.end).step_by(PAGE_SIZE as usize) {
+                let age = self.last_touch(page).map_or(Duration::MAX, |last| now.since(last));
+                let young = work
+                    .filters
+                    .iter()
+                    .any(|f| matches!(f.kind, PageKind::Touched { within } if age < within));
+                if young || age < work.recheck || self.out.contains_key(&page) {
+                    done.passed += PAGE_SIZE;
+                } else if done.tried + PAGE_SIZE > work.budget.bytes {
+                    break;
+                } else {
+                    let range = AddrRange::new(page, page + PAGE_SIZE);
+                    let one = Work { range, filters: &[], recheck: Duration::ZERO, ..work.clone() };
+                    self.ops.apply(&[one], &mut Vec::new())?;
+                    self.out.insert(page, now);
+                    done.tried += PAGE_SIZE;
+                    done.applied += PAGE_SIZE;
+                }
+            }
+            out.push(done);
+        }
+        Ok(())
+    }
+}
+
+const LENGTH: u64 = 180;
+
+/// Pages saved in the mean, and pages that come back per second: what the schemes really do, counted from `from`.
+fn real(lay: fn(&mut Machine, TargetId), scheme: &Scheme, from: f64) -> [f64; 2] {
+    let (ops, target) = machine(lay);
+    let mut real = Real { ops: ops.clone(), target, out: HashMap::new(), returned: 0 };
+    let mut engine = Engine::new(vec![scheme.clone()]).unwrap();
+    let (mut saved, mut time, mut before, mut last) = (0.0, 0.0, 0, 0.0);
+    watch(&ops, target, LENGTH, |s| {
+        let now = ops.machine().now();
+        engine.step(now, s, &Metrics::default(), &mut real, &mut Vec::new()).unwrap();
+        real.count();
+        let at = now.0 as f64 / 1e9;
+        if at < from {
+            before = real.returned;
+        } else {
+            saved += real.out.len() as f64 * (at - last);
+            time += at - last;
+        }
+        last = at;
+    });
+    [saved / time, (real.returned - before) as f64 / time]
+}
+
+fn setting(name: &str, policy: Policy) -> Setting {
+    Setting { name: name.to_owned(), policy }
+}
+
+fn played(lay: fn(&mut Machine, TargetId), length: u64, settings: Vec<Setting>) -> Vec<Played> {
+    let (ops, target) = machine(lay);
+    let mut player = Player::new(settings, Prices::default(), &Surroundings::default()).unwrap();
+    watch(&ops, target, length, |s| player.push(s).unwrap());
+    player.finish().unwrap()
+}
+
+/// The scheme of `reclaim`.
+fn reclaim(age: Duration, pages: bool, bytes: Option<u64>) -> Scheme {
+    let hz = if pages { 0.0..=f64::INFINITY } else { 0.0..=0.0 };
+    let from = if pages { Duration::ZERO } else { age };
+    let pattern = Pattern { hz, age: from..=Duration::MAX, ..Pattern::default() };
+    let mut scheme = Scheme::new("reclaim", pattern, Action::PageOut);
+    if pages {
+        let kind = PageKind::Touched { within: age };
+        scheme.page_filters = vec![PageFilter { kind, matching: true, allow: false }];
+    }
+    let weights = Weights { age: 1, ..Weights::default() };
+    scheme.quota = Quota { bytes, weights, ..Quota::default() };
+    scheme
+}
+
+/// Prediction and truth, as pages saved and pages that come back per second.
+fn compare(name: &str, lay: fn(&mut Machine, TargetId), scheme: &Scheme) -> [[f64; 2]; 2] {
+    let policy = Policy::Schemes(vec![scheme.clone()]);
+    let played = played(lay, LENGTH, vec![setting(name, policy)]);
+    assert_eq!(played[0].refused, None);
+    let m = &played[0].counted;
+    let page = PAGE_SIZE as f64;
+    let predicted = [m.saved / page, m.returned / page / m.seconds()];
+    let real = real(lay, scheme, m.from);
+    println!(
+        "{name:<28} saved {:>8.1} pages, really {:>8.1}; back {:>7.2}/s, really {:>7.2}",
+        predicted[0], real[0], predicted[1], real[1]
+    );
+    [predicted, real]
+}
+
+fn is_near(of: f64, truth: f64, factor: f64) -> bool {
+    of <= truth * factor && of >= truth / factor
+}
+
+#[test]
+fn single_pages_are_saved_and_come_back_as_predicted() {
+    for age in [10, 20, 40] {
+        let [of, truth] =
+            compare(&format!("pages {age} s"), mixed, &reclaim(secs(age), true, None));
+        assert!(is_near(of[0], truth[0], 1.1) && is_near(of[1], truth[1], 1.3), "{of:?} {truth:?}");
+    }
+}
+
+#[test]
+fn a_quota_holds_back_as_predicted() {
+    let [of, truth] =
+        compare("pages 10 s, 128K a second", mixed, &reclaim(secs(10), true, Some(128 << 10)));
+    assert!(is_near(of[0], truth[0], 1.15) && is_near(of[1], truth[1], 1.4), "{of:?} {truth:?}");
+}
+
+#[test]
+fn regions_are_saved_and_come_back_as_predicted() {
+    let [of, truth] = compare("regions 20 s", mixed, &reclaim(secs(20), false, None));
+    assert!(is_near(of[0], truth[0], 1.2), "{of:?} {truth:?}");
+    let [of, truth] = compare("regions in turns 20 s", in_turns, &reclaim(secs(20), false, None));
+    assert!(is_near(of[0], truth[0], 1.2) && is_near(of[1], truth[1], 1.5), "{of:?} {truth:?}");
+}
+
+#[test]
+fn a_limit_pages_out_what_is_oldest() {
+    let limit = |mib: u64| setting("limit", Policy::Limit(mib * MIB));
+    let of = played(mixed, LENGTH, vec![limit(64), limit(36), limit(24)]);
+    let back = |i: usize| of[i].counted.returned / PAGE_SIZE as f64 / of[i].counted.seconds();
+    let saved = |i: usize| of[i].counted.saved / MIB as f64;
+    assert_eq!((saved(0), back(0)), (0.0, 0.0));
+    // 16 MiB are idle: a limit that leaves out less costs nothing.
+    assert!((11.0..13.0).contains(&saved(1)) && back(1) < 2.0, "{} {}", saved(1), back(1));
+    assert!((23.0..25.0).contains(&saved(2)) && back(2) > 20.0, "{} {}", saved(2), back(2));
+}
+
+#[test]
+fn tiers_slow_down_what_does_not_fit_the_first() {
+    let tier = |mib: u64, ns| Tier { bytes: mib * MIB, latency: Duration::from_nanos(ns) };
+    let tiers = |first| setting("tiers", Policy::Tiers(vec![tier(first, 80), tier(64, 250)]));
+    let of = played(mixed, LENGTH, vec![tiers(64), tiers(34), tiers(20)]);
+    let slow = |i: usize| of[i].tiers[1].accesses / of[i].tiers[0].accesses;
+    assert_eq!(slow(0), 0.0);
+    assert!(slow(1) < slow(2) && slow(2) < 0.1, "{} {}", slow(1), slow(2));
+    assert!(of[2].tiers[0].moved_down > of[1].tiers[0].moved_down);
+    assert_eq!(of[2].counted.saved, 0.0, "all of it fits");
+}
+
+#[test]
+fn what_is_not_known_is_refused() {
+    let age = |s| setting("age", Policy::Schemes(vec![reclaim(secs(s), true, None)]));
+    let of = played(mixed, 60, vec![age(10), age(50)]);
+    assert_eq!(of[0].refused, None);
+    assert!(of[1].refused.as_ref().unwrap().contains("too short"), "{:?}", of[1].refused);
+    let mut player =
+        Player::new(vec![age(10)], Prices::default(), &Surroundings::default()).unwrap();
+    let (ops, target) = machine(mixed);
+    watch(&ops, target, 20, |s| {
+        let mut without = Snapshot::clone(s);
+        without.targets.iter_mut().for_each(|t| t.ages = None);
+        player.push(&Arc::new(without)).unwrap();
+    });
+    let of = player.finish().unwrap();
+    assert!(of[0].refused.as_ref().unwrap().contains("no idle ages"), "{:?}", of[0].refused);
+}
+
+#[test]
+fn schemes_that_need_more_than_a_record_are_refused() {
+    let why = |change: fn(&mut Scheme)| {
+        let mut scheme = reclaim(secs(10), true, None);
+        change(&mut scheme);
+        let settings = vec![setting("x", Policy::Schemes(vec![scheme]))];
+        let player = Player::new(settings, Prices::default(), &Surroundings::default());
+        player.err().unwrap().to_string()
+    };
+    assert!(why(|s| s.action = Action::Cold).contains("cold cannot be played"));
+    assert!(why(|s| s.quota.goals = vec![Goal::Free { bp: 100 }]).contains("--memory"));
+    let named = |s: &mut Scheme| {
+        s.watermarks = Some(Watermarks {
+            metric: Mark::Free,
+            interval: secs(5),
+            high: 5000,
+            mid: 4000,
+            low: 2000,
+        });
+    };
+    assert!(why(named).contains("--memory"));
+    let user = |s: &mut Scheme| s.quota.goals = vec![Goal::User { name: "x".into(), target: 1.0 }];
+    assert!(why(user).contains("metric of the user"));
+}
