@@ -88,7 +88,8 @@ impl Fading {
         let mut fading = Fading { child, to, from, range: AddrRange::default() };
         let mut line = String::new();
         fading.from.read_line(&mut line)?;
-        let start: u64 = line.trim().parse().context("the process that fades said no address")?;
+        let start: u64 =
+            line.trim().parse().context("the process that fades printed no address")?;
         fading.range = AddrRange::new(start, start + pages * ends.len() as u64 * PAGE_SIZE);
         Ok(fading)
     }

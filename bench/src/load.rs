@@ -193,7 +193,8 @@ impl Load {
         let mut line = String::new();
         let out = child.stdout.as_mut().context("no standard output")?;
         BufReader::with_capacity(64, out).read_line(&mut line)?;
-        let (base, counters) = line.trim().split_once(' ').context("the load said no address")?;
+        let (base, counters) =
+            line.trim().split_once(' ').context("the load printed no address")?;
         let (base, counters) = (u64::from_str_radix(base, 16)?, u64::from_str_radix(counters, 16)?);
         let memory = File::open(format!("/proc/{}/mem", child.id()))?;
         Ok(Load { child, memory, base, counters, shape })

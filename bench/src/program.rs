@@ -12,7 +12,10 @@ use anyhow::{Result, bail};
 pub fn beside() -> Result<PathBuf> {
     let path = std::env::current_exe()?.with_file_name("isotherm");
     if !path.is_file() {
-        bail!("{} is not there: build it (cargo build --release -p isotherm-cli)", path.display());
+        bail!(
+            "{} does not exist: build it (cargo build --release -p isotherm-cli)",
+            path.display()
+        );
     }
     Ok(path)
 }

@@ -60,7 +60,7 @@ pub struct Used {
 /// If it has ended.
 pub fn of(pid: i32) -> io::Result<Used> {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}"));
-    let wrong = || io::Error::other(format!("/proc/{pid} says nothing of what it has used"));
+    let wrong = || io::Error::other(format!("/proc/{pid} does not report the resource use"));
     let cpu = read("schedstat")?.split(' ').next().and_then(|ns| ns.parse().ok());
     // The name may contain any character; the fields follow after it.
     let stat = read("stat")?;

@@ -157,7 +157,7 @@ impl FromStr for Config {
         let found = all.iter().find(|c| c.to_string() == name).copied();
         found.ok_or_else(|| {
             let names: Vec<String> = all.iter().map(ToString::to_string).collect();
-            format!("{name} is no configuration: choose of {}", names.join(", "))
+            format!("{name} is no configuration: choose from {}", names.join(", "))
         })
     }
 }

@@ -62,7 +62,7 @@ impl Drop for HugePages {
 /// If the kernel refuses.
 pub fn drop_caches() -> Result<()> {
     rustix::fs::sync();
-    write("/proc/sys/vm/drop_caches", "3").context("cannot drop caches: it takes root")
+    write("/proc/sys/vm/drop_caches", "3").context("cannot drop caches: this requires root")
 }
 
 /// Memory of the machine that is not free, in bytes.

@@ -146,7 +146,7 @@ fn task(o: &Options) -> Result<Task> {
     if let Some(folder) = &o.told.report {
         return Ok(Task::Tell(Folder::setup(folder)?, Folder::read(folder)?));
     }
-    ensure!(geteuid().is_root(), "it makes swap and looks at processes: run it as root");
+    ensure!(geteuid().is_root(), "this program makes swap and observes processes: run it as root");
     ensure!((1..=1000).contains(&o.times), "{} times: choose 1 to 1000", o.times);
     program::beside()?;
     let setup = o.size.checked()?;
@@ -203,7 +203,7 @@ fn run_all(o: &Options, setup: &Setup, folder: &mut Folder) -> Result<()> {
     });
     let mut pace = Pace::new(lengths);
     eprintln!("{} runs, {} of them are there: {}", all.len(), all.len() - left.len(), pace.left());
-    eprintln!("if this is killed (SIGKILL), put back: {}", how_to_restore());
+    eprintln!("if this program is killed (SIGKILL), restore by hand: {}", how_to_restore());
     for turn in left {
         let Turn { workload, config, repetition } = *turn;
         let which = found.iter().find(|w| w.name() == workload).context("no such workload")?;
@@ -222,7 +222,7 @@ fn short_of_memory(o: &Options, setup: &Setup) -> Result<()> {
     let Setup { size, rate, seed, .. } = *setup;
     let redis = Redis { keys: Keys::Together, bytes: size << 20, rate, seed };
     eprintln!(
-        "{} runs of about 100 s; if this is killed (SIGKILL), put back: {}",
+        "{} runs of about 100 s; if this program is killed (SIGKILL), restore by hand: {}",
         2 * o.times,
         how_to_restore()
     );

@@ -154,7 +154,7 @@ fn allocate(group: &Limited, bytes: u64, place: &Path, stop: &Stop) -> Result<f6
     command.arg(ARGUMENT).arg(bytes.to_string()).arg(group.dir()).stdout(File::create(&took)?);
     let mut process = Process::start("the burst", &mut command, Signal::KILL)?;
     process.wait(stop, Duration::from_secs(60))?;
-    read_to_string(&took)?.trim().parse().context("the burst has not told how long it took")
+    read_to_string(&took)?.trim().parse().context("the burst did not report how long it took")
 }
 
 /// If the command line asks for it, allocates memory, prints the time for that, and keeps the memory for 1 s.

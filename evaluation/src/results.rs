@@ -212,7 +212,7 @@ pub(super) mod tests {
         for workload in results.workloads() {
             let slowdown = results.slowdown(workload, Config::Prcl).unwrap();
             assert!((slowdown.value - 25.0).abs() < 1e-9, "{workload}: {slowdown}");
-            assert_eq!(slowdown.error, None, "once tells nothing");
+            assert_eq!(slowdown.error, None, "one run has no error");
         }
         let average = results.mean_slowdown(Config::Prcl).unwrap();
         assert!((average.value - 25.0).abs() < 1e-9);

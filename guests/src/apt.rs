@@ -161,7 +161,7 @@ pub fn output(command: &mut Command) -> Result<String> {
     if !out.status.success() {
         bail!("{program} failed: {}", String::from_utf8_lossy(&out.stderr).trim());
     }
-    ensure!(out.stdout.len() <= 64 << 20, "{program} says more than 64 MiB");
+    ensure!(out.stdout.len() <= 64 << 20, "{program} prints more than 64 MiB");
     Ok(String::from_utf8(out.stdout)?)
 }
 

@@ -62,7 +62,7 @@ impl Lab {
 pub fn known<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Result<()> {
     let names: Vec<&str> = names.collect();
     if !names.contains(&name) {
-        bail!("{name} is not there: take of {}", names.join(", "));
+        bail!("{name} does not exist: choose one of {}", names.join(", "));
     }
     Ok(())
 }

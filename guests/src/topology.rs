@@ -80,8 +80,8 @@ impl Topology {
 
     fn parse(text: &str) -> Result<Self> {
         let t: Topology = toml::from_str(text)?;
-        ensure!((1..=MAX_NODES).contains(&t.node.len()), "it takes 1 to {MAX_NODES} nodes");
-        ensure!((1..=MAX_CPUS).contains(&t.cpus()), "it takes 1 to {MAX_CPUS} CPUs");
+        ensure!((1..=MAX_NODES).contains(&t.node.len()), "a topology has 1 to {MAX_NODES} nodes");
+        ensure!((1..=MAX_CPUS).contains(&t.cpus()), "a topology has 1 to {MAX_CPUS} CPUs");
         let sizes = t.node.iter().map(|n| n.size_mib);
         ensure!(sizes.clone().all(|s| s <= MAX_MIB), "a node has at most {MAX_MIB} MiB");
         let is_something = |n: &Node| n.size_mib > 0 || n.cpus > 0;

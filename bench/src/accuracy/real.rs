@@ -32,7 +32,7 @@ struct Ready {
 /// Watches a workload of this name for `length`.
 pub fn watch(setup: &Setup, seed: u64, name: &str, length: Duration) -> Result<Watched> {
     if !geteuid().is_root() {
-        bail!("looking at a process takes root: run as root, or with --only simulated");
+        bail!("observing a process requires root: run as root, or with --only simulated");
     }
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("truth.json");

@@ -82,7 +82,7 @@ fn main() -> Result<()> {
     ensure!((16..=16_384).contains(&o.size), "a size of {} MiB: choose 16 to 16384", o.size);
     ensure!((1..=1000).contains(&o.times), "{} times: choose 1 to 1000", o.times);
     let _swap = Swap::start(o.size << 21)?;
-    eprintln!("if this is killed, put back what it has changed: {}", Swap::HOW_TO_REMOVE);
+    eprintln!("if this program is killed, restore its changes by hand: {}", Swap::HOW_TO_REMOVE);
     println!(
         "| action | done to, of {} MiB | us a page of 4 KiB | MiB/s | longest pause in ms, at rest | meanwhile |",
         o.size
@@ -136,7 +136,7 @@ fn apply(
     let (range, filters): (_, &[_]) = (toucher.range(), &[]);
     let mut out = Vec::new();
     ops.apply(&[Work { action, target, range, budget, filters, recheck, cause: None }], &mut out)?;
-    out.pop().context("nothing was answered")
+    out.pop().context("the operations set returned no result")
 }
 
 fn row(case: &Case, mut all: Vec<Taken>) -> String {

@@ -56,7 +56,7 @@ fn main() -> Result<()> {
     ensure!(o.limits.iter().all(|p| (10..100).contains(p)), "limits are 10 to 99 percent");
     let isotherm = beside()?;
     let _swap = Swap::start(2 << 30)?;
-    eprintln!("if this is killed, put back what it has changed: {}", Swap::HOW_TO_REMOVE);
+    eprintln!("if this program is killed, restore its changes by hand: {}", Swap::HOW_TO_REMOVE);
     let dir = tempfile::tempdir()?;
     let mut cases = WORKLOADS
         .iter()

@@ -76,7 +76,7 @@ fn main() -> Result<()> {
     let setups = o.setups.on(MachineKind::Real)?;
     let allowed = cpus::allowed()?;
     let _swap = Swap::start(o.size << 21)?;
-    eprintln!("if this is killed, put back what it has changed: {}", Swap::HOW_TO_REMOVE);
+    eprintln!("if this program is killed, restore its changes by hand: {}", Swap::HOW_TO_REMOVE);
     let group = Limited::start(o.limit << 20)?;
     // One CPU for the target, the others for the monitors and for reclaim.
     let (theirs, ours) = allowed.split_last().context("no CPU to run on")?;

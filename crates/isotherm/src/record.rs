@@ -268,7 +268,8 @@ impl Job for RecordJob {
             Request::Attributes(new) => {
                 let Some(attrs) = on.watch.attrs() else {
                     bail!(
-                        "the kernel's monitor keeps its attributes: start a new recording with others"
+                        "the attributes of the kernel's monitor cannot change: start a new \
+                         recording with other attributes"
                     );
                 };
                 let attrs = new.over(attrs).map_err(anyhow::Error::msg)?;
@@ -288,8 +289,8 @@ impl Job for RecordJob {
                 )
             }
             Request::Record { .. } => bail!(
-                "this is isotherm record, which writes {}: isotherm service stop ends it, isotherm service pause leaves \
-                 out what comes",
+                "this is isotherm record, which writes {}: isotherm service stop ends it, \
+                 isotherm service pause suspends it",
                 self.file.display()
             ),
         }

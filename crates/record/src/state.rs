@@ -140,10 +140,7 @@ impl State {
             Kind::Attribution => {
                 let told = to_attributions(rows)?;
                 let times = self.last_told.into_iter().chain(told.iter().map(|a| a.at));
-                ensure(
-                    times.is_sorted(),
-                    "what is told of a target comes after what was read later",
-                )?;
+                ensure(times.is_sorted(), "an attribution of a target comes after a later one")?;
                 self.last_told = told.last().map(|a| a.at).or(self.last_told);
                 events.extend(told.into_iter().map(Event::Attribution));
             }
@@ -171,7 +168,7 @@ impl State {
     /// Adds a set. Each file of a record repeats the sets that it needs; only a new set is an event.
     fn add(&mut self, set: MappingSet) -> Result<Option<Event>, Bad> {
         if let Some(known) = self.sets.get(&set.number) {
-            ensure(*known == set, "it changes a set of mappings that was told before")?;
+            ensure(*known == set, "it changes a set of mappings that an earlier frame defined")?;
             return Ok(None);
         }
         let held: usize = self.sets.values().map(|s| s.mappings.len()).sum();

@@ -131,7 +131,7 @@ impl Started {
         self.process.end()?;
         match last_number(&read_to_string(&self.out)?, mark) {
             Some(rate) => Ok(Work::PerSecond(rate)),
-            None => bail!("{} has told no number after {mark:?}", self.process.name()),
+            None => bail!("{} printed no number after {mark:?}", self.process.name()),
         }
     }
 }

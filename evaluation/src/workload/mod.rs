@@ -109,7 +109,8 @@ impl Done {
     /// # Errors
     /// If there is none, or nothing was done, or by the twin.
     pub fn by_slices(slices: &[Slice<Speeds>]) -> Result<Self> {
-        let slices = &by_twin(slices).context("the workload's twin has done nothing")?;
+        let slices =
+            &by_twin(slices).context("the unwatched copy of the workload has done nothing")?;
         let sliced = Sliced::of(slices);
         let rate = sliced.as_ref().map(|s| s.watched).or(slices.first().map(|s| s.found));
         let rate = rate.filter(|rate| *rate > 0.0).context("the workload has done nothing")?;
@@ -223,7 +224,7 @@ pub fn find(name: &str, setup: &Setup) -> Result<Box<dyn Workload>> {
             Box::new(synthetic::Synthetic { name: name.to_owned(), seed: setup.seed, length })
         }
         _ => bail!(
-            "{name} is no workload: choose of {}, {COMPILE_SHORT}, or FILE.toml",
+            "{name} is no workload: choose from {}, {COMPILE_SHORT}, or FILE.toml",
             NAMES.join(", ")
         ),
     })

@@ -166,7 +166,7 @@ impl Database {
     fn end(&self, mut load: Process, stop: &Stop) -> Result<Vec<Transaction>> {
         load.wait(stop, PATIENCE)?;
         let log = self.own.join(format!("times.{}", load.pid()));
-        let text = read_to_string(&log).context("pgbench has noted nothing")?;
+        let text = read_to_string(&log).context("pgbench logged nothing")?;
         std::fs::remove_file(log)?;
         Ok(text.lines().filter_map(transaction).collect())
     }

@@ -67,8 +67,8 @@ impl Running for Stressing {
         stop.sleep(length.measured)?;
         self.process.check()?;
         self.process.end()?;
-        let told = read_to_string(&self.told).context("stress-ng has told nothing")?;
-        let rate = rate(&told).context("stress-ng has told no rate")?;
+        let told = read_to_string(&self.told).context("stress-ng printed nothing")?;
+        let rate = rate(&told).context("stress-ng printed no rate")?;
         Ok(Done::at_once(Work::PerSecond(rate)))
     }
 }

@@ -33,5 +33,5 @@ kill -9 $run
 wait $run || true
 equal "weights after a kill" "$(weights | cut -d ' ' -f 1-2)" "3 4"
 isotherm interleave set restore 2>/tmp/said
-has "what was swept" /tmp/said "a run that was killed has left weights"
+has "what was swept" /tmp/said "restored the weights after a run was killed"
 equal "weights after the next" "$(weights)" "$WEIGHTS"

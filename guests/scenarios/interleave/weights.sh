@@ -20,7 +20,7 @@ fi
 isotherm interleave set 0=5,1=6
 echo 9 >$sysfs/node1
 isotherm interleave set restore | tee /tmp/restored
-has "what is left" /tmp/restored "another program has set those of nodes 1 since"
+has "what is left" /tmp/restored "another program has changed the weights of nodes 1 since"
 equal "the weight of somebody else" "$(cat $sysfs/node1)" 9
 if [ "$WEIGHTS" = "5 2 1" ]; then
     echo 1 | tee $sysfs/*auto* >/dev/null

@@ -54,7 +54,7 @@ impl ServiceConfig for Typed {
     }
 
     fn reread(&self) -> Result<Rc<dyn ServiceConfig>> {
-        bail!("isotherm run re-reads nothing: isotherm service commit sends other schemes")
+        bail!("isotherm run does not re-read files: isotherm service commit replaces its schemes")
     }
 }
 

@@ -85,12 +85,12 @@ fn a_proc_of_another_namespace_is_refused() {
         assert!(format!("{}{}", done.text(), done.err).contains(what), "{}", done.err);
         assert!(!Path::new(&dir.path().join("isotherm.rec")).exists());
     };
-    let said = "mount it anew";
+    let said = "mount it again";
     for way in ["bpf", "clear_refs", "smaps"] {
         refused(&["record", "--pid", "1", "--look", way, "--duration", "1s"], said);
     }
     refused(
         &["system", "doctor"],
-        "FAILS   way to look: smaps\n        /proc is not that of the pid namespace",
+        "FAILS   way to look: smaps\n        /proc belongs to another pid namespace",
     );
 }

@@ -32,7 +32,7 @@ fn a_socket_has_one_service() {
     let again = ["reclaim", "--pid", &pid, "--dry-run", "--control", "c/sock"];
     let second = run_in(service.dir.path(), &again);
     assert_eq!(second.status, 1);
-    let who = format!("process {}, which is alive", service.child.id());
+    let who = format!("process {}, which is running", service.child.id());
     assert!(second.err.contains(&who), "{}", second.err);
     assert_eq!(service.status()["pid"], service.child.id());
 
@@ -40,7 +40,7 @@ fn a_socket_has_one_service() {
     fs::write(&file, "years of work").unwrap();
     let args = ["reclaim", "--pid", &pid, "--dry-run", "--control", "c/file"];
     let foreign = run_in(service.dir.path(), &args);
-    assert!(foreign.status == 1 && foreign.err.contains("is no socket"), "{}", foreign.err);
+    assert!(foreign.status == 1 && foreign.err.contains("is not a socket"), "{}", foreign.err);
     assert_eq!(fs::read_to_string(&file).unwrap(), "years of work");
 }
 
@@ -69,7 +69,7 @@ fn others_may_not_ask() {
         .gid(65534);
     let refused = finish(&mut stranger);
     assert_eq!(refused.status, 1);
-    assert!(refused.err.contains("user 65534 may not ask"), "{}", refused.err);
+    assert!(refused.err.contains("user 65534 may not send requests"), "{}", refused.err);
     assert_eq!(service.status()["pid"], service.child.id());
 }
 
@@ -135,7 +135,7 @@ fn silent_clients_give_way() {
     assert!(refused.contains("connections open here"), "{refused}");
     assert_eq!(service.status()["pid"], service.child.id());
     let mut dropped = said(&silent[0]);
-    assert!(dropped.contains("no whole request has come in time"), "{dropped}");
+    assert!(dropped.contains("no complete request came in time"), "{dropped}");
     drop(silent);
     // Each connection belongs to another process; there are more than the limit.
     let socket = service.socket();

@@ -105,7 +105,7 @@ fn a_dry_run_without_swap_says_so_and_goes_on() {
     let load = Load::start(16, 4);
     let done = Run::new(ALL, load.pid()).with(&["--dry-run", "--duration", "2s"]).finish();
     assert_eq!(done.status, 0, "{}", done.err);
-    assert!(done.err.contains("this could not be done here") && done.err.contains("no swap"));
+    assert!(done.err.contains("the action is not possible here") && done.err.contains("no swap"));
     assert!(applied(&done) >= 8 * MIB, "{}", done.text());
 }
 
@@ -177,7 +177,7 @@ fn pressure_that_nobody_counts_is_refused() {
             );
             let done = Run::new(&marks, load.pid()).finish();
             assert_eq!(done.status, 1, "{}", done.err);
-            assert!(done.err.contains("nobody counts who waits for memory"), "{}", done.err);
+            assert!(done.err.contains("stalls on memory cannot be read"), "{}", done.err);
         }
     }
 }

@@ -156,7 +156,7 @@ fn wrong_values_are_told_with_what_would_be_right() {
         (&["--all", "--watermarks", "20%,40%,50%"], "falling order"),
         (&["--all", "--goal", "load=1%"], "refault=0.2% or psi=0.1%"),
         (&["--all", "--min-age", "old"], "--min-age"),
-        (&["--pid", "1", "--look", "damon"], "look by bpf"),
+        (&["--pid", "1", "--look", "damon"], "choose --look bpf"),
     ] {
         let done = run_in("/".as_ref(), &[&["reclaim"], args].concat());
         assert_eq!(done.status, 2, "{args:?}: {}", done.err);

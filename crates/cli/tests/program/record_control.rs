@@ -109,7 +109,7 @@ fn a_recorder_answers_as_a_service_does() {
     }
     recorder.asked(&["stop"]);
     assert_eq!(wait(&mut recorder.child).code(), Some(0), "{}", recorder.err());
-    assert!(recorder.err().contains("told to stop"), "{}", recorder.err());
+    assert!(recorder.err().contains("stopped by a request"), "{}", recorder.err());
     assert!(!recorder.dir.path().join("c/sock").exists());
     let checked = run_in(recorder.dir.path(), &["record", "--check", "a.rec"]);
     assert_eq!(checked.status, 0, "{}", checked.text());

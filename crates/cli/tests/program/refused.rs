@@ -157,7 +157,7 @@ fn processes_of_other_users_take_capabilities_that_are_named() {
     let place = Place::new();
     let load = Load::start(16, 4);
     let pid = format!("--pid={}", load.pid());
-    let said = ["may not be looked at", "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "run as root"];
+    let said = ["may not inspect process", "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "run as root"];
     for capabilities in [&[][..], &["sys_ptrace"]] {
         place.assert_refused(place.by_nobody(capabilities), &[&pid, "--look", "smaps"], &said);
     }
@@ -183,7 +183,7 @@ fn a_hidden_process_is_said_to_be_there() {
         command
     };
     let pid = format!("--pid={}", load.pid());
-    let said = ["exists, and /proc does not show it", "hidepid", "Run as root"];
+    let said = ["exists, but /proc does not show it", "hidepid", "Run as root"];
     place.assert_refused(hidden(), &[&pid, "--look", "smaps"], &said);
     place.assert_refused(
         hidden(),

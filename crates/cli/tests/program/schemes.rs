@@ -130,7 +130,7 @@ fn wrong_usage_of_schemes() {
         (&["--scheme", "good.txt", "--sample", "1s", "--pid", &me], 2, "at most half"),
         (&["--scheme", "gone.txt", "--pid", &me], 1, "cannot read the schemes gone.txt"),
         (&["--scheme", "bad.txt", "--pid", &me], 2, "bad.txt: line 1, column 16: `soon` is no age"),
-        (&["--scheme", "none.txt", "--pid", &me], 2, "there is no scheme in it"),
+        (&["--scheme", "none.txt", "--pid", &me], 2, "it contains no scheme"),
         (&["--scheme", "key.toml", "--pid", &me], 2, "line 3, column 1"),
         (&["--scheme", "marks.toml", "--pid", &me], 2, "falling order"),
         (&["--scheme", "good.txt", "--all", "--pid", &me], 2, "cannot be used with"),

@@ -120,7 +120,7 @@ fn full_swap_locks_nobody_out() {
     let failed = |service: &Service| service.status()["schemes"][0]["failed"]["bytes"].as_u64();
     let told = |service: &Service| {
         let err = service.err();
-        assert!(err.contains(FULL) && err.contains("counted as failed"), "{err}");
+        assert!(err.contains(FULL) && err.contains("attempts count as failed"), "{err}");
         assert!(err.contains("scheme `goal` does nothing until this can be read"), "{err}");
     };
     told(&service);
@@ -229,7 +229,7 @@ fn intervals_change_while_it_watches() {
     for (args, said) in [
         (["attributes", "--sample", "40ms"], "not shorter than the aggregation interval"),
         (["attributes", "--update", "48h"], "the update interval"),
-        (["attributes", "--budget", "1%"], "takes sample, aggr, update and regions"),
+        (["attributes", "--budget", "1%"], "accepts sample, aggr, update and regions"),
     ] {
         let done = service.ask(&args);
         assert!(done.status == 1 && done.err.contains(said), "{}", done.err);
@@ -294,7 +294,11 @@ fn a_record_is_begun_and_ended_from_outside() {
     let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
     assert!(service.status()["record"].is_null());
     let nothing = service.ask(&["record", "stop"]);
-    assert!(nothing.status == 1 && nothing.err.contains("nothing is recorded"), "{}", nothing.err);
+    assert!(
+        nothing.status == 1 && nothing.err.contains("there is no recording"),
+        "{}",
+        nothing.err
+    );
     service.asked(&["record", "start", "a.rec"]);
     let second = service.ask(&["record", "start", "b.rec"]);
     assert!(second.status == 1 && second.err.contains("a recording already"), "{}", second.err);
@@ -351,7 +355,7 @@ fn a_record_without_its_end_does_not_make_a_clean_end_a_failure() {
     with_own_mounts(|| {
         let told = (0..5).map(|_| ended_on_a_full_disk()).find(|err| err.contains("No space left"));
         let err = told.expect("all has fitted, each time");
-        assert!(err.contains("without its end"), "{err}");
+        assert!(err.contains("cannot write the end of the recording"), "{err}");
     });
 }
 

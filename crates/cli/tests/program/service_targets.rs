@@ -361,7 +361,7 @@ fn each_set_of_schemes_that_rests_is_told_of() {
         put(second.0.id().cast_signed(), &group.0);
         let options = ["--pid", &first.pid().to_string(), "--goal", "refault=1%", "--dry-run"];
         let service = Service::working(&options);
-        let times = || service.err().matches("what the targets suffer rest").count();
+        let times = || service.err().matches("the pressure of the targets are suspended").count();
         assert_eq!(times(), 0);
         service.asked(&["targets", "--add", &second.pid().to_string()]);
         until("word of it", || times() == 1);

@@ -82,7 +82,7 @@ fn swap_goes_by_name_and_not_from_under_others() {
     };
     let refused = by_another("");
     let pid = format!("(pid {})", load.pid());
-    for part in ["not taken away", &pid, "--force", "to be removed: /dev/zram"] {
+    for part in ["is not removed", &pid, "--force", "to be removed: /dev/zram"] {
         assert!(refused.err.contains(part), "{part}: {}", refused.err);
     }
     assert_eq!((refused.status, swaps().lines().count()), (1, 2));
@@ -111,6 +111,6 @@ fn it_takes_root() {
     let Some(_alone) = Alone::without_swap() else { return };
     let nobody = finish(isotherm(["system", "swap", "zram", "16M"]).uid(65_534).current_dir("/"));
     assert_eq!(nobody.status, 1);
-    assert!(nobody.err.contains("It takes root"), "{}", nobody.err);
+    assert!(nobody.err.contains("This requires root"), "{}", nobody.err);
     assert_eq!(swaps().lines().count(), 1);
 }

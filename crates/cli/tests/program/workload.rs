@@ -371,7 +371,7 @@ fn a_recording_is_scored_against_the_truth() {
     }
 
     for (args, said) in [
-        (&["--truth", "isotherm.rec"][..], "no truth of a workload"),
+        (&["--truth", "isotherm.rec"][..], "not the truth of a workload"),
         (&["--truth", "none.json"], "cannot read none.json"),
         (&["--truth", "truth.json", "--target", "redis"], "no target matches"),
         (&["--truth", "truth.json", "--input", "none.rec"], "none.rec"),

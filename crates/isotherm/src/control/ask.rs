@@ -64,7 +64,7 @@ fn exchange(mut stream: &UnixStream, line: &[u8]) -> io::Result<String> {
     let n = BufReader::new(stream.take(MAX_ANSWER)).read_line(&mut answer)?;
     if n == 0 {
         sent?;
-        return Err(io::Error::new(ErrorKind::UnexpectedEof, "it has ended without an answer"));
+        return Err(io::Error::new(ErrorKind::UnexpectedEof, "it ended without an answer"));
     }
     Ok(answer)
 }

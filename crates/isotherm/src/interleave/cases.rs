@@ -89,13 +89,13 @@ fn rounds_of(weights: &Weights) -> u64 {
 }
 
 const CASES: [Case; 26] = [
-    Case::new(NOTHING, "a task bound to a node, and who it starts", placement::bind),
-    Case::new(NOTHING, "a task that prefers a node, and who it starts", placement::prefer),
+    Case::new(NOTHING, "a task bound to a node, and its children", placement::bind),
+    Case::new(NOTHING, "a task that prefers a node, and its children", placement::prefer),
     Case::new(TWO_NODES, "a task that interleaves over all nodes", placement::interleave),
     Case::new(TWO_NODES, "the same over each pair of nodes", placement::interleave_pairs),
     Case::new(WEIGHTS, "a task that interleaves by weight", placement::weighted),
     Case::new(WEIGHTS, "the same over each pair of nodes", placement::weighted_pairs),
-    Case::new(WEIGHTS, "the same, begun by who it starts", placement::weighted_inherited),
+    Case::new(WEIGHTS, "the same, begun by its child", placement::weighted_inherited),
     Case::new(NOTHING, "a file in memory, on one node", files::memory_on_nodes),
     Case::new(WEIGHTS, "a file in memory by weight, of whole rounds", files::memory_weighted),
     Case::new(WEIGHTS, "a range of a file in memory by weight", files::memory_range_weighted),
@@ -104,17 +104,17 @@ const CASES: [Case; 26] = [
     Case::new(WEIGHTED_FILES, "files on a file system by weight", files::cache_weighted),
     Case::new(NOTHING, "a range on one node", ranges::on_nodes),
     Case::new(WEIGHTS, "a range interleaved by weight", ranges::weighted),
-    Case::new(WEIGHTS, "a range by weight, also of who is forked", ranges::forked),
+    Case::new(WEIGHTS, "a range by weight, also in a forked child", ranges::forked),
     Case::new(WEIGHTS, "memory on one of its nodes stays when its range becomes so", ranges::stays),
     Case::new(OF_THREE, "memory elsewhere is moved by weight then", ranges::moved_by_weight),
     Case::new(TWO_NODES, "memory elsewhere is moved to a node", ranges::moved_to_a_node),
     Case::new(TWO_NODES, "memory of several is moved only with theirs", ranges::moved_with_others),
     Case::new(TWO_NODES, "pages moved one by one to where weights ask", ranges::pages_moved),
     Case::new(TWO_NODES, "a strict range that lies elsewhere", errors::strict),
-    Case::new(NOTHING, "tasks: what makes no sense is refused", errors::task),
-    Case::new(NOTHING, "ranges: what makes no sense is refused", errors::range),
-    Case::new(WEIGHTS, "the policy of a task is told as it was set", errors::told),
-    Case::new(NOTHING, "the policy of a range is told as it was set", ranges::told),
+    Case::new(NOTHING, "tasks: invalid policies are refused", errors::task),
+    Case::new(NOTHING, "ranges: invalid policies are refused", errors::range),
+    Case::new(WEIGHTS, "the kernel reports the policy of a task as it was set", errors::told),
+    Case::new(NOTHING, "the kernel reports the policy of a range as it was set", ranges::told),
 ];
 
 impl Case {

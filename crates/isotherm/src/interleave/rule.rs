@@ -36,7 +36,7 @@ impl From {
         match self {
             From::Given => "as given",
             From::Machine => "those of the machine",
-            From::Bandwidth => "by the bandwidth that firmware tells",
+            From::Bandwidth => "by the bandwidth that firmware reports",
         }
     }
 }
@@ -88,7 +88,7 @@ impl Machine {
         let have = self.have();
         if o.nodes.is_empty() && have.len() < 2 {
             let text = "this machine has one node with memory: there is nothing to interleave. \
-                        --nodes 0 has it done all the same";
+                        Give --nodes 0 to do it anyway";
             return Err(anyhow!(text));
         }
         let given = !o.nodes.is_empty();
@@ -122,8 +122,8 @@ impl Machine {
             (Some(setting), _) => (setting.weights.clone(), From::Machine),
             (None, Some(weights)) => (weights, From::Bandwidth),
             (None, None) => {
-                let text = "neither the kernel nor firmware tells of weights here: give --weights \
-                            (isotherm interleave probe finds some)";
+                let text = "neither the kernel nor firmware provides weights here: give \
+                            --weights (isotherm interleave probe measures them)";
                 return Err(UsageError::new(text).into());
             }
         };
@@ -182,7 +182,7 @@ mod tests {
         let m = machine(&[0, 1, 2]);
         for (nodes, weights, allowed, said) in [
             (&[3][..], &[1][..], &[0, 1, 2][..], "no node 3"),
-            (&[0, 1], &[1, 1], &[0], "may use memory of the nodes 0 only, and not of node 1"),
+            (&[0, 1], &[1, 1], &[0], "may use only memory of the nodes 0, and not of node 1"),
             (&[0, 1], &[1], &[0, 1], "1 weights are given for 2 nodes"),
             (&[0, 0], &[1, 1], &[0], "named twice"),
             (&[0, 1], &[], &[0, 1], "give --weights"),

@@ -33,9 +33,9 @@ impl Http {
                 Ok(HttpRequest::Metrics { form, with_body }) => {
                     metrics(form, with_body, &text(form))
                 }
-                Ok(HttpRequest::Else) => plain("404 Not Found", "there is only /metrics here\n"),
+                Ok(HttpRequest::Else) => plain("404 Not Found", "the metrics are at /metrics\n"),
                 Ok(HttpRequest::Senseless) => {
-                    plain("400 Bad Request", "this is no request of HTTP/1\n")
+                    plain("400 Bad Request", "this is not an HTTP/1 request\n")
                 }
                 Ok(HttpRequest::Method) => {
                     plain("405 Method Not Allowed", "only GET and HEAD work\n")

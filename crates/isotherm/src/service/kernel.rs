@@ -92,8 +92,9 @@ fn leaves_alone(spared: Spared) -> Option<String> {
         }
     };
     Some(format!(
-        "MGLRU is on ({MGLRU}): the kernel's DAMON does not see reads and writes of files that no \
-         process maps. So {left}. To have page cache paged out, turn MGLRU off before: echo n >{MGLRU}"
+        "MGLRU is on ({MGLRU}): the kernel's DAMON does not see reads and writes of files that \
+         no process maps. So {left}. To page out page cache, turn MGLRU off first: echo n \
+         >{MGLRU}"
     ))
 }
 
@@ -152,9 +153,9 @@ impl Service {
                 tell = now + SAY;
                 if !self.dry && self.reclaimer.is_misled() {
                     bail!(
-                        "MGLRU was turned on ({MGLRU}), so that the kernel's DAMON does not see reads of page cache \
-                         that no process maps, and would have it paged out as cold. Start it again: it leaves such \
-                         memory alone then"
+                        "MGLRU was turned on ({MGLRU}): the kernel's DAMON no longer observes \
+                         reads of page cache that no process maps, and would page it out as \
+                         cold. Restart isotherm: it then leaves such memory alone"
                     );
                 }
                 self.count()?;

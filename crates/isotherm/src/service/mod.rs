@@ -131,7 +131,7 @@ pub struct Acted {
 }
 
 /// Ways to look that cannot act are refused at the start.
-const CANNOT_ACT: &str = "this way to look cannot act: look by bpf, bpf-probe or bpf-iter";
+const CANNOT_ACT: &str = "this way to look cannot act: choose --look bpf, bpf-probe or bpf-iter";
 
 /// Acts as `config` defines until there is a reason to end. `finish` receives the table before a started
 /// command is asked to end.
@@ -260,13 +260,13 @@ pub fn check_actions<'a>(
     if dry && supports(&Action::Stat) == Support::Yes {
         let all = never.into_iter().chain(not_now);
         return Ok(all
-            .map(|why| format!("this could not be done here; the dry run goes on: {why}"))
+            .map(|why| format!("the action is not possible here; the dry run continues: {why}"))
             .collect());
     }
     if !never.is_empty() {
-        bail!("this cannot be done here: {}", never.join("\n  "));
+        bail!("the action is not possible here: {}", never.join("\n  "));
     }
-    let until = "Until that changes, what it tries in vain is counted as failed";
+    let until = "Until that changes, its attempts count as failed";
     Ok(not_now.into_iter().map(|why| format!("{why}. {until}")).collect())
 }
 

@@ -113,7 +113,7 @@ impl SideRecord {
         let finished = self.finish(Why::Stopped, "");
         (self.ended, self.last) = (None, Summary::default());
         match file {
-            None => bail!("nothing is recorded"),
+            None => bail!("there is no recording"),
             Some(_) => finished.map_or(Ok(()), |e| Err(e.into())),
         }
     }
@@ -121,7 +121,7 @@ impl SideRecord {
     /// Ends the record at the end of the service. An error is printed, and is not an error of the service.
     pub fn end(&mut self) {
         if let Some(e) = self.finish(Why::Stopped, "") {
-            warn!("the recording is without its end: {}", chain(&e.into()));
+            warn!("cannot write the end of the recording: {}", chain(&e.into()));
         }
     }
 
@@ -137,7 +137,7 @@ impl SideRecord {
         let Some(writer) = &mut self.writer else { return };
         let ended = match write(writer) {
             Ok(Progress::Going) => return,
-            Ok(Progress::Full) => "it has reached its size".to_owned(),
+            Ok(Progress::Full) => "it has reached its maximum size".to_owned(),
             Err(e) => chain(&e.into()),
         };
         warn!("recording has ended: {ended}");

@@ -105,7 +105,7 @@ impl SchemeJob {
         let pids = on.state.follower.pid_of();
         let metrics = self.meter.read(ROOT.as_ref(), &s, &pids);
         if let Some(why) = self.meter.rests().filter(|_| !std::mem::replace(&mut self.said, true)) {
-            warn!("schemes that go by what the targets suffer rest: {why}");
+            warn!("schemes that depend on the pressure of the targets are suspended: {why}");
         }
         let (now, mut events) = (sys::monotonic(), Vec::new());
         let act = on.watch.act().context(CANNOT_ACT)?;

@@ -92,7 +92,7 @@ impl SchemeTable {
                 r.inactive
             );
             for (why, c) in &r.passed {
-                out += &format!("  passed over, {why}: {} times, {}\n", c.regions, bytes(c.bytes));
+                out += &format!("  skipped, {why}: {} times, {}\n", c.regions, bytes(c.bytes));
             }
         }
         if self.dry_run {
@@ -109,7 +109,8 @@ impl SchemeTable {
         let each = sum(|r| r.applied.bytes as f64);
         let cpu = sum(|r| r.took_seconds);
         format!(
-            "nothing was done. A second of it would act on {} and take {:.1} ms of a CPU, about\n",
+            "dry run: nothing was done. Each second would act on about {} and cost about {:.1} \
+             ms of CPU time\n",
             bytes(each as u64),
             cpu * 1e3
         )

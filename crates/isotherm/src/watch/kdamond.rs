@@ -48,9 +48,9 @@ fn with_pids(held: &HeldProcesses, targets: &[TargetId]) -> Vec<(TargetId, i32)>
 
 fn describe(of: &str) -> String {
     format!(
-        "damon: the kernel's own monitor, {of}. Resolution: regions, whose borders are found by chance; \
-         one page of each is looked at in a sampling interval. Not seen: memory of devices, and what \
-         is on no LRU list"
+        "damon: the kernel's own monitor, {of}. Resolution: regions, whose borders are random; \
+         one page of each is checked per sampling interval. Not seen: memory of devices, and \
+         pages on no LRU list"
     )
 }
 

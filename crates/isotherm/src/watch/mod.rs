@@ -182,8 +182,7 @@ pub trait Watch: Source {
     fn stop(&mut self) -> Result<()>;
 }
 
-const KEEPS: &str =
-    "the kernel's monitor keeps the attributes that it was started with: start it anew";
+const KEEPS: &str = "the attributes of the kernel's monitor cannot change while it runs: restart isotherm with others";
 
 /// The kind of memory to watch.
 #[derive(Debug, Clone)]
@@ -217,7 +216,7 @@ fn of_memory(part: &Part, look: LookBy, asked: &dyn AttrsFor) -> Result<Box<dyn 
         LookBy::Damon => Ok(Box::new(by_damon(&memory()?)?)),
         LookBy::Way(Way::PageIdle) => Ok(Box::new(physical::Idle::open(&memory()?)?)),
         LookBy::Way(way) => Err(UsageError::new(format!(
-            "physical memory is looked at by damon or page_idle: {} sees processes",
+            "physical memory requires --look damon or page_idle: {} observes processes",
             way.name()
         ))
         .into()),

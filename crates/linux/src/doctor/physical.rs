@@ -16,7 +16,7 @@ pub(super) fn findings(root: &Path) -> Vec<Finding> {
         Err(e) => return vec![Finding::new(what, State::Limited, e.to_string())],
     };
     let by_idle = match Physical::new(root, &memory) {
-        Ok(_) => (State::Works, "page_idle tells of it".to_owned()),
+        Ok(_) => (State::Works, "page_idle can observe it".to_owned()),
         Err(e) => (State::Limited, e.to_string()),
     };
     vec![

@@ -322,7 +322,7 @@ mod tests {
     fn what_is_not_ours_is_left_alone() {
         let root = machine("8388608\n", &noted("this"));
         let said = restored(root.path()).unwrap_err().to_string();
-        assert!(said.contains("left alone") && said.contains("zram7"), "{said}");
+        assert!(said.contains("isotherm leaves") && said.contains("zram7"), "{said}");
         assert!(root.path().join(PATH).exists());
         let said = set_up(root.path(), None, 4 << 20).unwrap_err();
         assert!(matches!(said, SwapError::InUse { .. }), "{said}");
@@ -388,7 +388,7 @@ mod tests {
         let root = machine("0\n", "");
         put(root.path(), "sys/class/zram-control/hot_add", "8\n");
         let said = set_up(root.path(), None, 4 << 20).unwrap_err().to_string();
-        for part in ["zram8/disksize", "cannot take back", "hot_remove"] {
+        for part in ["zram8/disksize", "cannot move the content of", "hot_remove"] {
             assert!(said.contains(part), "{part} is not in: {said}");
         }
         assert!(root.path().join(PATH).exists(), "what is left is noted");

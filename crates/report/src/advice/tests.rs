@@ -200,7 +200,7 @@ fn text_says_what_to_do_in_words() {
         "anonymous (65.0 MiB from 0x7efffff00000): 8.0 MiB at offset 0x100000",
         "madvise((char *)base + 0x1300000, 0x600000, MADV_PAGEOUT);",
         "never came back",
-        "no advice on 4.0 MiB that cannot be seen",
+        "no advice on 4.0 MiB that cannot be observed",
         "memory.high 29.0 MiB",
         "4K null  null 0.1Hz  15s null  pageout",
     ] {

@@ -34,9 +34,9 @@ pub fn groups_text(g: &Groups, top: usize, over_time: bool) -> String {
         let _ = writeln!(out, "(others): {} that came when there were too many", g.others);
     }
     if g.by == "cgroup" {
-        out += "\na control group has what is in those below it, too";
+        out += "\na control group includes the groups below it";
     }
-    out += "\nsaved: in swap; refaulted: a page for each time that one was waited for\n";
+    out += "\nsaved: in swap; refaulted: one page for each major fault\n";
     out + &footer(&g.basis)
 }
 

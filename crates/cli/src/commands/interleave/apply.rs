@@ -59,7 +59,8 @@ pub fn run(o: &Apply) -> Result<ExitCode> {
         "with --keep isotherm moves them back"
     });
     if o.hot && o.keep {
-        say("isotherm: apply looks for hot memory only once: start it again when that changes");
+        say("isotherm: apply determines the hot memory only once: start it again when the hot \
+             memory changes");
     }
     let hot = o.hot.then(|| hot_ranges(o.pid, o.watch, &stop)).transpose()?;
     if stop.is_over() {
@@ -122,7 +123,7 @@ impl Applying<'_> {
         };
         let again = if self.round > 1 { format!(" (round {})", self.round) } else { String::new() };
         let text = format!(
-            "process {}, {of}, by the weights {} ({}){again}:\n  {}\n  pages before, and as asked for: {}\n",
+            "process {}, {of}, by the weights {} ({}){again}:\n  {}\n  pages before, and requested: {}\n",
             self.o.pid,
             text(&self.weights),
             self.from.text(),

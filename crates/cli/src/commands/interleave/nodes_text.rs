@@ -19,7 +19,7 @@ pub fn found_of_asked(found: &BTreeMap<u32, u64>, asked: &BTreeMap<u32, u64>) ->
 pub fn laid_out(out: &LaidOut) -> String {
     let size = |pages: u64| bytes(pages * PAGE_SIZE);
     let mut text = format!(
-        "{} pages ({}) looked at, {} elsewhere than the weights ask for: {} moved, {} left{}",
+        "{} pages ({}) checked, {} on other nodes than the weights require: {} moved, {} not moved{}",
         out.pages,
         size(out.pages),
         out.misplaced,
@@ -35,7 +35,10 @@ pub fn laid_out(out: &LaidOut) -> String {
 pub fn folios(out: &LaidOut) -> String {
     let mut text = String::new();
     if out.left.partial > 0 {
-        text += &format!("; {} pages are parts of large folios, and not judged", out.left.partial);
+        text += &format!(
+            "; {} pages are parts of large folios, and were not checked",
+            out.left.partial
+        );
     }
     if out.in_folios > 0 {
         text += &format!("; {} pages are in large folios, which move whole", out.in_folios);

@@ -70,8 +70,8 @@ fn chosen(machine: &Machine, nodes: &[u32]) -> Result<Vec<u32>> {
 /// Asks the user whether to start. Without a terminal it fails.
 fn agreed(plan: &Plan) -> Result<bool> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        let text = "probe saturates the memory of this machine, and all that runs on it waits: --yes has it \
-                    begin without being asked";
+        let text = "probe saturates the memory of this machine and slows down all its programs: \
+                    give --yes to start without a confirmation";
         return Err(UsageError::new(text).into());
     }
     say(format_args!(

@@ -91,7 +91,8 @@ fn hold(weights: &Weights, from: From) -> Result<Option<Holding>> {
     if from != From::Given {
         say(format_args!("isotherm: by the weights of the machine, {}", text(weights)));
         if !rustix::process::geteuid().is_root() {
-            say("isotherm: others may change them meanwhile: isotherm notes only root's runs");
+            say("isotherm: another isotherm may change them during this run: only a run as root \
+                 can prevent that");
             return Ok(None);
         }
     }

@@ -56,7 +56,8 @@ pub fn put_back_text(done: &PutBack) -> String {
     if !done.left.is_empty() {
         let left = list(&done.left);
         parts.push(format!(
-            "another program has set those of nodes {left} since, and isotherm leaves them"
+            "another program has changed the weights of nodes {left} since, and isotherm does \
+             not restore those"
         ));
     }
     if parts.is_empty() {

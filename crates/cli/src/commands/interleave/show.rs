@@ -87,10 +87,10 @@ impl Shown {
         let mut out = String::from("\n");
         let told = self.nodes.iter().any(|r| r.node.cpu.is_some() || r.node.any.is_some());
         let access = if told {
-            "/sys/devices/system/node/nodeN/access1/initiators, or access0: what firmware tells (HMAT, CDAT) of the \
-             best initiator"
+            "/sys/devices/system/node/nodeN/access1/initiators, or access0: reported by firmware \
+             (HMAT, CDAT) for the best initiator"
         } else {
-            "firmware tells of none (no HMAT, no CDAT); isotherm interleave probe measures"
+            "firmware reports none (no HMAT, no CDAT); isotherm interleave probe measures them"
         };
         let weights = match &self.weights_dir {
             Some(dir) => dir.display().to_string(),

@@ -90,8 +90,8 @@ fn verify(pid: i32, o: &cli::Layout) -> Result<Verified> {
     }
     if rows.is_empty() && given.is_none() {
         bail!(
-            "no memory of process {pid} is interleaved by weight by its own policy: give --nodes, and maybe \
-             --weights, to compare with these"
+            "process {pid} has no memory with a policy of weighted interleave: give --nodes, and \
+             optionally --weights, to compare with these"
         );
     }
     let sum = |f: fn(&LaidOut) -> u64| rows.iter().map(|r| f(&r.found)).sum();
@@ -133,7 +133,7 @@ impl Verified {
         }
         let _ = writeln!(
             out,
-            "process {}: {} pages of private memory, {} elsewhere than the weights ask for",
+            "process {}: {} pages of private memory, {} on other nodes than the weights require",
             self.pid, self.pages, self.misplaced
         );
         out

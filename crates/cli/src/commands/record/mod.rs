@@ -102,9 +102,10 @@ fn keep(
 /// Fails if the record cannot be written to standard output.
 fn check_stdout(o: &Record) -> Result<(), UsageError> {
     let text = if io::stdout().is_terminal() {
-        "a record is not for a terminal: give -o FILE, or pipe it into a program"
+        "standard output is a terminal, and a record is binary: give -o FILE, or pipe it into a program"
     } else if o.rotate.is_some() {
-        "standard output has no second file: leave out --rotate, or give -o FILE"
+        "--rotate requires files, and this record goes to standard output: leave out --rotate, \
+         or give -o FILE"
     } else if !o.targets.command.is_empty() {
         "the command that is started writes to standard output as well: give -o FILE"
     } else {

@@ -127,7 +127,7 @@ pub fn moved_with_others(bench: &Bench) -> Outcome {
     m.is_by(&even(&[elsewhere])?).map_err(|e| format!("of its own alone: {e}"))?;
     match bind_range(&m, PolicyMode::BIND, &[node], Existing::MoveAll) {
         Ok(()) if may_move_all() => m.is_by(&even(&[node])?),
-        Ok(()) => Err("it takes no right".into()),
+        Ok(()) => Err("it requires no privilege".into()),
         Err(e) if may_move_all() => Err(e),
         Err(_) => Ok(()),
     }

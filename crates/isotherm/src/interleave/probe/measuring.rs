@@ -51,7 +51,7 @@ impl Plan {
             let needed = plan.bytes_a_node();
             if node.free_bytes / 2 < needed {
                 let source = std::io::Error::other(format!(
-                    "{} MiB are free, and half of that is left alone",
+                    "{} MiB are free, and isotherm leaves half of it free",
                     node.free_bytes >> 20
                 ));
                 let (mib, node) = (needed >> 20, node.node);

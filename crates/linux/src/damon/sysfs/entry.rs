@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[non_exhaustive]
 pub enum SysfsError {
     /// The kernel does not have the file.
-    #[error("{path} is not there: it takes Linux {since} or later")]
+    #[error("{path} does not exist: it requires Linux {since} or later")]
     Missing {
         /// path of the file
         path: PathBuf,
@@ -42,7 +42,7 @@ pub enum SysfsError {
         source: io::Error,
     },
     /// isotherm does not understand the content.
-    #[error("{path} holds '{text}', which isotherm does not understand")]
+    #[error("{path} holds '{text}', which isotherm cannot parse")]
     Parse {
         /// path of the file
         path: PathBuf,

@@ -23,11 +23,12 @@ use crate::walker::own_pid;
 pub enum IdleError {
     /// The kernel has no readable idle page bitmap.
     #[error(
-        "idle page tracking is not to be had: {0}. It takes a kernel built with CONFIG_IDLE_PAGE_TRACKING, and root"
+        "idle page tracking is not available: {0}. It requires a kernel built with \
+         CONFIG_IDLE_PAGE_TRACKING, and root"
     )]
     NoBitmap(#[from] ProcError),
     /// The kernel hides frame numbers from isotherm.
-    #[error("page frames are hidden from this process: that takes CAP_SYS_ADMIN")]
+    #[error("the kernel hides page frames from this process: reading them requires CAP_SYS_ADMIN")]
     NoFrames,
 }
 
