@@ -55,7 +55,7 @@ fn fade(pages: u64, ends: Vec<Duration>) -> Result<()> {
     }
     out.write_all(&last.iter().flat_map(|t: &u64| t.to_ne_bytes()).collect::<Vec<u8>>())?;
     out.flush()?;
-    // Its memory stays until nobody wants to know any more.
+    // The memory stays until the parent writes a line or closes the pipe.
     input.read_line(&mut String::new())?;
     Ok(())
 }
@@ -117,7 +117,7 @@ impl Fading {
     /// When each page was touched last, in ns of the monotonic clock. Waits until all is idle.
     ///
     /// # Errors
-    /// If it has ended, or was never told to begin.
+    /// If it has ended, or never received the start message.
     pub fn last_touches(&mut self) -> Result<Vec<u64>> {
         let mut bytes = vec![0; usize::try_from(self.range.len() / PAGE_SIZE * 8)?];
         self.from.read_exact(&mut bytes).context("the process that fades has ended")?;

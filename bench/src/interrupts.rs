@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-/// TLB shootdowns that `cpus` have served since boot, whoever asked for them.
+/// TLB shootdowns that `cpus` have served since boot, from all senders.
 ///
 /// # Errors
 /// If the kernel does not count them.

@@ -80,7 +80,7 @@ impl Limited {
     /// Runs `what` in the group. Processes that it starts stay in the group.
     ///
     /// # Errors
-    /// Those of `what`, or of moving.
+    /// Those of `what`, or of entering and leaving the group.
     pub fn within<T>(&self, what: impl FnOnce() -> Result<T>) -> Result<T> {
         let own = std::process::id().to_string();
         write(self.group.dir().join("cgroup.procs"), &own).context("cannot enter the group")?;

@@ -75,7 +75,7 @@ impl Shape {
         [ARGUMENT.to_owned(), kind.to_owned()].into_iter().chain(words).collect()
     }
 
-    /// What [`Shape::arguments`] says, but for the scheduling, which is inherited.
+    /// The arguments of [`Shape::arguments`] without the scheduling, which is inherited.
     fn from_arguments(mut words: impl Iterator<Item = String>) -> Result<Self> {
         let streams = words.next().context("no kind")? == STREAMS;
         let mut size = || -> Result<u64> { Ok(words.next().context("no size")?.parse()?) };

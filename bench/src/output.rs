@@ -36,7 +36,7 @@ mod tests {
 
     use super::*;
 
-    /// What cannot be written whole.
+    /// A value that fails to serialize.
     struct Broken;
 
     impl Serialize for Broken {
@@ -53,7 +53,7 @@ mod tests {
         let before = File::open(&path).unwrap();
         assert!(save_json(&path, &Broken).is_err());
         save_json(&path, &[3]).unwrap();
-        // Whoever reads the earlier file reads it to its end.
+        // A reader of the earlier file can read it to its end.
         let earlier: Vec<u8> = serde_json::from_reader(before).unwrap();
         let now: Vec<u8> = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         assert_eq!((earlier, now), (vec![1, 2], vec![3]));

@@ -26,7 +26,7 @@ const READ_IN: Duration = Duration::from_micros(100);
 /// The length of a window.
 pub const WINDOW: Duration = Duration::from_secs(1);
 
-/// What the machine was like at the end of a window, and what was done then.
+/// The state of the machine at the end of a window, and the work done in it.
 #[derive(Debug, Clone)]
 pub struct Window {
     /// of the machine
@@ -37,7 +37,7 @@ pub struct Window {
     pub out: u64,
 }
 
-/// What is asked for: goals one after the other, for so many windows each, within so many bytes in a
+/// The goals, one after the other, each for a number of windows, within a number of bytes per
 /// window if there is a quota beside them.
 #[derive(Debug, Clone)]
 pub struct Asked {

@@ -64,7 +64,7 @@ pub struct Figures {
     pub shootdowns: f64,
 }
 
-/// What watching in `way` has cost in `rounds`, if there are slices of it and of [`OFF`].
+/// The cost of watching in `way` in `rounds`, if there are slices of it and of [`OFF`].
 #[must_use]
 pub fn figures(rounds: &[Vec<Slice>], way: usize, seed: u64) -> Option<Figures> {
     let of = |round: &Vec<Slice>, way| round.iter().find(|s| s.way == way).copied();
@@ -120,7 +120,7 @@ mod tests {
         }
     }
 
-    /// The target slows down for reasons of its own over the run; each pair tells the same loss.
+    /// The target slows down over the run for other reasons; each pair still shows the same loss.
     #[test]
     fn only_slices_of_one_round_are_compared() {
         let rounds: Vec<Vec<Slice>> =

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 /// Clears the accessed bits of all pages of process `pid`.
 ///
 /// # Errors
-/// If it has ended, or is somebody else's.
+/// If it has ended, or belongs to another user.
 pub fn clear(pid: i32) -> Result<()> {
     let path = format!("/proc/{pid}/clear_refs");
     write(&path, "1").with_context(|| format!("cannot write {path}"))

@@ -23,7 +23,7 @@ const PAGES_A_MIB: u64 = (1 << 20) / PAGE_SIZE;
 enum Use {
     /// Pages by a zipf law with this exponent; strewn over the part, or the most used first.
     Zipf { exponent: f64, strewn: bool },
-    /// All pages alike, at random.
+    /// All pages with equal probability.
     Even,
     /// One page after the other.
     InTurn,

@@ -1,5 +1,5 @@
 //! The evaluation of the mails in which DAMON, its schemes and proactive reclamation were proposed, on this
-//! machine: workloads under several configurations, in alternation. `docs/measurements/evaluation.md` tells of it.
+//! machine: workloads under several configurations, in alternation. `docs/measurements/evaluation.md` describes it.
 
 pub mod beside;
 pub mod config;

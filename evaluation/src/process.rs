@@ -85,7 +85,7 @@ impl Process {
         i32::try_from(self.child.id()).unwrap_or(0)
     }
 
-    /// What it is called.
+    /// The name of the process, for messages.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -113,7 +113,7 @@ impl Process {
     /// Its exit status, if it has ended.
     ///
     /// # Errors
-    /// If that cannot be told.
+    /// If its exit status cannot be read.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         // Until the process is reaped, no other process can have its pid or its group id.
         if self.group && has_ended(Pid::from_child(&self.child)) {
@@ -182,7 +182,7 @@ impl Process {
     /// Asks it to end, and kills it if it does not; returns its exit status.
     ///
     /// # Errors
-    /// If that cannot be told.
+    /// If its exit status cannot be read.
     pub fn end(&mut self) -> Result<ExitStatus> {
         if self.ended()?.is_none() {
             let _ = self.signal(self.by);

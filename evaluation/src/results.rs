@@ -17,7 +17,7 @@ pub type Figure = fn(&Figures) -> Option<f64>;
 pub struct Results<'a>(Vec<&'a Run>);
 
 impl<'a> Results<'a> {
-    /// Of these runs.
+    /// The results of these runs.
     #[must_use]
     pub fn of(runs: Vec<&'a Run>) -> Self {
         Results(runs)
@@ -41,7 +41,7 @@ impl<'a> Results<'a> {
         self.0.iter().any(|run| run.config == config)
     }
 
-    /// Those that have failed, and why.
+    /// The failed runs, and why they failed.
     pub fn failed(&self) -> impl Iterator<Item = (&'a Run, &'a str)> {
         self.0.iter().filter_map(|run| Some((*run, run.outcome.as_ref().err()?.as_str())))
     }
@@ -169,7 +169,7 @@ impl<'a> Results<'a> {
     }
 }
 
-/// Resident bytes and what swap takes.
+/// Resident bytes, and bytes of memory that swap uses.
 #[must_use]
 pub fn with_swap(f: &Figures) -> Option<f64> {
     Some(f.memory.resident + f.memory.zram)
@@ -234,7 +234,7 @@ pub(super) mod tests {
         assert!(slowdown.error.unwrap() < 1e-9, "{slowdown}");
     }
 
-    /// Of prcl, by rates without and with.
+    /// The slowdown of prcl, from rates without and with it.
     fn of_repetitions(rates: [(f64, f64); 3]) -> Estimate {
         let mut runs = Vec::new();
         for (repetition, (orig, prcl)) in (0..).zip(rates) {

@@ -23,7 +23,7 @@ pub struct Slice<T> {
 /// The order of work and rest of isotherm, and the number of slices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turns {
-    /// work, then two slices of rest, then two of work, and so on, so that drift affects both alike
+    /// work, then two slices of rest, then two of work, and so on, so that drift affects both equally
     Often(u32),
     /// For effects that persist and must be undone before a slice counts as rest: a quarter of the slices at
     /// rest before isotherm has acted, half at work, and a quarter at rest after all effects are undone.

@@ -1,4 +1,4 @@
-//! Of several runs.
+//! Statistics of several runs.
 
 use isotherm_bench::bootstrap::middle;
 

@@ -11,7 +11,7 @@ pub struct Verdict {
     pub found: Option<f64>,
     /// the bound; `None` if the value is only reported
     bound: Option<Bound>,
-    /// how sure it is, and of what
+    /// the uncertainty, as text
     how: Option<String>,
 }
 
@@ -22,7 +22,7 @@ enum Bound {
 }
 
 impl Verdict {
-    /// Something that is told, and has no bound yet.
+    /// A figure that is reported without a bound.
     #[must_use]
     pub fn of(what: impl Into<String>, found: Option<f64>) -> Self {
         Verdict { what: what.into(), found, bound: None, how: None }
@@ -40,7 +40,7 @@ impl Verdict {
         Verdict { bound: Some(Bound::AtMost(bound)), ..self }
     }
 
-    /// Tells how sure it is as well.
+    /// Adds the uncertainty.
     #[must_use]
     pub fn with(self, how: Option<String>) -> Self {
         Verdict { how, ..self }

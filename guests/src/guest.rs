@@ -137,7 +137,7 @@ fn last(dir: &Path, name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What is made of a guest that leaves these files in its /out.
+    /// The result of a guest that leaves these files in its /out.
     fn judged(files: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
         let scenario = Scenario::all().unwrap().into_iter().find(|s| s.name == "nodes").unwrap();
         let dir = tempfile::tempdir().unwrap();

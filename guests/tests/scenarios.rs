@@ -1,4 +1,4 @@
-//! All scenarios on all kernels that are to be had; which guests are ended, and which are not; and what is left
+//! All scenarios on all available kernels; which guests are ended, and which are not; and what remains
 //! of a guest when we are killed.
 
 use std::path::Path;
@@ -12,7 +12,7 @@ use isotherm_guests::table::{self, Outcome, Verdict};
 use isotherm_guests::watch::SILENCE;
 use isotherm_guests::{guest, qemu};
 
-/// Nothing takes as long, however slow the machine.
+/// No scenario takes as long, even on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// Whether guests can run here. Where all tests must run, lacking QEMU is a failure.
@@ -37,7 +37,7 @@ fn every_scenario_holds_on_its_kernels() {
     assert!(all_ok.unwrap(), "\n{table}");
 }
 
-/// What comes of a folder of `tests/limits` in a guest, whose files go to `dir`; it may use CPU time of `silence`
+/// Runs a folder of `tests/limits` in a guest, whose files go to `dir`; it may use CPU time of `silence`
 /// without a heartbeat.
 fn limited(name: &str, dir: &Path, silence: Duration) -> anyhow::Result<Outcome> {
     on_kernel("6.12", name, dir, silence)
@@ -146,7 +146,7 @@ fn qemu_of(pid: u32) -> Option<u32> {
     pids.find(|pid| read(Path::new(&format!("/proc/{pid}/comm"))).starts_with("qemu"))
 }
 
-/// The process that was told of a path in its arguments.
+/// The process that has a path in its arguments.
 fn pid_with(path: &Path) -> Option<u32> {
     let processes = std::fs::read_dir("/proc").ok()?.flatten();
     let mut pids = processes.filter_map(|p| p.file_name().to_str()?.parse().ok());

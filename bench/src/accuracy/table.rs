@@ -27,7 +27,7 @@ const COLUMNS: [&str; 20] = [
     "F1 each 100 ms: hot, warm",
 ];
 
-/// What stands above the rows.
+/// The heading of the table.
 #[must_use]
 pub fn head(seed: u64) -> String {
     format!(

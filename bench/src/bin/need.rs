@@ -43,7 +43,7 @@ struct Case {
     curve: Vec<(f64, f64)>,
 }
 
-/// What was predicted and measured, in faults per second.
+/// The predicted and the measured rate of faults, per second.
 struct Cell {
     predicted: f64,
     measured: f64,
@@ -130,7 +130,7 @@ fn curve(isotherm: &Path, record: &Path) -> Result<Vec<(f64, f64)>> {
     points.iter().rev().map(point).collect()
 }
 
-/// What comes back per second if `gone` bytes have no room. Memory that is idle for longer than is known does
+/// Bytes that return per second if `gone` bytes have no room. Memory that is idle for longer than is known does
 /// not come back at one end, and at the rate of the longest known time at the other.
 fn returned(curve: &[(f64, f64)], gone: f64) -> f64 {
     let after = curve.partition_point(|p| p.0 < gone);

@@ -26,7 +26,7 @@ struct Options {
     /// limit of the group in MiB
     #[arg(long, default_value_t = 192)]
     limit: u64,
-    /// memory of the target in MiB; all that is not hot is streamed through
+    /// memory of the target in MiB; the memory that is not hot is streamed through
     #[arg(long, default_value_t = 1024)]
     size: u64,
     /// slices of each kind

@@ -22,7 +22,7 @@ enum Table {
     Priority,
 }
 
-/// More than any of them pages out; what is in it can be compressed well.
+/// Larger than the memory that any of them pages out, whose content compresses well.
 const SWAP: u64 = 6 << 30;
 
 fn main() -> Result<()> {

@@ -23,7 +23,7 @@ use crate::stop::Stop;
 use crate::watch::{AttrsFor, LookBy, What, open};
 use crate::words::chain;
 
-/// What to record, how, and to which file.
+/// The memory to record, how to watch it, and the file.
 pub struct RecordOptions {
     /// the processes to watch
     pub targets: Selection,

@@ -1,4 +1,4 @@
-//! What libbpf says is kept for error messages instead of being printed.
+//! Keeps the messages of libbpf for error messages instead of printing them.
 
 use std::sync::Mutex;
 

@@ -255,7 +255,7 @@ fn processes_that_end_exec_and_fork_at_any_moment_do_no_harm() {
     assert!(tally.seen >= 100 && tally.replaced >= 5 && tally.gone >= 100, "{tally:?}");
     assert!(tally.surveyed >= 100 && tally.cleared >= 50, "{tally:?}");
     assert!(tally.snapshots >= 50, "{tally:?}");
-    // Those of the process that stays: a pidfd, its maps, and its clear_refs.
+    // The descriptors of the remaining process: a pidfd, its maps, and its clear_refs.
     let with_one = descriptors();
     monitor.ops().detach(stays);
     assert_eq!(descriptors() + 3, with_one);

@@ -55,7 +55,7 @@ fn begun() -> Content {
     content
 }
 
-/// What is said of one snapshot that was changed.
+/// The error about one snapshot that was changed.
 fn wrong(change: impl FnOnce(&mut Snapshot)) -> String {
     let mut s = sound(0);
     change(&mut s);

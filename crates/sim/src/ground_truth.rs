@@ -157,7 +157,7 @@ impl GroundTruth {
     /// Reads a ground truth and checks it.
     ///
     /// # Errors
-    /// What is invalid.
+    /// The first invalid part.
     pub fn read(from: impl Read) -> Result<Self, TruthError> {
         let mut text = Vec::new();
         let read = from.take(MAX_LEN + 1).read_to_end(&mut text);
@@ -172,7 +172,7 @@ impl GroundTruth {
     /// Checks a ground truth that was read from a file.
     ///
     /// # Errors
-    /// What is invalid.
+    /// The first invalid part.
     pub fn checked(self) -> Result<Self, TruthError> {
         if self.schema_version != TRUTH_VERSION {
             return Err(TruthError::Version(self.schema_version));

@@ -98,7 +98,7 @@ pub struct Done {
 }
 
 impl Done {
-    /// What could not be asked in the middle.
+    /// The result of a workload that was measured as a whole, without slices.
     #[must_use]
     pub fn at_once(work: Work) -> Self {
         Done { work, sliced: None, latency: None, apart: 0 }
@@ -118,8 +118,8 @@ impl Done {
     }
 }
 
-/// So long one of two servers is asked, and then the other: long enough to have what it needs in the caches
-/// again, and short beside all that makes the machine faster or slower.
+/// Time for which one of two servers is asked before the other: long enough to fill the caches
+/// again, and short compared with changes of the machine's speed.
 const TURN: Duration = Duration::from_millis(250);
 
 /// A process for comparison, started when it is first required. isotherm is at rest by then.
@@ -195,7 +195,7 @@ pub const NAMES: [&str; 17] = [
 /// of the grid.
 pub const FOR_HUGE_PAGES: [&str; 2] = ["huge-gain", "huge-waste"];
 
-/// For those who only watch, in many repetitions: a minute is long enough for a machine to change its speed.
+/// For configurations that only watch, in many repetitions: within a minute the speed of a machine can change.
 /// Run if named.
 const COMPILE_SHORT: &str = "compile-short";
 

@@ -203,7 +203,7 @@ mod tests {
         open.run(Duration::from_millis(800), || 7, &mut seen, &Stop::default()).unwrap();
         let told = seen.told().unwrap();
         server.join().unwrap();
-        // Of 800 requests the first 400 wait for 200 ms on average. On a busy machine this test may begin
+        // The first 400 of 800 requests wait for 200 ms on average. On a busy machine this test may begin
         // late.
         assert!(told.p99 > 100e3, "{told:?}");
         assert!(told.p50 < 350e3, "{told:?}");

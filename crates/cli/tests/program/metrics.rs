@@ -179,7 +179,7 @@ fn a_file_is_written_whole_and_goes_with_its_writer() {
         let all = Samples::parse(&python, &text(), "prometheus");
         assert!(all.sum("isotherm_process_resident_bytes", &[("pid", &pid)]) >= 16.0 * MIB as f64);
         let mode = fs::metadata(file).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o644, "node_exporter is somebody else");
+        assert_eq!(mode & 0o777, 0o644, "node_exporter runs as another user");
         let beside = fs::read_dir(file.parent().unwrap()).unwrap().flatten();
         let parts = beside.filter(|f| f.file_name().to_string_lossy().starts_with(".tmp")).count();
         assert!(parts <= 1, "{parts} files are left over");

@@ -25,7 +25,7 @@ fn strewn() -> Running {
     Running::start(file.to_str().unwrap(), &["--duration", "1h"])
 }
 
-/// Of 96 MiB, 93 are never touched: the pages between the hot ones, which no region shows. The program itself adds
+/// 93 of 96 MiB are never touched: the pages between the hot ones, which no region shows. The program itself adds
 /// some memory, most of it unknown or idle.
 fn check_saved(need: &Value) {
     let row = &need["needs"][0];
@@ -75,7 +75,7 @@ fn idle_pages_beside_hot_ones_can_be_given_up() {
     let picture = run_in(dir, &["report", "need", "--objective", "20", "-o", "need.png"]);
     assert_eq!(picture.status, 0, "{}", picture.err);
     assert!(fs::read(dir.join("need.png")).unwrap().starts_with(b"\x89PNG"));
-    // Half a minute says nothing of what comes back within a day.
+    // Half a minute cannot show which memory returns within a day.
     let strict = run_in(dir, &["report", "need", "--objective", "0"]);
     assert!(strict.text().contains("it needs") || strict.text().contains("no answer"));
     let short = run_in(dir, &["report", "need", "--time", "0s..3s"]);

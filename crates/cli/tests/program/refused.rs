@@ -1,4 +1,4 @@
-//! Who cannot be watched, and by whom: what is said, and that nothing is lost by having tried.
+//! Processes that isotherm cannot watch: the messages, and that a failed attempt destroys no data.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ use crate::synthetic;
 
 const NOBODY: u32 = 65534;
 
-/// A directory of nobody's that holds a good record, and the program where nobody can run it.
+/// A directory of the user `nobody` with a valid record, and the program where `nobody` can run it.
 struct Place {
     dir: TempDir,
 }
@@ -38,7 +38,7 @@ impl Place {
         self.dir.path().join("out")
     }
 
-    /// Nobody's, with these capabilities alone.
+    /// A command of the user `nobody` with only these capabilities.
     fn by_nobody(&self, capabilities: &[&str]) -> Command {
         let kept: String = capabilities.iter().map(|name| format!(",+{name}")).collect();
         let mut command = Command::new("setpriv");
@@ -51,7 +51,7 @@ impl Place {
         command
     }
 
-    /// What is there, by name.
+    /// The files in the directory, by name.
     fn files(&self) -> BTreeMap<OsString, Vec<u8>> {
         let entries = fs::read_dir(self.output()).unwrap().map(Result::unwrap);
         entries.map(|e| (e.file_name(), fs::read(e.path()).unwrap())).collect()
@@ -140,7 +140,7 @@ fn who_cannot_be_watched_costs_no_record() {
     ] {
         let pid = format!("--pid={pid}");
         place.assert_refused(isotherm::<&str>([]), &[&pid], &[said]);
-        // Nor is one that can be watched, when another cannot.
+        // A process that can be watched is not watched either if another one cannot.
         place.assert_refused(isotherm::<&str>([]), &["--pid", &load, &pid], &[said]);
     }
     for pid in ["--pid=2147483648", "--pid=99999999999999999999", "--pid=1.5", "--pid="] {
@@ -198,7 +198,7 @@ fn what_lacks_is_told_or_done_without() {
         return;
     }
     let place = Place::new();
-    // A process of one's own, without any capability, and without each that it takes.
+    // A process of the same user, without any capability, and without each required one.
     let own = ["--", "sleep", "1"];
     place.assert_told(|| place.by_nobody(&[]), &own, "CAP_BPF", "run as root");
     for (lacking, rest) in [

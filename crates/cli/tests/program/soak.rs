@@ -180,7 +180,7 @@ fn nothing_is_left_of_those_that_come_and_go() {
     // Only one test at a time has swap, and tests that run beside this one must not wait for it. The
     // machine's own swap suffices as well.
     let alone = asked.filter(|_| !has_swap()).and_then(|_| Alone::with_swap(512));
-    // However long it takes to start that many.
+    // Starting that many processes may take long.
     let time = Duration::from_secs(asked.unwrap_or(20));
     let enough = 20 * time.as_secs();
     let patience = 2 * PATIENCE + 10 * time;

@@ -190,10 +190,10 @@ fn a_place_that_cannot_be_written_is_told_and_left_alone() {
     let done = run_in(dir.path(), &[&record[..], &["-o", "thesis.txt"]].concat());
     assert_eq!(done.status, 1);
     assert!(done.err.contains("thesis.txt exists and is no isotherm record"), "{}", done.err);
-    // Nor does it start a command that could not be recorded.
+    // It does not start a command that could not be recorded.
     let args = ["record", "-o", "thesis.txt", "--", "touch", "started"];
     assert_eq!(run_in(dir.path(), &args).status, 1);
-    // Nor does rotation overwrite it.
+    // Rotation does not overwrite it either.
     fs::rename(&foreign, dir.path().join("a.rec.1")).unwrap();
     let rotating = ["-o", "a.rec", "--max-size", "1M", "--rotate", "2"];
     let done = run_in(dir.path(), &[&record[..], &rotating].concat());

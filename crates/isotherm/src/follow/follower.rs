@@ -581,7 +581,7 @@ mod tests {
         Followed { target, comm, command, has_command, young_until, with_children, as_member }
     }
 
-    /// What the kernel shows at each reading, and what is printed.
+    /// The names that the kernel shows at each reading, and the printed name.
     fn names(read: &[(&str, &str)]) -> Vec<String> {
         let mut of = followed();
         let name = |(comm, command): &(&str, &str)| {
@@ -596,7 +596,7 @@ mod tests {
         assert_eq!(names(&exec), ["sh -c x", "tail -f y"]);
         // Met in the middle of it, it has the name of the program until there is more.
         assert_eq!(names(&exec[1..]), ["tail", "tail -f y"]);
-        // Of a thread that is not the first one, it has the name for a moment.
+        // For a moment the process has the name of a thread that is not its first one.
         let of_thread = [("app", "app -n 1"), ("worker", ""), ("app", "app -n 1")];
         assert_eq!(names(&of_thread), ["app -n 1"]);
     }

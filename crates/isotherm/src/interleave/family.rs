@@ -56,7 +56,7 @@ mod tests {
         let root = Path::new("/");
         let mut before = Command::new("sleep").arg("60").spawn().unwrap();
         let family = Family::begin(root).unwrap();
-        // The shell between ends at once, and tells the pid of what it has left behind.
+        // The shell in between ends at once, and prints the pid of its child.
         let script = "sh -c 'sleep 60 >&2 & echo $!'; exec sleep 60 >&2";
         let mut command = Command::new("sh");
         let mut child = command.args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();

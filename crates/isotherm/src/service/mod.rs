@@ -55,7 +55,7 @@ pub struct Acting {
     pub look: LookBy,
     /// seed of the random numbers; `None`: different each time
     pub seed: Option<u64>,
-    /// Nothing is done; the service reports what it would do.
+    /// Dry run: the service only reports the actions that it would do.
     pub dry_run: bool,
     /// file for a JSON line per action
     pub log: Option<PathBuf>,

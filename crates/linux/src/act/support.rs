@@ -1,4 +1,4 @@
-//! What can be done here, and why not.
+//! The actions that are possible here, and why others are not.
 
 use std::path::Path;
 

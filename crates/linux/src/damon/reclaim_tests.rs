@@ -25,7 +25,7 @@ fn what_is_asked_for_in_the_words_of_the_kernel() {
     assert_eq!(context.targets[0].regions[1], Region { start: 0x10_0000, end: 0x20_0000 });
     let scheme = &context.schemes[0];
     assert_eq!(scheme.action, Action::PageOut);
-    // Of 400 ms each.
+    // Intervals of 400 ms.
     assert_eq!(scheme.access_pattern.age.min, 300);
     assert_eq!(scheme.access_pattern.nr_accesses, Bounds { min: 0, max: 0 });
     let quotas = &scheme.quotas;

@@ -44,7 +44,7 @@ fn context() -> Context {
     Context { monitoring_attrs, targets, ..Context::default() }
 }
 
-/// Whether everything that writes says that it is somebody else's.
+/// Whether every write fails because the kdamond belongs to another program.
 fn refuses(seat: &mut Seat) -> bool {
     let all = [
         seat.check(),
@@ -74,7 +74,7 @@ fn made_started_stopped_and_taken_away() {
     assert!(!root.join("run/isotherm/damon.json").exists());
 }
 
-/// Somebody has made the directory anew.
+/// Another program has recreated the directory.
 #[test]
 fn another_directory_is_left_alone() {
     let dir = free();
@@ -89,7 +89,7 @@ fn another_directory_is_left_alone() {
     assert_eq!((read(root, "0/state"), read(root, "nr_kdamonds")), ("on".into(), "1".into()));
 }
 
-/// Somebody has taken the directory for a kdamond of his own, after ours was stopped too.
+/// Another program uses the directory for its own kdamond, and has also stopped ours.
 #[test]
 fn another_thread_is_left_alone() {
     for stop in [false, true] {

@@ -112,7 +112,7 @@ mod tests {
         }
     }
 
-    /// What the kernel does with each: `m` is moved, `s` is shared, `p` pinned.
+    /// The kernel's answer for each page: `m` moved, `s` shared, `p` pinned.
     ///
     /// As in `do_pages_move`: what it refuses at once has what was queued before it moved, and if one
     /// of that fails, it says no more.

@@ -37,7 +37,7 @@ fn set_to(root: &Path, pairs: &[(u32, u8)]) -> Result<Setting, NumaError> {
     set(root, &Wanted::Weights(of(pairs)))
 }
 
-/// As after a kill: what was held is not put back.
+/// As after a kill: the held weights are not restored.
 fn killed(root: &Path, holding: Holding) {
     std::mem::forget(holding);
     fs::remove_file(root.join(format!("proc/{}/stat", crate::walker::own_pid()))).unwrap();

@@ -136,7 +136,7 @@ mod tests {
         text.chars().enumerate().filter(|(_, c)| *c != '.').map(page).collect()
     }
 
-    /// `behind` are those of the frames behind what is there that are tails, counted in `text`.
+    /// `behind` lists the tails after the mapped frames, as indices into `text`.
     fn orders(text: &str, behind: &[u64]) -> (Vec<(u64, u32)>, u64) {
         let found = found(&pages(text), |frame| behind.contains(&(frame - 100)));
         let place = |p: &Piece| ((p.start - BASE) / PAGE_SIZE, p.order);

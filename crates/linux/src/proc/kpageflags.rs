@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn what_nobody_maps_is_unknown_where_reads_leave_no_trace() {
         let (lru, mapped, anon, shared) = (1u64 << 5, 1 << 11, 1 << 12, 1 << 14);
-        // Of files, mapped and not, anonymous, of shared memory, and a folio of a file.
+        // Pages of files (unmapped and mapped), anonymous and shared memory, and a folio of a file.
         let (root, _) =
             file(&[0, lru, lru | mapped, lru | anon, lru | shared, 1 << 10, HEAD | lru, TAIL]);
         let contents = |mglru: Option<&str>| {

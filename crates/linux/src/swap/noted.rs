@@ -382,7 +382,7 @@ mod tests {
         assert!(!root.path().join(PATH).exists());
     }
 
-    /// The device comes, takes no size, and does not go.
+    /// Adding the device works; setting its size and removing it fail.
     #[test]
     fn why_there_is_none_is_told_with_what_is_left() {
         let root = machine("0\n", "");

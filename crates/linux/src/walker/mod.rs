@@ -102,7 +102,7 @@ impl Walker {
     /// correct with isotherm's own pages.
     ///
     /// # Errors
-    /// What is missing here, why, and what would help.
+    /// The missing feature, the reason, and a remedy.
     pub fn load(reading: Reading) -> Result<Self, WalkError> {
         let mut walker = Self::open(reading)?;
         let ram = proc::system_ram("/".as_ref())?;

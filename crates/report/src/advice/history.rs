@@ -155,9 +155,9 @@ mod tests {
         let mut block = Block::default();
         let push = |block: &mut Block, r, end| block.push(&now(&[r]), 1.0, S(end), &ladder());
         assert_eq!(push(&mut block, idle(40), 50), None);
-        // Joined with what is younger: not a touch.
+        // Joined with younger memory, which is not a touch.
         assert_eq!(push(&mut block, idle(3), 51), None);
-        // Nor is one page of a hundred.
+        // One page of a hundred is no touch either.
         let one = RegionView { touched_bp: 100, ..region(0, 1 << 16, 50.0) };
         assert_eq!(push(&mut block, one, 51), None);
         let back = push(&mut block, region(0, 1 << 16, 5.0), 52).unwrap();

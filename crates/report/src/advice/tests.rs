@@ -68,7 +68,7 @@ fn the_hottest_are_locked_as_far_as_the_limit_goes() {
     let a = advise(&steady(), Wishes::default());
     assert_eq!(of(&a, Action::Lock), [(0, 8)]);
     let lock = &a.actions[0];
-    // Of 4 x 100 + 12 x 50 + 2 x 1 touches, and three snapshots of 4 x 5.
+    // All touches: 4 x 100 + 12 x 50 + 2 x 1, and three snapshots of 4 x 5.
     let all = 400.0 + 600.0 + 2.0 + 4.0 * 5.0 * 3.0 / 100.0;
     assert!((lock.access_percent - 600.0 / all * 100.0).abs() < 1e-6, "{lock:?}");
     assert_eq!((lock.size_bytes, lock.ranges, &lock.scheme), (8 * MIB, 1, &None));

@@ -86,7 +86,7 @@ mod tests {
     use crate::filter::Options;
     use std::time::Duration;
 
-    /// Groups may be made by whoever was given a part of the tree.
+    /// Every user to whom a part of the tree is delegated can create groups.
     #[test]
     fn a_name_does_not_steer_the_terminal() {
         assert_eq!(short("/a\u{1b}[2J\nb"), "/a\u{fffd}[2J\u{fffd}b");

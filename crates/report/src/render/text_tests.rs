@@ -116,7 +116,7 @@ fn mappings_with_a_few_bytes_of_heat_are_not_named() {
     assert!(text.contains("\n1 more                      < 4 KiB"), "{text}");
 }
 
-/// Of a monitor that keeps within a budget, and knows how much it has seen.
+/// The quality of a monitor that has a budget and counts its coverage.
 #[test]
 fn a_budget_and_what_it_buys_are_told() {
     let mut s = Summarizer::new(Options::default());

@@ -43,7 +43,7 @@ fn every_file_is_read() {
     }
 }
 
-/// What is read from one tree and written to another makes it the same, but for what the kernel
+/// Reading one tree and writing it to another makes both equal, except for files that the kernel
 /// only shows.
 #[test]
 fn every_file_is_written() {
@@ -88,7 +88,7 @@ fn values_are_what_the_kernel_shows() {
     assert_eq!(kdamond.contexts[0].schemes[0].quotas.goal_tuner, Some(GoalTuner::Consist));
 }
 
-/// Of what the kernel does not have, the file and the kernel that has it are named.
+/// An error about a missing feature names the file and the kernel that has it.
 #[test]
 fn what_is_not_there_is_said() {
     let dir = tree(KERNELS[0].1);

@@ -120,7 +120,7 @@ mod tests {
     const INTERVAL: Duration = Duration::from_millis(100);
     const MS: u64 = 1_000_000;
 
-    /// Of `nr` regions of `target`, those that `which` names.
+    /// The regions `which` of the `nr` regions of `target`.
     fn burst(ms: u64, target: u64, nr: u64, which: std::ops::Range<u64>) -> Vec<Traced> {
         let event = |i: u64| {
             let range = AddrRange::new(i * 4096, (i + 1) * 4096);
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(results(&mut bursts, 445), [(431, vec![2, 1])]);
     }
 
-    /// One that has gone is waited for once.
+    /// The reader waits only once for a target that has ended.
     #[test]
     fn a_target_that_has_gone_is_not_waited_for() {
         let mut bursts = Bursts::default();
@@ -188,7 +188,7 @@ mod tests {
             burst(101, 2, 1, 0..1),
             burst(200, 0, 1, 0..1),
             burst(300, 0, 1, 0..1),
-            // The first target has gone: only time tells that this is another result.
+            // The first target has ended: only the time shows that this is another result.
             burst(400, 1, 1, 0..1),
         ];
         bursts.add(all.concat().into_iter().rev());
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(bursts.dropped, 3);
     }
 
-    /// What another CPU had is read later.
+    /// The events of another CPU are read later.
     #[test]
     fn events_come_out_of_order() {
         let mut bursts = Bursts::default();

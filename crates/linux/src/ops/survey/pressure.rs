@@ -285,7 +285,7 @@ mod tests {
         assert_eq!((p.scanned, p.stalled), (42, Duration::from_millis(2)), "limits, the machine");
     }
 
-    /// Those of a group are at their limit first, then kswapd is at work, then somebody allocates.
+    /// First the group is at its limit, then kswapd runs, then a task allocates.
     #[test]
     fn reclaim_of_groups_is_not_that_of_the_machine() {
         let mut machine = MachineReclaim::default();
