@@ -13,7 +13,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 /// The argument with which a bench starts itself as this process.
 const ARGUMENT: &str = "--be-the-fading";
 /// Interval between touches of memory that is not idle yet.
-const EVERY: Duration = Duration::from_millis(200);
+const TOUCH_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Runs as this process until its standard input ends, if the command line asks for it. Otherwise does nothing.
 ///
@@ -51,7 +51,7 @@ fn fade(pages: u64, ends: Vec<Duration>) -> Result<()> {
                 *time = sys::monotonic().0;
             }
         }
-        sleep(EVERY);
+        sleep(TOUCH_INTERVAL);
     }
     out.write_all(&last.iter().flat_map(|t: &u64| t.to_ne_bytes()).collect::<Vec<u8>>())?;
     out.flush()?;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::figures::Run;
 use super::plan::Turn;
+use super::run::Run;
 use isotherm_bench::output::save_json;
 
 /// Version of the plan. It increases when a run, or a measured figure, changes its meaning.
@@ -141,7 +141,7 @@ fn is_of(run: &Run, turn: &Turn<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::config::Config;
-    use super::super::figures::{Figures, Work};
+    use super::super::run::{Figures, Work};
     use super::super::sampler::Memory;
     use super::*;
 

@@ -4,7 +4,6 @@
 pub mod beside;
 pub mod config;
 pub mod estimate;
-pub mod figures;
 pub mod folder;
 pub mod latency;
 pub mod machine;
@@ -15,6 +14,7 @@ pub mod plan;
 pub mod pressure;
 pub mod process;
 pub mod results;
+pub mod run;
 pub mod sampler;
 pub mod slices;
 pub mod statistics;

@@ -10,13 +10,13 @@ use clap::{Args, Parser};
 use isotherm_bench::output::save_json;
 use isotherm_bench::program;
 use isotherm_evaluation::config::Config;
-use isotherm_evaluation::figures::Run;
 use isotherm_evaluation::folder::{Folder, Setup, VERSION};
 use isotherm_evaluation::names::Names;
 use isotherm_evaluation::one::one;
 use isotherm_evaluation::pace::Pace;
 use isotherm_evaluation::plan::{Turn, turns};
 use isotherm_evaluation::results::Results;
+use isotherm_evaluation::run::Run;
 use isotherm_evaluation::slices::SLICE;
 use isotherm_evaluation::stop::Stop;
 use isotherm_evaluation::table::Form;
@@ -48,7 +48,7 @@ struct Options {
     #[arg(long, conflicts_with_all = RUNS)]
     pressure: bool,
     #[command(flatten)]
-    told: Told,
+    told: OutputOptions,
 }
 
 /// The options of runs and of their tables.
@@ -100,7 +100,7 @@ struct Size {
 }
 
 #[derive(Args)]
-struct Told {
+struct OutputOptions {
     /// Only print the results in this folder
     #[arg(long, value_name = "FOLDER")]
     report: Option<PathBuf>,
@@ -237,7 +237,7 @@ fn how_to_restore() -> String {
     format!("{setting}; {}", Swap::HOW_TO_REMOVE)
 }
 
-impl Told {
+impl OutputOptions {
     fn form(&self) -> Form {
         if self.markdown { Form::Markdown } else { Form::Text }
     }

@@ -14,7 +14,7 @@ use rustix::process::Signal;
 
 use super::latency::{Latencies, Latency};
 use super::machine::Counts;
-use super::process::{Process, Seat, command};
+use super::process::{Process, ProcessCpus, command};
 use super::statistics::mean;
 use super::stop::Stop;
 use super::table::{Table, number};
@@ -48,7 +48,7 @@ const RECLAIM: [&str; 11] = [
 
 /// The results of a run, over all its bursts.
 #[derive(Debug, Clone, Default)]
-pub struct Told {
+pub struct BurstResults {
     /// latency of redis during bursts
     latency: Option<Latency>,
     /// time that each burst required to allocate its memory, in ms
@@ -92,7 +92,7 @@ pub fn pressure(redis: &Redis, times: u32, stop: &Stop) -> Result<Table> {
     })
 }
 
-fn row(reclaim: bool, told: &Told) -> Vec<String> {
+fn row(reclaim: bool, told: &BurstResults) -> Vec<String> {
     let latency = |of: fn(Latency) -> f64| number(told.latency.map(of), 0);
     vec![
         if reclaim { "on" } else { "off" }.to_owned(),
@@ -108,7 +108,7 @@ fn row(reclaim: bool, told: &Told) -> Vec<String> {
     ]
 }
 
-fn run(redis: &Redis, reclaim: bool, stop: &Stop) -> Result<Told> {
+fn run(redis: &Redis, reclaim: bool, stop: &Stop) -> Result<BurstResults> {
     let _swap = Swap::start(redis.bytes * 3)?;
     let place = tempfile::tempdir()?;
     // The limit suffices for the data and the overhead of redis, without a burst.
@@ -116,7 +116,7 @@ fn run(redis: &Redis, reclaim: bool, stop: &Stop) -> Result<Told> {
     let mut server = group.within(|| Server::start(redis, place.path(), stop))?;
     let watching = reclaim.then(|| start(server.pid(), place.path())).transpose()?;
     let mut seen = Latencies::new()?;
-    let mut told = Told::default();
+    let mut told = BurstResults::default();
     let eighth = redis.count() / 8;
     for burst in 0..BURSTS {
         // Values that are written again are resident again, and then become idle.
@@ -150,7 +150,7 @@ fn start(pid: i32, place: &Path) -> Result<Watching> {
 /// Starts a process in the group that allocates memory; returns the time for that, in ms.
 fn allocate(group: &Limited, bytes: u64, place: &Path, stop: &Stop) -> Result<f64> {
     let took = place.join("took");
-    let mut command = command(Seat::Beside, std::env::current_exe()?)?;
+    let mut command = command(ProcessCpus::Beside, std::env::current_exe()?)?;
     command.arg(ARGUMENT).arg(bytes.to_string()).arg(group.dir()).stdout(File::create(&took)?);
     let mut process = Process::start("the burst", &mut command, Signal::KILL)?;
     process.wait(stop, Duration::from_secs(60))?;

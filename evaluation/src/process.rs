@@ -20,19 +20,19 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// CPUs for processes: the workload has one CPU for itself, its load and isotherm have the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seat {
+pub enum ProcessCpus {
     /// the first CPU
     Workload,
     /// the others
     Beside,
 }
 
-impl Seat {
+impl ProcessCpus {
     /// Its CPUs in the format of `taskset`; all CPUs if there is only one.
     fn list(self) -> Result<String> {
         let all = cpus::allowed()?;
         let (first, rest) = all.split_at(1.min(all.len()));
-        let chosen = if self == Seat::Workload || rest.is_empty() { first } else { rest };
+        let chosen = if self == ProcessCpus::Workload || rest.is_empty() { first } else { rest };
         Ok(chosen.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
     }
 }
@@ -41,9 +41,9 @@ impl Seat {
 ///
 /// # Errors
 /// If the CPUs cannot be read.
-pub fn command(seat: Seat, program: impl AsRef<OsStr>) -> Result<Command> {
+pub fn command(cpus: ProcessCpus, program: impl AsRef<OsStr>) -> Result<Command> {
     let mut command = Command::new("taskset");
-    command.args(["--cpu-list", &seat.list()?, "setpriv", "--pdeathsig", "KILL"]).arg(program);
+    command.args(["--cpu-list", &cpus.list()?, "setpriv", "--pdeathsig", "KILL"]).arg(program);
     command.stdin(Stdio::null());
     Ok(command)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::config::Config;
 use super::estimate::Estimate;
-use super::figures::{Figures, Run, Work};
+use super::run::{Figures, Run, Work};
 use super::slices::{Pair, less_work, slowdown};
 use super::statistics::mean;
 use super::workload::FOR_HUGE_PAGES;

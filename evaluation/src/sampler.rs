@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::machine::{compressed, used};
 
-const EVERY: Duration = Duration::from_secs(1);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(20);
 
 /// Memory in bytes, at a time or as a mean.
@@ -31,7 +31,7 @@ pub struct Memory {
 
 /// The processes whose memory is sampled.
 #[derive(Debug, Clone)]
-pub struct Watched {
+pub struct SampledProcesses {
     /// its process, which is sampled with all descendants
     pub pid: i32,
     /// memory in use on the machine before the run
@@ -51,7 +51,7 @@ pub struct Sampler {
 impl Sampler {
     /// Takes the first at once.
     #[must_use]
-    pub fn start(watched: Watched) -> Self {
+    pub fn start(watched: SampledProcesses) -> Self {
         let taken = Arc::new(Mutex::new(Vec::new()));
         let over = Arc::new(AtomicBool::new(false));
         let (to, end) = (Arc::clone(&taken), Arc::clone(&over));
@@ -59,7 +59,7 @@ impl Sampler {
             let mut next = Instant::now();
             while !end.load(Relaxed) {
                 if Instant::now() >= next {
-                    next += EVERY;
+                    next += SAMPLE_INTERVAL;
                     let sample = watched.sample();
                     to.lock().unwrap_or_else(PoisonError::into_inner).extend(sample);
                 }
@@ -98,7 +98,7 @@ impl Drop for Sampler {
     }
 }
 
-impl Watched {
+impl SampledProcesses {
     /// `None` once its processes have ended.
     fn sample(&self) -> Option<Memory> {
         let root = Path::new("/");

@@ -1,8 +1,8 @@
 //! The tables of the mails, with the figures of this machine.
 
 use super::config::Config;
-use super::figures::Figures;
 use super::results::{Figure, Results};
+use super::run::Figures;
 use super::statistics::summary;
 use super::table::{Table, number, overhead};
 
@@ -180,8 +180,8 @@ pub fn grid(results: &Results<'_>) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::{Run, Work};
     use super::super::results::tests::run;
+    use super::super::run::{Run, Work};
     use super::super::table::Form;
     use super::*;
 

@@ -115,8 +115,8 @@ fn removed(results: &Results<'_>) -> Verdict {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::{Figures, Run, Windows, Work};
     use super::super::results::tests::run;
+    use super::super::run::{Figures, Run, Windows, Work};
     use super::*;
 
     fn found(all: &[Verdict], begin: &str) -> Verdict {

@@ -10,8 +10,8 @@ use isotherm_linux::sys::process_cpu;
 use rustix::process::Signal;
 
 use super::config::Config;
-use super::figures::Windows;
-use super::process::{Process, Seat, command, last_words};
+use super::process::{Process, ProcessCpus, command, last_words};
+use super::run::Windows;
 use super::statistics::median;
 use isotherm_bench::program;
 use isotherm_bench::quotas::audit::{self, Window};
@@ -36,7 +36,7 @@ pub struct Mark {
 
 /// Its resource use and actions between two times.
 #[derive(Debug, Clone, Copy)]
-pub struct Between {
+pub struct ResourceUse {
     /// CPU time of all its threads
     pub cpu: Duration,
     /// time of acting, by the log; `None` if it does not act
@@ -73,7 +73,7 @@ impl Watching {
     /// If it cannot be started.
     pub fn with(words: &[OsString], quota: Option<u32>, pid: i32, place: &Path) -> Result<Self> {
         let said = place.join("isotherm");
-        let mut command = command(Seat::Beside, program::beside()?)?;
+        let mut command = command(ProcessCpus::Beside, program::beside()?)?;
         command.args(words).args(["--pid", &pid.to_string()]);
         command.stdout(File::create(place.join("table"))?).stderr(File::create(&said)?);
         let process = Process::start("isotherm", &mut command, Signal::TERM)?;
@@ -93,16 +93,16 @@ impl Watching {
     ///
     /// # Errors
     /// If its log cannot be parsed.
-    pub fn between(&self, from: Mark, to: Mark) -> Result<Between> {
+    pub fn between(&self, from: Mark, to: Mark) -> Result<ResourceUse> {
         let cpu = to.cpu.saturating_sub(from.cpu);
         let Ok(text) = read_to_string(&self.log) else {
-            return Ok(Between { cpu, acting: None, windows: None });
+            return Ok(ResourceUse { cpu, acting: None, windows: None });
         };
         let new = text.get(from.logged..to.logged).unwrap_or_default();
         let all = audit::windows(&audit::parse(new)?);
         let acting = Some(all.iter().map(|w| w.took).sum());
         let windows = self.quota.map(|ms| windows(&all, ms));
-        Ok(Between { cpu, acting, windows })
+        Ok(ResourceUse { cpu, acting, windows })
     }
 
     /// Suspends its work until [`Watching::resume`], or until it is ended.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use crate::room;
-use crate::score::Expected;
+use crate::score::RequiredAccuracy;
 use crate::topology::Topology;
 use crate::watch::SILENCE;
 
@@ -27,7 +27,7 @@ struct File {
     kernel_args: Vec<String>,
     kernels: BTreeMap<String, BTreeMap<String, String>>,
     #[serde(default)]
-    score: Vec<Expected>,
+    score: Vec<RequiredAccuracy>,
     #[serde(default)]
     systemd: bool,
     #[serde(default)]
@@ -60,7 +60,7 @@ pub struct Scenario {
     /// variables of its script, by series
     pub kernels: BTreeMap<String, BTreeMap<String, String>>,
     /// records that it writes, and their required accuracy
-    pub score: Vec<Expected>,
+    pub score: Vec<RequiredAccuracy>,
     /// It runs under Debian's systemd, with the package.
     pub systemd: bool,
     /// only run if selected by name, because it is a measurement or takes long

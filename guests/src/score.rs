@@ -11,7 +11,7 @@ use serde::Deserialize;
 /// A record, its ground truth, and the required accuracy.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Expected {
+pub struct RequiredAccuracy {
     /// file in `/out`, written by `isotherm record`
     pub record: String,
     /// file in `/out`, written by `isotherm lab workload --truth`
@@ -20,13 +20,13 @@ pub struct Expected {
     #[serde(default)]
     pub kernels: Vec<String>,
     /// minimum over all snapshots
-    pub least: Least,
+    pub least: MinimumShares,
 }
 
 /// Minimum shares, from 0 to 1. If no memory was reported, all of it counts as right.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Least {
+pub struct MinimumShares {
     /// share of the memory reported as hot that is hot
     pub hot_precision: f64,
     /// share of the hot memory that was reported as hot
@@ -37,7 +37,7 @@ pub struct Least {
     pub cold_recall: f64,
 }
 
-impl Expected {
+impl RequiredAccuracy {
     /// Whether it applies to kernels of this series.
     #[must_use]
     pub fn is_of(&self, series: &str) -> bool {
@@ -54,7 +54,7 @@ impl Expected {
     }
 }
 
-impl Least {
+impl MinimumShares {
     fn missed(&self, row: &Accuracy) -> Vec<String> {
         let shares = [
             ("precision of hot memory", row.hot.precision.run.or(Some(1.0)), self.hot_precision),

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use isotherm_guests::lab::Lab;
 use isotherm_guests::scenario::Scenario;
-use isotherm_guests::suite::{self, Asked};
+use isotherm_guests::suite::{self, RunOptions};
 use isotherm_guests::table::{self, Outcome, Verdict};
 use isotherm_guests::watch::SILENCE;
 use isotherm_guests::{guest, qemu};
 
 /// No scenario takes as long, even on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Whether guests can run here. Where all tests must run, lacking QEMU is a failure.
 fn qemu_or_skip(test: &str) -> bool {
@@ -32,7 +32,7 @@ fn every_scenario_holds_on_its_kernels() {
     }
     let mut table = table::head();
     let row = |outcome: &Outcome| table += &outcome.lines();
-    let all_ok = suite::run(&Asked::default(), row, |text| eprintln!("{text}"));
+    let all_ok = suite::run(&RunOptions::default(), row, |text| eprintln!("{text}"));
     println!("{table}");
     assert!(all_ok.unwrap(), "\n{table}");
 }
@@ -169,7 +169,7 @@ fn until<T>(what: &str, mut get: impl FnMut() -> Option<T>) -> T {
         if let Some(got) = get() {
             return got;
         }
-        assert!(begin.elapsed() < PATIENCE, "{what} does not come");
+        assert!(begin.elapsed() < TIMEOUT, "{what} does not come");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

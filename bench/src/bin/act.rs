@@ -70,7 +70,7 @@ fn cases() -> Vec<Case> {
 }
 
 /// One figure of a case.
-struct Taken {
+struct Measurement {
     applied: Applied,
     at_rest: Duration,
     meanwhile: Duration,
@@ -103,7 +103,7 @@ fn main() -> Result<()> {
 
 impl Case {
     /// Measures one figure. `None` if that is not possible here.
-    fn take(&self, len: u64) -> Result<Option<Taken>> {
+    fn take(&self, len: u64) -> Result<Option<Measurement>> {
         let mut toucher = Toucher::start(len, self.huge)?;
         let mut ops = Vaddr::new()?;
         if let Support::No(why) = ops.supports(&self.action) {
@@ -121,7 +121,7 @@ impl Case {
             at_rest = toucher.longest()?;
         }
         let applied = apply(&mut ops, &self.action, target, &toucher, self.recheck)?;
-        Ok(Some(Taken { applied, at_rest, meanwhile: toucher.longest()? }))
+        Ok(Some(Measurement { applied, at_rest, meanwhile: toucher.longest()? }))
     }
 }
 
@@ -139,8 +139,8 @@ fn apply(
     out.pop().context("the operations set returned no result")
 }
 
-fn row(case: &Case, mut all: Vec<Taken>) -> String {
-    let longest = |of: fn(&Taken) -> Duration| {
+fn row(case: &Case, mut all: Vec<Measurement>) -> String {
+    let longest = |of: fn(&Measurement) -> Duration| {
         let mut longest: Vec<Duration> = all.iter().map(of).filter(|_| case.hot > 0).collect();
         longest.sort();
         let median = longest.get(longest.len() / 2);

@@ -6,7 +6,7 @@ use libbpf_rs::PrintLevel;
 
 /// The last lines, so that a verifier log cannot fill memory.
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
-const KEPT: usize = 12;
+const KEPT_LINES: usize = 12;
 
 /// Keeps warnings from now on, and forgets older ones.
 pub(crate) fn quiet() {
@@ -20,21 +20,21 @@ fn keep(_: PrintLevel, text: String) {
     if let Ok(mut said) = SAID.lock() {
         let lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
         said.extend(lines.map(|l| l.chars().take(200).collect()));
-        let excess = said.len().saturating_sub(KEPT);
+        let excess = said.len().saturating_sub(KEPT_LINES);
         said.drain(..excess);
     }
 }
 
 /// The error in words, with what libbpf said of it.
 pub(crate) fn reason(error: &libbpf_rs::Error) -> String {
-    match telling(&said()) {
+    match telling(&last_messages()) {
         Some(line) => format!("{error:#} ({line})"),
         None => format!("{error:#}"),
     }
 }
 
 /// The last lines that libbpf said.
-pub(crate) fn said() -> Vec<String> {
+pub(crate) fn last_messages() -> Vec<String> {
     SAID.lock().map(|said| said.clone()).unwrap_or_default()
 }
 

@@ -14,7 +14,7 @@ fn obey() {
 }
 
 /// Several epochs, also of those without a flush.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn sum(seen: &[Seen], count: impl Fn(&Seen) -> u32) -> u32 {
     seen.iter().map(count).sum()
@@ -43,7 +43,7 @@ fn watch(
     let begin = Instant::now();
     let mut epochs = std::collections::BTreeSet::new();
     let mut seen = Vec::new();
-    while epochs.len() < 2 && begin.elapsed() < PATIENCE {
+    while epochs.len() < 2 && begin.elapsed() < TIMEOUT {
         touch();
         for &target in targets.iter().rev() {
             seen = look(ops, target, range, false);
@@ -155,7 +155,7 @@ fn what_is_cleared_along_is_told() {
         let (ask, mut lost) = (Ask { target, range: locked, clear: false }, Duration::ZERO);
         let mut epochs = std::collections::BTreeSet::new();
         let begin = Instant::now();
-        while epochs.len() < 2 && begin.elapsed() < PATIENCE {
+        while epochs.len() < 2 && begin.elapsed() < TIMEOUT {
             process.touch(private);
             let mut seen = Vec::new();
             lost += ops.look(&[ask], &mut seen).unwrap().lost;

@@ -20,10 +20,10 @@ use isotherm_linux::sys::process_cpu;
 
 use super::beside::Beside;
 use super::config::MOST_PATIENCE;
-use super::figures::Work;
 use super::folder::Setup;
 use super::latency::Latency;
 use super::process::Process;
+use super::run::Work;
 use super::sampler::with_children;
 use super::slices::{SLICE, Slice, Sliced, Speeds, by_twin};
 use super::stop::Stop;
@@ -62,7 +62,12 @@ pub trait Running {
     ///
     /// # Errors
     /// If it fails.
-    fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done>;
+    fn work(
+        &mut self,
+        length: Length,
+        beside: &mut Beside<'_>,
+        stop: &Stop,
+    ) -> Result<WorkloadResult>;
 
     /// Ends, where it has more to do then than to be killed. Nothing is measured any more.
     ///
@@ -86,7 +91,7 @@ pub struct Length {
 
 /// The results during the measurement.
 #[derive(Debug, Clone)]
-pub struct Done {
+pub struct WorkloadResult {
     /// work, as the workload counts it
     pub work: Work,
     /// results of slices, if isotherm takes turns
@@ -97,11 +102,11 @@ pub struct Done {
     pub apart: u64,
 }
 
-impl Done {
+impl WorkloadResult {
     /// The result of a workload that was measured as a whole, without slices.
     #[must_use]
     pub fn at_once(work: Work) -> Self {
-        Done { work, sliced: None, latency: None, apart: 0 }
+        WorkloadResult { work, sliced: None, latency: None, apart: 0 }
     }
 
     /// By its work a second in each slice; there may be but one.
@@ -114,7 +119,7 @@ impl Done {
         let sliced = Sliced::of(slices);
         let rate = sliced.as_ref().map(|s| s.watched).or(slices.first().map(|s| s.found));
         let rate = rate.filter(|rate| *rate > 0.0).context("the workload has done nothing")?;
-        Ok(Done { work: Work::PerSecond(rate), sliced, latency: None, apart: 0 })
+        Ok(WorkloadResult { work: Work::PerSecond(rate), sliced, latency: None, apart: 0 })
     }
 }
 
@@ -212,7 +217,7 @@ pub fn find(name: &str, setup: &Setup) -> Result<Box<dyn Workload>> {
         "redis-together" => Box::new(redis(Keys::Together)),
         "redis-hashed" => Box::new(redis(Keys::Hashed)),
         "postgres" => Box::new(postgres::Postgres { bytes, seed: setup.seed }),
-        "compile" => Box::new(compile("compile", setup.seconds.max(compile::LEAST))),
+        "compile" => Box::new(compile("compile", setup.seconds.max(compile::MIN_SECONDS))),
         COMPILE_SHORT => Box::new(compile(COMPILE_SHORT, setup.seconds)),
         "stress-vm" => Box::new(stress::Stress { bytes: bytes / 2, lead_in }),
         "huge-gain" => Box::new(strider::Strider { bytes, step: 1 }),

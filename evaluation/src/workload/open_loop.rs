@@ -21,16 +21,16 @@ const LAST: Duration = Duration::from_secs(10);
 
 /// The times at which requests are due.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Due {
+pub struct RequestSchedule {
     /// requests per second
     rate: u64,
 }
 
-impl Due {
+impl RequestSchedule {
     /// A schedule with a rate of at least 1.
     #[must_use]
     pub fn new(rate: u64) -> Self {
-        Due { rate: rate.max(1) }
+        RequestSchedule { rate: rate.max(1) }
     }
 
     /// The number of requests that are due by this time after the first.
@@ -52,7 +52,7 @@ impl Due {
 #[derive(Debug)]
 pub struct OpenLoop {
     stream: UnixStream,
-    due: Due,
+    due: RequestSchedule,
     asked: u64,
     answered: u64,
     answers: Answers,
@@ -71,7 +71,7 @@ impl OpenLoop {
         stream.set_nonblocking(true)?;
         Ok(OpenLoop {
             stream,
-            due: Due::new(rate),
+            due: RequestSchedule::new(rate),
             asked: 0,
             answered: 0,
             answers: Answers::default(),
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn due_times_and_counts_agree() {
         for rate in [1, 3, 1000, 50_000, 999_999] {
-            let due = Due::new(rate);
+            let due = RequestSchedule::new(rate);
             assert_eq!((due.by(Duration::ZERO), due.time(0)), (1, Duration::ZERO));
             for number in [1, 2, 7, 1000, 123_457] {
                 let time = due.time(number);

@@ -10,10 +10,12 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::process::Signal;
 
 use super::resp::{ClosedLoop, connect, fill};
-use super::{Contents, Done, Length, OpenLoop, Running, TURN, Workload, memory_of, started};
+use super::{
+    Contents, Length, OpenLoop, Running, TURN, Workload, WorkloadResult, memory_of, started,
+};
 use crate::beside::Beside;
 use crate::latency::Latencies;
-use crate::process::{Process, Seat, command};
+use crate::process::{Process, ProcessCpus, command};
 use crate::slices::{SLICE, Speeds};
 use crate::stop::Stop;
 
@@ -118,7 +120,7 @@ impl Server {
     /// If it is not installed, or fails.
     pub fn start(redis: &Redis, place: &Path, stop: &Stop) -> Result<Self> {
         let socket = place.join("redis.sock");
-        let mut command = command(Seat::Workload, "redis-server")?;
+        let mut command = command(ProcessCpus::Workload, "redis-server")?;
         // The setting of the machine decides about huge pages.
         command.args(["--disable-thp", "no"]);
         command.args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"]);
@@ -202,7 +204,12 @@ impl Running for Server {
     /// Half of the time an open loop measures latencies, then a closed one measures requests per second. The
     /// effect of isotherm may last longer than the machine keeps its speed. Then the server has a twin, whose
     /// requests show that speed.
-    fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
+    fn work(
+        &mut self,
+        length: Length,
+        beside: &mut Beside<'_>,
+        stop: &Stop,
+    ) -> Result<WorkloadResult> {
         let mut closed = ClosedLoop::start(&self.socket, || self.reader.draw())?;
         let mut twin = None;
         let mut slices = beside.before(SLICE, |length| {
@@ -220,9 +227,9 @@ impl Running for Server {
             None => Ok(Speeds::alone(self.closed_loop(&mut closed, length, stop)?)),
         })?);
         self.process.check()?;
-        let done = Done::by_slices(&slices)?;
+        let done = WorkloadResult::by_slices(&slices)?;
         let apart = twin.map_or(0, |twin| memory_of(twin.server.pid()));
-        Ok(Done { latency: seen.told(), apart, ..done })
+        Ok(WorkloadResult { latency: seen.told(), apart, ..done })
     }
 }
 

@@ -13,7 +13,7 @@ pub const VALUE: usize = 1000;
 /// Number of answers to wait for at once when values are set.
 const BATCH: u32 = 256;
 /// Time limit for an answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A request for the beginning of the value of a key. A short answer gives the client less work than the
 /// server.
@@ -63,8 +63,8 @@ impl Answers {
 /// If no server listens.
 pub fn connect(socket: &Path) -> Result<UnixStream> {
     let stream = UnixStream::connect(socket).context("redis does not listen")?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     Ok(stream)
 }
 

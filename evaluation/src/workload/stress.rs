@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rustix::process::Signal;
 
-use super::{Done, Length, Running, Workload};
+use super::{Length, Running, Workload, WorkloadResult};
 use crate::beside::Beside;
-use crate::figures::Work;
-use crate::process::{Process, Seat, command};
+use crate::process::{Process, ProcessCpus, command};
+use crate::run::Work;
 use crate::stop::Stop;
 
 /// The workload.
@@ -34,7 +34,7 @@ impl Workload for Stress {
 
     fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>> {
         let told = place.join("told.yaml");
-        let mut command = command(Seat::Workload, "stress-ng")?;
+        let mut command = command(ProcessCpus::Workload, "stress-ng")?;
         command.args(["--vm", "1", "--vm-keep", "--vm-bytes", &self.bytes.to_string()]);
         command.args(["--metrics", "--yaml"]).arg(&told).current_dir(place);
         command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -61,7 +61,12 @@ impl Running for Stressing {
     }
 
     /// Its work is what it counts in a second of its CPU time, with the lead-in: it tells no less.
-    fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
+    fn work(
+        &mut self,
+        length: Length,
+        beside: &mut Beside<'_>,
+        stop: &Stop,
+    ) -> Result<WorkloadResult> {
         stop.sleep(self.lead_in)?;
         beside.begin()?;
         stop.sleep(length.measured)?;
@@ -69,7 +74,7 @@ impl Running for Stressing {
         self.process.end()?;
         let told = read_to_string(&self.told).context("stress-ng printed nothing")?;
         let rate = rate(&told).context("stress-ng printed no rate")?;
-        Ok(Done::at_once(Work::PerSecond(rate)))
+        Ok(WorkloadResult::at_once(Work::PerSecond(rate)))
     }
 }
 

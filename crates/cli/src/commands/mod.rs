@@ -67,8 +67,8 @@ fn lost_text(lost: &Lost) -> String {
 /// Standard input, from its beginning. It is copied to a file without a name, because most reports
 /// read a record more than once.
 fn standard_input() -> Result<File> {
-    static KEPT: Mutex<Option<File>> = Mutex::new(None);
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    static STDIN_COPY: Mutex<Option<File>> = Mutex::new(None);
+    let mut kept = STDIN_COPY.lock().unwrap_or_else(PoisonError::into_inner);
     let file = match kept.take() {
         Some(file) => file,
         None => {

@@ -42,7 +42,7 @@ pub fn run(options: Reclaim) -> Result<ExitCode> {
     let json = service.options.acting.json;
     if service.options.acting.watching.look == LookBy::Damon {
         service.check_alone()?;
-        let asked = asked(&service.options).map_err(|e| service.placed(e))?;
+        let asked = kernel_request(&service.options).map_err(|e| service.placed(e))?;
         return by_kernel(&service.options, asked);
     }
     act(&(Rc::new(service) as Rc<dyn ServiceConfig>), json)
@@ -239,7 +239,7 @@ fn checked(o: &Reclaim) -> Result<Scheme, UsageError> {
 
 /// The request to the kernel, without the addresses. An option that the kernel cannot do is an
 /// error.
-fn asked(o: &Reclaim) -> Result<damon::Reclaim, UsageError> {
+fn kernel_request(o: &Reclaim) -> Result<damon::Reclaim, UsageError> {
     let wrong = |what: &str| Err(UsageError::new(format!("kernel DAMON {what}")));
     if !o.acting.targets.all {
         return wrong(
@@ -393,7 +393,7 @@ mod tests {
     fn of_kernel(options: &[&str]) -> Result<damon::Reclaim, String> {
         let args = ["isotherm", "reclaim", "--look=damon"].iter().chain(options);
         match Cli::try_parse_from(args).unwrap().command {
-            Command::Reclaim(o) => asked(&o).map_err(|e| e.to_string()),
+            Command::Reclaim(o) => kernel_request(&o).map_err(|e| e.to_string()),
             _ => unreachable!(),
         }
     }

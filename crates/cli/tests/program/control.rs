@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::load::{Load, MIB};
 use crate::reclaim::Service;
-use crate::run::{PATIENCE, copy_program, finish, root_or_skip, run_in, until};
+use crate::run::{TIMEOUT, copy_program, finish, root_or_skip, run_in, until};
 
 #[test]
 fn a_socket_has_one_service() {
@@ -126,7 +126,7 @@ fn silent_clients_give_way() {
         (0..30).map(|_| UnixStream::connect(service.socket()).unwrap()).collect();
     let said = |stream: &UnixStream| {
         let mut answer = String::new();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         BufReader::new(stream).read_line(&mut answer).unwrap();
         answer
     };

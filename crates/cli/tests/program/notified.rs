@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::load::Load;
 use crate::reclaim::Service;
-use crate::run::{PATIENCE, root_or_skip};
+use crate::run::{TIMEOUT, root_or_skip};
 
 /// The socket of the manager.
 pub struct Notified {
@@ -22,7 +22,7 @@ impl Notified {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         Notified { socket, path: path.to_str().unwrap().to_owned(), _dir: dir }
     }
 

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// No step takes as long as this, on any slow or busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+pub const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Copies a program in another process. If this process did it, the child of another test might have the copy
 /// open for writing, and then it could not be run.
@@ -104,7 +104,7 @@ pub fn wait(child: &mut Child) -> ExitStatus {
         if let Some(status) = child.try_wait().unwrap() {
             return status;
         }
-        if begin.elapsed() > PATIENCE {
+        if begin.elapsed() > TIMEOUT {
             child.kill().unwrap();
             child.wait().unwrap();
             panic!("it does not end");
@@ -117,7 +117,7 @@ pub fn wait(child: &mut Child) -> ExitStatus {
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
-        assert!(begin.elapsed() < PATIENCE, "{what} does not come");
+        assert!(begin.elapsed() < TIMEOUT, "{what} does not come");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

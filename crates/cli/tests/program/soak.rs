@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::alone::{Alone, has_swap};
 use crate::load::Load;
 use crate::reclaim::Service;
-use crate::run::{PATIENCE, Recorder, copy_program, root_or_skip, until};
+use crate::run::{Recorder, TIMEOUT, copy_program, root_or_skip, until};
 
 /// Limit of isotherm's own memory, besides [`EACH_REGION`]. The code of a debug build alone is nearly as
 /// large, but is in the page cache.
@@ -183,7 +183,7 @@ fn nothing_is_left_of_those_that_come_and_go() {
     // Starting that many processes may take long.
     let time = Duration::from_secs(asked.unwrap_or(20));
     let enough = 20 * time.as_secs();
-    let patience = 2 * PATIENCE + 10 * time;
+    let patience = 2 * TIMEOUT + 10 * time;
     let dir = TempDir::new().unwrap();
     let name = name("soak");
     let mut crowd = Crowd::new(dir.path(), &name);

@@ -163,7 +163,7 @@ fn remove_stale(path: &Path) -> Result<(), ControlError> {
         return Err(ControlError::Foreign(name()));
     }
     match UnixStream::connect(path) {
-        Ok(living) => Err(ControlError::Taken { path: name(), who: who(&living) }),
+        Ok(living) => Err(ControlError::Taken { path: name(), who: describe_peer(&living) }),
         Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
             gone(fs::remove_file(path)).map_err(make)
         }
@@ -179,7 +179,7 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
 }
 
 /// Describes the process at the other end.
-fn who(living: &UnixStream) -> String {
+fn describe_peer(living: &UnixStream) -> String {
     match socket_peercred(living) {
         Ok(peer) => format!("process {}", peer.pid.as_raw_nonzero()),
         Err(_) => "a process".to_owned(),

@@ -46,7 +46,7 @@ struct CaseResult {
 
 /// The results of all cases: `docs/abi/testing/interleave.md`.
 #[derive(Serialize)]
-pub struct Tried {
+pub struct CaseResults {
     schema_version: u32,
     nodes: Vec<u32>,
     weights: String,
@@ -55,14 +55,14 @@ pub struct Tried {
 
 /// A case: its requirements, its name, and the function that runs it.
 struct Case {
-    takes: Takes,
+    requirements: Requirements,
     name: &'static str,
     act: fn(&Bench) -> Outcome,
 }
 
 /// The requirements of a case.
 #[derive(Clone, Copy)]
-struct Takes {
+struct Requirements {
     nodes: usize,
     /// the kernel must interleave by weight
     weights: bool,
@@ -70,13 +70,13 @@ struct Takes {
     files: bool,
 }
 
-const NOTHING: Takes = Takes { nodes: 1, weights: false, files: false };
-const TWO_NODES: Takes = Takes { nodes: 2, ..NOTHING };
-const WEIGHTS: Takes = Takes { weights: true, ..TWO_NODES };
-const OF_THREE: Takes = Takes { nodes: 3, ..WEIGHTS };
-const FILES: Takes = Takes { files: true, ..NOTHING };
-const FILES_OF_TWO: Takes = Takes { files: true, ..TWO_NODES };
-const WEIGHTED_FILES: Takes = Takes { files: true, ..WEIGHTS };
+const NOTHING: Requirements = Requirements { nodes: 1, weights: false, files: false };
+const TWO_NODES: Requirements = Requirements { nodes: 2, ..NOTHING };
+const WEIGHTS: Requirements = Requirements { weights: true, ..TWO_NODES };
+const OF_THREE: Requirements = Requirements { nodes: 3, ..WEIGHTS };
+const FILES: Requirements = Requirements { files: true, ..NOTHING };
+const FILES_OF_TWO: Requirements = Requirements { files: true, ..TWO_NODES };
+const WEIGHTED_FILES: Requirements = Requirements { files: true, ..WEIGHTS };
 
 /// Pages of a test that uses one node.
 const PAGES: u64 = 16;
@@ -113,13 +113,25 @@ const CASES: [Case; 26] = [
     Case::new(TWO_NODES, "a strict range that lies elsewhere", errors::strict),
     Case::new(NOTHING, "tasks: invalid policies are refused", errors::task),
     Case::new(NOTHING, "ranges: invalid policies are refused", errors::range),
-    Case::new(WEIGHTS, "the kernel reports the policy of a task as it was set", errors::told),
-    Case::new(NOTHING, "the kernel reports the policy of a range as it was set", ranges::told),
+    Case::new(
+        WEIGHTS,
+        "the kernel reports the policy of a task as it was set",
+        errors::reported_task_policy,
+    ),
+    Case::new(
+        NOTHING,
+        "the kernel reports the policy of a range as it was set",
+        ranges::reported_policy,
+    ),
 ];
 
 impl Case {
-    const fn new(takes: Takes, name: &'static str, act: fn(&Bench) -> Outcome) -> Self {
-        Case { takes, name, act }
+    const fn new(
+        requirements: Requirements,
+        name: &'static str,
+        act: fn(&Bench) -> Outcome,
+    ) -> Self {
+        Case { requirements, name, act }
     }
 }
 
@@ -127,11 +139,11 @@ impl Case {
 ///
 /// # Errors
 /// If the nodes or the weights cannot be read.
-pub fn try_all() -> Result<Tried> {
+pub fn try_all() -> Result<CaseResults> {
     let bench = Bench::here()?;
     let cases: Vec<CaseResult> = CASES.iter().map(|case| bench.try_one(case)).collect();
     let weights = text(&bench.weights);
-    Ok(Tried { schema_version: 1, nodes: bench.nodes, weights, cases })
+    Ok(CaseResults { schema_version: 1, nodes: bench.nodes, weights, cases })
 }
 
 const AS_THE_RULE: &str = "as the rule";
@@ -155,7 +167,7 @@ impl Bench {
 
     /// Runs a case in a thread of its own, because a memory policy belongs to a thread.
     fn try_one(&self, case: &Case) -> CaseResult {
-        let Takes { nodes, weights, files } = case.takes;
+        let Requirements { nodes, weights, files } = case.requirements;
         let lacks = match () {
             () if weights && !self.weighted => Some("this kernel does not interleave by weight"),
             () if self.nodes.len() < nodes => Some("too few nodes"),
@@ -176,7 +188,7 @@ impl Bench {
     }
 }
 
-impl Tried {
+impl CaseResults {
     /// Whether the result of any case differs from the rule.
     #[must_use]
     pub fn failed(&self) -> bool {

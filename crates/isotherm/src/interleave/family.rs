@@ -6,7 +6,7 @@ use isotherm_linux::proc;
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
 
 /// Maximum number of processes that are searched.
-pub const MOST: usize = 1024;
+pub const MAX_FAMILY: usize = 1024;
 
 /// All processes that this process and its descendants start from now on.
 pub struct Family<'a> {
@@ -24,18 +24,18 @@ impl<'a> Family<'a> {
         Ok(Family { root, own, others: proc::children(root, own.as_raw_nonzero().get()) })
     }
 
-    /// The pids of the family, at most [`MOST`] of them. Ended children are reaped and left out, except for
+    /// The pids of the family, at most [`MAX_FAMILY`] of them. Ended children are reaped and left out, except for
     /// `command`, which the caller reaps.
     pub fn pids(&self, command: i32) -> Vec<i32> {
         let own = self.own.as_raw_nonzero().get();
         let mut all = proc::children(self.root, own);
         all.retain(|pid| !self.others.contains(pid) && (*pid == command || !has_ended(*pid)));
         let mut next = 0;
-        while let Some(&parent) = all.get(next).filter(|_| all.len() < MOST) {
+        while let Some(&parent) = all.get(next).filter(|_| all.len() < MAX_FAMILY) {
             all.extend(proc::children(self.root, parent));
             next += 1;
         }
-        all.truncate(MOST);
+        all.truncate(MAX_FAMILY);
         all
     }
 }

@@ -24,7 +24,7 @@ use anyhow::{Context, Result, bail};
 use isotherm_core::scheme::{Engine, Scheme};
 use isotherm_core::{Action, Attrs, Support};
 use isotherm_linux::possible;
-use isotherm_linux::sys::{self, Kept};
+use isotherm_linux::sys::{self, KeptCapabilities};
 use sd_notify::NotifyState;
 use tracing::{error, warn};
 
@@ -186,7 +186,7 @@ pub fn act(
     }
     notes.iter().for_each(|note| warn!("{note}"));
     let mut started = follower.start(looks.hold(), program, &o.targets.command)?;
-    let kept = Kept {
+    let kept = KeptCapabilities {
         reading: required.frames || looks.takes_files() || meter.reads_files(),
         writing: required.files || o.targets.may_be_strangers() || metrics.writes(),
         frames: required.frames || looks.takes_frames(),

@@ -30,7 +30,7 @@ use crate::stop::Stop;
 use crate::watch::{DefaultAttrs, Looks, Ready, Watch};
 
 pub use attributions::Attributions;
-pub use gauge::{Spent, SupportShares};
+pub use gauge::{CostShares, SupportShares};
 pub use idle_ages::IdleAges;
 pub use job::Job;
 

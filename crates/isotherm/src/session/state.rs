@@ -7,7 +7,7 @@ use isotherm_core::{Attribution, Attrs, TargetId, TargetView};
 use isotherm_record::Summary;
 use serde::Serialize;
 
-use super::gauge::Spent;
+use super::gauge::CostShares;
 use super::memory::BytesByHeat;
 use super::scene::Scene;
 use crate::control::Attributes;
@@ -20,7 +20,7 @@ pub struct WatchStatus {
     since: String,
     paused: bool,
     postponed: u64,
-    cost: Spent,
+    cost: CostShares,
     monitor: &'static str,
     attributes: Option<Attributes>,
     record: Option<Record>,

@@ -187,7 +187,7 @@ const KEEPS: &str = "the attributes of the kernel's monitor cannot change while 
 /// The kind of memory to watch.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub enum What {
+pub enum WatchedMemory {
     /// processes; kernel DAMON watches only these ranges of one process, if the list is not empty
     Processes(Vec<AddrRange>),
     /// physical memory, or part of it
@@ -198,14 +198,14 @@ pub enum What {
 ///
 /// # Errors
 /// If it does not work here: the reason.
-pub fn open(what: &What, look: LookBy, asked: &dyn AttrsFor) -> Result<Box<dyn Ready>> {
+pub fn open(what: &WatchedMemory, look: LookBy, asked: &dyn AttrsFor) -> Result<Box<dyn Ready>> {
     match (what, look) {
-        (What::Processes(ranges), LookBy::Damon) => {
+        (WatchedMemory::Processes(ranges), LookBy::Damon) => {
             Ok(Box::new(kdamond::OfProcesses::open(ranges.clone(), asked.kdamond()?)?))
         }
-        (What::Processes(_), LookBy::Way(way)) => Ok(Box::new(Looks::open(Some(way))?)),
-        (What::Processes(_), LookBy::Auto) => Ok(Box::new(Looks::open(None)?)),
-        (What::Memory(part), look) => of_memory(part, look, asked),
+        (WatchedMemory::Processes(_), LookBy::Way(way)) => Ok(Box::new(Looks::open(Some(way))?)),
+        (WatchedMemory::Processes(_), LookBy::Auto) => Ok(Box::new(Looks::open(None)?)),
+        (WatchedMemory::Memory(part), look) => of_memory(part, look, asked),
     }
 }
 

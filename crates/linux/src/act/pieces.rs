@@ -67,7 +67,7 @@ pub(super) fn visible_ranges(process: &Process, range: AddrRange) -> Vec<Visible
 
 /// A block, with the memory in it that actions can be applied to.
 #[derive(Debug, Clone)]
-pub(super) struct Found {
+pub(super) struct BlockPieces {
     pub block: RawBlock,
     visible: VisibleRange,
     /// requested resident pages
@@ -78,12 +78,17 @@ pub(super) struct Found {
     pub pieces: Vec<Piece>,
 }
 
-impl Found {
+impl BlockPieces {
     pub fn of(process: &mut Process, block: RawBlock, visible: VisibleRange) -> Self {
         let asked = pages_in_block(block.start, visible.range);
         let resident = block.resident.and(&asked);
-        let mut found =
-            Found { block, visible, resident, hidden: PageMask::default(), pieces: Vec::new() };
+        let mut found = BlockPieces {
+            block,
+            visible,
+            resident,
+            hidden: PageMask::default(),
+            pieces: Vec::new(),
+        };
         found.hidden = found.special().pages;
         if !block.huge {
             let plain = block.plain.unwrap_or_default().and(&resident);

@@ -67,7 +67,7 @@ impl Display for Holder {
 }
 
 /// Maximal number of kdamonds that are read.
-const MOST: u64 = 64;
+const MAX_KDAMONDS: u64 = 64;
 
 /// Determines the user of DAMON; changes nothing.
 #[must_use]
@@ -77,7 +77,7 @@ pub fn availability(root: &Path) -> Availability {
         return Availability::Held(Holder::Module(module));
     }
     let count = match sysfs::read::<u64>(&dir.join(Kdamond::COUNT)) {
-        Ok(count) => count.min(MOST),
+        Ok(count) => count.min(MAX_KDAMONDS),
         Err(e) => return Availability::Absent(why_absent(&e)),
     };
     if !is_first_namespace(root) {

@@ -1,6 +1,6 @@
 //! Pieces to move to one node, until all have been tried.
 
-use super::laid_out::LaidOut;
+use super::move_result::MoveResult;
 use super::pieces::Piece;
 use crate::sys::UNTOLD;
 
@@ -60,7 +60,7 @@ impl Batch {
 
     /// Counts the results of an attempt, and keeps the pieces to try again. `full`: the node had no free
     /// memory.
-    pub fn tried(&mut self, now: &[i32], said: &[i32], full: bool, out: &mut LaidOut) {
+    pub fn tried(&mut self, now: &[i32], said: &[i32], full: bool, out: &mut MoveResult) {
         self.attempts += 1;
         let before = self.pieces.len();
         let mut rest = Vec::new();
@@ -90,7 +90,7 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::numa::Left;
+    use crate::numa::UnmovedPages;
 
     #[test]
     fn what_has_come_of_a_piece() {
@@ -144,11 +144,11 @@ mod tests {
         said
     }
 
-    fn all_tried(kinds: &str) -> (u64, Left) {
+    fn all_tried(kinds: &str) -> (u64, UnmovedPages) {
         let kinds = kinds.as_bytes();
         let mut on = vec![0; kinds.len()];
         let pieces = (0..kinds.len() as u64).map(|start| Piece { start, order: 0 }).collect();
-        let (mut batch, mut out) = (Batch::new(1, pieces), LaidOut::default());
+        let (mut batch, mut out) = (Batch::new(1, pieces), MoveResult::default());
         while !batch.pieces().is_empty() {
             let said = attempt(kinds, &mut on, batch.pieces());
             let now: Vec<i32> = batch.pieces().iter().map(|p| on[p.start as usize]).collect();
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn what_cannot_move_does_not_stop_the_others() {
-        let left = |shared, busy| Left { shared, busy, ..Left::default() };
+        let left = |shared, busy| UnmovedPages { shared, busy, ..UnmovedPages::default() };
         assert_eq!(all_tried("mmmm"), (4, left(0, 0)));
         assert_eq!(all_tried("pppp"), (0, left(0, 4)));
         assert_eq!(all_tried(&("p".to_owned() + &"ms".repeat(500))), (500, left(500, 1)));

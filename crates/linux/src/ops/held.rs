@@ -115,7 +115,7 @@ pub enum AttachError {
 
 /// A process held by a pidfd.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldProcess {
     pub pid: i32,
     pub pidfd: OwnedFd,
     /// root of the file system that contains `/proc`
@@ -146,7 +146,7 @@ impl std::ops::AddAssign<&Postponed> for Postponed {
 /// control socket.
 const SPARE_DESCRIPTORS: u64 = 32;
 
-impl Held {
+impl HeldProcess {
     /// Opens a pidfd of process `pid` in isotherm's own pid namespace.
     pub fn take(root: &Path, pid: i32) -> Result<Self, AttachError> {
         proc::check_namespace(root)?;
@@ -164,7 +164,7 @@ impl Held {
             return Err(not_opened(pid, rustix::io::Errno::MFILE));
         }
         let postponed = RefCell::default();
-        Ok(Held { pid, pidfd, root: root.to_owned(), postponed })
+        Ok(HeldProcess { pid, pidfd, root: root.to_owned(), postponed })
     }
 
     /// The state of the process after its mappings were read again. If reading failed for a temporary reason,
@@ -248,7 +248,7 @@ fn exists(pid: i32) -> bool {
 }
 
 /// The reason for which BPF does not find a held process: it has ended, or is protected.
-pub(super) fn not_found(held: &Held, e: WalkError) -> AttachError {
+pub(super) fn not_found(held: &HeldProcess, e: WalkError) -> AttachError {
     match (e, proc::comm(&held.root, held.pid)) {
         (WalkError::NoTask(pid), Ok(comm)) if !held.has_ended() => {
             AttachError::Protected { pid, comm }
@@ -307,7 +307,7 @@ mod tests {
     /// ENOMEM or EACCES from `/proc/PID/maps` of one target ended the watching of all.
     #[test]
     fn a_failed_reading_is_noted_and_what_is_known_stays() {
-        let held = Held::take("/".as_ref(), own_pid()).unwrap();
+        let held = HeldProcess::take("/".as_ref(), own_pid()).unwrap();
         let failed = |errno| {
             let source = io::Error::from_raw_os_error(errno);
             Err(AttachError::Proc(ProcError::Read { path: "/proc/7/maps".into(), source }))
@@ -329,7 +329,7 @@ mod tests {
     }
 
     fn missing(pid: i32) -> AttachError {
-        let held = Held::take("/".as_ref(), pid).unwrap();
+        let held = HeldProcess::take("/".as_ref(), pid).unwrap();
         not_found(&held, WalkError::NoTask(pid))
     }
 
@@ -340,7 +340,7 @@ mod tests {
         assert!(matches!(said, AttachError::Protected { .. }) && !said.is_gone(), "{said}");
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        let held = Held::take("/".as_ref(), pid).unwrap();
+        let held = HeldProcess::take("/".as_ref(), pid).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(not_found(&held, WalkError::NoTask(pid)).is_gone(), "it has ended");

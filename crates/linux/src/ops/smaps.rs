@@ -11,7 +11,7 @@ use isotherm_core::{
 };
 
 use super::epochs;
-use super::held::{AttachError, Held, Postponed, no_refs};
+use super::held::{AttachError, HeldProcess, Postponed, no_refs};
 use super::processes::Hold;
 use super::procfs_process::ProcfsProcess;
 use super::targets::Targets;
@@ -67,8 +67,8 @@ impl Smaps {
 }
 
 impl Deref for Target {
-    type Target = Held;
-    fn deref(&self) -> &Held {
+    type Target = HeldProcess;
+    fn deref(&self) -> &HeldProcess {
         &self.process
     }
 }

@@ -10,7 +10,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-use super::held::{Held, Postponed};
+use super::held::{HeldProcess, Postponed};
 use crate::sys::process_cpu;
 
 /// Held processes; an id is never used again.
@@ -31,7 +31,7 @@ impl<P> Default for Targets<P> {
     }
 }
 
-impl<P: Deref<Target = Held>> Targets<P> {
+impl<P: Deref<Target = HeldProcess>> Targets<P> {
     pub fn add(&mut self, process: P) -> TargetId {
         let id = TargetId(self.next_id);
         self.next_id += 1;

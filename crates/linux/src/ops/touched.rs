@@ -16,7 +16,7 @@ type Stamps = Box<[u16; PAGES]>;
 /// The last touches of pages. It needs two bytes for each page of a block in which any page was young and
 /// cleared, and one bit for each page of a block in which any page is young: at most 544 KiB for 1 GiB.
 #[derive(Debug)]
-pub(crate) struct Touched {
+pub(crate) struct TouchHistory {
     /// the time from which stamps are counted
     zero: Nanos,
     /// the time since when clears are recorded
@@ -26,10 +26,10 @@ pub(crate) struct Touched {
     young: HashMap<u64, PageMask>,
 }
 
-impl Touched {
+impl TouchHistory {
     /// Without knowledge of the time before `now`.
     pub fn since(now: Nanos) -> Self {
-        Touched { zero: now, since: now, blocks: HashMap::new(), young: HashMap::new() }
+        TouchHistory { zero: now, since: now, blocks: HashMap::new(), young: HashMap::new() }
     }
 
     /// Records that the `young` pages of the block at `start` were young until `now`, and are cleared.
@@ -120,14 +120,14 @@ mod tests {
 
     #[test]
     fn nothing_is_known_of_before() {
-        let touched = Touched::since(at(100));
+        let touched = TouchHistory::since(at(100));
         assert!(touched.within(pages(0, 1), FIVE, at(104)));
         assert!(!touched.within(pages(0, 1), FIVE, at(105)));
     }
 
     #[test]
     fn each_page_has_a_time_of_its_own() {
-        let mut touched = Touched::since(at(0));
+        let mut touched = TouchHistory::since(at(0));
         touched.note(7 * BLOCK_SIZE, &PageMask::span(10, 20), at(100));
         touched.note(7 * BLOCK_SIZE, &PageMask::span(15, 16), at(103));
         let within = |first, end, now| touched.within(pages(first, end), FIVE, at(now));
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn what_others_clear_was_touched_until_then() {
-        let mut touched = Touched::since(at(0));
+        let mut touched = TouchHistory::since(at(0));
         let start = 7 * BLOCK_SIZE;
         let all = PageMask::span(0, 512);
         let mut read = |first, end, now| {
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn seconds_never_run_out() {
-        let mut touched = Touched::since(at(0));
+        let mut touched = TouchHistory::since(at(0));
         let block = 7 * BLOCK_SIZE;
         for (page, second) in [(1, 1000), (2, 65_530), (3, 65_540), (4, 400_000)] {
             touched.note(block, &PageMask::span(page, page + 1), at(second));
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn what_is_unmapped_is_forgotten() {
-        let mut touched = Touched::since(at(0));
+        let mut touched = TouchHistory::since(at(0));
         touched.note(7 * BLOCK_SIZE, &PageMask::span(0, 1), at(10));
         touched.keep(|range| range.start == 7 * BLOCK_SIZE);
         assert!(touched.within(pages(0, 1), FIVE, at(11)));

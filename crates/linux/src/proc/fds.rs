@@ -45,7 +45,7 @@ impl Holdings {
 /// Maximum number of descriptors to read. A process with more may hold any object.
 pub(crate) const MAX_FDS: usize = 65_536;
 /// The kernel may be working on a ring; reading it is repeated for this time.
-const PATIENCE: Duration = Duration::from_millis(2);
+const TIMEOUT: Duration = Duration::from_millis(2);
 const PAUSE: Duration = Duration::from_micros(200);
 
 /// A descriptor of a process.
@@ -103,7 +103,7 @@ pub(crate) fn holdings_of(
             }
             false
         });
-        if busy.is_empty() || begin.elapsed() >= PATIENCE {
+        if busy.is_empty() || begin.elapsed() >= TIMEOUT {
             break;
         }
         std::thread::sleep(PAUSE);

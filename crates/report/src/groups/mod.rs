@@ -24,7 +24,7 @@ const MOST_OTHERS: usize = 1 << 14;
 /// Maximum number of attributions that wait for their snapshot. Beyond it, the oldest is dropped.
 const MOST_WAITING: usize = 1 << 16;
 /// Default length of a part of the time.
-const EVERY: Duration = Duration::from_secs(1);
+const DEFAULT_PART: Duration = Duration::from_secs(1);
 
 /// The kind of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl GroupsBuilder {
             options,
             basis: BasisTally::default(),
             by,
-            every: every.unwrap_or(EVERY).max(Duration::from_millis(1)),
+            every: every.unwrap_or(DEFAULT_PART).max(Duration::from_millis(1)),
             waiting: VecDeque::new(),
             told: BTreeMap::new(),
             rows: BTreeMap::new(),

@@ -130,13 +130,13 @@ fn at_least_a_page(n: u64) -> String {
 
 /// A name that fits its column; the middle of a long name is cut.
 fn cut(name: &str) -> String {
-    const KEPT: usize = NAME - 1;
+    const KEPT_CHARS: usize = NAME - 1;
     let name = printable(name);
     let n = name.chars().count();
-    if n <= KEPT {
+    if n <= KEPT_CHARS {
         return name;
     }
-    let begin: String = name.chars().take(KEPT - 10).collect();
+    let begin: String = name.chars().take(KEPT_CHARS - 10).collect();
     let end: String = name.chars().skip(n - 8).collect();
     format!("{begin}..{end}")
 }

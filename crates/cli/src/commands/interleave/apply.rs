@@ -4,11 +4,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use isotherm::interleave::rule::{From, Machine, text};
+use isotherm::interleave::rule::{Machine, WeightsSource, text};
 use isotherm::interleave::{hot_ranges, keep};
 use isotherm::stop::Stop;
 use isotherm_core::AddrRange;
-use isotherm_linux::numa::{self, LaidOut, Layout};
+use isotherm_linux::numa::{self, Layout, MoveResult};
 use isotherm_linux::sys;
 use isotherm_mm::mempolicy::Weights;
 use isotherm_report::{bytes, json};
@@ -34,7 +34,7 @@ struct Round<'a> {
     /// number of the round, from 1 on
     round: u32,
     #[serde(flatten)]
-    laid_out: &'a LaidOut,
+    laid_out: &'a MoveResult,
 }
 
 #[derive(Serialize)]
@@ -73,7 +73,7 @@ struct Applying<'a> {
     o: &'a Apply,
     layout: Layout,
     weights: Weights,
-    from: From,
+    from: WeightsSource,
     hot: Option<Vec<AddrRange>>,
     round: u32,
 }
@@ -109,7 +109,7 @@ impl Applying<'_> {
         done.with_context(|| format!("{} pages of process {pid} had been moved by then", out.moved))
     }
 
-    fn print(&self, out: &LaidOut) -> Result<ExitCode> {
+    fn print(&self, out: &MoveResult) -> Result<ExitCode> {
         if self.o.json {
             return print((json(&self.as_printed(out))? + "\n").as_bytes());
         }
@@ -133,7 +133,7 @@ impl Applying<'_> {
         print(text.as_bytes())
     }
 
-    fn as_printed<'a>(&self, laid_out: &'a LaidOut) -> Round<'a> {
+    fn as_printed<'a>(&self, laid_out: &'a MoveResult) -> Round<'a> {
         let weight = |&(node, weight): &(u32, u8)| Weight { node, weight };
         Round {
             schema_version: 1,

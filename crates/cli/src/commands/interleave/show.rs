@@ -17,7 +17,7 @@ use crate::commands::report::output::print;
 
 /// The output.
 #[derive(Serialize)]
-struct Shown {
+struct NodesOutput {
     schema_version: u32,
     nodes: Vec<Row>,
     /// `auto`, `manual`, or `fixed` if the kernel has no automatic mode; `None` without weighted
@@ -39,12 +39,12 @@ struct Row {
 
 /// Prints the nodes with their figures.
 pub fn run(o: &Show) -> Result<ExitCode> {
-    let shown = Shown::read()?;
+    let shown = NodesOutput::read()?;
     let text = if o.json { json(&shown)? + "\n" } else { shown.text() };
     print(text.as_bytes())
 }
 
-impl Shown {
+impl NodesOutput {
     fn read() -> Result<Self> {
         let machine = Machine::read()?;
         let derived = machine.by_bandwidth().unwrap_or_default();
@@ -55,7 +55,7 @@ impl Shown {
             weight_by_bandwidth: derived.get(&node.node).copied(),
             node,
         };
-        Ok(Shown {
+        Ok(NodesOutput {
             schema_version: 1,
             nodes: machine.nodes.into_iter().map(row).collect(),
             mode: files.as_ref().map(|_| match setting.auto {

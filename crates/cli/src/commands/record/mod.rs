@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Result;
 use isotherm::record::{RecordOptions, Recorded, record};
 use isotherm::session::{Progress, Silent};
-use isotherm::watch::{AttrsFor, What};
+use isotherm::watch::{AttrsFor, WatchedMemory};
 use isotherm_record::Limits;
 
 use self::status::last_lines;
@@ -44,7 +44,7 @@ pub fn in_passing(
 ) -> Result<ExitCode> {
     let options = RecordOptions {
         targets: targets.selection(false),
-        what: What::Processes(Vec::new()),
+        what: WatchedMemory::Processes(Vec::new()),
         look: watching.look,
         seed: watching.seed,
         output: path.to_owned(),

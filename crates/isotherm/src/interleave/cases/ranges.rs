@@ -54,7 +54,7 @@ pub fn forked(bench: &Bench) -> Outcome {
 
 /// The policy that the kernel reports for a range: the policy that was set; the local mode if a preferred
 /// policy names no node; the default policy after the range was reset.
-pub fn told(bench: &Bench) -> Outcome {
+pub fn reported_policy(bench: &Bench) -> Outcome {
     let m = Memory::new(PAGES)?;
     let is = |mode: PolicyMode, nodes: &[u32]| {
         let told = policy_at(m.range().start).map_err(text)?;

@@ -23,7 +23,7 @@ const SIZE: usize = 4096;
 const VERSION: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Noted {
+struct SwapState {
     version: u32,
     boot_id: String,
     number: u32,
@@ -59,7 +59,7 @@ pub fn set_up(root: &Path, name: Option<&str>, bytes: u64) -> Result<PathBuf, Sw
         }
     }
     let zram = Zram::add(root).inspect_err(|_| forget(&path))?;
-    let noted = Noted { version: VERSION, boot_id, number: zram.number, bytes };
+    let noted = SwapState { version: VERSION, boot_id, number: zram.number, bytes };
     // Noted before it is used, so that a later isotherm can remove it after a crash.
     let done = state::write(&file, SIZE, &noted)
         .map_err(|e| failed("write", &path, e))
@@ -92,7 +92,7 @@ impl SwapNote {
         let path = root.join(DIR).join(format!("swap-zram{}.json", zram.number));
         let (file, boot_id) = begin(root, &path)?;
         let bytes = align_down(bytes, PAGE_SIZE);
-        let noted = Noted { version: VERSION, boot_id, number: zram.number, bytes };
+        let noted = SwapState { version: VERSION, boot_id, number: zram.number, bytes };
         state::write(&file, SIZE, &noted)
             .map_err(|e| failed("write", &path, e))
             .inspect_err(|_| forget(&path))?;
@@ -253,11 +253,11 @@ fn lock(path: &Path, create: bool) -> Result<Locked, SwapError> {
 }
 
 /// The content of a note; none in a new file.
-fn read(mut file: &File, path: &Path) -> Result<Option<Noted>, SwapError> {
+fn read(mut file: &File, path: &Path) -> Result<Option<SwapState>, SwapError> {
     let mut text = String::new();
     let read = (&mut file).take(SIZE as u64).read_to_string(&mut text);
     read.map_err(|e| failed("read", path, e))?;
-    match serde_json::from_str::<Noted>(&text) {
+    match serde_json::from_str::<SwapState>(&text) {
         Ok(noted) if noted.version == VERSION => Ok(Some(noted)),
         _ if text.trim().is_empty() => Ok(None),
         _ => Err(SwapError::Noted(path.to_owned())),
@@ -314,7 +314,7 @@ mod tests {
 
     fn noted(boot_id: &str) -> String {
         let boot_id = boot_id.to_owned();
-        let noted = Noted { version: VERSION, boot_id, number: 7, bytes: 4 << 20 };
+        let noted = SwapState { version: VERSION, boot_id, number: 7, bytes: 4 << 20 };
         serde_json::to_string(&noted).unwrap()
     }
 

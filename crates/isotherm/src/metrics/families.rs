@@ -89,7 +89,7 @@ impl Scene<'_> {
             "Control groups that are left out because they are smaller.",
             left_out,
         );
-        memory(&mut out, "isotherm_process", "a process", &told(processes));
+        memory(&mut out, "isotherm_process", "a process", &with_others(processes));
         if let Some(engine) = self.engine {
             schemes(&mut out, engine);
         }
@@ -203,7 +203,7 @@ impl Scene<'_> {
 
 /// The largest processes, and all others as one row. That row has no refaults: a counter must not decrease, and
 /// the sum would decrease when a process leaves the group.
-fn told(processes: Vec<(TargetId, MetricRow)>) -> Vec<MetricRow> {
+fn with_others(processes: Vec<(TargetId, MetricRow)>) -> Vec<MetricRow> {
     let mut rows: Vec<MetricRow> = processes.into_iter().map(|(_, row)| row).collect();
     let rest = rows.split_off(MOST_PROCESSES.min(rows.len()));
     if !rest.is_empty() {
