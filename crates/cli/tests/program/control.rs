@@ -12,13 +12,11 @@ use tempfile::TempDir;
 
 use crate::load::{Load, MIB};
 use crate::reclaim::Service;
-use crate::run::{TIMEOUT, copy_program, finish, root_or_skip, run_in, until};
+use crate::run::{TIMEOUT, copy_program, finish, needs_root, run_in, until};
 
 #[test]
 fn a_socket_has_one_service() {
-    if !root_or_skip("a_socket_has_one_service") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let pid = load.pid().to_string();
     let dir = TempDir::new().unwrap();
@@ -46,9 +44,7 @@ fn a_socket_has_one_service() {
 
 #[test]
 fn others_may_not_ask() {
-    if !root_or_skip("others_may_not_ask") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
     let folder = fs::metadata(service.dir.path().join("c")).unwrap().permissions().mode();
@@ -76,9 +72,7 @@ fn others_may_not_ask() {
 /// Each of these clients would stop a service that waits for it.
 #[test]
 fn bad_clients_harm_nobody() {
-    if !root_or_skip("bad_clients_harm_nobody") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(48, 8);
     let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
     let connect = || UnixStream::connect(service.socket()).unwrap();
@@ -117,9 +111,7 @@ fn bad_clients_harm_nobody() {
 /// Silent clients delay no other client, whether they belong to one process or to many.
 #[test]
 fn silent_clients_give_way() {
-    if !root_or_skip("silent_clients_give_way") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
     let silent: Vec<UnixStream> =

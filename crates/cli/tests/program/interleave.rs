@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::load::Load;
-use crate::run::{Done, copy_program, finish, root_or_skip, run_in};
+use crate::run::{Done, copy_program, finish, needs_root, run_in};
 
 fn interleave(args: &[&str]) -> Done {
     run_in(TempDir::new().unwrap().path(), &[&["interleave"], args].concat())
@@ -68,9 +68,7 @@ fn the_kernel_keeps_its_rules() {
 
 #[test]
 fn what_lies_on_one_node_is_found_there() {
-    if !root_or_skip("what_lies_on_one_node_is_found_there") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(64, 8);
     let (pid, node) = (load.pid().to_string(), first_node());
     let of = |task: &str| {
@@ -91,9 +89,7 @@ fn what_lies_on_one_node_is_found_there() {
 
 #[test]
 fn only_what_is_hot_is_laid_out() {
-    if !root_or_skip("only_what_is_hot_is_laid_out") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(256, 16);
     let (pid, node) = (load.pid().to_string(), first_node());
     let args = ["apply", "--pid", &pid, "--nodes", &node, "--weights", "1", "--json", "--hot"];
@@ -119,9 +115,7 @@ fn a_command_runs_under_the_policy() {
 
 #[test]
 fn keeping_ends_with_the_process_or_in_time() {
-    if !root_or_skip("keeping_ends_with_the_process_or_in_time") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let (pid, node) = (load.pid().to_string(), first_node());
     let args = ["apply", "--pid", &pid, "--nodes", &node, "--weights", "1", "--keep"];
@@ -161,9 +155,7 @@ fn by_nobody(args: &[&str]) -> Done {
 
 #[test]
 fn without_rights_it_is_told_what_it_takes() {
-    if !root_or_skip("without_rights_it_is_told_what_it_takes") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let (pid, node) = (load.pid().to_string(), first_node());
     let weight = format!("{node}=3");
@@ -201,9 +193,7 @@ fn keys<'a>(value: &'a Value, out: &mut HashSet<&'a str>) {
 
 #[test]
 fn every_key_is_documented() {
-    if !root_or_skip("every_key_is_documented") {
-        return;
-    }
+    needs_root!();
     let documented = quoted(include_str!("../../../../docs/abi/testing/interleave.md"));
     let load = Load::start(16, 4);
     let (pid, node) = (load.pid().to_string(), first_node());

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::load::MIB;
-use crate::run::{Recorder, root_or_skip, run_in, until};
+use crate::run::{Recorder, needs_root, run_in, until};
 use crate::workload::Running;
 
 /// Every 32nd page of 96 MiB is hot.
@@ -45,9 +45,7 @@ fn check_saved(need: &Value) {
 
 #[test]
 fn idle_pages_beside_hot_ones_can_be_given_up() {
-    if !root_or_skip("idle_pages_beside_hot_ones_can_be_given_up") {
-        return;
-    }
+    needs_root!();
     let mut running = strewn();
     let options = ["--monitor", "exposure", "--pid", &running.pid(), "--duration", "32s"];
     let metrics = ["--metrics", "m.prom", "--metrics-every", "1s"];
@@ -93,9 +91,7 @@ fn idle_pages_beside_hot_ones_can_be_given_up() {
 
 #[test]
 fn a_running_process_is_watched_and_leaves_no_file() {
-    if !root_or_skip("a_running_process_is_watched_and_leaves_no_file") {
-        return;
-    }
+    needs_root!();
     let running = strewn();
     let dir = running.dir.path();
     let files = || fs::read_dir(dir).unwrap().count();

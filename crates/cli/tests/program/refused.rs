@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 use crate::load::Load;
-use crate::run::{Done, Record, copy_program, finish, isotherm, root_or_skip, until};
+use crate::run::{Done, Record, copy_program, finish, isotherm, needs_root, until};
 use crate::synthetic;
 
 const NOBODY: u32 = 65534;
@@ -116,9 +116,7 @@ impl Drop for Zombie {
 
 #[test]
 fn who_cannot_be_watched_costs_no_record() {
-    if !root_or_skip("who_cannot_be_watched_costs_no_record") {
-        return;
-    }
+    needs_root!();
     let place = Place::new();
     let nobody = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap();
     let zombie = Zombie::new();
@@ -151,9 +149,7 @@ fn who_cannot_be_watched_costs_no_record() {
 
 #[test]
 fn processes_of_other_users_take_capabilities_that_are_named() {
-    if !root_or_skip("processes_of_other_users_take_capabilities_that_are_named") {
-        return;
-    }
+    needs_root!();
     let place = Place::new();
     let load = Load::start(16, 4);
     let pid = format!("--pid={}", load.pid());
@@ -169,9 +165,7 @@ fn processes_of_other_users_take_capabilities_that_are_named() {
 /// With hidepid, /proc shows nothing of others.
 #[test]
 fn a_hidden_process_is_said_to_be_there() {
-    if !root_or_skip("a_hidden_process_is_said_to_be_there") {
-        return;
-    }
+    needs_root!();
     let place = Place::new();
     let load = Load::start(16, 4);
     let hidden = || {
@@ -194,9 +188,7 @@ fn a_hidden_process_is_said_to_be_there() {
 
 #[test]
 fn what_lacks_is_told_or_done_without() {
-    if !root_or_skip("what_lacks_is_told_or_done_without") {
-        return;
-    }
+    needs_root!();
     let place = Place::new();
     // A process of the same user, without any capability, and without each required one.
     let own = ["--", "sleep", "1"];
@@ -213,9 +205,7 @@ fn what_lacks_is_told_or_done_without() {
 /// A target that runs as root since its exec ended the recording of all.
 #[test]
 fn who_may_not_be_watched_any_more_ends_nothing() {
-    if !root_or_skip("who_may_not_be_watched_any_more_ends_nothing") {
-        return;
-    }
+    needs_root!();
     let place = Place::new();
     let elevated = place.dir.path().join("elevated");
     fs::copy("/bin/sleep", &elevated).unwrap();
@@ -232,9 +222,7 @@ fn who_may_not_be_watched_any_more_ends_nothing() {
 
 #[test]
 fn a_kernel_without_btf_is_told_or_done_without() {
-    if !root_or_skip("a_kernel_without_btf_is_told_or_done_without") {
-        return;
-    }
+    needs_root!();
     let place = Place::new();
     let hidden = || {
         let mut command = Command::new("unshare");

@@ -5,7 +5,7 @@ use std::fs;
 use tempfile::TempDir;
 
 use crate::load::Load;
-use crate::run::{root_or_skip, run_in};
+use crate::run::{needs_root, run_in};
 
 /// Runs it in an empty folder, and asserts that the folder is empty afterwards.
 fn assert_refused(args: &[&str], status: i32, said: &[&str]) {
@@ -157,9 +157,7 @@ fn what_is_no_record_is_told() {
 
 #[test]
 fn who_cannot_be_watched_is_told() {
-    if !root_or_skip("who_cannot_be_watched_is_told") {
-        return;
-    }
+    needs_root!();
     assert_refused(&["record", "--pid", "2"], 1, &["process 2 (kthreadd)", "thread of the kernel"]);
     // One more than the maximum.
     let nobody = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap();
@@ -175,9 +173,7 @@ fn who_cannot_be_watched_is_told() {
 
 #[test]
 fn a_place_that_cannot_be_written_is_told_and_left_alone() {
-    if !root_or_skip("a_place_that_cannot_be_written_is_told_and_left_alone") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let pid = load.pid().to_string();
     let record = ["record", "--pid", &pid, "--duration", "1s"];
