@@ -16,9 +16,6 @@ const ARGUMENT: &str = "--be-the-fading";
 const TOUCH_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Runs as this process until its standard input ends, if the command line asks for it. Otherwise does nothing.
-///
-/// # Errors
-/// If there is no memory, or a command is invalid.
 pub fn run_if_asked() -> Result<()> {
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() != Some(ARGUMENT) {
@@ -72,9 +69,6 @@ pub struct Fading {
 impl Fading {
     /// Starts this program again, with a stretch of `pages` pages for each of `ends`. A stretch becomes idle at
     /// that time after [`Fading::begin`].
-    ///
-    /// # Errors
-    /// If that fails.
     pub fn start(pages: u64, ends: &[Duration]) -> Result<Self> {
         let words = ends.iter().map(|end| end.as_millis().to_string());
         let mut child = Command::new(std::env::current_exe()?)
@@ -95,29 +89,21 @@ impl Fading {
     }
 
     /// Its pid.
-    #[must_use]
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap_or(0)
     }
 
     /// All its memory.
-    #[must_use]
     pub fn range(&self) -> AddrRange {
         self.range
     }
 
     /// Starts the clock of `ends`.
-    ///
-    /// # Errors
-    /// If it has ended.
     pub fn begin(&mut self) -> Result<()> {
         Ok(writeln!(self.to, "begin")?)
     }
 
     /// When each page was touched last, in ns of the monotonic clock. Waits until all is idle.
-    ///
-    /// # Errors
-    /// If it has ended, or never received the start message.
     pub fn last_touches(&mut self) -> Result<Vec<u64>> {
         let mut bytes = vec![0; usize::try_from(self.range.len() / PAGE_SIZE * 8)?];
         self.from.read_exact(&mut bytes).context("the process that fades has ended")?;

@@ -10,9 +10,6 @@ use serde::Serialize;
 
 /// Writes `value` as JSON to `path`. A regular file is replaced only once the new one is complete; if writing
 /// fails, the previous file remains. A device or a pipe is written directly.
-///
-/// # Errors
-/// If `path` cannot be written.
 pub fn save_json(path: &Path, value: &impl Serialize) -> Result<()> {
     let cannot = || format!("cannot write {}", path.display());
     let text = serde_json::to_string_pretty(value)? + "\n";

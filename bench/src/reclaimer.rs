@@ -58,9 +58,6 @@ struct History {
 
 /// Runs an engine that in each window pages out memory of `workload` (its first phase) that was hardly touched
 /// for 5 s, the coldest first, as requested.
-///
-/// # Errors
-/// If the workload is invalid, the machine runs out of memory, or the engine or monitor fails.
 pub fn run(workload: &str, asked: &GoalPlan, seed: u64) -> Result<Vec<Window>> {
     let workload = Workload::parse(workload)?;
     let layout = Layout::new(&workload, seed);

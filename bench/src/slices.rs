@@ -33,7 +33,6 @@ pub struct Slice {
 }
 
 /// One slice for each of `ways`, repeated `n` times, each time in a different random order.
-#[must_use]
 pub fn order(ways: usize, n: usize, seed: u64) -> Vec<Vec<usize>> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut shuffled = || {
@@ -65,7 +64,6 @@ pub struct Figures {
 }
 
 /// The cost of watching in `way` in `rounds`, if there are slices of it and of [`OFF`].
-#[must_use]
 pub fn figures(rounds: &[Vec<Slice>], way: usize, seed: u64) -> Option<Figures> {
     let of = |round: &Vec<Slice>, way| round.iter().find(|s| s.way == way).copied();
     let pairs: Vec<(Slice, Slice)> =
@@ -84,7 +82,6 @@ pub fn figures(rounds: &[Vec<Slice>], way: usize, seed: u64) -> Option<Figures> 
 }
 
 /// `count` over all `slices`, a second.
-#[must_use]
 pub fn rate(slices: &[Slice], count: impl Fn(&Slice) -> f64) -> f64 {
     slices.iter().map(count).sum::<f64>() / slices.iter().map(|s| s.seconds).sum::<f64>()
 }

@@ -49,9 +49,6 @@ impl Stretch {
 }
 
 /// Writes `snapshots` of `regions` each.
-///
-/// # Errors
-/// If the record cannot be written.
 pub fn write(path: &Path, snapshots: u64, regions: u64) -> Result<(), WriteError> {
     let mut facts = Facts::new("0.1.0", Attrs::default(), Nanos(0));
     facts.look = "nothing: made up".into();

@@ -48,9 +48,6 @@ impl WatchedLoad {
     /// Starts a load with one thread on each of the last `threads` of `allowed`. If that leaves a CPU for the
     /// monitors, the load has its CPUs to itself under `SCHED_FIFO`, and this thread uses the others; else
     /// all share the CPUs. The monitors of `setups` then run one after the other until they have settled.
-    ///
-    /// # Errors
-    /// If the load cannot be started or watched.
     pub fn start(
         shape: Shape,
         threads: usize,
@@ -67,9 +64,6 @@ impl WatchedLoad {
 
     /// Watches a load that runs on these CPUs. The monitors of `setups` run one after the other until they
     /// have settled.
-    ///
-    /// # Errors
-    /// If it cannot be watched.
     pub fn of(load: Load, cpus: Vec<usize>, setups: &[Setup], seed: u64) -> Result<Self> {
         let mut watchers = Vec::new();
         for setup in setups {
@@ -83,22 +77,17 @@ impl WatchedLoad {
     }
 
     /// Whether the load has its CPUs to itself.
-    #[must_use]
     pub fn is_alone(&self) -> bool {
         self.load.is_fifo()
     }
 
     /// The share of the memory that the monitor of a way covered last, from 0 to 1, if it reports that.
-    #[must_use]
     pub fn coverage(&self, way: usize) -> Option<f64> {
         let watcher = self.watchers.get(way.checked_sub(1)?)?.as_ref()?;
         watcher.quality.map(|q| f64::from(q.coverage_bp) / 1e4)
     }
 
     /// Watches for `length`, after a lead-in.
-    ///
-    /// # Errors
-    /// If the load has ended.
     pub fn slice(&mut self, way: usize, length: Duration) -> Result<Slice> {
         self.watch(way, LEAD_IN)?;
         let before = self.counts()?;

@@ -26,9 +26,6 @@ pub struct Latencies(Histogram<u64>);
 
 impl Latencies {
     /// An empty histogram.
-    ///
-    /// # Errors
-    /// Errors of the histogram.
     pub fn new() -> Result<Self> {
         let most = u64::try_from(LONGEST.as_nanos())?;
         Ok(Latencies(Histogram::new_with_bounds(1000, most, 3)?))
@@ -40,7 +37,6 @@ impl Latencies {
     }
 
     /// The percentiles; `None` if there is no latency.
-    #[must_use]
     pub fn told(&self) -> Option<Latency> {
         let at = |quantile| self.0.value_at_quantile(quantile) as f64 / 1e3;
         (!self.0.is_empty()).then(|| Latency { p50: at(0.5), p99: at(0.99), p999: at(0.999) })

@@ -48,9 +48,6 @@ fn settled(root: &Path, stop: &Stop) -> Result<u64> {
 
 /// Runs a workload under a configuration, with dropped caches and a new swap device. Restores all changed
 /// settings, also after a failure.
-///
-/// # Errors
-/// If the machine refuses a setting, a step fails, or a signal arrives.
 pub fn one(
     workload: &dyn Workload,
     config: Config,

@@ -60,9 +60,6 @@ pub struct BurstResults {
 }
 
 /// Runs it `times` times each with and without reclaim, alternately.
-///
-/// # Errors
-/// If there is no memory controller, or a step fails.
 pub fn pressure(redis: &Redis, times: u32, stop: &Stop) -> Result<Table> {
     let mut rows = Vec::new();
     for i in 0..times {
@@ -159,10 +156,6 @@ fn allocate(group: &Limited, bytes: u64, place: &Path, stop: &Stop) -> Result<f6
 
 /// If the command line asks for it, allocates memory, prints the time for that, and keeps the memory for 1 s.
 /// Otherwise does nothing.
-///
-/// # Errors
-/// If there is no memory, or no such group.
-/// If there is no memory, or no such group.
 pub fn run_if_asked() -> Result<()> {
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() != Some(ARGUMENT) {

@@ -50,7 +50,6 @@ pub struct Sampler {
 
 impl Sampler {
     /// Takes the first at once.
-    #[must_use]
     pub fn start(watched: SampledProcesses) -> Self {
         let taken = Arc::new(Mutex::new(Vec::new()));
         let over = Arc::new(AtomicBool::new(false));
@@ -70,19 +69,16 @@ impl Sampler {
     }
 
     /// How many there are so far.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The mean of the samples with these indices; if there are none, the last sample before them.
-    #[must_use]
     pub fn mean(&self, which: Range<usize>) -> Memory {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let known = taken.get(..which.end.min(taken.len())).unwrap_or_default();

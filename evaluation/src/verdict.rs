@@ -23,31 +23,26 @@ enum Bound {
 
 impl Verdict {
     /// A figure that is reported without a bound.
-    #[must_use]
     pub fn of(what: impl Into<String>, found: Option<f64>) -> Self {
         Verdict { what: what.into(), found, bound: None, how: None }
     }
 
     /// A lower bound.
-    #[must_use]
     pub fn at_least(self, bound: f64) -> Self {
         Verdict { bound: Some(Bound::AtLeast(bound)), ..self }
     }
 
     /// An upper bound.
-    #[must_use]
     pub fn at_most(self, bound: f64) -> Self {
         Verdict { bound: Some(Bound::AtMost(bound)), ..self }
     }
 
     /// Adds the uncertainty.
-    #[must_use]
     pub fn with(self, how: Option<String>) -> Self {
         Verdict { how, ..self }
     }
 
     /// Whether it holds; `None` if it was not measured, or has no bound.
-    #[must_use]
     pub fn holds(&self) -> Option<bool> {
         Some(match self.bound? {
             Bound::AtLeast(least) => self.found? >= least,

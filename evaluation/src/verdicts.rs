@@ -13,7 +13,6 @@ pub const BY_QUOTAS: &str =
 const NOTHING: f64 = 2.0;
 
 /// All bounds.
-#[must_use]
 pub fn verdicts(results: &Results<'_>) -> Vec<Verdict> {
     let [saved, fewer, later] = redis(results, "redis-together");
     let mut all = vec![watching(results), saved.at_least(60.0), fewer.at_most(3.0), later];

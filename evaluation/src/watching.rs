@@ -48,9 +48,6 @@ pub struct ResourceUse {
 impl Watching {
     /// Starts isotherm on process `pid`, with its descendants if it is a `family`. `None` for a configuration
     /// without isotherm.
-    ///
-    /// # Errors
-    /// If it cannot be started.
     pub fn start(config: Config, pid: i32, family: bool, place: &Path) -> Result<Option<Self>> {
         let path = |name: &str| place.join(name).into_os_string();
         let mut words: Vec<OsString> = match config.scheme() {
@@ -68,9 +65,6 @@ impl Watching {
     }
 
     /// Starts isotherm with these arguments on process `pid`.
-    ///
-    /// # Errors
-    /// If it cannot be started.
     pub fn with(words: &[OsString], quota: Option<u32>, pid: i32, place: &Path) -> Result<Self> {
         let said = place.join("isotherm");
         let mut command = command(ProcessCpus::Beside, program::beside()?)?;
@@ -81,18 +75,12 @@ impl Watching {
     }
 
     /// The present state.
-    ///
-    /// # Errors
-    /// If it has ended.
     pub fn mark(&self) -> Result<Mark> {
         let cpu = process_cpu(self.process.pid()).with_context(|| self.why())?;
         Ok(Mark { cpu, logged: read_to_string(&self.log).map_or(0, |text| whole(&text)) })
     }
 
     /// The difference of two states.
-    ///
-    /// # Errors
-    /// If its log cannot be parsed.
     pub fn between(&self, from: Mark, to: Mark) -> Result<ResourceUse> {
         let cpu = to.cpu.saturating_sub(from.cpu);
         let Ok(text) = read_to_string(&self.log) else {
@@ -106,25 +94,16 @@ impl Watching {
     }
 
     /// Suspends its work until [`Watching::resume`], or until it is ended.
-    ///
-    /// # Errors
-    /// If it has ended.
     pub fn rest(&self) -> Result<()> {
         self.process.signal(Signal::STOP).with_context(|| self.why())
     }
 
     /// Resumes its work.
-    ///
-    /// # Errors
-    /// If it has ended.
     pub fn resume(&self) -> Result<()> {
         self.process.signal(Signal::CONT).with_context(|| self.why())
     }
 
     /// Ends it.
-    ///
-    /// # Errors
-    /// If it has failed.
     pub fn end(mut self) -> Result<()> {
         let status = self.process.end()?;
         if !status.success() {

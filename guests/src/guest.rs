@@ -23,9 +23,6 @@ const SHOWN: usize = 40;
 const MAX_TEXT: usize = 1 << 20;
 
 /// Boots one guest, and evaluates its output, which stays in `dir`.
-///
-/// # Errors
-/// If its inputs cannot be created.
 pub fn run(
     lab: &Lab,
     scenario: &Scenario,
@@ -77,9 +74,6 @@ fn has_begun(dir: &Path) -> bool {
 }
 
 /// Boots a guest with a shell on this terminal.
-///
-/// # Errors
-/// If its inputs cannot be created, or QEMU cannot be run.
 pub fn shell(lab: &Lab, kernel: &Kernel, topology: &Topology) -> Result<()> {
     let variables = format!("export SERIES={}\n", kernel.series);
     let inside = Inside { lab, kernel, topology, variables, scenario: None, tree: None };

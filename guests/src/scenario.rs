@@ -72,9 +72,6 @@ pub struct Scenario {
 
 impl Scenario {
     /// All scenarios, by name.
-    ///
-    /// # Errors
-    /// If one cannot be read.
     pub fn all() -> Result<Vec<Self>> {
         let mut folders = Vec::new();
         for folder in std::fs::read_dir(room().join("scenarios"))? {
@@ -85,9 +82,6 @@ impl Scenario {
     }
 
     /// The scenario in a folder.
-    ///
-    /// # Errors
-    /// If it cannot be read.
     pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join("scenario.toml");
         let text = std::fs::read_to_string(&path)
@@ -115,7 +109,6 @@ impl Scenario {
     }
 
     /// The variables of its script on a kernel of this series, as shell assignments.
-    #[must_use]
     pub fn variables(&self, series: &str) -> String {
         let told = self.kernels.get(series).into_iter().flatten();
         let line = |(name, value): (&String, &String)| {

@@ -39,15 +39,11 @@ pub struct MinimumShares {
 
 impl RequiredAccuracy {
     /// Whether it applies to kernels of this series.
-    #[must_use]
     pub fn is_of(&self, series: &str) -> bool {
         self.kernels.is_empty() || self.kernels.iter().any(|s| s == series)
     }
 
     /// The figures of the files in `out`, and those that miss the requirement.
-    ///
-    /// # Errors
-    /// If the record or its ground truth cannot be read.
     pub fn judge(&self, out: &Path) -> Result<(String, Vec<String>)> {
         let row = figures(&out.join(&self.record), &out.join(&self.truth))?;
         Ok((told(&row), self.least.missed(&row)))
@@ -68,9 +64,6 @@ impl MinimumShares {
 }
 
 /// The figures of a record of one workload.
-///
-/// # Errors
-/// If the record or its truth cannot be read.
 pub fn figures(record: &Path, truth: &Path) -> Result<Accuracy> {
     let file = File::open(truth).with_context(|| format!("cannot read {}", truth.display()))?;
     let truth = GroundTruth::read(file)?;

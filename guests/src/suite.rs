@@ -17,7 +17,6 @@ use crate::table::{Outcome, Verdict};
 
 /// The number of guests at a time: the number of CPUs that this process may use, because an emulator keeps
 /// one busy all the time.
-#[must_use]
 pub fn jobs() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -71,9 +70,6 @@ impl RunOptions {
 }
 
 /// Runs the selected scenarios. `row` receives each result, `say` messages of progress.
-///
-/// # Errors
-/// If a requirement of all guests is missing.
 pub fn run(
     asked: &RunOptions,
     mut row: impl FnMut(&Outcome) + Send,

@@ -65,9 +65,6 @@ pub struct Link {
 
 impl Topology {
     /// The topology with this name.
-    ///
-    /// # Errors
-    /// If it does not exist, or is not possible for a guest.
     pub fn named(name: &str) -> Result<Self> {
         Topology::read(&room().join("topologies").join(format!("{name}.toml")))
     }
@@ -101,25 +98,21 @@ impl Topology {
     }
 
     /// CPUs of all nodes.
-    #[must_use]
     pub fn cpus(&self) -> u32 {
         self.node.iter().map(|n| n.cpus).fold(0, u32::saturating_add)
     }
 
     /// Whether latency and bandwidth are given.
-    #[must_use]
     pub fn has_hmat(&self) -> bool {
         self.link.iter().any(|l| l.latency_ns.is_some())
     }
 
     /// Whether the kernel must unpack itself: only then it turns on five-level page tables.
-    #[must_use]
     pub fn has_five_levels(&self) -> bool {
         self.cpu.get("la57").is_some_and(|la57| la57 == "on")
     }
 
     /// Arguments of QEMU for the memory and the nodes.
-    #[must_use]
     pub fn memory_args(&self) -> Vec<String> {
         let total: u64 = self.node.iter().map(|n| n.size_mib).sum();
         let mut args =
@@ -147,7 +140,6 @@ impl Topology {
     }
 
     /// The facts for the guest, one per line, to compare with those that its kernel reports.
-    #[must_use]
     pub fn facts(&self) -> String {
         let mut facts = String::new();
         for (i, node) in self.node.iter().enumerate() {

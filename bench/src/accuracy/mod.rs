@@ -34,9 +34,6 @@ pub struct Observation {
 }
 
 /// Watches a workload on one kind of machine in one way.
-///
-/// # Errors
-/// If it cannot be run or watched.
 pub fn watch(
     o: &Options,
     setup: &Setup,

@@ -22,7 +22,6 @@ pub struct Row {
 }
 
 /// The figures of this monitor. Scores of moments leave out the first `settle` of each phase.
-#[must_use]
 pub fn row(monitor: &str, w: &Observation, settle: Duration) -> Row {
     let mut builder = AccuracyBuilder::new(&w.truth, w.target).settle(settle);
     w.snapshots.iter().for_each(|s| builder.push(s));

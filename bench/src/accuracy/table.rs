@@ -28,7 +28,6 @@ const COLUMNS: [&str; 20] = [
 ];
 
 /// The heading of the table.
-#[must_use]
 pub fn head(seed: u64) -> String {
     format!(
         "Seed {seed}. Shares and errors: over all snapshots, mean and (worst) snapshot. Delays: mean (worst), changes seen + missed.\n\n| {} |\n|{}",
@@ -38,7 +37,6 @@ pub fn head(seed: u64) -> String {
 }
 
 /// A row.
-#[must_use]
 pub fn line(r: &Row) -> String {
     let a = &r.accuracy;
     let machine = match a.machine {

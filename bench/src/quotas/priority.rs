@@ -35,9 +35,6 @@ const CASES: [Case; 3] = [
 const AGE: &str = "weights = { age = 1 },";
 
 /// Prints how old the paged-out memory is.
-///
-/// # Errors
-/// If it cannot be run.
 pub fn priority(bounds: &mut Bounds) -> Result<()> {
     println!("| weights | cold, MiB | gone, MiB | of those, of the coldest tenth, % | regions |");
     println!("|---|---|---|---|---|");

@@ -15,9 +15,6 @@ const PAGES: u64 = 12_345;
 const QUOTA: u64 = 2_345 * PAGE_SIZE;
 
 /// Prints in which order a scheme acts.
-///
-/// # Errors
-/// If it cannot be run.
 pub fn resume(bounds: &mut Bounds) -> Result<()> {
     println!(
         "| processes | windows | begin exactly where the one before stopped | pages gone over | twice | \

@@ -34,9 +34,6 @@ pub struct Ran {
 
 impl Run<'_> {
     /// Runs the program to page out cold memory.
-    ///
-    /// # Errors
-    /// If it fails, or its final report differs from its log.
     pub fn run(&self) -> Result<Ran> {
         let dir = tempfile::tempdir()?;
         let path = |name: &str| dir.path().join(name);

@@ -16,9 +16,6 @@ const QUOTAS: [u64; 3] = [256, 2049, 16_384];
 const WINDOWS: u64 = 6;
 
 /// Prints how many bytes a scheme acts on.
-///
-/// # Errors
-/// If it cannot be run.
 pub fn size(bounds: &mut Bounds) -> Result<()> {
     println!(
         "| quota in bytes a second | windows | of those, full to the byte | most in one | in all, by \

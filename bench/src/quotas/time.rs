@@ -18,9 +18,6 @@ const BESIDE: f64 = 15.0;
 const SPEED: u64 = 1280;
 
 /// Prints how much of its quota of time a scheme uses.
-///
-/// # Errors
-/// If it cannot be run.
 pub fn time(bounds: &mut Bounds) -> Result<()> {
     println!(
         "| quota in ms a second | windows | the worst, % of the quota | the median, % | MiB in the \

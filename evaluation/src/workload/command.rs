@@ -43,9 +43,6 @@ pub struct Other {
 
 impl Other {
     /// Reads a file. Its memory is `bytes` if the file does not contain it.
-    ///
-    /// # Errors
-    /// If it cannot be read or parsed.
     pub fn read(path: &Path, bytes: u64) -> Result<Self> {
         let cannot = || format!("cannot read {}", path.display());
         ensure!(

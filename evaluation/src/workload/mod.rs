@@ -41,9 +41,6 @@ pub trait Workload {
     fn memory(&self) -> u64;
 
     /// Starts it, with files of its own at `place`, and waits until it is ready.
-    ///
-    /// # Errors
-    /// If it is not installed, or fails.
     fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>>;
 }
 
@@ -59,9 +56,6 @@ pub trait Running {
 
     /// Does its work; calls `beside` at the start of the measurement. A workload that can be interrupted works
     /// slice by slice.
-    ///
-    /// # Errors
-    /// If it fails.
     fn work(
         &mut self,
         length: Length,
@@ -70,9 +64,6 @@ pub trait Running {
     ) -> Result<WorkloadResult>;
 
     /// Ends, where it has more to do then than to be killed. Nothing is measured any more.
-    ///
-    /// # Errors
-    /// If it has failed.
     fn finish(&mut self) -> Result<()> {
         Ok(())
     }
@@ -104,15 +95,11 @@ pub struct WorkloadResult {
 
 impl WorkloadResult {
     /// The result of a workload that was measured as a whole, without slices.
-    #[must_use]
     pub fn at_once(work: Work) -> Self {
         WorkloadResult { work, sliced: None, latency: None, apart: 0 }
     }
 
     /// By its work a second in each slice; there may be but one.
-    ///
-    /// # Errors
-    /// If there is none, or nothing was done, or by the twin.
     pub fn by_slices(slices: &[Slice<Speeds>]) -> Result<Self> {
         let slices =
             &by_twin(slices).context("the unwatched copy of the workload has done nothing")?;
@@ -205,9 +192,6 @@ pub const FOR_HUGE_PAGES: [&str; 2] = ["huge-gain", "huge-waste"];
 const COMPILE_SHORT: &str = "compile-short";
 
 /// A workload by its name, or from a file whose name ends in `.toml`.
-///
-/// # Errors
-/// If there is none.
 pub fn find(name: &str, setup: &Setup) -> Result<Box<dyn Workload>> {
     let bytes = setup.size << 20;
     let lead_in = Duration::from_secs(setup.lead_in);

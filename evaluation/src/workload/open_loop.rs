@@ -28,20 +28,17 @@ pub struct RequestSchedule {
 
 impl RequestSchedule {
     /// A schedule with a rate of at least 1.
-    #[must_use]
     pub fn new(rate: u64) -> Self {
         RequestSchedule { rate: rate.max(1) }
     }
 
     /// The number of requests that are due by this time after the first.
-    #[must_use]
     pub fn by(&self, time: Duration) -> u64 {
         let count = time.as_nanos() * u128::from(self.rate) / 1_000_000_000;
         u64::try_from(count).unwrap_or(u64::MAX).saturating_add(1)
     }
 
     /// The time at which request `n` is due, after the first one (number 0).
-    #[must_use]
     pub fn time(&self, number: u64) -> Duration {
         let nanos = u128::from(number) * 1_000_000_000 / u128::from(self.rate);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -63,9 +60,6 @@ pub struct OpenLoop {
 
 impl OpenLoop {
     /// Connects.
-    ///
-    /// # Errors
-    /// If no server listens.
     pub fn start(socket: &Path, rate: u64) -> Result<Self> {
         let stream = connect(socket)?;
         stream.set_nonblocking(true)?;
@@ -81,9 +75,6 @@ impl OpenLoop {
     }
 
     /// Sends requests for `length`, and waits for the last answers. Adds the latency of each to `seen`.
-    ///
-    /// # Errors
-    /// If the server fails, or a signal arrives.
     pub fn run(
         mut self,
         length: Duration,

@@ -49,7 +49,6 @@ pub struct Redis {
 
 impl Redis {
     /// The number of its keys.
-    #[must_use]
     pub fn count(&self) -> u32 {
         u32::try_from(self.bytes / EACH).unwrap_or(u32::MAX).max(HOT)
     }
@@ -115,9 +114,6 @@ impl Reader {
 
 impl Server {
     /// Starts the server, and sets all keys.
-    ///
-    /// # Errors
-    /// If it is not installed, or fails.
     pub fn start(redis: &Redis, place: &Path, stop: &Stop) -> Result<Self> {
         let socket = place.join("redis.sock");
         let mut command = command(ProcessCpus::Workload, "redis-server")?;
@@ -136,18 +132,12 @@ impl Server {
     }
 
     /// Sets `count` keys again, from `first` on.
-    ///
-    /// # Errors
-    /// If the server refuses.
     pub fn set_anew(&mut self, first: u32, count: u32) -> Result<()> {
         let contents = &mut self.contents;
         fill(&self.socket, first..first.saturating_add(count), |value| contents.fill(value))
     }
 
     /// Reads hot keys in an open loop, and adds the latency of each answer to `seen`.
-    ///
-    /// # Errors
-    /// If the server fails.
     pub fn open_loop(&mut self, length: Duration, seen: &mut Latencies, stop: &Stop) -> Result<()> {
         let open = OpenLoop::start(&self.socket, self.redis.rate)?;
         open.run(length, || self.reader.draw(), seen, stop)

@@ -41,9 +41,6 @@ pub struct Answers {
 
 impl Answers {
     /// The number of answers that are complete with these bytes.
-    ///
-    /// # Errors
-    /// If one does not begin as a value does.
     pub fn take(&mut self, bytes: &[u8]) -> Result<u64> {
         let mut begin = ANSWER * usize::from(self.begun > 0) - self.begun;
         while let Some(rest) = bytes.get(begin..).filter(|rest| !rest.is_empty()) {
@@ -58,9 +55,6 @@ impl Answers {
 }
 
 /// Connects, with a time limit for answers.
-///
-/// # Errors
-/// If no server listens.
 pub fn connect(socket: &Path) -> Result<UnixStream> {
     let stream = UnixStream::connect(socket).context("redis does not listen")?;
     stream.set_read_timeout(Some(TIMEOUT))?;
@@ -69,9 +63,6 @@ pub fn connect(socket: &Path) -> Result<UnixStream> {
 }
 
 /// Sets keys, in their order.
-///
-/// # Errors
-/// If the server refuses one.
 pub fn fill(socket: &Path, keys: Range<u32>, mut value: impl FnMut(&mut [u8])) -> Result<()> {
     let mut stream = connect(socket)?;
     let (mut requests, mut bytes) = (Vec::new(), [0; VALUE]);
@@ -105,9 +96,6 @@ impl ClosedLoop {
     const EACH: usize = 16;
 
     /// Connects, and requests the first values.
-    ///
-    /// # Errors
-    /// If no server listens.
     pub fn start(socket: &Path, mut key: impl FnMut() -> u32) -> Result<Self> {
         let streams: Result<Vec<_>> = (0..Self::CONNECTIONS).map(|_| connect(socket)).collect();
         let answers = vec![0; ANSWER * Self::EACH];
@@ -118,9 +106,6 @@ impl ClosedLoop {
 
     /// Waits for the answers of each connection in turn, and sends new requests. Returns the number of
     /// answers.
-    ///
-    /// # Errors
-    /// If the answers do not arrive.
     pub fn round(&mut self, mut key: impl FnMut() -> u32) -> Result<u64> {
         let mut count = 0;
         for i in 0..self.streams.len() {

@@ -98,9 +98,6 @@ fn touches(count: &File) -> Result<u64> {
 
 /// If the command line requests it, touches memory until killed. The present count is at the beginning of
 /// standard output, which is a file. Does nothing otherwise.
-///
-/// # Errors
-/// If no memory is available, or the output cannot be written.
 pub fn run_if_asked() -> Result<()> {
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() != Some(ARGUMENT) {
