@@ -48,7 +48,7 @@ struct Options {
     #[arg(long, conflicts_with_all = RUNS)]
     pressure: bool,
     #[command(flatten)]
-    told: OutputOptions,
+    output: OutputOptions,
 }
 
 /// The options of runs and of their tables.
@@ -143,7 +143,7 @@ fn failed(why: &anyhow::Error, status: u8) -> ExitCode {
 
 /// Invalid combinations of options are wrong usage.
 fn task(o: &Options) -> Result<Task> {
-    if let Some(folder) = &o.told.report {
+    if let Some(folder) = &o.output.report {
         return Ok(Task::Tell(Folder::setup(folder)?, Folder::read(folder)?));
     }
     ensure!(geteuid().is_root(), "this program makes swap and observes processes: run it as root");
@@ -160,11 +160,11 @@ fn task(o: &Options) -> Result<Task> {
 
 fn done(o: &Options, task: Task) -> Result<()> {
     match task {
-        Task::Tell(setup, folder) => o.told.tell(&setup, &folder),
+        Task::Tell(setup, folder) => o.output.tell(&setup, &folder),
         Task::Pressure(setup) => short_of_memory(o, &setup),
         Task::Runs(setup, mut folder) => {
             let done = run_all(o, &setup, &mut folder);
-            o.told.tell(&setup, &folder)?;
+            o.output.tell(&setup, &folder)?;
             done
         }
     }
@@ -210,10 +210,11 @@ fn run_all(o: &Options, setup: &Setup, folder: &mut Folder) -> Result<()> {
         let outcome = one(&**which, config, length(config), &stop);
         stop.check()?;
         let outcome = outcome.map_err(|e| format!("{e:#}"));
-        let told = outcome.as_ref().map_or_else(|e| format!("failed: {e}"), |_| "done".to_owned());
+        let output =
+            outcome.as_ref().map_or_else(|e| format!("failed: {e}"), |_| "done".to_owned());
         folder.add(Run { workload: workload.to_owned(), config, repetition, outcome })?;
         pace.step();
-        eprintln!("{workload}, {config}, {}: {told}; {}", repetition + 1, pace.left());
+        eprintln!("{workload}, {config}, {}: {output}; {}", repetition + 1, pace.left());
     }
     Ok(())
 }
@@ -227,7 +228,7 @@ fn short_of_memory(o: &Options, setup: &Setup) -> Result<()> {
         how_to_restore()
     );
     let table = pressure::pressure(&redis, o.times, &Stop::at_signals()?)?;
-    println!("{}", table.print(o.told.form()));
+    println!("{}", table.print(o.output.form()));
     Ok(())
 }
 

@@ -64,9 +64,9 @@ pub fn pressure(redis: &Redis, times: u32, stop: &Stop) -> Result<Table> {
     let mut rows = Vec::new();
     for i in 0..times {
         for reclaim in if i % 2 == 0 { [false, true] } else { [true, false] } {
-            let told = run(redis, reclaim, stop)?;
+            let results = run(redis, reclaim, stop)?;
             eprintln!("reclaim {}, {}: done", if reclaim { "on" } else { "off" }, i + 1);
-            rows.push((reclaim, row(reclaim, &told)));
+            rows.push((reclaim, row(reclaim, &results)));
         }
     }
     rows.sort_by_key(|(reclaim, _)| *reclaim);
@@ -89,19 +89,19 @@ pub fn pressure(redis: &Redis, times: u32, stop: &Stop) -> Result<Table> {
     })
 }
 
-fn row(reclaim: bool, told: &BurstResults) -> Vec<String> {
-    let latency = |of: fn(Latency) -> f64| number(told.latency.map(of), 0);
+fn row(reclaim: bool, results: &BurstResults) -> Vec<String> {
+    let latency = |of: fn(Latency) -> f64| number(results.latency.map(of), 0);
     vec![
         if reclaim { "on" } else { "off" }.to_owned(),
         latency(|l| l.p50),
         latency(|l| l.p99),
         latency(|l| l.p999),
-        number(mean(&told.bursts), 0),
-        number(told.bursts.iter().copied().reduce(f64::max), 0),
-        told.reached.to_string(),
-        told.counts.stalls.to_string(),
-        told.counts.major_faults.to_string(),
-        number(Some(told.counts.pressure as f64 / 1e3), 1),
+        number(mean(&results.bursts), 0),
+        number(results.bursts.iter().copied().reduce(f64::max), 0),
+        results.reached.to_string(),
+        results.counts.stalls.to_string(),
+        results.counts.major_faults.to_string(),
+        number(Some(results.counts.pressure as f64 / 1e3), 1),
     ]
 }
 
@@ -113,7 +113,7 @@ fn run(redis: &Redis, reclaim: bool, stop: &Stop) -> Result<BurstResults> {
     let mut server = group.within(|| Server::start(redis, place.path(), stop))?;
     let watching = reclaim.then(|| start(server.pid(), place.path())).transpose()?;
     let mut seen = Latencies::new()?;
-    let mut told = BurstResults::default();
+    let mut results = BurstResults::default();
     let eighth = redis.count() / 8;
     for burst in 0..BURSTS {
         // Values that are written again are resident again, and then become idle.
@@ -128,14 +128,14 @@ fn run(redis: &Redis, reclaim: bool, stop: &Stop) -> Result<BurstResults> {
             server.open_loop(COUNTED, &mut seen, stop)?;
             allocating.join().map_err(|_| anyhow::anyhow!("the burst has panicked"))?
         })?;
-        told.bursts.push(allocating);
+        results.bursts.push(allocating);
         let since = Counts::read(Path::new("/"))?.since(counts);
-        told.counts = told.counts.and(since);
-        told.reached += group.times_reached()?.saturating_sub(reached);
+        results.counts = results.counts.and(since);
+        results.reached += group.times_reached()?.saturating_sub(reached);
     }
-    told.latency = seen.told();
+    results.latency = seen.percentiles();
     watching.map_or(Ok(()), Watching::end)?;
-    Ok(told)
+    Ok(results)
 }
 
 fn start(pid: i32, place: &Path) -> Result<Watching> {

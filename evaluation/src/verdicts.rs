@@ -198,13 +198,13 @@ mod tests {
         let rates = [(Config::Orig, 100.0), (Config::Rec, 99.0), (quota, 98.0)];
         let once = rates.map(|(config, rate)| of(config, rate));
         let again = rates.map(|(config, rate)| Run { repetition: 1, ..of(config, rate - 1.0) });
-        let told = |runs: Vec<&Run>| {
+        let texts = |runs: Vec<&Run>| {
             let all = verdicts(&Results::of(runs));
             ["rec", "50 ms/s, oldest first, all workloads: slowdown"]
                 .map(|begin| found(&all, begin).to_string())
         };
-        assert!(told(once.iter().collect()).iter().all(|text| !text.contains('(')));
-        let [rec, slowdown] = told(once.iter().chain(&again).collect());
+        assert!(texts(once.iter().collect()).iter().all(|text| !text.contains('(')));
+        let [rec, slowdown] = texts(once.iter().chain(&again).collect());
         assert!(rec.contains("(95 %: "), "{rec}");
         assert!(slowdown.contains("(standard error "), "{slowdown}");
     }

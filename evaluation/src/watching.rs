@@ -147,10 +147,13 @@ mod tests {
     fn windows_that_had_enough_to_do() {
         let window =
             |number, ms| Window { number, applied: 1, took: Duration::from_millis(ms), so_far: 0 };
-        let told = windows(&[window(3, 9), window(4, 11), window(5, 10), window(9, 1)], 10);
-        assert_eq!(told.count, 4);
-        assert!((told.worst - 110.0).abs() < 1e-9, "{told:?}");
-        assert!((told.median.unwrap() - 100.0).abs() < 1e-9, "of 90 and 110: {told:?}");
+        let windows_used = windows(&[window(3, 9), window(4, 11), window(5, 10), window(9, 1)], 10);
+        assert_eq!(windows_used.count, 4);
+        assert!((windows_used.worst - 110.0).abs() < 1e-9, "{windows_used:?}");
+        assert!(
+            (windows_used.median.unwrap() - 100.0).abs() < 1e-9,
+            "of 90 and 110: {windows_used:?}"
+        );
         assert_eq!(windows(&[], 10).median, None);
     }
 }

@@ -101,8 +101,8 @@ fn judge(scenario: &Scenario, series: &str, dir: &Path) -> (Vec<String>, Vec<Str
     }
     for score in scenario.score.iter().filter(|s| s.is_of(series)) {
         match score.judge(&out) {
-            Ok((told, missed)) => {
-                seen.push(told);
+            Ok((summary, missed)) => {
+                seen.push(summary);
                 wrong.extend(missed);
             }
             Err(e) => wrong.push(format!("{}: {e:#}", score.record)),

@@ -110,13 +110,13 @@ impl Scenario {
 
     /// The variables of its script on a kernel of this series, as shell assignments.
     pub fn variables(&self, series: &str) -> String {
-        let told = self.kernels.get(series).into_iter().flatten();
+        let exports = self.kernels.get(series).into_iter().flatten();
         let line = |(name, value): (&String, &String)| {
             format!("export {name}='{}'\n", value.replace('\'', "'\\''"))
         };
         let timeout = self.timeout.as_secs();
         format!("export SERIES={series}\nexport TIMEOUT={timeout}\n")
-            + &told.map(line).collect::<String>()
+            + &exports.map(line).collect::<String>()
     }
 }
 
@@ -140,8 +140,8 @@ mod tests {
     #[test]
     fn the_script_is_told_what_is_expected() {
         let mut record = Scenario::all().unwrap().into_iter().find(|s| s.name == "record").unwrap();
-        let told = BTreeMap::from([("WAY".to_owned(), "it's".to_owned())]);
-        record.kernels.insert("9.9".to_owned(), told);
+        let exports = BTreeMap::from([("WAY".to_owned(), "it's".to_owned())]);
+        record.kernels.insert("9.9".to_owned(), exports);
         let timeout = record.timeout.as_secs();
         assert_eq!(
             record.variables("9.9"),

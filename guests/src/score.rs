@@ -46,7 +46,7 @@ impl RequiredAccuracy {
     /// The figures of the files in `out`, and those that miss the requirement.
     pub fn judge(&self, out: &Path) -> Result<(String, Vec<String>)> {
         let row = figures(&out.join(&self.record), &out.join(&self.truth))?;
-        Ok((told(&row), self.least.missed(&row)))
+        Ok((summary(&row), self.least.missed(&row)))
     }
 }
 
@@ -80,7 +80,7 @@ pub fn figures(record: &Path, truth: &Path) -> Result<Accuracy> {
 }
 
 /// The figures in a line.
-fn told(row: &Accuracy) -> String {
+fn summary(row: &Accuracy) -> String {
     format!(
         "{} snapshots; hot: precision {}, recall {}; cold: precision {}, recall {}; {:.0} regions",
         row.snapshots,

@@ -163,12 +163,12 @@ impl Link {
         let hmat = |what: &str| {
             format!("hmat-lb,initiator={from},target={to},hierarchy=memory,data-type=access-{what}")
         };
-        let told = [
+        let numa_args = [
             self.distance.map(|d| format!("dist,src={from},dst={to},val={d}")),
             self.latency_ns.map(|ns| format!("{},latency={ns}", hmat("latency"))),
             self.bandwidth_mib_s.map(|m| format!("{},bandwidth={m}M", hmat("bandwidth"))),
         ];
-        told.into_iter().flatten().flat_map(|arg| ["-numa".to_owned(), arg]).collect()
+        numa_args.into_iter().flatten().flat_map(|arg| ["-numa".to_owned(), arg]).collect()
     }
 }
 

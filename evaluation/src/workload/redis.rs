@@ -219,7 +219,7 @@ impl Running for Server {
         self.process.check()?;
         let done = WorkloadResult::by_slices(&slices)?;
         let apart = twin.map_or(0, |twin| memory_of(twin.server.pid()));
-        Ok(WorkloadResult { latency: seen.told(), apart, ..done })
+        Ok(WorkloadResult { latency: seen.percentiles(), apart, ..done })
     }
 }
 

@@ -218,10 +218,10 @@ impl Follower {
             return Vec::new();
         }
         let begun = WorkStart::now();
-        let told: BTreeMap<TargetId, &str> = read.iter().map(|a| (a.target, &*a.comm)).collect();
+        let names: BTreeMap<TargetId, &str> = read.iter().map(|a| (a.target, &*a.comm)).collect();
         let mut renamed = Vec::new();
         for (&pid, process) in &mut self.processes {
-            let comm = match told.get(&process.target) {
+            let comm = match names.get(&process.target) {
                 Some(&comm) => Some(comm.to_owned()),
                 None if asks && due < process.young_until => proc::comm(ROOT.as_ref(), pid).ok(),
                 None => None,

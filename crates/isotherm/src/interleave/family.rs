@@ -60,9 +60,9 @@ mod tests {
         let script = "sh -c 'sleep 60 >&2 & echo $!'; exec sleep 60 >&2";
         let mut command = Command::new("sh");
         let mut child = command.args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
-        let mut told = String::new();
-        child.stdout.take().unwrap().read_to_string(&mut told).unwrap();
-        let orphan: i32 = told.trim().parse().unwrap();
+        let mut output = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+        let orphan: i32 = output.trim().parse().unwrap();
         let pid = child.id().cast_signed();
         let all = family.pids(pid);
         assert!(all.contains(&pid) && all.contains(&orphan), "{all:?}");

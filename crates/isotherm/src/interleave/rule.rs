@@ -79,8 +79,8 @@ impl Machine {
                 bandwidth_of(read, write)
             })
             .collect();
-        let told = mb_s.iter().any(|&b| b > 0);
-        told.then(|| self.have().into_iter().zip(weights_from_bandwidth(&mb_s)).collect())
+        let has_bandwidth = mb_s.iter().any(|&b| b > 0);
+        has_bandwidth.then(|| self.have().into_iter().zip(weights_from_bandwidth(&mb_s)).collect())
     }
 
     /// The weights that `o` asks for, on nodes that exist and that process `pid` may use.

@@ -158,15 +158,15 @@ impl Scene<'_> {
         let views = self.snapshot.iter().flat_map(|s| &s.targets);
         let views: BTreeMap<TargetId, &TargetView> = views.map(|view| (view.id, view)).collect();
         let row = |(pid, target): (i32, TargetId)| {
-            let told = self.attributions.of(target);
+            let attribution = self.attributions.of(target);
             let text = |of: Option<&str>| of.unwrap_or_default().to_owned();
             let mut row = MetricRow::new(vec![
                 ("pid", pid.to_string()),
-                ("comm", text(told.map(|a| &*a.comm))),
-                ("cgroup", text(told.map(|a| &*a.cgroup))),
+                ("comm", text(attribution.map(|a| &*a.comm))),
+                ("cgroup", text(attribution.map(|a| &*a.cgroup))),
             ]);
-            row.refaults = told.map(|a| a.major_faults);
-            row.add(&BytesByHeat::of(views.get(&target)?), told.map_or(0, |a| a.swapped));
+            row.refaults = attribution.map(|a| a.major_faults);
+            row.add(&BytesByHeat::of(views.get(&target)?), attribution.map_or(0, |a| a.swapped));
             row.add_idle(&self.ages.idle(target).unwrap_or_default());
             Some((target, row))
         };
@@ -179,8 +179,8 @@ impl Scene<'_> {
     fn groups(&self, processes: &[(TargetId, MetricRow)]) -> (Vec<MetricRow>, usize) {
         let mut groups: BTreeMap<&str, MetricRow> = BTreeMap::new();
         for (target, row) in processes {
-            let told = self.attributions.of(*target).filter(|a| !a.cgroup.is_empty());
-            for path in told.iter().flat_map(|a| a.groups()) {
+            let attribution = self.attributions.of(*target).filter(|a| !a.cgroup.is_empty());
+            for path in attribution.iter().flat_map(|a| a.groups()) {
                 let new = || MetricRow::new(vec![("cgroup", path.to_owned())]);
                 let group = groups.entry(path).or_insert_with(new);
                 group.add(&row.memory, row.saved);

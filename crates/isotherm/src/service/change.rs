@@ -61,7 +61,7 @@ impl SchemeJob {
             .context("cannot read a metric of a goal, watermark or filter")?;
         notes.extend(meter.lacks().iter().cloned());
         self.engine.set_schemes(new)?;
-        (self.meter, self.said) = (meter, false);
+        (self.meter, self.warned) = (meter, false);
         Ok(notes)
     }
 

@@ -52,7 +52,7 @@ pub struct SchemeJob {
     pub(super) recording: SideRecord,
     stepped: Nanos,
     /// whether a message has reported that schemes are inactive
-    pub(super) said: bool,
+    pub(super) warned: bool,
 }
 
 impl SchemeJob {
@@ -79,7 +79,7 @@ impl SchemeJob {
             saved: None,
             recording,
             stepped: begin,
-            said: false,
+            warned: false,
         }
     }
 
@@ -104,7 +104,8 @@ impl SchemeJob {
         let Some(s) = on.state.last.clone().filter(|_| !self.paused) else { return Ok(()) };
         let pids = on.state.follower.pid_of();
         let metrics = self.meter.read(ROOT.as_ref(), &s, &pids);
-        if let Some(why) = self.meter.rests().filter(|_| !std::mem::replace(&mut self.said, true)) {
+        if let Some(why) = self.meter.rests().filter(|_| !std::mem::replace(&mut self.warned, true))
+        {
             warn!("schemes that depend on the pressure of the targets are suspended: {why}");
         }
         let (now, mut events) = (sys::monotonic(), Vec::new());

@@ -27,7 +27,7 @@ pub(super) enum Reads {
 
 /// The next part of the memory.
 pub(super) enum Next {
-    BlockPieces(Vec<BlockPieces>),
+    Blocks(Vec<BlockPieces>),
     /// no part remains
     End,
     /// The process has ended, or runs another program.
@@ -106,9 +106,9 @@ fn resident(
     let (asked, open): (Vec<Special>, Vec<&mut BlockPieces>) =
         open.filter(|(special, _)| !special.pages.is_empty()).unzip();
     let behind = behind(walker, process, &asked)?;
-    let told = open.into_iter().zip(behind).filter_map(|(f, b)| Some((f, b?)));
-    told.for_each(|(f, b)| f.add(&b));
-    Ok(Next::BlockPieces(found))
+    let pairs = open.into_iter().zip(behind).filter_map(|(f, b)| Some((f, b?)));
+    pairs.for_each(|(f, b)| f.add(&b));
+    Ok(Next::Blocks(found))
 }
 
 /// The absent pages of `part`: of a file the pages that are not mapped, of other memory those in swap.
@@ -138,5 +138,5 @@ fn absent(
         found.pieces = absent.collect();
         found
     });
-    Ok(Next::BlockPieces(found.collect()))
+    Ok(Next::Blocks(found.collect()))
 }

@@ -40,8 +40,8 @@ pub(super) fn pages_of(pieces: &[Piece]) -> u64 {
 pub(super) fn nodes(process: &Process, pieces: &[Piece]) -> Vec<Option<u32>> {
     let heads: Vec<u64> = pieces.iter().map(|p| p.start).collect();
     // The pid belongs to the process only until the process has ended.
-    let told = page_nodes(process.pid, &heads).ok().filter(|_| !process.has_ended());
-    let nodes = told.unwrap_or_else(|| vec![-libc::ESRCH; heads.len()]);
+    let answer = page_nodes(process.pid, &heads).ok().filter(|_| !process.has_ended());
+    let nodes = answer.unwrap_or_else(|| vec![-libc::ESRCH; heads.len()]);
     nodes.into_iter().map(|node| u32::try_from(node).ok()).collect()
 }
 

@@ -198,14 +198,14 @@ impl Layout {
 
     fn not_moved(&self, node: u32, source: std::io::Error) -> NumaError {
         let (root, pid) = (&self.held.root, self.held.pid);
-        let told = match source.raw_os_error() {
+        let error = match source.raw_os_error() {
             Some(libc::EACCES) => allowed_nodes_of(root, pid)
                 .map(|allowed| NumaError::NotAllowed { pid, node, allowed }),
             Some(libc::ENODEV) => nodes(root)
                 .map(|all| NumaError::NoNode { node, have: all.iter().map(|n| n.node).collect() }),
             _ => return self.failed("moved", source),
         };
-        told.unwrap_or_else(|e| e)
+        error.unwrap_or_else(|e| e)
     }
 
     /// Whether the process is ending: it then has no memory for a moment before it has ended (EINVAL).

@@ -1,13 +1,12 @@
 //! Held processes that another source observes.
 
 use std::ops::Deref;
-use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use isotherm_core::TargetId;
 
 use super::held::{AttachError, HeldProcess};
-use super::processes::Hold;
+use super::processes::{Hold, hold_by_targets};
 use super::targets::Targets;
 
 /// Only holds processes: for a source that observes them by itself.
@@ -37,21 +36,7 @@ impl Hold for HeldProcesses {
         Ok(self.0.add(HeldOnly(HeldProcess::take(Path::new("/"), pid)?)))
     }
 
-    fn is_alive(&self, target: TargetId) -> bool {
-        self.0.is_alive(target)
-    }
-
-    fn ended(&self) -> Vec<TargetId> {
-        self.0.ended()
-    }
-
-    fn ends(&self) -> Option<BorrowedFd<'_>> {
-        self.0.ends()
-    }
-
-    fn detach(&mut self, target: TargetId) {
-        self.0.remove(target);
-    }
+    hold_by_targets!(0);
 }
 
 #[cfg(test)]

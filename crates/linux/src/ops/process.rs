@@ -283,14 +283,14 @@ impl Process {
         if let (Some(pagemap), Some((first, last))) = (&mut self.pagemap, ends) {
             let last = last as u64 + 1;
             let range = AddrRange::new(start + first as u64 * PAGE_SIZE, start + last * PAGE_SIZE);
-            let (asked, mut told) = (open, PageMask::default());
+            let (asked, mut answered) = (open, PageMask::default());
             for (page, entry) in (first..).zip(pagemap.read(range)) {
-                told.insert(page);
+                answered.insert(page);
                 if asked.contains(page) && entry.is_present() && !entry.is_exclusive() {
                     shared.insert(page);
                 }
             }
-            open = asked.without(&told);
+            open = asked.without(&answered);
         }
         self.note_shared(shared.and(&noted), area);
         shared.or(&open)

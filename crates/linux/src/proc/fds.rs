@@ -250,14 +250,14 @@ mod tests {
 
     #[test]
     fn a_ring_that_does_not_tell_may_have_fixed_anything() {
-        let told = |info: &[(&str, &str)]| {
+        let ring = |info: &[(&str, &str)]| {
             let root = tree(&[("9", "anon_inode:[io_uring]")], info);
             held(&root).hides_all()
         };
-        assert_eq!(told(&[("9", "pos:\t0\nSqMask:\t0x7\n")]), Some(Unknown::Dma));
-        assert_eq!(told(&[("9", "UserFiles:\t0\nUserBufs:\t2\nPollList:\n")]), Some(Unknown::Dma));
-        assert_eq!(told(&[("9", "UserFiles:\t0\nUserBufs:\t0\nPollList:\n")]), None);
-        assert_eq!(told(&[]), None, "it is closed by now");
+        assert_eq!(ring(&[("9", "pos:\t0\nSqMask:\t0x7\n")]), Some(Unknown::Dma));
+        assert_eq!(ring(&[("9", "UserFiles:\t0\nUserBufs:\t2\nPollList:\n")]), Some(Unknown::Dma));
+        assert_eq!(ring(&[("9", "UserFiles:\t0\nUserBufs:\t0\nPollList:\n")]), None);
+        assert_eq!(ring(&[]), None, "it is closed by now");
     }
 
     #[test]

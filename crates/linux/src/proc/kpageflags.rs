@@ -181,7 +181,7 @@ mod tests {
     fn flags_of_frames_in_any_order() {
         let (_root, flags) = file(&[0, 1 << 5, 1 << 10, 1 << 12, 1 << 24]);
         let got = flags.of(&[3, 1, 2, 3, 4, 5, 6, 1 << 50]).unwrap();
-        let told = |f: &PageFlags| match f {
+        let letter = |f: &PageFlags| match f {
             f if f.is_lru() => 'l',
             f if f.is_free() => 'f',
             f if f.is_user() => 'u',
@@ -189,7 +189,7 @@ mod tests {
             f if f.is_hole() => '-',
             _ => '?',
         };
-        assert_eq!(got.iter().map(told).collect::<String>(), "ulfuz---");
+        assert_eq!(got.iter().map(letter).collect::<String>(), "ulfuz---");
     }
 
     #[test]

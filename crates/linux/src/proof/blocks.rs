@@ -25,11 +25,11 @@ pub(super) fn agree(
     zero: Option<u64>,
 ) -> Result<(), WalkError> {
     let expected: Vec<Bits> = seen.iter().map(|view| bits_of(view, zero)).collect();
-    let told = read(walker, range, seen.len())?;
-    if told == expected {
+    let found = read(walker, range, seen.len())?;
+    if found == expected {
         Ok(())
     } else {
-        Err(mismatch(page, &format!("{expected:?}"), &told).into())
+        Err(mismatch(page, &format!("{expected:?}"), &found).into())
     }
 }
 

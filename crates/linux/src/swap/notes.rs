@@ -302,10 +302,11 @@ mod tests {
         assert!(restored(root.path()).unwrap().is_empty(), "it has a name");
         let said = set_up(root.path(), Some("web"), 4 << 20).unwrap_err().to_string();
         assert!(said.contains("swap restore --name web"), "{said}");
-        let mut told = Vec::new();
-        let said = restore(root.path(), &by("web"), &mut |c: &Content| told.push(c.to_string()));
+        let mut contents = Vec::new();
+        let said =
+            restore(root.path(), &by("web"), &mut |c: &Content| contents.push(c.to_string()));
         assert!(matches!(said, Err(SwapError::Off { .. })), "here is no such device: {said:?}");
-        assert!(told[0].contains("zram7 (--name web) holds 0.0 MiB"), "{told:?}");
+        assert!(contents[0].contains("zram7 (--name web) holds 0.0 MiB"), "{contents:?}");
         for bad in ["", ".x", "a/b", "a b", &"x".repeat(65)] {
             let said = set_up(root.path(), Some(bad), 4 << 20).unwrap_err();
             assert!(matches!(said, SwapError::Name(_)), "{bad}: {said}");

@@ -56,10 +56,10 @@ fn heads(first: &str, refaulted: bool) -> String {
 }
 
 fn line(out: &mut String, name: &str, s: &Shares, refaulted: Option<Option<u64>>) {
-    let told = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), bytes);
+    let or_dash = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), bytes);
     let sizes = [s.resident_bytes, s.hot_bytes, s.warm_bytes, s.cold_bytes, s.unknown_bytes];
-    let cells = sizes.map(bytes).into_iter().chain([told(s.saved_bytes)]);
-    *out += &columns(name, cells.chain(refaulted.map(told)));
+    let cells = sizes.map(bytes).into_iter().chain([or_dash(s.saved_bytes)]);
+    *out += &columns(name, cells.chain(refaulted.map(or_dash)));
 }
 
 fn columns(name: &str, cells: impl Iterator<Item = String>) -> String {

@@ -53,9 +53,9 @@ fn reasons(left: &UnmovedPages) -> String {
         (left.busy, "in use by the kernel or a device"),
         (left.no_room, "no room where they belong"),
     ];
-    let told: Vec<String> =
+    let parts: Vec<String> =
         reasons.iter().filter(|r| r.0 > 0).map(|(n, why)| format!("{n} {why}")).collect();
-    if told.is_empty() { String::new() } else { format!(" ({})", told.join(", ")) }
+    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
 }
 
 #[cfg(test)]

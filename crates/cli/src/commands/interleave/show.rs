@@ -85,8 +85,8 @@ impl NodesOutput {
     /// The source of each figure, and the missing figures.
     fn sources(&self) -> String {
         let mut out = String::from("\n");
-        let told = self.nodes.iter().any(|r| r.node.cpu.is_some() || r.node.any.is_some());
-        let access = if told {
+        let has_figures = self.nodes.iter().any(|r| r.node.cpu.is_some() || r.node.any.is_some());
+        let access = if has_figures {
             "/sys/devices/system/node/nodeN/access1/initiators, or access0: reported by firmware \
              (HMAT, CDAT) for the best initiator"
         } else {

@@ -57,8 +57,12 @@ pub fn forked(bench: &Bench) -> Outcome {
 pub fn reported_policy(bench: &Bench) -> Outcome {
     let m = Memory::new(PAGES)?;
     let is = |mode: PolicyMode, nodes: &[u32]| {
-        let told = policy_at(m.range().start).map_err(text)?;
-        if told == (mode, mask(nodes)) { Ok(()) } else { Err(format!("{told:?}, not {mode:?}")) }
+        let reported = policy_at(m.range().start).map_err(text)?;
+        if reported == (mode, mask(nodes)) {
+            Ok(())
+        } else {
+            Err(format!("{reported:?}, not {mode:?}"))
+        }
     };
     let one = [first(bench)?];
     let weighted = bench.weighted.then_some(PolicyMode::WEIGHTED_INTERLEAVE);

@@ -1,6 +1,5 @@
 //! Processes on kernels with idle page tracking, observed by the frames of their pages.
 
-use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,8 +8,8 @@ use isotherm_core::{
 };
 
 use super::tracking::{Tracking, Window};
-use crate::ops::held::{AttachError, Postponed};
-use crate::ops::processes::Hold;
+use crate::ops::held::AttachError;
+use crate::ops::processes::{Hold, hold_by_targets};
 use crate::ops::procfs_process::ProcfsProcess;
 use crate::ops::targets::Targets;
 use crate::proc::{Pagemap, ProcError};
@@ -88,25 +87,7 @@ impl Hold for Idle {
         Ok(self.targets.add(process))
     }
 
-    fn is_alive(&self, target: TargetId) -> bool {
-        self.targets.is_alive(target)
-    }
-
-    fn ended(&self) -> Vec<TargetId> {
-        self.targets.ended()
-    }
-
-    fn ends(&self) -> Option<BorrowedFd<'_>> {
-        self.targets.ends()
-    }
-
-    fn detach(&mut self, target: TargetId) {
-        self.targets.remove(target);
-    }
-
-    fn postponed(&self) -> Postponed {
-        self.targets.postponed()
-    }
+    hold_by_targets!(targets);
 }
 
 impl Look for Idle {
