@@ -1,4 +1,4 @@
-# What is there already, laid out anew; 256 MiB where that is all that there is.
+# isotherm moves existing memory; 256 MiB if the kernel has no weighted interleave.
 mib=64
 [ "$WAY" = policy ] || mib=256
 $(touches $mib) &

@@ -25,7 +25,7 @@ touched 1:5
 exact 1 5
 ended
 
-# Killed, and nobody there to put anything back but the next isotherm.
+# After a kill, only the next isotherm can restore the weights.
 isotherm interleave run --nodes 0,1 --weights 3:4 -- sleep 1000 2>/tmp/run &
 run=$!
 within 30 grep -qs "0=3,1=4" /tmp/run

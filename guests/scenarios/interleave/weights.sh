@@ -1,4 +1,4 @@
-# The machine's weights: set, read back, as by default, put back.
+# The machine's weights: set, read back, reset to the default, restored.
 isotherm interleave set 0=5,1=1
 isotherm interleave set 2=3
 equal "weights that were set" "$(weights)" "5 1 3"
