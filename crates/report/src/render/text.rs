@@ -147,8 +147,7 @@ fn monitor(s: &Summary) -> String {
     let target = match s.target_cpu_percent {
         Some(p) if s.targets.iter().all(ran) => format!("ran {p:.1} % of one CPU"),
         Some(p) => format!("ran {p:.1} % of one CPU, without targets whose time is unknown"),
-        None => "it is unknown whether it ran: memory of a process that did not run looks cold"
-            .to_owned(),
+        None => "unknown whether it ran; a process that does not run looks cold".to_owned(),
     };
     format!(
         "\ntarget    {target}\nmonitor   {:.2} % of one CPU{}, {} looks/s, {} clears/s\n          \
@@ -221,7 +220,7 @@ fn definitions(s: &Summary) -> String {
     let support = match s.mean.extended_bytes + s.mean.old_bytes {
         0 => "",
         _ => {
-            "extended: presumed from a sample of its stretch; old: known only from an earlier time\n"
+            "extended: presumed from a sample of its stretch; old: from an earlier time\n"
         }
     };
     format!(

@@ -28,56 +28,37 @@ fn summary() -> Summary {
 
 #[test]
 fn the_summary_is_read_at_a_glance() {
-    let expected = "redis-server (pid 1234)
-0 s to 400 ms of the record, 1 snapshot of 400 ms, \
-                    sampled every 20 ms
+    let expected = "\
+redis-server (pid 1234)
+0 s to 400 ms of the record, 1 snapshot of 400 ms, sampled every 20 ms
 
-                               mean     share       \
-                    last
+                               mean     share       last
 hot                         2.0 MiB    22.2 %    2.0 MiB
-warm           \
-                                 3.0 MiB    33.3 %    3.0 MiB
-cold                        3.0 \
-                    MiB    33.3 %    3.0 MiB
-unknown                     1.0 MiB    11.1 %    \
-                    1.0 MiB
+warm                        3.0 MiB    33.3 %    3.0 MiB
+cold                        3.0 MiB    33.3 %    3.0 MiB
+unknown                     1.0 MiB    11.1 %    1.0 MiB
   shared                    1.0 MiB    11.1 %    1.0 MiB
-resident    \
-                                    9.0 MiB   100.0 %    9.0 MiB
-not resident                2.0 \
-                    MiB              2.0 MiB
+resident                    9.0 MiB   100.0 %    9.0 MiB
+not resident                2.0 MiB              2.0 MiB
 
-working set (hot + warm): p50 5.0 MiB, p95 5.0 \
-                    MiB, max 5.0 MiB
+working set (hot + warm): p50 5.0 MiB, p95 5.0 MiB, max 5.0 MiB
 
-by mapping, mean                hot       warm       cold  \
-                      unknown   resident
-[heap]                      2.0 MiB        0 B    3.0 \
-                    MiB    1.0 MiB    6.0 MiB
-a-library-wit..ame.so.6         0 B    1.0 MiB     \
-                       0 B        0 B    1.0 MiB
-2 more                          0 B    2.0 MiB  \
-                          0 B        0 B    2.0 MiB
+by mapping, mean                hot       warm       cold    unknown   resident
+[heap]                      2.0 MiB        0 B    3.0 MiB    1.0 MiB    6.0 MiB
+a-library-wit..ame.so.6         0 B    1.0 MiB        0 B        0 B    1.0 MiB
+2 more                          0 B    2.0 MiB        0 B        0 B    2.0 MiB
 
 target    ran 50.0 % of one CPU
-monitor   \
-                    1.00 % of one CPU, 125 looks/s, 50 clears/s
-          (a clear is a TLB \
-                    shootdown on each CPU that runs the target)
-rates     100.0 % measured, 0.0 \
-                    % extended, 0.0 % old
+monitor   1.00 % of one CPU, 125 looks/s, 50 clears/s
+          (a clear is a TLB shootdown on each CPU that runs the target)
+rates     100.0 % measured, 0.0 % extended, 0.0 % old
 regions   5 on average, 5 at most, 1,000 allowed
 
-hot: \
-                    touched at 10 Hz or more; cold: untouched for 5 s or more; warm: the \
-                    rest
+hot: touched at 10 Hz or more; cold: untouched for 5 s or more; warm: the rest
 unknown: resident, but its accesses cannot be observed
-nothing can be \
-                    cold in the first 5 s: --time 5s.. leaves them out
-p95: not exceeded for 95 \
-                    % of the time; mean: over time; share: of resident
-looked at: the record \
-                    does not say how
+nothing can be cold in the first 5 s: --time 5s.. leaves them out
+p95: not exceeded for 95 % of the time; mean: over time; share: of resident
+looked at: the record does not say how
 ";
     let text = summary_text(&summary(), 2);
     assert_eq!(text, expected);
@@ -135,17 +116,13 @@ fn a_budget_and_what_it_buys_are_told() {
     }
     let text = summary_text(&s.finish().unwrap(), 2);
     assert!(text.contains("2 snapshots of 500 ms on average\n"), "{text}");
-    let expected = "monitor   1.00 % of one CPU + 0.50 % lost (budget 1 %), 100 looks/s, 40 \
-                    clears/s
-          (a clear is a TLB shootdown on each CPU that runs the \
-                    target)
-seen      95.0 % of the observable memory, rates within a factor of \
-                    1.41
+    let expected = "\
+monitor   1.00 % of one CPU + 0.50 % lost (budget 1 %), 100 looks/s, 40 clears/s
+          (a clear is a TLB shootdown on each CPU that runs the target)
+seen      95.0 % of the observable memory, rates within a factor of 1.41
           cleared less in 50.0 % of the time: memory was short
-         \
-                     120 pages/s were cleared by others (reclaim, a kdamond)
-rates     92.0 % \
-                    measured, 7.0 % extended, 1.0 % old
+          120 pages/s were cleared by others (reclaim, a kdamond)
+rates     92.0 % measured, 7.0 % extended, 1.0 % old
 ";
     assert!(text.contains(expected), "{text}");
     assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
