@@ -95,7 +95,7 @@ fn what_is_not_there_is_said() {
     let mut kdamonds = all(&dir).unwrap();
     kdamonds[0].contexts[0].pause = Some(true);
     let error = write(dir.path(), &kdamonds).unwrap_err().to_string();
-    assert!(error.contains("0/contexts/0/pause is not there") && error.contains("7.2"), "{error}");
+    assert!(error.contains("0/contexts/0/pause does not exist") && error.contains("7.2"), "{error}");
     kdamonds[0].contexts[0].pause = None;
     kdamonds[0].contexts[0].schemes[0].core_filters = Some(vec![Filter::default()]);
     let error = write(dir.path(), &kdamonds).unwrap_err().to_string();
