@@ -68,7 +68,7 @@ mod tests {
         let out = MoveResult { pages: 10, misplaced: 5, moved: 2, left, ..MoveResult::default() };
         let text = laid_out(&out);
         assert!(
-            text.contains("2 moved, 3 left (2 mapped by other processes too, 1 no room"),
+            text.contains("2 moved, 3 not moved (2 mapped by other processes too, 1 no room"),
             "{text}"
         );
         assert!(text.contains("4 pages are parts"), "{text}");
