@@ -20,7 +20,6 @@ pub struct Estimate {
 /// The median of `values` and its interval by the percentile bootstrap (Efron 1979): medians of
 /// 10,000 samples drawn from `values` with replacement, less 2.5 % at either end. The same seed
 /// gives the same interval; no values, no estimate.
-#[must_use]
 pub fn median_of(values: &[f64], seed: u64) -> Option<Estimate> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut draw = || values.get(below(&mut rng, values.len())).copied();

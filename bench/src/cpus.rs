@@ -5,18 +5,12 @@ use std::io;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The CPUs that this thread may run on, in ascending order.
-///
-/// # Errors
-/// Those of `sched_getaffinity`.
 pub fn allowed() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
 /// Keeps this thread, and those that it starts, to `cpus`; leaves it as it is if there are none.
-///
-/// # Errors
-/// Those of `sched_setaffinity`.
 pub fn pin(cpus: &[usize]) -> io::Result<()> {
     if cpus.is_empty() {
         return Ok(());

@@ -13,12 +13,9 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 /// The argument with which a bench starts itself as this process.
 const ARGUMENT: &str = "--be-the-fading";
 /// Interval between touches of memory that is not idle yet.
-const EVERY: Duration = Duration::from_millis(200);
+const TOUCH_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Runs as this process until its standard input ends, if the command line asks for it. Otherwise does nothing.
-///
-/// # Errors
-/// If there is no memory, or a command is invalid.
 pub fn run_if_asked() -> Result<()> {
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() != Some(ARGUMENT) {
@@ -51,11 +48,11 @@ fn fade(pages: u64, ends: Vec<Duration>) -> Result<()> {
                 *time = sys::monotonic().0;
             }
         }
-        sleep(EVERY);
+        sleep(TOUCH_INTERVAL);
     }
     out.write_all(&last.iter().flat_map(|t: &u64| t.to_ne_bytes()).collect::<Vec<u8>>())?;
     out.flush()?;
-    // Its memory stays until nobody wants to know any more.
+    // The memory stays until the parent writes a line or closes the pipe.
     input.read_line(&mut String::new())?;
     Ok(())
 }
@@ -72,9 +69,6 @@ pub struct Fading {
 impl Fading {
     /// Starts this program again, with a stretch of `pages` pages for each of `ends`. A stretch becomes idle at
     /// that time after [`Fading::begin`].
-    ///
-    /// # Errors
-    /// If that fails.
     pub fn start(pages: u64, ends: &[Duration]) -> Result<Self> {
         let words = ends.iter().map(|end| end.as_millis().to_string());
         let mut child = Command::new(std::env::current_exe()?)
@@ -88,35 +82,28 @@ impl Fading {
         let mut fading = Fading { child, to, from, range: AddrRange::default() };
         let mut line = String::new();
         fading.from.read_line(&mut line)?;
-        let start: u64 = line.trim().parse().context("the process that fades said no address")?;
+        let start: u64 =
+            line.trim().parse().context("the process that fades printed no address")?;
         fading.range = AddrRange::new(start, start + pages * ends.len() as u64 * PAGE_SIZE);
         Ok(fading)
     }
 
     /// Its pid.
-    #[must_use]
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap_or(0)
     }
 
     /// All its memory.
-    #[must_use]
     pub fn range(&self) -> AddrRange {
         self.range
     }
 
     /// Starts the clock of `ends`.
-    ///
-    /// # Errors
-    /// If it has ended.
     pub fn begin(&mut self) -> Result<()> {
         Ok(writeln!(self.to, "begin")?)
     }
 
     /// When each page was touched last, in ns of the monotonic clock. Waits until all is idle.
-    ///
-    /// # Errors
-    /// If it has ended, or was never told to begin.
     pub fn last_touches(&mut self) -> Result<Vec<u64>> {
         let mut bytes = vec![0; usize::try_from(self.range.len() / PAGE_SIZE * 8)?];
         self.from.read_exact(&mut bytes).context("the process that fades has ended")?;

@@ -2,10 +2,7 @@
 
 use anyhow::{Context, Result};
 
-/// TLB shootdowns that `cpus` have served since boot, whoever asked for them.
-///
-/// # Errors
-/// If the kernel does not count them.
+/// TLB shootdowns that `cpus` have served since boot, from all senders.
 pub fn tlb_shootdowns(cpus: &[usize]) -> Result<u64> {
     let text = std::fs::read_to_string("/proc/interrupts")?;
     sum(&text, cpus).context("no line of TLB shootdowns in /proc/interrupts")

@@ -21,4 +21,4 @@ pub mod synthetic;
 pub mod toucher;
 pub mod usage;
 pub mod user;
-pub mod watched;
+pub mod watched_load;

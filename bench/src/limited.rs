@@ -18,17 +18,11 @@ pub struct Limited {
 
 impl Limited {
     /// Creates a group whose memory is limited to `bytes`.
-    ///
-    /// # Errors
-    /// If there is no memory controller, or it refuses.
     pub fn start(bytes: u64) -> Result<Self> {
         Limited::named("0", bytes)
     }
 
     /// The same, for one group of several.
-    ///
-    /// # Errors
-    /// See [`Limited::start`].
     pub fn named(name: &str, bytes: u64) -> Result<Self> {
         let home = home()?;
         let name = format!("isotherm-bench-{}-{name}", std::process::id());
@@ -45,27 +39,21 @@ impl Limited {
     }
 
     /// Which interface it has.
-    #[must_use]
     pub fn version(&self) -> Version {
         self.group.version()
     }
 
     /// Its directory.
-    #[must_use]
     pub fn dir(&self) -> &Path {
         self.group.dir()
     }
 
     /// Its control files.
-    #[must_use]
     pub fn group(&self) -> &Cgroup {
         &self.group
     }
 
     /// How often the group reached its limit, so that an allocation had to reclaim.
-    ///
-    /// # Errors
-    /// If it does not say so.
     pub fn times_reached(&self) -> Result<u64> {
         let [file, key] = match self.version() {
             Version::V1 => ["memory.failcnt", ""],
@@ -78,9 +66,6 @@ impl Limited {
     }
 
     /// Runs `what` in the group. Processes that it starts stay in the group.
-    ///
-    /// # Errors
-    /// Those of `what`, or of moving.
     pub fn within<T>(&self, what: impl FnOnce() -> Result<T>) -> Result<T> {
         let own = std::process::id().to_string();
         write(self.group.dir().join("cgroup.procs"), &own).context("cannot enter the group")?;

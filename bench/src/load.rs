@@ -43,21 +43,18 @@ pub struct Shape {
 
 impl Shape {
     /// A load of one thread, anywhere.
-    #[must_use]
     pub fn of(total: u64) -> Self {
         Shape { total, ..Shape::default() }
     }
 
     /// The memory that is touched continuously, as offsets. It starts at an odd page, so that no result is
     /// right only because of alignment.
-    #[must_use]
     pub fn hot(&self) -> AddrRange {
         let start = self.total / MIB * 250 / 1024 * MIB + 3 * PAGE_SIZE;
         AddrRange::new(start, start + self.hot.unwrap_or(self.total / 16))
     }
 
     /// The memory that is touched once per second.
-    #[must_use]
     pub fn warm(&self) -> AddrRange {
         let start = self.total / MIB * 600 / 1024 * MIB + PAGE_SIZE;
         AddrRange::new(start, start + self.warm.unwrap_or(self.total / 8))
@@ -75,7 +72,7 @@ impl Shape {
         [ARGUMENT.to_owned(), kind.to_owned()].into_iter().chain(words).collect()
     }
 
-    /// What [`Shape::arguments`] says, but for the scheduling, which is inherited.
+    /// The arguments of [`Shape::arguments`] without the scheduling, which is inherited.
     fn from_arguments(mut words: impl Iterator<Item = String>) -> Result<Self> {
         let streams = words.next().context("no kind")? == STREAMS;
         let mut size = || -> Result<u64> { Ok(words.next().context("no size")?.parse()?) };
@@ -93,9 +90,6 @@ static TOUCHED: [Touched; MAX_THREADS] = [const { Touched(AtomicU64::new(0)) }; 
 
 /// Runs the load that the command line asks for until it is killed. First prints the addresses of its memory
 /// and its counters. Without such a request, does nothing.
-///
-/// # Errors
-/// If standard output is closed, or the CPUs do not exist.
 pub fn run_if_asked() -> Result<()> {
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() == Some(ARGUMENT) {
@@ -179,9 +173,6 @@ pub struct Load {
 
 impl Load {
     /// Starts this program again as the load, and waits until its memory is allocated.
-    ///
-    /// # Errors
-    /// If that fails.
     pub fn start(shape: Shape) -> Result<Self> {
         ensure!(shape.threads() <= MAX_THREADS, "a load has at most {MAX_THREADS} threads");
         let me = std::env::current_exe()?;
@@ -193,32 +184,29 @@ impl Load {
         let mut line = String::new();
         let out = child.stdout.as_mut().context("no standard output")?;
         BufReader::with_capacity(64, out).read_line(&mut line)?;
-        let (base, counters) = line.trim().split_once(' ').context("the load said no address")?;
+        let (base, counters) =
+            line.trim().split_once(' ').context("the load printed no address")?;
         let (base, counters) = (u64::from_str_radix(base, 16)?, u64::from_str_radix(counters, 16)?);
         let memory = File::open(format!("/proc/{}/mem", child.id()))?;
         Ok(Load { child, memory, base, counters, shape })
     }
 
     /// Its pid.
-    #[must_use]
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap_or(0)
     }
 
     /// Whether it runs under `SCHED_FIFO`.
-    #[must_use]
     pub fn is_fifo(&self) -> bool {
         self.shape.fifo
     }
 
     /// All its memory, as addresses.
-    #[must_use]
     pub fn all(&self) -> AddrRange {
         self.at(AddrRange::new(0, self.shape.total))
     }
 
     /// The addresses of the memory that it touches continuously.
-    #[must_use]
     pub fn hot(&self) -> AddrRange {
         self.at(self.shape.hot())
     }
@@ -228,9 +216,6 @@ impl Load {
     }
 
     /// Number of pages that it has touched so far. Reading it does not disturb the load.
-    ///
-    /// # Errors
-    /// If it has ended.
     pub fn touched(&self) -> Result<u64> {
         let mut sum = 0;
         for thread in 0..self.shape.threads() {

@@ -10,9 +10,6 @@ use serde::Serialize;
 
 /// Writes `value` as JSON to `path`. A regular file is replaced only once the new one is complete; if writing
 /// fails, the previous file remains. A device or a pipe is written directly.
-///
-/// # Errors
-/// If `path` cannot be written.
 pub fn save_json(path: &Path, value: &impl Serialize) -> Result<()> {
     let cannot = || format!("cannot write {}", path.display());
     let text = serde_json::to_string_pretty(value)? + "\n";
@@ -36,7 +33,7 @@ mod tests {
 
     use super::*;
 
-    /// What cannot be written whole.
+    /// A value that fails to serialize.
     struct Broken;
 
     impl Serialize for Broken {
@@ -53,7 +50,7 @@ mod tests {
         let before = File::open(&path).unwrap();
         assert!(save_json(&path, &Broken).is_err());
         save_json(&path, &[3]).unwrap();
-        // Whoever reads the earlier file reads it to its end.
+        // A reader of the earlier file can read it to its end.
         let earlier: Vec<u8> = serde_json::from_reader(before).unwrap();
         let now: Vec<u8> = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         assert_eq!((earlier, now), (vec![1, 2], vec![3]));

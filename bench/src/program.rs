@@ -6,13 +6,13 @@ use std::process::Child;
 use anyhow::{Result, bail};
 
 /// `isotherm`, which is built into the directory of the benches.
-///
-/// # Errors
-/// If it has not been built.
 pub fn beside() -> Result<PathBuf> {
     let path = std::env::current_exe()?.with_file_name("isotherm");
     if !path.is_file() {
-        bail!("{} is not there: build it (cargo build --release -p isotherm-cli)", path.display());
+        bail!(
+            "{} does not exist: build it (cargo build --release -p isotherm-cli)",
+            path.display()
+        );
     }
     Ok(path)
 }

@@ -13,7 +13,7 @@ use isotherm_core::scheme::{
 use isotherm_core::{Action, Attrs, Nanos, PAGE_SIZE, Pressure, Snapshot, Thresholds};
 use isotherm_mm::{Fair, OutOfMemory};
 use isotherm_sim::paged::{
-    Actor, MachineSpec, Next, PagedMachine, Populate, Task, Toucher, Watched, Watcher,
+    Actor, MachineSpec, Next, PagedMachine, Populate, Task, Toucher, WatchResults, Watcher,
 };
 use isotherm_sim::workload::{Layout, Workload};
 
@@ -26,7 +26,7 @@ const READ_IN: Duration = Duration::from_micros(100);
 /// The length of a window.
 pub const WINDOW: Duration = Duration::from_secs(1);
 
-/// What the machine was like at the end of a window, and what was done then.
+/// The state of the machine at the end of a window, and the work done in it.
 #[derive(Debug, Clone)]
 pub struct Window {
     /// of the machine
@@ -37,10 +37,10 @@ pub struct Window {
     pub out: u64,
 }
 
-/// What is asked for: goals one after the other, for so many windows each, within so many bytes in a
+/// The goals, one after the other, each for a number of windows, within a number of bytes per
 /// window if there is a quota beside them.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct GoalPlan {
     /// in their order
     pub goals: Vec<Goal>,
     /// of each goal
@@ -58,10 +58,7 @@ struct History {
 
 /// Runs an engine that in each window pages out memory of `workload` (its first phase) that was hardly touched
 /// for 5 s, the coldest first, as requested.
-///
-/// # Errors
-/// If the workload is invalid, the machine runs out of memory, or the engine or monitor fails.
-pub fn run(workload: &str, asked: &Asked, seed: u64) -> Result<Vec<Window>> {
+pub fn run(workload: &str, asked: &GoalPlan, seed: u64) -> Result<Vec<Window>> {
     let workload = Workload::parse(workload)?;
     let layout = Layout::new(&workload, seed);
     let mut machine = PagedMachine::new(&MachineSpec::parse(MACHINE)?, Fair::Landed.rules(), seed)?;
@@ -96,8 +93,8 @@ pub fn run(workload: &str, asked: &Asked, seed: u64) -> Result<Vec<Window>> {
 struct Reclaimer {
     process: usize,
     engine: Engine,
-    asked: Asked,
-    watched: Rc<RefCell<Watched>>,
+    asked: GoalPlan,
+    watched: Rc<RefCell<WatchResults>>,
     history: Rc<RefCell<History>>,
     begin: u64,
     /// bits were cleared for the second look
@@ -148,7 +145,7 @@ impl Task for Reclaimer {
 }
 
 /// The last snapshot; those before it are let go of.
-fn newest(watched: &mut Watched) -> Result<Arc<Snapshot>> {
+fn newest(watched: &mut WatchResults) -> Result<Arc<Snapshot>> {
     if let Some(e) = watched.failed.take() {
         return Err(e.into());
     }

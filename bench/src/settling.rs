@@ -1,7 +1,6 @@
 //! Whether a figure settles at a target after a step, and its overshoot.
 
 /// The mean of the last `over` of `values` at each of them, or of as many as there are.
-#[must_use]
 pub fn smoothed(values: &[f64], over: usize) -> Vec<f64> {
     let mean = |end: usize| {
         let last = &values[end.saturating_sub(over)..end];
@@ -11,7 +10,6 @@ pub fn smoothed(values: &[f64], over: usize) -> Vec<f64> {
 }
 
 /// The index from which all values are within 20 % of 1; `None` if the last one is not.
-#[must_use]
 pub fn settled(shares: &[f64]) -> Option<usize> {
     let last_outside = shares.iter().rposition(|share| !(0.8..=1.2).contains(share));
     let from = last_outside.map_or(0, |at| at + 1);
@@ -20,7 +18,6 @@ pub fn settled(shares: &[f64]) -> Option<usize> {
 
 /// The highest value once 1 was reached, from below or from above: until then it is the step. `None` if
 /// it was not.
-#[must_use]
 pub fn overshoot(shares: &[f64]) -> Option<f64> {
     let began_above = *shares.first()? > 1.0;
     let reached = shares.iter().position(|&share| (share > 1.0) != began_above)?;

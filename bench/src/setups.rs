@@ -77,9 +77,6 @@ pub struct Setups {
 
 impl Setups {
     /// The monitors that can watch on a machine.
-    ///
-    /// # Errors
-    /// If the attributes are invalid.
     pub fn on(&self, machine: MachineKind) -> Result<Vec<Setup>> {
         let possible = |m: &&Compared| machine == MachineKind::Real || **m != Compared::Smaps;
         let setups = self.monitor.iter().filter(possible).flat_map(|m| self.of(*m));
@@ -139,7 +136,6 @@ fn every(interval: u64) -> String {
 }
 
 /// See `docs/concepts/monitor.md`, "The kernel's rules".
-#[must_use]
 pub fn kernels_rules() -> Attrs {
     let attrs = Attrs {
         sample: Duration::from_millis(5),

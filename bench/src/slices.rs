@@ -33,7 +33,6 @@ pub struct Slice {
 }
 
 /// One slice for each of `ways`, repeated `n` times, each time in a different random order.
-#[must_use]
 pub fn order(ways: usize, n: usize, seed: u64) -> Vec<Vec<usize>> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut shuffled = || {
@@ -64,8 +63,7 @@ pub struct Figures {
     pub shootdowns: f64,
 }
 
-/// What watching in `way` has cost in `rounds`, if there are slices of it and of [`OFF`].
-#[must_use]
+/// The cost of watching in `way` in `rounds`, if there are slices of it and of [`OFF`].
 pub fn figures(rounds: &[Vec<Slice>], way: usize, seed: u64) -> Option<Figures> {
     let of = |round: &Vec<Slice>, way| round.iter().find(|s| s.way == way).copied();
     let pairs: Vec<(Slice, Slice)> =
@@ -84,7 +82,6 @@ pub fn figures(rounds: &[Vec<Slice>], way: usize, seed: u64) -> Option<Figures> 
 }
 
 /// `count` over all `slices`, a second.
-#[must_use]
 pub fn rate(slices: &[Slice], count: impl Fn(&Slice) -> f64) -> f64 {
     slices.iter().map(count).sum::<f64>() / slices.iter().map(|s| s.seconds).sum::<f64>()
 }
@@ -120,7 +117,7 @@ mod tests {
         }
     }
 
-    /// The target slows down for reasons of its own over the run; each pair tells the same loss.
+    /// The target slows down over the run for other reasons; each pair still shows the same loss.
     #[test]
     fn only_slices_of_one_round_are_compared() {
         let rounds: Vec<Vec<Slice>> =

@@ -5,18 +5,12 @@ use std::fs::{read_to_string, write};
 use anyhow::{Context, Result};
 
 /// Clears the accessed bits of all pages of process `pid`.
-///
-/// # Errors
-/// If it has ended, or is somebody else's.
 pub fn clear(pid: i32) -> Result<()> {
     let path = format!("/proc/{pid}/clear_refs");
     write(&path, "1").with_context(|| format!("cannot write {path}"))
 }
 
 /// Bytes of process `pid` that were accessed since they were cleared.
-///
-/// # Errors
-/// As [`clear`].
 pub fn referenced(pid: i32) -> Result<u64> {
     let path = format!("/proc/{pid}/smaps");
     let text = read_to_string(&path).with_context(|| format!("cannot read {path}"))?;

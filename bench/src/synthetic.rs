@@ -49,9 +49,6 @@ impl Stretch {
 }
 
 /// Writes `snapshots` of `regions` each, one every 400 ms and each with ages.
-///
-/// # Errors
-/// If the record cannot be written.
 pub fn write(path: &Path, snapshots: u64, regions: u64) -> Result<(), WriteError> {
     write_every(path, snapshots, regions, (AGGR, 1))
 }

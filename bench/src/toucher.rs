@@ -21,9 +21,6 @@ const REST: u64 = u64::MAX;
 static LONGEST: AtomicU64 = AtomicU64::new(0);
 
 /// If the command line requests it, executes orders until its standard input ends. Does nothing otherwise.
-///
-/// # Errors
-/// If no memory is available, or an order is invalid.
 pub fn run_if_asked() -> Result<()> {
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() != Some(ARGUMENT) {
@@ -120,9 +117,6 @@ pub struct Toucher {
 impl Toucher {
     /// Starts this program again, with `len` bytes of memory: in huge pages, in base pages, or by the setting
     /// of the machine.
-    ///
-    /// # Errors
-    /// If that fails.
     pub fn start(len: u64, huge: Option<bool>) -> Result<Self> {
         let kind = huge.map_or("plain", |huge| if huge { "huge" } else { "small" });
         let mut child = Command::new(std::env::current_exe()?)
@@ -139,53 +133,36 @@ impl Toucher {
     }
 
     /// Its pid.
-    #[must_use]
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap_or(0)
     }
 
     /// The addresses of its memory.
-    #[must_use]
     pub fn range(&self) -> AddrRange {
         self.range
     }
 
     /// Makes it touch `pages` pages, from the first on, every `step`-th.
-    ///
-    /// # Errors
-    /// If it has ended.
     pub fn touch(&mut self, pages: u64, step: u64) -> Result<()> {
         self.tell(&format!("touch {pages} {step}")).map(drop)
     }
 
     /// Makes it touch every `step`-th page repeatedly, beside its other work.
-    ///
-    /// # Errors
-    /// If it has ended.
     pub fn keep_touching(&mut self, step: u64) -> Result<()> {
         self.tell(&format!("keep-touching {step}")).map(drop)
     }
 
     /// Makes it touch nothing until the next order.
-    ///
-    /// # Errors
-    /// If it has ended.
     pub fn rest(&mut self) -> Result<()> {
         self.keep_touching(REST)
     }
 
     /// The longest time of one of these touches since the last request.
-    ///
-    /// # Errors
-    /// If it has ended.
     pub fn longest(&mut self) -> Result<Duration> {
         self.tell("longest").map(Duration::from_nanos)
     }
 
     /// Makes it check and rewrite all words of its memory, `rounds` times. Returns the number of wrong words.
-    ///
-    /// # Errors
-    /// If it has ended.
     pub fn wrong_words(&mut self, rounds: u64) -> Result<u64> {
         self.tell(&format!("words {rounds}"))
     }

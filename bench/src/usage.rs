@@ -18,9 +18,6 @@ pub struct Usage {
 }
 
 /// Runs a program until it ends.
-///
-/// # Errors
-/// If it cannot be started, or waited for.
 pub fn run(command: &mut Command) -> io::Result<Usage> {
     use std::os::unix::process::ExitStatusExt;
     let begin = Instant::now();
@@ -55,12 +52,9 @@ pub struct Used {
 }
 
 /// The resource use of process `pid` so far.
-///
-/// # Errors
-/// If it has ended.
 pub fn of(pid: i32) -> io::Result<Used> {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}"));
-    let wrong = || io::Error::other(format!("/proc/{pid} says nothing of what it has used"));
+    let wrong = || io::Error::other(format!("/proc/{pid} does not report the resource use"));
     let cpu = read("schedstat")?.split(' ').next().and_then(|ns| ns.parse().ok());
     // The name may contain any character; the fields follow after it.
     let stat = read("stat")?;

@@ -26,7 +26,7 @@ const PAGES_A_MIB: u64 = (1 << 20) / PAGE_SIZE;
 enum Use {
     /// Pages by a zipf law with this exponent; strewn over the part, or the most used first.
     Zipf { exponent: f64, strewn: bool },
-    /// All pages alike, at random.
+    /// All pages with equal probability.
     Even,
     /// One page after the other.
     InTurn,
@@ -62,17 +62,11 @@ fn parts(name: &str) -> Result<Vec<UsedPart>> {
 }
 
 /// Touches a second of a workload.
-///
-/// # Errors
-/// If there is no such workload.
 pub fn touches_per_second(name: &str) -> Result<f64> {
     Ok(parts(name)?.iter().map(|p| p.touches).sum())
 }
 
 /// Runs as this process until its standard input ends, if the command line asks for it. Otherwise does nothing.
-///
-/// # Errors
-/// If there is no memory, or a command is invalid.
 pub fn run_if_asked() -> Result<()> {
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() != Some(ARGUMENT) {
@@ -219,9 +213,6 @@ pub struct Idle {
 
 impl User {
     /// Starts this program again as the workload `name`, with `mib` MiB.
-    ///
-    /// # Errors
-    /// If that fails.
     pub fn start(name: &str, mib: u64) -> Result<Self> {
         let args = [ARGUMENT.to_owned(), name.to_owned(), mib.to_string()];
         let mut command = Command::new(std::env::current_exe()?);
@@ -231,7 +222,6 @@ impl User {
     }
 
     /// Its pid.
-    #[must_use]
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap_or(0)
     }

@@ -42,7 +42,6 @@ impl<'a> Beside<'a> {
     }
 
     /// Duration of [`Beside::before`], in slices of this length.
-    #[must_use]
     pub fn length_before(&self, slice: Duration) -> Duration {
         match self.turns(slice).map_or(0, Turns::before) {
             0 => Duration::ZERO,
@@ -51,7 +50,6 @@ impl<'a> Beside<'a> {
     }
 
     /// Duration of [`Beside::slices`], for this time or in slices of this length.
-    #[must_use]
     pub fn length(&self, time: Duration, slice: Duration) -> Duration {
         self.turns(slice).map_or(time, |turns| {
             slice * (u32::try_from(turns.order().len()).unwrap_or(u32::MAX) + turns.after())
@@ -60,9 +58,6 @@ impl<'a> Beside<'a> {
 
     /// Before the measurement: does `work` in slices of this length before isotherm has started, if its turns
     /// require that.
-    ///
-    /// # Errors
-    /// Errors of `work`.
     pub fn before<T>(
         &mut self,
         slice: Duration,
@@ -78,24 +73,17 @@ impl<'a> Beside<'a> {
     }
 
     /// Starts the measurement.
-    ///
-    /// # Errors
-    /// If that cannot be recorded.
     pub fn begin(&mut self) -> Result<()> {
         self.rested = Duration::ZERO;
         (self.mark)()
     }
 
     /// Time for which isotherm was at rest during the measurement.
-    #[must_use]
     pub fn rested(&self) -> Duration {
         self.rested
     }
 
     /// Does `work` for this time at once; or, if isotherm takes turns, in slices of this length.
-    ///
-    /// # Errors
-    /// Errors of `work`. isotherm may be at rest then, and is ended anyway.
     pub fn slices<T>(
         &mut self,
         time: Duration,

@@ -59,7 +59,6 @@ impl Config {
         [Config::Orig, Config::Rec, Config::Thp, Config::Ethp, Config::Prcl];
 
     /// The rows of the grid.
-    #[must_use]
     pub fn grid() -> Vec<Config> {
         let rows = [false, true]
             .into_iter()
@@ -68,19 +67,16 @@ impl Config {
     }
 
     /// All configurations.
-    #[must_use]
     pub fn all() -> Vec<Config> {
         Config::COLUMNS.into_iter().chain(Config::grid().into_iter().skip(1)).collect()
     }
 
     /// Whether huge pages are used wherever they fit.
-    #[must_use]
     pub fn always_huge(self) -> bool {
         self == Config::Thp
     }
 
     /// The time quota, in ms per second.
-    #[must_use]
     pub fn quota(self) -> Option<u32> {
         match self {
             Config::Quota { ms, .. } => Some(ms),
@@ -90,7 +86,6 @@ impl Config {
 
     /// The turns of isotherm at work and at rest during the measurement, in `slices` slices. Paged-out memory
     /// stays paged out while isotherm is at rest, and huge pages cannot be undone at all.
-    #[must_use]
     pub fn turns(self, slices: u32) -> Option<Turns> {
         match self {
             Config::Rec => Some(Turns::Often(slices)),
@@ -101,7 +96,6 @@ impl Config {
 
     /// Time for which a workload runs before the measurement, if `asked` for: several times as long under a
     /// quota, which delays the paging out; if nothing acts, the time for settling.
-    #[must_use]
     pub fn lead_in(self, asked: Duration) -> Duration {
         match self {
             Config::Orig | Config::Thp => asked.min(SETTLES),
@@ -111,7 +105,6 @@ impl Config {
     }
 
     /// The scheme for `isotherm run`; `None` if it does not run.
-    #[must_use]
     pub fn scheme(self) -> Option<SchemeFile> {
         match self {
             Config::Orig | Config::Rec | Config::Thp => None,
@@ -157,7 +150,7 @@ impl FromStr for Config {
         let found = all.iter().find(|c| c.to_string() == name).copied();
         found.ok_or_else(|| {
             let names: Vec<String> = all.iter().map(ToString::to_string).collect();
-            format!("{name} is no configuration: choose of {}", names.join(", "))
+            format!("{name} is no configuration: choose from {}", names.join(", "))
         })
     }
 }

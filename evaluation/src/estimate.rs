@@ -25,7 +25,6 @@ pub struct Estimate {
 
 impl Estimate {
     /// The estimate from repetitions; `None` if there are none.
-    #[must_use]
     pub fn of(repetitions: &[f64]) -> Option<Self> {
         let s = summary(repetitions)?;
         let error = s.stdev / (s.count as f64).sqrt();
@@ -38,7 +37,6 @@ impl Estimate {
 
     /// The mean of several independent estimates; `None` if there are none. It has an error if all of them have
     /// one.
-    #[must_use]
     pub fn mean(all: &[Estimate]) -> Option<Self> {
         let n = all.len() as f64;
         let errors: Option<Vec<f64>> = all.iter().map(|e| e.error).collect();
@@ -48,7 +46,6 @@ impl Estimate {
     }
 
     /// The 95 % confidence interval.
-    #[must_use]
     pub fn interval(self) -> Option<(f64, f64)> {
         self.error.map(|e| (self.value - WITHIN * e, self.value + WITHIN * e))
     }

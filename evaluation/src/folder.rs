@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::figures::Run;
 use super::plan::Turn;
+use super::run::Run;
 use isotherm_bench::output::save_json;
 
 /// Version of the plan. It increases when a run, or a measured figure, changes its meaning.
@@ -46,9 +46,6 @@ pub struct Folder {
 
 impl Folder {
     /// Creates the folder, or continues with it.
-    ///
-    /// # Errors
-    /// If it cannot be written, or contains results of other settings.
     pub fn open(path: &Path, setup: &Setup) -> Result<Self> {
         create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
         let noted = path.join(SETUP);
@@ -67,9 +64,6 @@ impl Folder {
     }
 
     /// Opens the folder for reading only.
-    ///
-    /// # Errors
-    /// If it contains no results.
     pub fn read(path: &Path) -> Result<Self> {
         Folder::setup(path)?;
         let runs = path.join(RUNS);
@@ -83,9 +77,6 @@ impl Folder {
     }
 
     /// The settings that its runs share.
-    ///
-    /// # Errors
-    /// If they are missing.
     pub fn setup(path: &Path) -> Result<Setup> {
         let noted = path.join(SETUP);
         let cannot = || {
@@ -100,15 +91,11 @@ impl Folder {
     }
 
     /// Whether a run exists and did not fail.
-    #[must_use]
     pub fn has(&self, turn: &Turn<'_>) -> bool {
         self.runs.iter().any(|run| is_of(run, turn) && run.outcome.is_ok())
     }
 
     /// Adds a run, which replaces a failed one.
-    ///
-    /// # Errors
-    /// If it cannot be written.
     pub fn add(&mut self, run: Run) -> Result<()> {
         let path = self.path.join(RUNS);
         let cannot = || format!("cannot write {}", path.display());
@@ -123,7 +110,6 @@ impl Folder {
     }
 
     /// The runs that count: the last one of each turn.
-    #[must_use]
     pub fn last(&self) -> Vec<&Run> {
         let same = |a: &Run, b: &Run| {
             (&a.workload, a.config, a.repetition) == (&b.workload, b.config, b.repetition)
@@ -141,7 +127,7 @@ fn is_of(run: &Run, turn: &Turn<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::config::Config;
-    use super::super::figures::{Figures, Work};
+    use super::super::run::{Figures, Work};
     use super::super::sampler::Memory;
     use super::*;
 

@@ -26,9 +26,6 @@ pub struct Latencies(Histogram<u64>);
 
 impl Latencies {
     /// An empty histogram.
-    ///
-    /// # Errors
-    /// Errors of the histogram.
     pub fn new() -> Result<Self> {
         let most = u64::try_from(LONGEST.as_nanos())?;
         Ok(Latencies(Histogram::new_with_bounds(1000, most, 3)?))
@@ -40,8 +37,7 @@ impl Latencies {
     }
 
     /// The percentiles; `None` if there is no latency.
-    #[must_use]
-    pub fn told(&self) -> Option<Latency> {
+    pub fn percentiles(&self) -> Option<Latency> {
         let at = |quantile| self.0.value_at_quantile(quantile) as f64 / 1e3;
         (!self.0.is_empty()).then(|| Latency { p50: at(0.5), p99: at(0.99), p999: at(0.999) })
     }
@@ -54,11 +50,13 @@ mod tests {
     #[test]
     fn percentiles() {
         let mut all = Latencies::new().unwrap();
-        assert_eq!(all.told(), None);
+        assert_eq!(all.percentiles(), None);
         (1..=1000).for_each(|ms| all.add(Duration::from_millis(ms)));
         all.add(Duration::from_secs(3600));
-        let told = all.told().unwrap();
-        for (is, ms) in [(told.p50, 501.0), (told.p99, 991.0), (told.p999, 1000.0)] {
+        let percentiles = all.percentiles().unwrap();
+        for (is, ms) in
+            [(percentiles.p50, 501.0), (percentiles.p99, 991.0), (percentiles.p999, 1000.0)]
+        {
             assert!((is / 1e3 - ms).abs() < 0.002 * ms, "{is} us, not {ms} ms");
         }
     }

@@ -1,10 +1,9 @@
 //! The evaluation of the mails in which DAMON, its schemes and proactive reclamation were proposed, on this
-//! machine: workloads under several configurations, in alternation. `docs/measurements/evaluation.md` tells of it.
+//! machine: workloads under several configurations, in alternation. `docs/measurements/evaluation.md` describes it.
 
 pub mod beside;
 pub mod config;
 pub mod estimate;
-pub mod figures;
 pub mod folder;
 pub mod latency;
 pub mod machine;
@@ -15,6 +14,7 @@ pub mod plan;
 pub mod pressure;
 pub mod process;
 pub mod results;
+pub mod run;
 pub mod sampler;
 pub mod slices;
 pub mod statistics;

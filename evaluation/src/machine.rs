@@ -18,9 +18,6 @@ pub struct HugePages {
 
 impl HugePages {
     /// The present setting.
-    ///
-    /// # Errors
-    /// If the kernel has no huge pages.
     pub fn now(root: &Path) -> Result<Self> {
         let path = root.join(THP);
         let cannot = || format!("cannot read {}", path.display());
@@ -31,9 +28,6 @@ impl HugePages {
     }
 
     /// Sets it: to `always`, or to `madvise`.
-    ///
-    /// # Errors
-    /// If the kernel has no huge pages, or refuses.
     pub fn set(root: &Path, always: bool) -> Result<Self> {
         let huge = HugePages::now(root)?;
         let word = if always { "always" } else { "madvise" };
@@ -42,7 +36,6 @@ impl HugePages {
     }
 
     /// The command that restores it if this process is killed.
-    #[must_use]
     pub fn how_to_restore(&self) -> String {
         format!("echo {} > {}", self.before, self.path.display())
     }
@@ -57,18 +50,12 @@ impl Drop for HugePages {
 }
 
 /// Writes back dirty pages, and drops the kernel's caches.
-///
-/// # Errors
-/// If the kernel refuses.
 pub fn drop_caches() -> Result<()> {
     rustix::fs::sync();
-    write("/proc/sys/vm/drop_caches", "3").context("cannot drop caches: it takes root")
+    write("/proc/sys/vm/drop_caches", "3").context("cannot drop caches: this requires root")
 }
 
 /// Memory of the machine that is not free, in bytes.
-///
-/// # Errors
-/// If it cannot be read.
 pub fn used(root: &Path) -> Result<u64> {
     let memory = meminfo(root)?;
     Ok(memory.total.saturating_sub(memory.free))
@@ -84,9 +71,6 @@ pub struct Compressed {
 }
 
 /// Reads `mm_stat` of a zram device (`Documentation/admin-guide/blockdev/zram.rst`).
-///
-/// # Errors
-/// If there is none.
 pub fn compressed(root: &Path, device: &str) -> Result<Compressed> {
     let path = root.join("sys/block").join(device).join("mm_stat");
     let text = read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -108,9 +92,6 @@ pub struct Counts {
 
 impl Counts {
     /// The present values. If the kernel does not count pressure, that is 0.
-    ///
-    /// # Errors
-    /// If `/proc/vmstat` cannot be read.
     pub fn read(root: &Path) -> Result<Self> {
         let vm = proc::vmstat(root)?;
         let of = |name: &str| vm.get(name).copied().unwrap_or(0);
@@ -124,7 +105,6 @@ impl Counts {
     }
 
     /// The sum of both.
-    #[must_use]
     pub fn and(self, more: Counts) -> Counts {
         Counts {
             major_faults: self.major_faults + more.major_faults,
@@ -134,7 +114,6 @@ impl Counts {
     }
 
     /// The increase since `before`.
-    #[must_use]
     pub fn since(self, before: Counts) -> Counts {
         Counts {
             major_faults: self.major_faults.saturating_sub(before.major_faults),

@@ -10,13 +10,13 @@ use clap::{Args, Parser};
 use isotherm_bench::output::save_json;
 use isotherm_bench::program;
 use isotherm_evaluation::config::Config;
-use isotherm_evaluation::figures::Run;
 use isotherm_evaluation::folder::{Folder, Setup, VERSION};
 use isotherm_evaluation::names::Names;
 use isotherm_evaluation::one::one;
 use isotherm_evaluation::pace::Pace;
 use isotherm_evaluation::plan::{Turn, turns};
 use isotherm_evaluation::results::Results;
+use isotherm_evaluation::run::Run;
 use isotherm_evaluation::slices::SLICE;
 use isotherm_evaluation::stop::Stop;
 use isotherm_evaluation::table::Form;
@@ -48,7 +48,7 @@ struct Options {
     #[arg(long, conflicts_with_all = RUNS)]
     pressure: bool,
     #[command(flatten)]
-    told: Told,
+    output: OutputOptions,
 }
 
 /// The options of runs and of their tables.
@@ -100,7 +100,7 @@ struct Size {
 }
 
 #[derive(Args)]
-struct Told {
+struct OutputOptions {
     /// Only print the results in this folder
     #[arg(long, value_name = "FOLDER")]
     report: Option<PathBuf>,
@@ -143,10 +143,10 @@ fn failed(why: &anyhow::Error, status: u8) -> ExitCode {
 
 /// Invalid combinations of options are wrong usage.
 fn task(o: &Options) -> Result<Task> {
-    if let Some(folder) = &o.told.report {
+    if let Some(folder) = &o.output.report {
         return Ok(Task::Tell(Folder::setup(folder)?, Folder::read(folder)?));
     }
-    ensure!(geteuid().is_root(), "it makes swap and looks at processes: run it as root");
+    ensure!(geteuid().is_root(), "this program makes swap and observes processes: run it as root");
     ensure!((1..=1000).contains(&o.times), "{} times: choose 1 to 1000", o.times);
     program::beside()?;
     let setup = o.size.checked()?;
@@ -160,11 +160,11 @@ fn task(o: &Options) -> Result<Task> {
 
 fn done(o: &Options, task: Task) -> Result<()> {
     match task {
-        Task::Tell(setup, folder) => o.told.tell(&setup, &folder),
+        Task::Tell(setup, folder) => o.output.tell(&setup, &folder),
         Task::Pressure(setup) => short_of_memory(o, &setup),
         Task::Runs(setup, mut folder) => {
             let done = run_all(o, &setup, &mut folder);
-            o.told.tell(&setup, &folder)?;
+            o.output.tell(&setup, &folder)?;
             done
         }
     }
@@ -203,17 +203,18 @@ fn run_all(o: &Options, setup: &Setup, folder: &mut Folder) -> Result<()> {
     });
     let mut pace = Pace::new(lengths);
     eprintln!("{} runs, {} of them are there: {}", all.len(), all.len() - left.len(), pace.left());
-    eprintln!("if this is killed (SIGKILL), put back: {}", how_to_restore());
+    eprintln!("if this program is killed (SIGKILL), restore by hand: {}", how_to_restore());
     for turn in left {
         let Turn { workload, config, repetition } = *turn;
         let which = found.iter().find(|w| w.name() == workload).context("no such workload")?;
         let outcome = one(&**which, config, length(config), &stop);
         stop.check()?;
         let outcome = outcome.map_err(|e| format!("{e:#}"));
-        let told = outcome.as_ref().map_or_else(|e| format!("failed: {e}"), |_| "done".to_owned());
+        let output =
+            outcome.as_ref().map_or_else(|e| format!("failed: {e}"), |_| "done".to_owned());
         folder.add(Run { workload: workload.to_owned(), config, repetition, outcome })?;
         pace.step();
-        eprintln!("{workload}, {config}, {}: {told}; {}", repetition + 1, pace.left());
+        eprintln!("{workload}, {config}, {}: {output}; {}", repetition + 1, pace.left());
     }
     Ok(())
 }
@@ -222,12 +223,12 @@ fn short_of_memory(o: &Options, setup: &Setup) -> Result<()> {
     let Setup { size, rate, seed, .. } = *setup;
     let redis = Redis { keys: Keys::Together, bytes: size << 20, rate, seed };
     eprintln!(
-        "{} runs of about 100 s; if this is killed (SIGKILL), put back: {}",
+        "{} runs of about 100 s; if this program is killed (SIGKILL), restore by hand: {}",
         2 * o.times,
         how_to_restore()
     );
     let table = pressure::pressure(&redis, o.times, &Stop::at_signals()?)?;
-    println!("{}", table.print(o.told.form()));
+    println!("{}", table.print(o.output.form()));
     Ok(())
 }
 
@@ -237,7 +238,7 @@ fn how_to_restore() -> String {
     format!("{setting}; {}", Swap::HOW_TO_REMOVE)
 }
 
-impl Told {
+impl OutputOptions {
     fn form(&self) -> Form {
         if self.markdown { Form::Markdown } else { Form::Text }
     }

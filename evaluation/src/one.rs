@@ -8,9 +8,9 @@ use isotherm_linux::swap::Swap;
 
 use super::beside::Beside;
 use super::config::Config;
-use super::figures::Figures;
 use super::machine::{Counts, HugePages, drop_caches, used};
-use super::sampler::{Memory, Sampler, Watched};
+use super::run::Figures;
+use super::sampler::{Memory, SampledProcesses, Sampler};
 use super::stop::Stop;
 use super::watching::{Mark, Watching};
 use super::workload::{Length, Workload};
@@ -48,9 +48,6 @@ fn settled(root: &Path, stop: &Stop) -> Result<u64> {
 
 /// Runs a workload under a configuration, with dropped caches and a new swap device. Restores all changed
 /// settings, also after a failure.
-///
-/// # Errors
-/// If the machine refuses a setting, a step fails, or a signal arrives.
 pub fn one(
     workload: &dyn Workload,
     config: Config,
@@ -67,7 +64,7 @@ pub fn one(
     let place = tempfile::tempdir()?;
     let mut running = workload.start(place.path(), stop)?;
     let watching = Watching::start(config, running.pid(), running.family(), place.path())?;
-    let watched = Watched { pid: running.pid(), before, device };
+    let watched = SampledProcesses { pid: running.pid(), before, device };
     let sampler = Sampler::start(watched);
     let now = || -> Result<Moment> {
         let mark = watching.as_ref().map(Watching::mark).transpose()?;

@@ -18,7 +18,6 @@ pub struct Pace {
 
 impl Pace {
     /// For runs with these durations, without their start.
-    #[must_use]
     pub fn new(lengths: impl Iterator<Item = Duration>) -> Self {
         let left = lengths.map(|length| length + START).collect();
         Pace { begin: Instant::now(), done: Duration::ZERO, left }
@@ -30,7 +29,6 @@ impl Pace {
     }
 
     /// The remaining time as text, assuming the same speed as so far.
-    #[must_use]
     pub fn left(&self) -> String {
         let pace = match self.done.as_secs_f64() {
             0.0 => 1.0,

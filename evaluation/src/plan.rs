@@ -18,8 +18,7 @@ pub struct Turn<'a> {
 }
 
 /// All runs, repetition by repetition. For each workload, all configurations follow each other in an order that
-/// is random for each repetition, so that drift affects all of them alike.
-#[must_use]
+/// is random for each repetition, so that drift affects all of them equally.
 pub fn turns<'a>(
     workloads: &[&'a str],
     configs: &[Config],

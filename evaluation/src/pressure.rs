@@ -14,7 +14,7 @@ use rustix::process::Signal;
 
 use super::latency::{Latencies, Latency};
 use super::machine::Counts;
-use super::process::{Process, Seat, command};
+use super::process::{Process, ProcessCpus, command};
 use super::statistics::mean;
 use super::stop::Stop;
 use super::table::{Table, number};
@@ -48,7 +48,7 @@ const RECLAIM: [&str; 11] = [
 
 /// The results of a run, over all its bursts.
 #[derive(Debug, Clone, Default)]
-pub struct Told {
+pub struct BurstResults {
     /// latency of redis during bursts
     latency: Option<Latency>,
     /// time that each burst required to allocate its memory, in ms
@@ -60,16 +60,13 @@ pub struct Told {
 }
 
 /// Runs it `times` times each with and without reclaim, alternately.
-///
-/// # Errors
-/// If there is no memory controller, or a step fails.
 pub fn pressure(redis: &Redis, times: u32, stop: &Stop) -> Result<Table> {
     let mut rows = Vec::new();
     for i in 0..times {
         for reclaim in if i % 2 == 0 { [false, true] } else { [true, false] } {
-            let told = run(redis, reclaim, stop)?;
+            let results = run(redis, reclaim, stop)?;
             eprintln!("reclaim {}, {}: done", if reclaim { "on" } else { "off" }, i + 1);
-            rows.push((reclaim, row(reclaim, &told)));
+            rows.push((reclaim, row(reclaim, &results)));
         }
     }
     rows.sort_by_key(|(reclaim, _)| *reclaim);
@@ -92,23 +89,23 @@ pub fn pressure(redis: &Redis, times: u32, stop: &Stop) -> Result<Table> {
     })
 }
 
-fn row(reclaim: bool, told: &Told) -> Vec<String> {
-    let latency = |of: fn(Latency) -> f64| number(told.latency.map(of), 0);
+fn row(reclaim: bool, results: &BurstResults) -> Vec<String> {
+    let latency = |of: fn(Latency) -> f64| number(results.latency.map(of), 0);
     vec![
         if reclaim { "on" } else { "off" }.to_owned(),
         latency(|l| l.p50),
         latency(|l| l.p99),
         latency(|l| l.p999),
-        number(mean(&told.bursts), 0),
-        number(told.bursts.iter().copied().reduce(f64::max), 0),
-        told.reached.to_string(),
-        told.counts.stalls.to_string(),
-        told.counts.major_faults.to_string(),
-        number(Some(told.counts.pressure as f64 / 1e3), 1),
+        number(mean(&results.bursts), 0),
+        number(results.bursts.iter().copied().reduce(f64::max), 0),
+        results.reached.to_string(),
+        results.counts.stalls.to_string(),
+        results.counts.major_faults.to_string(),
+        number(Some(results.counts.pressure as f64 / 1e3), 1),
     ]
 }
 
-fn run(redis: &Redis, reclaim: bool, stop: &Stop) -> Result<Told> {
+fn run(redis: &Redis, reclaim: bool, stop: &Stop) -> Result<BurstResults> {
     let _swap = Swap::start(redis.bytes * 3)?;
     let place = tempfile::tempdir()?;
     // The limit suffices for the data and the overhead of redis, without a burst.
@@ -116,7 +113,7 @@ fn run(redis: &Redis, reclaim: bool, stop: &Stop) -> Result<Told> {
     let mut server = group.within(|| Server::start(redis, place.path(), stop))?;
     let watching = reclaim.then(|| start(server.pid(), place.path())).transpose()?;
     let mut seen = Latencies::new()?;
-    let mut told = Told::default();
+    let mut results = BurstResults::default();
     let eighth = redis.count() / 8;
     for burst in 0..BURSTS {
         // Values that are written again are resident again, and then become idle.
@@ -131,14 +128,14 @@ fn run(redis: &Redis, reclaim: bool, stop: &Stop) -> Result<Told> {
             server.open_loop(COUNTED, &mut seen, stop)?;
             allocating.join().map_err(|_| anyhow::anyhow!("the burst has panicked"))?
         })?;
-        told.bursts.push(allocating);
+        results.bursts.push(allocating);
         let since = Counts::read(Path::new("/"))?.since(counts);
-        told.counts = told.counts.and(since);
-        told.reached += group.times_reached()?.saturating_sub(reached);
+        results.counts = results.counts.and(since);
+        results.reached += group.times_reached()?.saturating_sub(reached);
     }
-    told.latency = seen.told();
+    results.latency = seen.percentiles();
     watching.map_or(Ok(()), Watching::end)?;
-    Ok(told)
+    Ok(results)
 }
 
 fn start(pid: i32, place: &Path) -> Result<Watching> {
@@ -150,19 +147,15 @@ fn start(pid: i32, place: &Path) -> Result<Watching> {
 /// Starts a process in the group that allocates memory; returns the time for that, in ms.
 fn allocate(group: &Limited, bytes: u64, place: &Path, stop: &Stop) -> Result<f64> {
     let took = place.join("took");
-    let mut command = command(Seat::Beside, std::env::current_exe()?)?;
+    let mut command = command(ProcessCpus::Beside, std::env::current_exe()?)?;
     command.arg(ARGUMENT).arg(bytes.to_string()).arg(group.dir()).stdout(File::create(&took)?);
     let mut process = Process::start("the burst", &mut command, Signal::KILL)?;
     process.wait(stop, Duration::from_secs(60))?;
-    read_to_string(&took)?.trim().parse().context("the burst has not told how long it took")
+    read_to_string(&took)?.trim().parse().context("the burst did not report how long it took")
 }
 
 /// If the command line asks for it, allocates memory, prints the time for that, and keeps the memory for 1 s.
 /// Otherwise does nothing.
-///
-/// # Errors
-/// If there is no memory, or no such group.
-/// If there is no memory, or no such group.
 pub fn run_if_asked() -> Result<()> {
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() != Some(ARGUMENT) {

@@ -20,30 +20,27 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// CPUs for processes: the workload has one CPU for itself, its load and isotherm have the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seat {
+pub enum ProcessCpus {
     /// the first CPU
     Workload,
     /// the others
     Beside,
 }
 
-impl Seat {
+impl ProcessCpus {
     /// Its CPUs in the format of `taskset`; all CPUs if there is only one.
     fn list(self) -> Result<String> {
         let all = cpus::allowed()?;
         let (first, rest) = all.split_at(1.min(all.len()));
-        let chosen = if self == Seat::Workload || rest.is_empty() { first } else { rest };
+        let chosen = if self == ProcessCpus::Workload || rest.is_empty() { first } else { rest };
         Ok(chosen.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
     }
 }
 
 /// A command that runs on those CPUs, and that the kernel kills when this program ends.
-///
-/// # Errors
-/// If the CPUs cannot be read.
-pub fn command(seat: Seat, program: impl AsRef<OsStr>) -> Result<Command> {
+pub fn command(cpus: ProcessCpus, program: impl AsRef<OsStr>) -> Result<Command> {
     let mut command = Command::new("taskset");
-    command.args(["--cpu-list", &seat.list()?, "setpriv", "--pdeathsig", "KILL"]).arg(program);
+    command.args(["--cpu-list", &cpus.list()?, "setpriv", "--pdeathsig", "KILL"]).arg(program);
     command.stdin(Stdio::null());
     Ok(command)
 }
@@ -61,18 +58,12 @@ pub struct Process {
 
 impl Process {
     /// Starts it.
-    ///
-    /// # Errors
-    /// If it cannot be started.
     pub fn start(name: &str, command: &mut Command, by: Signal) -> Result<Self> {
         let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
         Ok(Process { child, name: name.to_owned(), by, group: false })
     }
 
     /// Starts it in its own process group. Its descendants in that group end with it.
-    ///
-    /// # Errors
-    /// If it cannot be started.
     pub fn start_group(name: &str, command: &mut Command, by: Signal) -> Result<Self> {
         let mut process = Process::start(name, command.process_group(0), by)?;
         process.group = true;
@@ -80,13 +71,11 @@ impl Process {
     }
 
     /// Its pid.
-    #[must_use]
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap_or(0)
     }
 
-    /// What it is called.
-    #[must_use]
+    /// The name of the process, for messages.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -97,9 +86,6 @@ impl Process {
     }
 
     /// The first line of its standard output.
-    ///
-    /// # Errors
-    /// If there is none.
     pub fn first_line(&mut self) -> Result<String> {
         let out = self.child.stdout.as_mut().context("no standard output")?;
         let mut line = String::new();
@@ -111,9 +97,6 @@ impl Process {
     }
 
     /// Its exit status, if it has ended.
-    ///
-    /// # Errors
-    /// If that cannot be told.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         // Until the process is reaped, no other process can have its pid or its group id.
         if self.group && has_ended(Pid::from_child(&self.child)) {
@@ -123,9 +106,6 @@ impl Process {
     }
 
     /// Checks that it still runs.
-    ///
-    /// # Errors
-    /// If it has ended.
     pub fn check(&mut self) -> Result<()> {
         match self.ended()? {
             Some(status) => bail!("{} has ended early: {status}", self.name),
@@ -134,9 +114,6 @@ impl Process {
     }
 
     /// Waits until a condition is true.
-    ///
-    /// # Errors
-    /// If the process ends meanwhile, or the wait takes longer than `most`.
     pub fn until(
         &mut self,
         stop: &Stop,
@@ -154,9 +131,6 @@ impl Process {
     }
 
     /// Waits for its end.
-    ///
-    /// # Errors
-    /// If it fails, or takes longer than `most`.
     pub fn wait(&mut self, stop: &Stop, most: Duration) -> Result<()> {
         let mut status = None;
         stop.until(most, || {
@@ -171,18 +145,12 @@ impl Process {
     }
 
     /// Sends a signal to the process, or to its whole group.
-    ///
-    /// # Errors
-    /// If it has been waited for.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let kill = if self.group { kill_process_group } else { kill_process };
         Ok(kill(Pid::from_child(&self.child), signal)?)
     }
 
     /// Asks it to end, and kills it if it does not; returns its exit status.
-    ///
-    /// # Errors
-    /// If that cannot be told.
     pub fn end(&mut self) -> Result<ExitStatus> {
         if self.ended()?.is_none() {
             let _ = self.signal(self.by);
@@ -214,9 +182,6 @@ impl Drop for Process {
 }
 
 /// Runs a command to its end.
-///
-/// # Errors
-/// If it fails, with the end of its output; or if it takes longer than `most`.
 pub fn run(name: &str, command: &mut Command, stop: &Stop, most: Duration) -> Result<()> {
     let said = tempfile::NamedTempFile::new()?;
     command.stdout(Stdio::null()).stderr(said.reopen()?);
@@ -225,7 +190,6 @@ pub fn run(name: &str, command: &mut Command, stop: &Stop, most: Duration) -> Re
 }
 
 /// The end of a program's output.
-#[must_use]
 pub fn last_words(path: &Path) -> String {
     let text = std::fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::config::Config;
 use super::estimate::Estimate;
-use super::figures::{Figures, Run, Work};
+use super::run::{Figures, Run, Work};
 use super::slices::{Pair, less_work, slowdown};
 use super::statistics::mean;
 use super::workload::FOR_HUGE_PAGES;
@@ -17,14 +17,12 @@ pub type Figure = fn(&Figures) -> Option<f64>;
 pub struct Results<'a>(Vec<&'a Run>);
 
 impl<'a> Results<'a> {
-    /// Of these runs.
-    #[must_use]
+    /// The results of these runs.
     pub fn of(runs: Vec<&'a Run>) -> Self {
         Results(runs)
     }
 
     /// By name, in the order in which they were run first.
-    #[must_use]
     pub fn workloads(&self) -> Vec<&'a str> {
         let mut names: Vec<&str> = Vec::new();
         for run in &self.0 {
@@ -36,12 +34,11 @@ impl<'a> Results<'a> {
     }
 
     /// Whether a configuration was run.
-    #[must_use]
     pub fn has(&self, config: Config) -> bool {
         self.0.iter().any(|run| run.config == config)
     }
 
-    /// Those that have failed, and why.
+    /// The failed runs, and why they failed.
     pub fn failed(&self) -> impl Iterator<Item = (&'a Run, &'a str)> {
         self.0.iter().filter_map(|run| Some((*run, run.outcome.as_ref().err()?.as_str())))
     }
@@ -53,19 +50,16 @@ impl<'a> Results<'a> {
     }
 
     /// A figure of each repetition.
-    #[must_use]
     pub fn values(&self, workload: &str, config: Config, figure: Figure) -> Vec<f64> {
         self.repetitions(workload, config).filter_map(figure).collect()
     }
 
     /// Its average.
-    #[must_use]
     pub fn mean(&self, workload: &str, config: Config, figure: Figure) -> Option<f64> {
         mean(&self.values(workload, config, figure))
     }
 
     /// Its increase over the workload alone, in percent.
-    #[must_use]
     pub fn overhead(&self, workload: &str, config: Config, figure: Figure) -> Option<f64> {
         let orig = self.mean(workload, Config::Orig, figure)?;
         let now = self.mean(workload, config, figure)?;
@@ -74,7 +68,6 @@ impl<'a> Results<'a> {
 
     /// The increase in work over the workload alone, in percent: compared with its own slices at rest, if there
     /// are any.
-    #[must_use]
     pub fn more_work(&self, workload: &str, config: Config) -> Option<f64> {
         let alone: Figure = |f| f.sliced.as_ref().map(|s| s.alone);
         let Some(alone) = self.mean(workload, config, alone) else {
@@ -87,7 +80,6 @@ impl<'a> Results<'a> {
     /// The increase in time for the same work, in percent, over all pairs of its own slices with isotherm at
     /// work and at rest; or, without slices, compared with runs of the workload alone, by the median or mean of
     /// repetitions.
-    #[must_use]
     pub fn slowdown(&self, workload: &str, config: Config) -> Option<Estimate> {
         let pairs = self.pairs(workload, config);
         if !pairs.is_empty() {
@@ -102,7 +94,6 @@ impl<'a> Results<'a> {
 
     /// The decrease in work per second compared with the workload alone, in percent; the comparison is that of
     /// [`Results::slowdown`].
-    #[must_use]
     pub fn less_work(&self, workload: &str, config: Config) -> Option<Estimate> {
         let pairs = self.pairs(workload, config);
         if !pairs.is_empty() {
@@ -124,7 +115,6 @@ impl<'a> Results<'a> {
     /// The increase over the workload alone, in percent, by the median or mean of repetitions. Each repetition
     /// is compared with the one of the same number, which ran next to it, so that a change in the machine's
     /// speed matters little.
-    #[must_use]
     pub fn more(&self, workload: &str, config: Config, figure: Figure) -> Option<Estimate> {
         let base = self.by_repetition(workload, Config::Orig, figure);
         let of = |(repetition, value): (u32, f64)| {
@@ -142,7 +132,6 @@ impl<'a> Results<'a> {
     }
 
     /// The mean slowdown over all workloads that have one.
-    #[must_use]
     pub fn mean_slowdown(&self, config: Config) -> Option<Estimate> {
         let each = self.workloads().into_iter().filter_map(|w| self.slowdown(w, config));
         Estimate::mean(&each.collect::<Vec<_>>())
@@ -150,27 +139,23 @@ impl<'a> Results<'a> {
 
     /// Memory that is no longer resident minus the memory that swap requires for it, as a share of the resident
     /// memory of the workload alone, in percent.
-    #[must_use]
     pub fn saved(&self, workload: &str, config: Config) -> Option<f64> {
         self.overhead(workload, config, with_swap).map(|more| -more)
     }
 
     /// The workloads of which memory may be saved.
-    #[must_use]
     pub fn of_the_grid(&self) -> Self {
         let is_of = |run: &&&Run| !FOR_HUGE_PAGES.contains(&run.workload.as_str());
         Results(self.0.iter().filter(is_of).copied().collect())
     }
 
     /// The average over all workloads that have it.
-    #[must_use]
     pub fn average(&self, of: impl Fn(&str) -> Option<f64>) -> Option<f64> {
         mean(&self.workloads().into_iter().filter_map(of).collect::<Vec<_>>())
     }
 }
 
-/// Resident bytes and what swap takes.
-#[must_use]
+/// Resident bytes, and bytes of memory that swap uses.
 pub fn with_swap(f: &Figures) -> Option<f64> {
     Some(f.memory.resident + f.memory.zram)
 }
@@ -212,7 +197,7 @@ pub(super) mod tests {
         for workload in results.workloads() {
             let slowdown = results.slowdown(workload, Config::Prcl).unwrap();
             assert!((slowdown.value - 25.0).abs() < 1e-9, "{workload}: {slowdown}");
-            assert_eq!(slowdown.error, None, "once tells nothing");
+            assert_eq!(slowdown.error, None, "one run has no error");
         }
         let average = results.mean_slowdown(Config::Prcl).unwrap();
         assert!((average.value - 25.0).abs() < 1e-9);
@@ -234,7 +219,7 @@ pub(super) mod tests {
         assert!(slowdown.error.unwrap() < 1e-9, "{slowdown}");
     }
 
-    /// Of prcl, by rates without and with.
+    /// The slowdown of prcl, from rates without and with it.
     fn of_repetitions(rates: [(f64, f64); 3]) -> Estimate {
         let mut runs = Vec::new();
         for (repetition, (orig, prcl)) in (0..).zip(rates) {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::machine::{compressed, used};
 
-const EVERY: Duration = Duration::from_secs(1);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(20);
 
 /// Memory in bytes, at a time or as a mean.
@@ -31,7 +31,7 @@ pub struct Memory {
 
 /// The processes whose memory is sampled.
 #[derive(Debug, Clone)]
-pub struct Watched {
+pub struct SampledProcesses {
     /// its process, which is sampled with all descendants
     pub pid: i32,
     /// memory in use on the machine before the run
@@ -50,8 +50,7 @@ pub struct Sampler {
 
 impl Sampler {
     /// Takes the first at once.
-    #[must_use]
-    pub fn start(watched: Watched) -> Self {
+    pub fn start(watched: SampledProcesses) -> Self {
         let taken = Arc::new(Mutex::new(Vec::new()));
         let over = Arc::new(AtomicBool::new(false));
         let (to, end) = (Arc::clone(&taken), Arc::clone(&over));
@@ -59,7 +58,7 @@ impl Sampler {
             let mut next = Instant::now();
             while !end.load(Relaxed) {
                 if Instant::now() >= next {
-                    next += EVERY;
+                    next += SAMPLE_INTERVAL;
                     let sample = watched.sample();
                     to.lock().unwrap_or_else(PoisonError::into_inner).extend(sample);
                 }
@@ -70,19 +69,16 @@ impl Sampler {
     }
 
     /// How many there are so far.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The mean of the samples with these indices; if there are none, the last sample before them.
-    #[must_use]
     pub fn mean(&self, which: Range<usize>) -> Memory {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let known = taken.get(..which.end.min(taken.len())).unwrap_or_default();
@@ -98,7 +94,7 @@ impl Drop for Sampler {
     }
 }
 
-impl Watched {
+impl SampledProcesses {
     /// `None` once its processes have ended.
     fn sample(&self) -> Option<Memory> {
         let root = Path::new("/");

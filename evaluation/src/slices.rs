@@ -23,7 +23,7 @@ pub struct Slice<T> {
 /// The order of work and rest of isotherm, and the number of slices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turns {
-    /// work, then two slices of rest, then two of work, and so on, so that drift affects both alike
+    /// work, then two slices of rest, then two of work, and so on, so that drift affects both equally
     Often(u32),
     /// For effects that persist and must be undone before a slice counts as rest: a quarter of the slices at
     /// rest before isotherm has acted, half at work, and a quarter at rest after all effects are undone.
@@ -36,7 +36,6 @@ pub const FEWEST: u32 = 4;
 impl Turns {
     /// The turns for slices of this length, with about the same total time as these turns with slices of
     /// [`SLICE`].
-    #[must_use]
     pub fn in_slices_of(self, slice: Duration) -> Self {
         let n = |n: u32| {
             let fit = (SLICE * n).as_nanos() / slice.as_nanos().max(1);
@@ -49,7 +48,6 @@ impl Turns {
     }
 
     /// Number of slices at rest before isotherm acts.
-    #[must_use]
     pub fn before(self) -> u32 {
         match self {
             Turns::Often(_) => 0,
@@ -58,7 +56,6 @@ impl Turns {
     }
 
     /// For each slice from the start of the measurement, whether isotherm is at work.
-    #[must_use]
     pub fn order(self) -> Vec<bool> {
         match self {
             Turns::Often(n) => (0..n).map(|i| matches!(i % 4, 0 | 3)).collect(),
@@ -67,7 +64,6 @@ impl Turns {
     }
 
     /// Number of slices at rest after all effects are undone.
-    #[must_use]
     pub fn after(self) -> u32 {
         match self {
             Turns::Often(_) => 0,
@@ -89,7 +85,6 @@ pub struct Speeds {
 
 impl Speeds {
     /// For a process that always works, and has no twin.
-    #[must_use]
     pub fn alone(own: f64) -> Self {
         Speeds { own, twin: 1.0, busy: 1.0 }
     }
@@ -97,7 +92,6 @@ impl Speeds {
 
 /// The speed in each slice, corrected for the twin's speed relative to its average, so that influences on both
 /// cancel out. `None` if the twin did no work in a slice.
-#[must_use]
 pub fn by_twin(slices: &[Slice<Speeds>]) -> Option<Vec<Slice<f64>>> {
     let worked = slices.iter().all(|s| s.found.twin > 0.0);
     let usual = mean(&slices.iter().map(|s| s.found.twin).collect::<Vec<_>>())?;
@@ -144,7 +138,6 @@ pub struct Sliced {
 
 impl Sliced {
     /// From work per second; `None` if there is no pair, or no work.
-    #[must_use]
     pub fn of(slices: &[Slice<f64>]) -> Option<Self> {
         let of = |watched| slices.iter().filter(move |s| s.watched == watched).map(|s| s.found);
         let pairs = of(true).zip(of(false)).map(|(watched, alone)| Pair { watched, alone });
@@ -163,13 +156,11 @@ fn rate(pairs: &[Pair], of: fn(&Pair) -> f64) -> Option<f64> {
 
 /// The increase in time for the same work with isotherm at work, in percent; `None` if no work was done with
 /// isotherm at work.
-#[must_use]
 pub fn slowdown(pairs: &[Pair]) -> Option<Estimate> {
     more(pairs, |p| p.alone, |p| p.watched)
 }
 
 /// The decrease in work with isotherm at work, in percent; `None` if no work was done with isotherm at rest.
-#[must_use]
 pub fn less_work(pairs: &[Pair]) -> Option<Estimate> {
     let more = more(pairs, |p| p.watched, |p| p.alone)?;
     Some(Estimate { value: -more.value, ..more })

@@ -1,4 +1,4 @@
-//! Of several runs.
+//! Statistics of several runs.
 
 use isotherm_bench::bootstrap::middle;
 
@@ -18,7 +18,6 @@ pub struct Summary {
 }
 
 /// Sums up; none of no values.
-#[must_use]
 pub fn summary(values: &[f64]) -> Option<Summary> {
     let mean = mean(values)?;
     let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
@@ -33,13 +32,11 @@ pub fn summary(values: &[f64]) -> Option<Summary> {
 }
 
 /// The average; none of no values.
-#[must_use]
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 /// The middle one, or the mean of the two in the middle; none of no values.
-#[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     middle(values.to_vec())
 }

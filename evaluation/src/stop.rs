@@ -17,9 +17,6 @@ pub struct Stop(Arc<AtomicBool>);
 impl Stop {
     /// From now on a signal does not end the process by itself. An ignored signal stays ignored, as `nohup`
     /// intends.
-    ///
-    /// # Errors
-    /// If signals cannot be caught.
     pub fn at_signals() -> Result<Self> {
         let stop = Stop::default();
         for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&s| !is_ignored(s)) {
@@ -29,15 +26,11 @@ impl Stop {
     }
 
     /// Whether a signal has arrived.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.0.load(Relaxed)
     }
 
     /// Checks that no signal has arrived.
-    ///
-    /// # Errors
-    /// If one has.
     pub fn check(&self) -> Result<()> {
         if self.is_over() {
             bail!("stopped by a signal");
@@ -46,17 +39,11 @@ impl Stop {
     }
 
     /// Sleeps.
-    ///
-    /// # Errors
-    /// If a signal arrives meanwhile.
     pub fn sleep(&self, length: Duration) -> Result<()> {
         self.until(length, || Ok(false)).map(drop)
     }
 
     /// Waits until a condition holds, at most for `most`. Returns whether it holds.
-    ///
-    /// # Errors
-    /// If a signal arrives meanwhile, or the condition cannot be checked.
     pub fn until(&self, most: Duration, mut is_so: impl FnMut() -> Result<bool>) -> Result<bool> {
         let begin = Instant::now();
         loop {

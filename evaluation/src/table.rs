@@ -24,7 +24,6 @@ pub enum Form {
 
 impl Table {
     /// The table with its title.
-    #[must_use]
     pub fn print(&self, form: Form) -> String {
         match form {
             Form::Text => self.text(),
@@ -59,13 +58,11 @@ impl Table {
 }
 
 /// A number, or a dash if there is none.
-#[must_use]
 pub fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "-".to_owned(), |v| format!("{v:.digits$}"))
 }
 
 /// A share with its sign, in parentheses as in the tables of the mails.
-#[must_use]
 pub fn overhead(percent: Option<f64>) -> String {
     percent.map_or_else(|| "-".to_owned(), |p| format!("({p:.2})"))
 }

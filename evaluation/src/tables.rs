@@ -1,8 +1,8 @@
 //! The tables of the mails, with the figures of this machine.
 
 use super::config::Config;
-use super::figures::Figures;
 use super::results::{Figure, Results};
+use super::run::Figures;
 use super::statistics::summary;
 use super::table::{Table, number, overhead};
 
@@ -17,7 +17,6 @@ const FIGURES: [(&str, Figure, usize); 3] = [
 
 /// Run time, used memory and resident sets under orig, rec, thp, ethp and prcl, with the increase over orig
 /// in percent.
-#[must_use]
 pub fn columns(results: &Results<'_>) -> Vec<Table> {
     FIGURES.iter().map(|figure| column_table(results, figure)).collect()
 }
@@ -55,7 +54,6 @@ fn column_table(results: &Results<'_>, (name, figure, digits): &(&str, Figure, u
 }
 
 /// The same figures for all configurations, with the spread of repetitions.
-#[must_use]
 pub fn spread(results: &Results<'_>) -> Vec<Table> {
     let head = ["", "configuration", "runs", "average", "stdev", "min", "max"];
     let table = |(name, figure, digits): &(&str, Figure, usize)| {
@@ -81,7 +79,6 @@ fn each<'a>(results: &Results<'a>) -> impl Iterator<Item = (&'a str, Config)> {
 }
 
 /// All other figures, one row each.
-#[must_use]
 pub fn details(results: &Results<'_>) -> Table {
     let head = [
         "",
@@ -135,7 +132,6 @@ fn faults(f: &Figures) -> Option<f64> {
 
 /// Proactive reclaim with quotas: averages over all workloads except those for huge pages. The CPU of the
 /// reclaimer in the mails corresponds to all CPU time of isotherm.
-#[must_use]
 pub fn grid(results: &Results<'_>) -> Table {
     let results = results.of_the_grid();
     let head = [
@@ -180,8 +176,8 @@ pub fn grid(results: &Results<'_>) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::{Run, Work};
     use super::super::results::tests::run;
+    use super::super::run::{Run, Work};
     use super::super::table::Form;
     use super::*;
 

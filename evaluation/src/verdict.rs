@@ -11,7 +11,7 @@ pub struct Verdict {
     pub found: Option<f64>,
     /// the bound; `None` if the value is only reported
     bound: Option<Bound>,
-    /// how sure it is, and of what
+    /// the uncertainty, as text
     how: Option<String>,
 }
 
@@ -22,32 +22,27 @@ enum Bound {
 }
 
 impl Verdict {
-    /// Something that is told, and has no bound yet.
-    #[must_use]
+    /// A figure that is reported without a bound.
     pub fn of(what: impl Into<String>, found: Option<f64>) -> Self {
         Verdict { what: what.into(), found, bound: None, how: None }
     }
 
     /// A lower bound.
-    #[must_use]
     pub fn at_least(self, bound: f64) -> Self {
         Verdict { bound: Some(Bound::AtLeast(bound)), ..self }
     }
 
     /// An upper bound.
-    #[must_use]
     pub fn at_most(self, bound: f64) -> Self {
         Verdict { bound: Some(Bound::AtMost(bound)), ..self }
     }
 
-    /// Tells how sure it is as well.
-    #[must_use]
+    /// Adds the uncertainty.
     pub fn with(self, how: Option<String>) -> Self {
         Verdict { how, ..self }
     }
 
     /// Whether it holds; `None` if it was not measured, or has no bound.
-    #[must_use]
     pub fn holds(&self) -> Option<bool> {
         Some(match self.bound? {
             Bound::AtLeast(least) => self.found? >= least,

@@ -13,7 +13,6 @@ pub const BY_QUOTAS: &str =
 const NOTHING: f64 = 2.0;
 
 /// All bounds.
-#[must_use]
 pub fn verdicts(results: &Results<'_>) -> Vec<Verdict> {
     let [saved, fewer, later] = redis(results, "redis-together");
     let mut all = vec![watching(results), saved.at_least(60.0), fewer.at_most(3.0), later];
@@ -115,8 +114,8 @@ fn removed(results: &Results<'_>) -> Verdict {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::{Figures, Run, Windows, Work};
     use super::super::results::tests::run;
+    use super::super::run::{Figures, Run, Windows, Work};
     use super::*;
 
     fn found(all: &[Verdict], begin: &str) -> Verdict {
@@ -199,13 +198,13 @@ mod tests {
         let rates = [(Config::Orig, 100.0), (Config::Rec, 99.0), (quota, 98.0)];
         let once = rates.map(|(config, rate)| of(config, rate));
         let again = rates.map(|(config, rate)| Run { repetition: 1, ..of(config, rate - 1.0) });
-        let told = |runs: Vec<&Run>| {
+        let texts = |runs: Vec<&Run>| {
             let all = verdicts(&Results::of(runs));
             ["rec", "50 ms/s, oldest first, all workloads: slowdown"]
                 .map(|begin| found(&all, begin).to_string())
         };
-        assert!(told(once.iter().collect()).iter().all(|text| !text.contains('(')));
-        let [rec, slowdown] = told(once.iter().chain(&again).collect());
+        assert!(texts(once.iter().collect()).iter().all(|text| !text.contains('(')));
+        let [rec, slowdown] = texts(once.iter().chain(&again).collect());
         assert!(rec.contains("(95 %: "), "{rec}");
         assert!(slowdown.contains("(standard error "), "{slowdown}");
     }

@@ -10,8 +10,8 @@ use isotherm_linux::sys::process_cpu;
 use rustix::process::Signal;
 
 use super::config::Config;
-use super::figures::Windows;
-use super::process::{Process, Seat, command, last_words};
+use super::process::{Process, ProcessCpus, command, last_words};
+use super::run::Windows;
 use super::statistics::median;
 use isotherm_bench::program;
 use isotherm_bench::quotas::audit::{self, Window};
@@ -36,7 +36,7 @@ pub struct Mark {
 
 /// Its resource use and actions between two times.
 #[derive(Debug, Clone, Copy)]
-pub struct Between {
+pub struct ResourceUse {
     /// CPU time of all its threads
     pub cpu: Duration,
     /// time of acting, by the log; `None` if it does not act
@@ -48,9 +48,6 @@ pub struct Between {
 impl Watching {
     /// Starts isotherm on process `pid`, with its descendants if it is a `family`. `None` for a configuration
     /// without isotherm.
-    ///
-    /// # Errors
-    /// If it cannot be started.
     pub fn start(config: Config, pid: i32, family: bool, place: &Path) -> Result<Option<Self>> {
         let path = |name: &str| place.join(name).into_os_string();
         let mut words: Vec<OsString> = match config.scheme() {
@@ -68,12 +65,9 @@ impl Watching {
     }
 
     /// Starts isotherm with these arguments on process `pid`.
-    ///
-    /// # Errors
-    /// If it cannot be started.
     pub fn with(words: &[OsString], quota: Option<u32>, pid: i32, place: &Path) -> Result<Self> {
         let said = place.join("isotherm");
-        let mut command = command(Seat::Beside, program::beside()?)?;
+        let mut command = command(ProcessCpus::Beside, program::beside()?)?;
         command.args(words).args(["--pid", &pid.to_string()]);
         command.stdout(File::create(place.join("table"))?).stderr(File::create(&said)?);
         let process = Process::start("isotherm", &mut command, Signal::TERM)?;
@@ -81,50 +75,35 @@ impl Watching {
     }
 
     /// The present state.
-    ///
-    /// # Errors
-    /// If it has ended.
     pub fn mark(&self) -> Result<Mark> {
         let cpu = process_cpu(self.process.pid()).with_context(|| self.why())?;
         Ok(Mark { cpu, logged: read_to_string(&self.log).map_or(0, |text| whole(&text)) })
     }
 
     /// The difference of two states.
-    ///
-    /// # Errors
-    /// If its log cannot be parsed.
-    pub fn between(&self, from: Mark, to: Mark) -> Result<Between> {
+    pub fn between(&self, from: Mark, to: Mark) -> Result<ResourceUse> {
         let cpu = to.cpu.saturating_sub(from.cpu);
         let Ok(text) = read_to_string(&self.log) else {
-            return Ok(Between { cpu, acting: None, windows: None });
+            return Ok(ResourceUse { cpu, acting: None, windows: None });
         };
         let new = text.get(from.logged..to.logged).unwrap_or_default();
         let all = audit::windows(&audit::parse(new)?);
         let acting = Some(all.iter().map(|w| w.took).sum());
         let windows = self.quota.map(|ms| windows(&all, ms));
-        Ok(Between { cpu, acting, windows })
+        Ok(ResourceUse { cpu, acting, windows })
     }
 
     /// Suspends its work until [`Watching::resume`], or until it is ended.
-    ///
-    /// # Errors
-    /// If it has ended.
     pub fn rest(&self) -> Result<()> {
         self.process.signal(Signal::STOP).with_context(|| self.why())
     }
 
     /// Resumes its work.
-    ///
-    /// # Errors
-    /// If it has ended.
     pub fn resume(&self) -> Result<()> {
         self.process.signal(Signal::CONT).with_context(|| self.why())
     }
 
     /// Ends it.
-    ///
-    /// # Errors
-    /// If it has failed.
     pub fn end(mut self) -> Result<()> {
         let status = self.process.end()?;
         if !status.success() {
@@ -168,10 +147,13 @@ mod tests {
     fn windows_that_had_enough_to_do() {
         let window =
             |number, ms| Window { number, applied: 1, took: Duration::from_millis(ms), so_far: 0 };
-        let told = windows(&[window(3, 9), window(4, 11), window(5, 10), window(9, 1)], 10);
-        assert_eq!(told.count, 4);
-        assert!((told.worst - 110.0).abs() < 1e-9, "{told:?}");
-        assert!((told.median.unwrap() - 100.0).abs() < 1e-9, "of 90 and 110: {told:?}");
+        let windows_used = windows(&[window(3, 9), window(4, 11), window(5, 10), window(9, 1)], 10);
+        assert_eq!(windows_used.count, 4);
+        assert!((windows_used.worst - 110.0).abs() < 1e-9, "{windows_used:?}");
+        assert!(
+            (windows_used.median.unwrap() - 100.0).abs() < 1e-9,
+            "of 90 and 110: {windows_used:?}"
+        );
         assert_eq!(windows(&[], 10).median, None);
     }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use self::alone::Alone;
 
-/// Whether the test can run here. Where all tests must run, what is lacking is a failure.
+/// Whether the test can run here. Where all tests must run, a missing requirement is a failure.
 fn can_run() -> bool {
     let program = Path::new(env!("CARGO_BIN_EXE_evaluate")).with_file_name("isotherm");
     let lacks = [
@@ -64,7 +64,7 @@ fn a_run_is_made_once_and_puts_the_machine_back() {
     let Some(_alone) = Alone::without_swap() else { return };
     let dir = tempfile::tempdir().unwrap();
     let before = machine();
-    // What is cold goes after 5 s.
+    // Cold memory is paged out after 5 s.
     let times = ["--seconds", "12", "--lead-in", "4"];
     let done = evaluate(dir.path(), &times);
     assert!(done.status.success(), "{}", text(&done.stderr));

@@ -46,9 +46,6 @@ pub struct Apt {
 
 impl Apt {
     /// Reads the lists of these suites, into `root`.
-    ///
-    /// # Errors
-    /// If the machine has no mirror of Debian, or it fails twice.
     pub fn open(root: &Path, suites: &BTreeSet<&str>) -> Result<Self> {
         Apt::over(&mirrors()?, root, suites)
     }
@@ -68,23 +65,16 @@ impl Apt {
     }
 
     /// Names of the packages of the kernel.
-    #[must_use]
     pub fn packages(&self) -> &[String] {
         &self.packages
     }
 
     /// Downloads a package to `dir`.
-    ///
-    /// # Errors
-    /// If the mirror fails twice.
     pub fn download(&self, package: &str, dir: &Path) -> Result<()> {
         self.fetch(&["download", "-q", package], dir)
     }
 
     /// Unpacks packages and all their dependencies into `root`, without configuring them.
-    ///
-    /// # Errors
-    /// If the mirror fails twice, or has no such package.
     pub fn unpack_all(&self, packages: &[String], root: &Path) -> Result<()> {
         // Archives that an interrupted run has fetched may be of other versions.
         let archives = self.root.join("cache/archives");
@@ -130,9 +120,6 @@ impl Apt {
 }
 
 /// Unpacks all packages in `dir` into `to`, and removes them.
-///
-/// # Errors
-/// If one cannot be unpacked.
 pub fn unpack_from(dir: &Path, to: &Path) -> Result<()> {
     for file in std::fs::read_dir(dir)? {
         let path = file?.path();
@@ -152,16 +139,13 @@ fn mirrors() -> Result<Mirrors> {
 }
 
 /// The output of a command. An error contains the command's own message.
-///
-/// # Errors
-/// If it cannot be run, or fails.
 pub fn output(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let out = command.output().with_context(|| format!("{program} cannot be run: install it"))?;
     if !out.status.success() {
         bail!("{program} failed: {}", String::from_utf8_lossy(&out.stderr).trim());
     }
-    ensure!(out.stdout.len() <= 64 << 20, "{program} says more than 64 MiB");
+    ensure!(out.stdout.len() <= 64 << 20, "{program} prints more than 64 MiB");
     Ok(String::from_utf8(out.stdout)?)
 }
 

@@ -40,9 +40,6 @@ pub struct Cache {
 
 impl Cache {
     /// `$ISOTHERM_GUESTS_CACHE`, or else `isotherm/guests` in the cache directory of the user.
-    ///
-    /// # Errors
-    /// If there is none, or it cannot be written.
     pub fn open() -> Result<Self> {
         let variable = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
         let root = place(variable).context("HOME is not set: set ISOTHERM_GUESTS_CACHE")?;
@@ -52,7 +49,6 @@ impl Cache {
     }
 
     /// The cached kernel of a series.
-    #[must_use]
     pub fn find(&self, kernels: &Kernels, series: &str) -> Option<Kernel> {
         let pinned = kernels.debian.iter().find(|d| d.series == series).map(|d| d.pin.as_str());
         let dir = self.root.join("kernels").join(pinned.unwrap_or(series));
@@ -67,9 +63,6 @@ impl Cache {
     }
 
     /// Fetches the kernels of `series` that are not cached; `say` receives progress messages.
-    ///
-    /// # Errors
-    /// If a mirror fails, or has no kernel of a series.
     pub fn fetch(&self, kernels: &Kernels, series: &[&str], say: impl Fn(&str)) -> Result<()> {
         let _lock = self.lock()?;
         let wanted = kernels.debian.iter().filter(|d| series.contains(&d.series.as_str()));
@@ -97,9 +90,6 @@ impl Cache {
     }
 
     /// An archive of a root file system, fetched if necessary; `say` receives progress messages.
-    ///
-    /// # Errors
-    /// If a mirror fails.
     pub fn tree(&self, tree: &Tree, say: impl Fn(&str)) -> Result<PathBuf> {
         let _lock = self.lock()?;
         let path = self.root.join("trees").join(tree.file());

@@ -49,7 +49,6 @@ impl Archive {
     }
 
     /// The whole archive.
-    #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, &[]);
         self.bytes

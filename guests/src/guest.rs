@@ -23,9 +23,6 @@ const SHOWN: usize = 40;
 const MAX_TEXT: usize = 1 << 20;
 
 /// Boots one guest, and evaluates its output, which stays in `dir`.
-///
-/// # Errors
-/// If its inputs cannot be created.
 pub fn run(
     lab: &Lab,
     scenario: &Scenario,
@@ -77,9 +74,6 @@ fn has_begun(dir: &Path) -> bool {
 }
 
 /// Boots a guest with a shell on this terminal.
-///
-/// # Errors
-/// If its inputs cannot be created, or QEMU cannot be run.
 pub fn shell(lab: &Lab, kernel: &Kernel, topology: &Topology) -> Result<()> {
     let variables = format!("export SERIES={}\n", kernel.series);
     let inside = Inside { lab, kernel, topology, variables, scenario: None, tree: None };
@@ -107,8 +101,8 @@ fn judge(scenario: &Scenario, series: &str, dir: &Path) -> (Vec<String>, Vec<Str
     }
     for score in scenario.score.iter().filter(|s| s.is_of(series)) {
         match score.judge(&out) {
-            Ok((told, missed)) => {
-                seen.push(told);
+            Ok((summary, missed)) => {
+                seen.push(summary);
                 wrong.extend(missed);
             }
             Err(e) => wrong.push(format!("{}: {e:#}", score.record)),
@@ -137,7 +131,7 @@ fn last(dir: &Path, name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What is made of a guest that leaves these files in its /out.
+    /// The result of a guest that leaves these files in its /out.
     fn judged(files: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
         let scenario = Scenario::all().unwrap().into_iter().find(|s| s.name == "nodes").unwrap();
         let dir = tempfile::tempdir().unwrap();

@@ -39,9 +39,6 @@ fn unpacker(payload: &[u8]) -> Option<&'static str> {
 }
 
 /// Writes the kernel in the bzImage `from` to `to`, as an ELF file.
-///
-/// # Errors
-/// If it is not a bzImage, or uses an unknown compression.
 pub fn extract(from: &Path, to: &Path) -> Result<()> {
     let image = std::fs::read(from)?;
     let payload = payload(&image).context("it is no bzImage")?;

@@ -34,9 +34,6 @@ pub struct Inside<'a> {
 
 impl Inside<'_> {
     /// Writes it to a file in `dir`, in the format that the kernel expects.
-    ///
-    /// # Errors
-    /// If a part is missing.
     pub fn write(&self, dir: &Path) -> Result<PathBuf> {
         let path = dir.join("initramfs");
         std::fs::write(&path, self.archive()?)?;

@@ -46,7 +46,6 @@ pub struct Tree {
 
 impl Tree {
     /// Name of its file, which changes with the list of packages.
-    #[must_use]
     pub fn file(&self) -> String {
         format!("{}-{}.tar", self.suite, self.packages.join("-"))
     }
@@ -64,9 +63,6 @@ pub struct Built {
 
 impl Kernels {
     /// Reads the file.
-    ///
-    /// # Errors
-    /// If it cannot be read.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read {}", path.display()))?;
@@ -82,7 +78,6 @@ impl Kernels {
 
 impl Debian {
     /// The release to use of those in `packages`: the pinned one, or the newest of the same series and flavour.
-    #[must_use]
     pub fn choose<'a>(&self, packages: &'a [String]) -> Option<&'a str> {
         let releases = packages.iter().filter_map(|p| p.strip_prefix("linux-image-"));
         let same = releases.filter(|r| self.is_of_series(r));

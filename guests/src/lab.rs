@@ -21,8 +21,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// # Errors
-    /// If something of it is not there.
+    /// The kernels, the cache and the programs; fails if one is missing.
     pub fn open() -> Result<Self> {
         let kernels = Kernels::read(&room().join("kernels.toml"))?;
         Ok(Lab {
@@ -34,15 +33,11 @@ impl Lab {
     }
 
     /// A kernel that is in the cache.
-    #[must_use]
     pub fn kernel(&self, series: &str) -> Option<Kernel> {
         self.cache.find(&self.kernels, series)
     }
 
     /// A kernel, fetched if necessary; `say` receives progress messages.
-    ///
-    /// # Errors
-    /// If it is not available.
     pub fn fetched(&self, series: &str, say: impl Fn(&str)) -> Result<Kernel> {
         known(series, self.kernels.series())?;
         self.cache.fetch(&self.kernels, &[series], say)?;
@@ -50,19 +45,17 @@ impl Lab {
     }
 
     /// A message that says why a kernel is not cached, and what to do.
-    #[must_use]
     pub fn not_built(&self, series: &str) -> String {
         let built = self.kernels.built.iter().find(|b| b.series == series);
         format!("not built: make {}", built.map_or("guests", |b| &b.make))
     }
 }
 
-/// # Errors
-/// If a name is none of `names`.
+/// Fails if `name` is none of `names`.
 pub fn known<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Result<()> {
     let names: Vec<&str> = names.collect();
     if !names.contains(&name) {
-        bail!("{name} is not there: take of {}", names.join(", "));
+        bail!("{name} does not exist: choose one of {}", names.join(", "));
     }
     Ok(())
 }

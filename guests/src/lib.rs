@@ -21,7 +21,6 @@ pub mod topology;
 pub mod watch;
 
 /// Directory of the scenarios, the topologies, and the files that run inside of guests.
-#[must_use]
 pub fn room() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use isotherm_guests::lab::Lab;
-use isotherm_guests::suite::{self, Asked};
+use isotherm_guests::suite::{self, RunOptions};
 use isotherm_guests::table::Outcome;
 use isotherm_guests::topology::Topology;
 use isotherm_guests::{guest, table};
@@ -60,7 +60,7 @@ fn run(doing: Doing) -> Result<bool> {
     let say = |text: &str| eprintln!("{text}");
     match doing {
         Doing::Run { kernel, keep, jobs, scenario } => {
-            let asked = Asked { kernels: kernel, scenarios: scenario, keep, jobs };
+            let asked = RunOptions { kernels: kernel, scenarios: scenario, keep, jobs };
             let mut head = Some(table::head());
             let row = |outcome: &Outcome| {
                 print!("{}{}", head.take().unwrap_or_default(), outcome.lines());

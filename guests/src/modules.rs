@@ -1,7 +1,6 @@
 //! The modules of a kernel that a guest requires.
 
 /// A path as in `modules.dep`, without the suffix of its compression.
-#[must_use]
 pub fn unpacked(path: &str) -> &str {
     path.find(".ko").map_or(path, |end| &path[..end + 3])
 }
@@ -14,7 +13,6 @@ fn name(path: &str) -> String {
 
 /// The lines of `modules.dep` for the modules `wanted` and all their dependencies. A module that is built in,
 /// or that the kernel does not have, has no line.
-#[must_use]
 pub fn needed<'a>(modules_dep: &'a str, wanted: &[String]) -> Vec<&'a str> {
     let wanted: Vec<String> = wanted.iter().map(|w| name(w)).collect();
     let lines = || modules_dep.lines().filter_map(|l| l.split_once(':').map(|(path, _)| (path, l)));
@@ -31,7 +29,6 @@ pub fn paths(line: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The lines of `modules.alias` for the modules in these lines of `modules.dep`.
-#[must_use]
 pub fn aliases<'a>(modules_alias: &'a str, needed: &[&str]) -> Vec<&'a str> {
     let names: Vec<String> = needed.iter().filter_map(|l| paths(l).next()).map(name).collect();
     let leads = |l: &&str| l.rsplit(' ').next().is_some_and(|to| names.contains(&name(to)));

@@ -61,7 +61,6 @@ pub const CONSOLE: &str = "console";
 pub const ERRORS: &str = "qemu";
 
 /// Whether QEMU is installed.
-#[must_use]
 pub fn is_here() -> bool {
     let version = Command::new(QEMU).arg("--version").stdout(Stdio::null()).status();
     version.is_ok_and(|status| status.success())
@@ -81,9 +80,6 @@ pub struct Boot<'a> {
 
 impl Boot<'_> {
     /// Boots it, and waits until it ends or `watch` ends it. Its output is then in `dir`.
-    ///
-    /// # Errors
-    /// If QEMU cannot be run, or has to be ended.
     pub fn run(&self, dir: &Path, mut watch: Watch) -> Result<()> {
         let errors = File::create(dir.join(ERRORS))?;
         // A guest without work continues at once with its next timer.
@@ -114,9 +110,6 @@ impl Boot<'_> {
     }
 
     /// Boots it with its console on the terminal, until it ends.
-    ///
-    /// # Errors
-    /// If QEMU cannot be run.
     pub fn interact(&self) -> Result<()> {
         let mut command = self.command("on");
         command.args(["-serial", "mon:stdio"]);

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use crate::room;
-use crate::score::Expected;
+use crate::score::RequiredAccuracy;
 use crate::topology::Topology;
 use crate::watch::SILENCE;
 
@@ -27,7 +27,7 @@ struct File {
     kernel_args: Vec<String>,
     kernels: BTreeMap<String, BTreeMap<String, String>>,
     #[serde(default)]
-    score: Vec<Expected>,
+    score: Vec<RequiredAccuracy>,
     #[serde(default)]
     systemd: bool,
     #[serde(default)]
@@ -60,7 +60,7 @@ pub struct Scenario {
     /// variables of its script, by series
     pub kernels: BTreeMap<String, BTreeMap<String, String>>,
     /// records that it writes, and their required accuracy
-    pub score: Vec<Expected>,
+    pub score: Vec<RequiredAccuracy>,
     /// It runs under Debian's systemd, with the package.
     pub systemd: bool,
     /// only run if selected by name, because it is a measurement or takes long
@@ -72,9 +72,6 @@ pub struct Scenario {
 
 impl Scenario {
     /// All scenarios, by name.
-    ///
-    /// # Errors
-    /// If one cannot be read.
     pub fn all() -> Result<Vec<Self>> {
         let mut folders = Vec::new();
         for folder in std::fs::read_dir(room().join("scenarios"))? {
@@ -85,9 +82,6 @@ impl Scenario {
     }
 
     /// The scenario in a folder.
-    ///
-    /// # Errors
-    /// If it cannot be read.
     pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join("scenario.toml");
         let text = std::fs::read_to_string(&path)
@@ -115,15 +109,14 @@ impl Scenario {
     }
 
     /// The variables of its script on a kernel of this series, as shell assignments.
-    #[must_use]
     pub fn variables(&self, series: &str) -> String {
-        let told = self.kernels.get(series).into_iter().flatten();
+        let exports = self.kernels.get(series).into_iter().flatten();
         let line = |(name, value): (&String, &String)| {
             format!("export {name}='{}'\n", value.replace('\'', "'\\''"))
         };
         let timeout = self.timeout.as_secs();
         format!("export SERIES={series}\nexport TIMEOUT={timeout}\n")
-            + &told.map(line).collect::<String>()
+            + &exports.map(line).collect::<String>()
     }
 }
 
@@ -147,8 +140,8 @@ mod tests {
     #[test]
     fn the_script_is_told_what_is_expected() {
         let mut record = Scenario::all().unwrap().into_iter().find(|s| s.name == "record").unwrap();
-        let told = BTreeMap::from([("WAY".to_owned(), "it's".to_owned())]);
-        record.kernels.insert("9.9".to_owned(), told);
+        let exports = BTreeMap::from([("WAY".to_owned(), "it's".to_owned())]);
+        record.kernels.insert("9.9".to_owned(), exports);
         let timeout = record.timeout.as_secs();
         assert_eq!(
             record.variables("9.9"),

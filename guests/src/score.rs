@@ -11,7 +11,7 @@ use serde::Deserialize;
 /// A record, its ground truth, and the required accuracy.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Expected {
+pub struct RequiredAccuracy {
     /// file in `/out`, written by `isotherm record`
     pub record: String,
     /// file in `/out`, written by `isotherm lab workload --truth`
@@ -20,13 +20,13 @@ pub struct Expected {
     #[serde(default)]
     pub kernels: Vec<String>,
     /// minimum over all snapshots
-    pub least: Least,
+    pub least: MinimumShares,
 }
 
 /// Minimum shares, from 0 to 1. If no memory was reported, all of it counts as right.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Least {
+pub struct MinimumShares {
     /// share of the memory reported as hot that is hot
     pub hot_precision: f64,
     /// share of the hot memory that was reported as hot
@@ -37,24 +37,20 @@ pub struct Least {
     pub cold_recall: f64,
 }
 
-impl Expected {
+impl RequiredAccuracy {
     /// Whether it applies to kernels of this series.
-    #[must_use]
     pub fn is_of(&self, series: &str) -> bool {
         self.kernels.is_empty() || self.kernels.iter().any(|s| s == series)
     }
 
     /// The figures of the files in `out`, and those that miss the requirement.
-    ///
-    /// # Errors
-    /// If the record or its ground truth cannot be read.
     pub fn judge(&self, out: &Path) -> Result<(String, Vec<String>)> {
         let row = figures(&out.join(&self.record), &out.join(&self.truth))?;
-        Ok((told(&row), self.least.missed(&row)))
+        Ok((summary(&row), self.least.missed(&row)))
     }
 }
 
-impl Least {
+impl MinimumShares {
     fn missed(&self, row: &Accuracy) -> Vec<String> {
         let shares = [
             ("precision of hot memory", row.hot.precision.run.or(Some(1.0)), self.hot_precision),
@@ -68,9 +64,6 @@ impl Least {
 }
 
 /// The figures of a record of one workload.
-///
-/// # Errors
-/// If the record or its truth cannot be read.
 pub fn figures(record: &Path, truth: &Path) -> Result<Accuracy> {
     let file = File::open(truth).with_context(|| format!("cannot read {}", truth.display()))?;
     let truth = GroundTruth::read(file)?;
@@ -87,7 +80,7 @@ pub fn figures(record: &Path, truth: &Path) -> Result<Accuracy> {
 }
 
 /// The figures in a line.
-fn told(row: &Accuracy) -> String {
+fn summary(row: &Accuracy) -> String {
     format!(
         "{} snapshots; hot: precision {}, recall {}; cold: precision {}, recall {}; {:.0} regions",
         row.snapshots,

@@ -17,14 +17,13 @@ use crate::table::{Outcome, Verdict};
 
 /// The number of guests at a time: the number of CPUs that this process may use, because an emulator keeps
 /// one busy all the time.
-#[must_use]
 pub fn jobs() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The selected kernels and scenarios; empty: all.
 #[derive(Debug)]
-pub struct Asked {
+pub struct RunOptions {
     /// series of kernels
     pub kernels: Vec<String>,
     /// names of scenarios
@@ -35,13 +34,13 @@ pub struct Asked {
     pub jobs: usize,
 }
 
-impl Default for Asked {
+impl Default for RunOptions {
     fn default() -> Self {
-        Asked { kernels: Vec::new(), scenarios: Vec::new(), keep: None, jobs: jobs() }
+        RunOptions { kernels: Vec::new(), scenarios: Vec::new(), keep: None, jobs: jobs() }
     }
 }
 
-impl Asked {
+impl RunOptions {
     fn has(&self, scenario: &Scenario, series: &str) -> bool {
         let named = |names: &[String], name: &str| names.iter().any(|n| n == name);
         let kernel_by_name = scenario.kernels_by_name.iter().any(|k| k == series);
@@ -71,11 +70,8 @@ impl Asked {
 }
 
 /// Runs the selected scenarios. `row` receives each result, `say` messages of progress.
-///
-/// # Errors
-/// If a requirement of all guests is missing.
 pub fn run(
-    asked: &Asked,
+    asked: &RunOptions,
     mut row: impl FnMut(&Outcome) + Send,
     say: impl Fn(&str) + Sync,
 ) -> Result<bool> {
@@ -103,7 +99,7 @@ pub fn run(
 }
 
 /// The longest scenarios come first, so that none of them runs alone at the end.
-fn pairs<'a>(asked: &Asked, scenarios: &'a [Scenario]) -> Vec<(&'a Scenario, &'a str)> {
+fn pairs<'a>(asked: &RunOptions, scenarios: &'a [Scenario]) -> Vec<(&'a Scenario, &'a str)> {
     let all = scenarios.iter().flat_map(|s| s.kernels.keys().map(move |k| (s, k.as_str())));
     let mut pairs: Vec<_> = all.filter(|(s, k)| asked.has(s, k)).collect();
     pairs.sort_by_key(|(s, _)| Reverse(s.timeout));
@@ -189,17 +185,18 @@ mod tests {
     #[test]
     fn names_select() {
         let scenarios = Scenario::all().unwrap();
-        let asked = Asked {
+        let asked = RunOptions {
             kernels: vec!["6.12".to_owned()],
             scenarios: vec!["nodes".to_owned()],
-            ..Asked::default()
+            ..RunOptions::default()
         };
         let pairs = pairs(&asked, &scenarios);
         assert_eq!(pairs.len(), 1);
         assert_eq!((pairs[0].0.name.as_str(), pairs[0].1), ("nodes", "6.12"));
-        let all = super::pairs(&Asked::default(), &scenarios);
+        let all = super::pairs(&RunOptions::default(), &scenarios);
         assert!(!all.is_empty() && all.iter().all(|(s, _)| !s.by_name));
-        let asked = Asked { scenarios: vec!["side-by-side".to_owned()], ..Asked::default() };
+        let asked =
+            RunOptions { scenarios: vec!["side-by-side".to_owned()], ..RunOptions::default() };
         assert_eq!(super::pairs(&asked, &scenarios).len(), 2);
     }
 }

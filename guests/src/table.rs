@@ -30,13 +30,11 @@ pub struct Outcome {
 
 impl Outcome {
     /// Whether it has failed.
-    #[must_use]
     pub fn failed(&self) -> bool {
         matches!(self.verdict, Verdict::Failed(_))
     }
 
     /// A line of the table, and one for each further message.
-    #[must_use]
     pub fn lines(&self) -> String {
         let seen = self.seen.iter();
         let (word, lines): (_, Vec<&String>) = match &self.verdict {
@@ -54,7 +52,6 @@ impl Outcome {
 }
 
 /// The head of the table.
-#[must_use]
 pub fn head() -> String {
     row("scenario", "kernel", "", "seconds") + "seen\n"
 }

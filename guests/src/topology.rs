@@ -65,9 +65,6 @@ pub struct Link {
 
 impl Topology {
     /// The topology with this name.
-    ///
-    /// # Errors
-    /// If it does not exist, or is not possible for a guest.
     pub fn named(name: &str) -> Result<Self> {
         Topology::read(&room().join("topologies").join(format!("{name}.toml")))
     }
@@ -80,8 +77,8 @@ impl Topology {
 
     fn parse(text: &str) -> Result<Self> {
         let t: Topology = toml::from_str(text)?;
-        ensure!((1..=MAX_NODES).contains(&t.node.len()), "it takes 1 to {MAX_NODES} nodes");
-        ensure!((1..=MAX_CPUS).contains(&t.cpus()), "it takes 1 to {MAX_CPUS} CPUs");
+        ensure!((1..=MAX_NODES).contains(&t.node.len()), "a topology has 1 to {MAX_NODES} nodes");
+        ensure!((1..=MAX_CPUS).contains(&t.cpus()), "a topology has 1 to {MAX_CPUS} CPUs");
         let sizes = t.node.iter().map(|n| n.size_mib);
         ensure!(sizes.clone().all(|s| s <= MAX_MIB), "a node has at most {MAX_MIB} MiB");
         let is_something = |n: &Node| n.size_mib > 0 || n.cpus > 0;
@@ -101,25 +98,21 @@ impl Topology {
     }
 
     /// CPUs of all nodes.
-    #[must_use]
     pub fn cpus(&self) -> u32 {
         self.node.iter().map(|n| n.cpus).fold(0, u32::saturating_add)
     }
 
     /// Whether latency and bandwidth are given.
-    #[must_use]
     pub fn has_hmat(&self) -> bool {
         self.link.iter().any(|l| l.latency_ns.is_some())
     }
 
     /// Whether the kernel must unpack itself: only then it turns on five-level page tables.
-    #[must_use]
     pub fn has_five_levels(&self) -> bool {
         self.cpu.get("la57").is_some_and(|la57| la57 == "on")
     }
 
     /// Arguments of QEMU for the memory and the nodes.
-    #[must_use]
     pub fn memory_args(&self) -> Vec<String> {
         let total: u64 = self.node.iter().map(|n| n.size_mib).sum();
         let mut args =
@@ -147,7 +140,6 @@ impl Topology {
     }
 
     /// The facts for the guest, one per line, to compare with those that its kernel reports.
-    #[must_use]
     pub fn facts(&self) -> String {
         let mut facts = String::new();
         for (i, node) in self.node.iter().enumerate() {
@@ -171,12 +163,12 @@ impl Link {
         let hmat = |what: &str| {
             format!("hmat-lb,initiator={from},target={to},hierarchy=memory,data-type=access-{what}")
         };
-        let told = [
+        let numa_args = [
             self.distance.map(|d| format!("dist,src={from},dst={to},val={d}")),
             self.latency_ns.map(|ns| format!("{},latency={ns}", hmat("latency"))),
             self.bandwidth_mib_s.map(|m| format!("{},bandwidth={m}M", hmat("bandwidth"))),
         ];
-        told.into_iter().flatten().flat_map(|arg| ["-numa".to_owned(), arg]).collect()
+        numa_args.into_iter().flatten().flat_map(|arg| ["-numa".to_owned(), arg]).collect()
     }
 }
 

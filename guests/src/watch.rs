@@ -48,7 +48,6 @@ pub struct Watch {
 impl Watch {
     /// For a guest whose script has `timeout` by the guest's clock, and `silence` of CPU time without a
     /// heartbeat.
-    #[must_use]
     pub fn new(timeout: Duration, silence: Duration) -> Self {
         let begin = Sample { elapsed: Duration::ZERO, cpu: Duration::ZERO, beats: 0 };
         let limit = timeout * CPU_PER_SECOND + silence;

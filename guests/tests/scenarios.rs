@@ -1,4 +1,4 @@
-//! All scenarios on all kernels that are to be had; which guests are ended, and which are not; and what is left
+//! All scenarios on all available kernels; which guests are ended, and which are not; and what remains
 //! of a guest when we are killed.
 
 use std::path::Path;
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use isotherm_guests::lab::Lab;
 use isotherm_guests::scenario::Scenario;
-use isotherm_guests::suite::{self, Asked};
+use isotherm_guests::suite::{self, RunOptions};
 use isotherm_guests::table::{self, Outcome, Verdict};
 use isotherm_guests::watch::SILENCE;
 use isotherm_guests::{guest, qemu};
 
-/// Nothing takes as long, however slow the machine.
-const PATIENCE: Duration = Duration::from_secs(3600);
+/// No scenario takes as long, even on a slow machine.
+const TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Whether guests can run here. Where all tests must run, lacking QEMU is a failure.
 fn qemu_or_skip(test: &str) -> bool {
@@ -32,12 +32,12 @@ fn every_scenario_holds_on_its_kernels() {
     }
     let mut table = table::head();
     let row = |outcome: &Outcome| table += &outcome.lines();
-    let all_ok = suite::run(&Asked::default(), row, |text| eprintln!("{text}"));
+    let all_ok = suite::run(&RunOptions::default(), row, |text| eprintln!("{text}"));
     println!("{table}");
     assert!(all_ok.unwrap(), "\n{table}");
 }
 
-/// What comes of a folder of `tests/limits` in a guest, whose files go to `dir`; it may use CPU time of `silence`
+/// Runs a folder of `tests/limits` in a guest, whose files go to `dir`; it may use CPU time of `silence`
 /// without a heartbeat.
 fn limited(name: &str, dir: &Path, silence: Duration) -> anyhow::Result<Outcome> {
     on_kernel("6.12", name, dir, silence)
@@ -146,7 +146,7 @@ fn qemu_of(pid: u32) -> Option<u32> {
     pids.find(|pid| read(Path::new(&format!("/proc/{pid}/comm"))).starts_with("qemu"))
 }
 
-/// The process that was told of a path in its arguments.
+/// The process that has a path in its arguments.
 fn pid_with(path: &Path) -> Option<u32> {
     let processes = std::fs::read_dir("/proc").ok()?.flatten();
     let mut pids = processes.filter_map(|p| p.file_name().to_str()?.parse().ok());
@@ -169,7 +169,7 @@ fn until<T>(what: &str, mut get: impl FnMut() -> Option<T>) -> T {
         if let Some(got) = get() {
             return got;
         }
-        assert!(begin.elapsed() < PATIENCE, "{what} does not come");
+        assert!(begin.elapsed() < TIMEOUT, "{what} does not come");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -19,7 +19,7 @@ pub use row::{Row, row};
 pub use table::{head, line};
 
 /// The results of watching a workload.
-pub struct Watched {
+pub struct Observation {
     /// snapshots of the monitor
     pub snapshots: Vec<Arc<Snapshot>>,
     /// the workload's target in the snapshots
@@ -34,26 +34,23 @@ pub struct Watched {
 }
 
 /// Watches a workload on one kind of machine in one way.
-///
-/// # Errors
-/// If it cannot be run or watched.
 pub fn watch(
     o: &Options,
     setup: &Setup,
     machine: MachineKind,
     name: &str,
     w: &Workload,
-) -> Result<Watched> {
+) -> Result<Observation> {
     match machine {
         MachineKind::Real => real::watch(setup, o.seed, name, o.length(w)),
         MachineKind::Simulated => simulated(o, setup, name, w),
     }
 }
 
-fn simulated(o: &Options, setup: &Setup, name: &str, w: &Workload) -> Result<Watched> {
+fn simulated(o: &Options, setup: &Setup, name: &str, w: &Workload) -> Result<Observation> {
     let schedule = Schedule::new(w, &Layout::new(w, o.seed), Some(o.length(w)))?;
     let played = play((name, w), &schedule, o.seed, setup.attrs)?;
-    Ok(Watched {
+    Ok(Observation {
         snapshots: played.snapshots,
         target: played.target,
         truth: played.truth,

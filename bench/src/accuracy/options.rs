@@ -44,7 +44,6 @@ enum Only {
 
 impl Options {
     /// The machines to use.
-    #[must_use]
     pub fn machines(&self) -> &'static [MachineKind] {
         match self.only {
             None => &[MachineKind::Simulated, MachineKind::Real],
@@ -54,7 +53,6 @@ impl Options {
     }
 
     /// The time for which to watch a workload.
-    #[must_use]
     pub fn length(&self, w: &Workload) -> Duration {
         self.seconds.map_or(w.length(), Duration::from_secs)
     }

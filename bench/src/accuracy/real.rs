@@ -16,7 +16,7 @@ use isotherm_sim::{AGED, GroundTruth};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde::Deserialize;
 
-use super::Watched;
+use super::Observation;
 use crate::program;
 use crate::setups::Setup;
 
@@ -30,9 +30,9 @@ struct Ready {
 }
 
 /// Watches a workload of this name for `length`.
-pub fn watch(setup: &Setup, seed: u64, name: &str, length: Duration) -> Result<Watched> {
+pub fn watch(setup: &Setup, seed: u64, name: &str, length: Duration) -> Result<Observation> {
     if !geteuid().is_root() {
-        bail!("looking at a process takes root: run as root, or with --only simulated");
+        bail!("observing a process requires root: run as root, or with --only simulated");
     }
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("truth.json");
@@ -43,7 +43,7 @@ pub fn watch(setup: &Setup, seed: u64, name: &str, length: Duration) -> Result<W
     let (snapshots, own_cpu) = snapshots(&mut *monitor, length)?;
     process.end()?;
     let record_bytes = Some(recorded(setup, &dir.path().join("a.rec"), &snapshots)?);
-    Ok(Watched {
+    Ok(Observation {
         snapshots,
         target,
         truth: GroundTruth::read(File::open(&path)?)?,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use isotherm_sim::{Accuracy, AccuracyBuilder};
 use serde::Serialize;
 
-use super::Watched;
+use super::Observation;
 
 /// The results of a workload on a machine.
 #[derive(Debug, Clone, Serialize)]
@@ -22,8 +22,7 @@ pub struct Row {
 }
 
 /// The figures of this monitor. Scores of moments leave out the first `settle` of each phase.
-#[must_use]
-pub fn row(monitor: &str, w: &Watched, settle: Duration) -> Row {
+pub fn row(monitor: &str, w: &Observation, settle: Duration) -> Row {
     let mut builder = AccuracyBuilder::new(&w.truth, w.target).settle(settle);
     w.snapshots.iter().for_each(|s| builder.push(s));
     Row {

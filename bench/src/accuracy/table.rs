@@ -27,8 +27,7 @@ const COLUMNS: [&str; 20] = [
     "F1 each 100 ms: hot, warm",
 ];
 
-/// What stands above the rows.
-#[must_use]
+/// The heading of the table.
 pub fn head(seed: u64) -> String {
     format!(
         "Seed {seed}. Shares and errors: over all snapshots, mean and (worst) snapshot. Delays: mean (worst), changes seen + missed.\n\n| {} |\n|{}",
@@ -38,7 +37,6 @@ pub fn head(seed: u64) -> String {
 }
 
 /// A row.
-#[must_use]
 pub fn line(r: &Row) -> String {
     let a = &r.accuracy;
     let machine = match a.machine {

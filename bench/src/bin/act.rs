@@ -70,7 +70,7 @@ fn cases() -> Vec<Case> {
 }
 
 /// One figure of a case.
-struct Taken {
+struct Measurement {
     applied: Applied,
     at_rest: Duration,
     meanwhile: Duration,
@@ -82,7 +82,7 @@ fn main() -> Result<()> {
     ensure!((16..=16_384).contains(&o.size), "a size of {} MiB: choose 16 to 16384", o.size);
     ensure!((1..=1000).contains(&o.times), "{} times: choose 1 to 1000", o.times);
     let _swap = Swap::start(o.size << 21)?;
-    eprintln!("if this is killed, put back what it has changed: {}", Swap::HOW_TO_REMOVE);
+    eprintln!("if this program is killed, restore its changes by hand: {}", Swap::HOW_TO_REMOVE);
     println!(
         "| action | done to, of {} MiB | us a page of 4 KiB | MiB/s | longest pause in ms, at rest | meanwhile |",
         o.size
@@ -103,7 +103,7 @@ fn main() -> Result<()> {
 
 impl Case {
     /// Measures one figure. `None` if that is not possible here.
-    fn take(&self, len: u64) -> Result<Option<Taken>> {
+    fn take(&self, len: u64) -> Result<Option<Measurement>> {
         let mut toucher = Toucher::start(len, self.huge)?;
         let mut ops = Vaddr::new()?;
         if let Support::No(why) = ops.supports(&self.action) {
@@ -121,7 +121,7 @@ impl Case {
             at_rest = toucher.longest()?;
         }
         let applied = apply(&mut ops, &self.action, target, &toucher, self.recheck)?;
-        Ok(Some(Taken { applied, at_rest, meanwhile: toucher.longest()? }))
+        Ok(Some(Measurement { applied, at_rest, meanwhile: toucher.longest()? }))
     }
 }
 
@@ -136,11 +136,11 @@ fn apply(
     let (range, filters): (_, &[_]) = (toucher.range(), &[]);
     let mut out = Vec::new();
     ops.apply(&[Work { action, target, range, budget, filters, recheck, cause: None }], &mut out)?;
-    out.pop().context("nothing was answered")
+    out.pop().context("the operations set returned no result")
 }
 
-fn row(case: &Case, mut all: Vec<Taken>) -> String {
-    let longest = |of: fn(&Taken) -> Duration| {
+fn row(case: &Case, mut all: Vec<Measurement>) -> String {
+    let longest = |of: fn(&Measurement) -> Duration| {
         let mut longest: Vec<Duration> = all.iter().map(of).filter(|_| case.hot > 0).collect();
         longest.sort();
         let median = longest.get(longest.len() / 2);

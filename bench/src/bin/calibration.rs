@@ -52,7 +52,7 @@ fn main() -> Result<()> {
     for seed in o.seed..o.seed + o.seeds {
         let found = calibrate(seed, attrs, Duration::from_secs(o.seconds))?;
         for c in found.iter().filter(|c| o.missed && !c.is_held()) {
-            println!("seed {seed}: {:?} {} Hz, told {:?}", c.range, c.true_hz, c.rate);
+            println!("seed {seed}: {:?} {} Hz, estimated {:?}", c.range, c.true_hz, c.rate);
         }
         all.extend(found);
     }

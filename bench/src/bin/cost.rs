@@ -10,7 +10,7 @@ use isotherm_bench::load::Shape;
 use isotherm_bench::output::save_json;
 use isotherm_bench::setups::{Setup, Setups};
 use isotherm_bench::slices::{Figures, OFF, Slice, figures, order};
-use isotherm_bench::watched::Watched;
+use isotherm_bench::watched_load::WatchedLoad;
 use isotherm_bench::{cpus, load};
 use isotherm_linux::Way;
 use isotherm_sim::MachineKind;
@@ -123,7 +123,7 @@ fn measure(
 ) -> Result<Case> {
     let (hot, warm) = (Some(o.hot << 20), Some(o.warm << 20));
     let shape = Shape { hot, warm, ..Shape::of(mib << 20) };
-    let mut watched = Watched::start(shape, threads, allowed, setups, o.seed)?;
+    let mut watched = WatchedLoad::start(shape, threads, allowed, setups, o.seed)?;
     let length = Duration::from_millis(o.slice_ms);
     let rounds = order(setups.len() + 1, o.slices, o.seed)
         .into_iter()

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::Parser;
-use isotherm_bench::reclaimer::{Asked, WINDOW, Window, run};
+use isotherm_bench::reclaimer::{GoalPlan, WINDOW, Window, run};
 use isotherm_bench::settling::{overshoot, settled, smoothed};
 use isotherm_core::PAGE_SIZE;
 use isotherm_core::scheme::{Goal, Metrics, Scope};
@@ -53,7 +53,7 @@ fn main() -> Result<ExitCode> {
     println!("| goal | settled after, windows | overshoot | level when idle |\n|---|---|---|---|");
     let mut held = true;
     for (name, goals) in goals() {
-        let asked = Asked { goals: goals.clone(), windows: o.windows, bytes };
+        let asked = GoalPlan { goals: goals.clone(), windows: o.windows, bytes };
         let busy = run(BUSY, &asked, o.seed)?;
         let steps: Vec<Vec<f64>> = goals.iter().zip(busy.chunks(o.windows)).map(shares).collect();
         let idle = run(IDLE, &asked, o.seed)?;

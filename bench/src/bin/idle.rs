@@ -76,7 +76,7 @@ fn main() -> Result<ExitCode> {
         return be_a_target(mib.parse()?, hot.parse()?, threads.parse()?);
     }
     let o = Options::parse();
-    ensure!(geteuid().is_root(), "looking at processes takes root");
+    ensure!(geteuid().is_root(), "observing processes requires root");
     ensure!(o.seconds > 0, "0 s: choose 1 or more");
     ensure!((1..=1000).contains(&o.processes), "{} processes: choose 1 to 1000", o.processes);
     ensure!((1..=1000).contains(&o.threads), "{} threads: choose 1 to 1000", o.threads);
@@ -138,7 +138,7 @@ fn measure(row: &Row, o: &Options) -> Result<(f64, f64)> {
 fn wakeups(pid: i32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"));
-    Ok(line.context("the kernel does not tell of wakeups")?.trim().parse()?)
+    Ok(line.context("the kernel does not report wakeups")?.trim().parse()?)
 }
 
 /// Starts a target, and waits until its memory exists.

@@ -42,7 +42,7 @@ struct Case {
     curve: Vec<Point>,
 }
 
-/// What was predicted and measured, in faults per second.
+/// The predicted and the measured rate of faults, per second.
 struct Cell {
     predicted: f64,
     measured: f64,
@@ -55,7 +55,7 @@ fn main() -> Result<()> {
     ensure!(o.limits.iter().all(|p| (10..100).contains(p)), "limits are 10 to 99 percent");
     let isotherm = beside()?;
     let _swap = Swap::start(2 << 30)?;
-    eprintln!("if this is killed, put back what it has changed: {}", Swap::HOW_TO_REMOVE);
+    eprintln!("if this program is killed, restore its changes by hand: {}", Swap::HOW_TO_REMOVE);
     let dir = tempfile::tempdir()?;
     let mut cases = WORKLOADS
         .iter()
@@ -108,7 +108,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What comes back per second if `gone` bytes have no room. Memory that is idle for longer than is known does
+/// Bytes that return per second if `gone` bytes have no room. Memory that is idle for longer than is known does
 /// not come back at one end, and at the rate of the longest known time at the other.
 fn returned(curve: &[Point], gone: f64) -> f64 {
     // The longer a time, the less is idle for it.

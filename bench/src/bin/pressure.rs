@@ -13,7 +13,7 @@ use isotherm_bench::load::{self, Load, Shape};
 use isotherm_bench::output::save_json;
 use isotherm_bench::setups::Setups;
 use isotherm_bench::slices::{OFF, Slice, order, rate};
-use isotherm_bench::watched::Watched;
+use isotherm_bench::watched_load::WatchedLoad;
 use isotherm_linux::swap::Swap;
 use isotherm_sim::MachineKind;
 use serde::Serialize;
@@ -26,7 +26,7 @@ struct Options {
     /// limit of the group in MiB
     #[arg(long, default_value_t = 192)]
     limit: u64,
-    /// memory of the target in MiB; all that is not hot is streamed through
+    /// memory of the target in MiB; the memory that is not hot is streamed through
     #[arg(long, default_value_t = 1024)]
     size: u64,
     /// slices of each kind
@@ -47,7 +47,7 @@ struct Options {
 
 /// The effect of watching in one way, as ratios of watched to not watched.
 #[derive(Serialize)]
-struct Changed {
+struct Effect {
     watched: String,
     /// major faults per second of the target's CPU time
     faults: Option<Estimate>,
@@ -65,7 +65,7 @@ struct Run {
     limit_mib: u64,
     mib: u64,
     seed: u64,
-    changed: Vec<Changed>,
+    changed: Vec<Effect>,
     rounds: Vec<Vec<Slice>>,
 }
 
@@ -76,7 +76,7 @@ fn main() -> Result<()> {
     let setups = o.setups.on(MachineKind::Real)?;
     let allowed = cpus::allowed()?;
     let _swap = Swap::start(o.size << 21)?;
-    eprintln!("if this is killed, put back what it has changed: {}", Swap::HOW_TO_REMOVE);
+    eprintln!("if this program is killed, restore its changes by hand: {}", Swap::HOW_TO_REMOVE);
     let group = Limited::start(o.limit << 20)?;
     // One CPU for the target, the others for the monitors and for reclaim.
     let (theirs, ours) = allowed.split_last().context("no CPU to run on")?;
@@ -88,7 +88,7 @@ fn main() -> Result<()> {
         ..Shape::of(o.size << 20)
     };
     let load = group.within(|| Load::start(shape))?;
-    let mut watched = Watched::of(load, vec![*theirs], &setups, o.seed)?;
+    let mut watched = WatchedLoad::of(load, vec![*theirs], &setups, o.seed)?;
     let length = Duration::from_millis(o.slice_ms);
     let rounds = order(setups.len() + 1, o.slices, o.seed)
         .into_iter()
@@ -97,7 +97,7 @@ fn main() -> Result<()> {
     drop(watched);
     let names = setups.iter().map(|s| s.name.clone());
     let changed = (OFF + 1..).zip(names).map(|(way, name)| changed(&rounds, way, name, o.seed));
-    let changed: Vec<Changed> = changed.collect();
+    let changed: Vec<Effect> = changed.collect();
     print(&o, &group, &rounds, &changed);
     let run =
         Run { hot_mib: o.hot, limit_mib: o.limit, mib: o.size, seed: o.seed, changed, rounds };
@@ -121,7 +121,7 @@ fn check(o: &Options) -> Result<()> {
     Ok(())
 }
 
-fn changed(rounds: &[Vec<Slice>], way: usize, watched: String, seed: u64) -> Changed {
+fn changed(rounds: &[Vec<Slice>], way: usize, watched: String, seed: u64) -> Effect {
     let of = |round: &Vec<Slice>, way| round.iter().find(|s| s.way == way).copied();
     let pairs: Vec<(Slice, Slice)> =
         rounds.iter().filter_map(|r| of(r, way).zip(of(r, OFF))).collect();
@@ -131,7 +131,7 @@ fn changed(rounds: &[Vec<Slice>], way: usize, watched: String, seed: u64) -> Cha
         median_of(&ratios, seed).filter(|e| e.median.is_finite())
     };
     let on: Vec<Slice> = pairs.iter().map(|(on, _)| *on).collect();
-    Changed {
+    Effect {
         watched,
         faults: ratio(|s| s.major_faults as f64),
         touches: ratio(|s| s.touched as f64),
@@ -140,7 +140,7 @@ fn changed(rounds: &[Vec<Slice>], way: usize, watched: String, seed: u64) -> Cha
     }
 }
 
-fn print(o: &Options, group: &Limited, rounds: &[Vec<Slice>], changed: &[Changed]) {
+fn print(o: &Options, group: &Limited, rounds: &[Vec<Slice>], changed: &[Effect]) {
     let off: Vec<Slice> = rounds.iter().flatten().filter(|s| s.way == OFF).copied().collect();
     println!(
         "{} MiB hot, {} MiB in all, a limit of {} MiB (cgroup {:?}); not watched: {:.0} major faults a second\n",

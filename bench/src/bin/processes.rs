@@ -47,7 +47,7 @@ fn main() -> Result<()> {
         return touch_now_and_then(words.next().context("no size")?.parse()?);
     }
     let o = Options::parse();
-    ensure!(geteuid().is_root(), "looking at processes takes root");
+    ensure!(geteuid().is_root(), "observing processes requires root");
     ensure!((1..=10_000).contains(&o.processes), "{} processes: choose 1 to 10000", o.processes);
     let all = u64::from(o.processes).saturating_mul(o.size);
     ensure!(o.size > 0 && all <= 1 << 15, "{all} MiB in all: choose 1 to 32768");
@@ -131,5 +131,5 @@ fn own_memory(pid: i32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|l| l.strip_prefix("RssAnon:"));
     let kib = line.and_then(|l| l.trim().strip_suffix(" kB")?.parse().ok());
-    kib.context("the kernel does not tell RssAnon")
+    kib.context("the kernel does not report RssAnon")
 }

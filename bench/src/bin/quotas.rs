@@ -22,7 +22,7 @@ enum Table {
     Priority,
 }
 
-/// More than any of them pages out; what is in it can be compressed well.
+/// Larger than the memory that any of them pages out, whose content compresses well.
 const SWAP: u64 = 6 << 30;
 
 fn main() -> Result<()> {
@@ -30,7 +30,7 @@ fn main() -> Result<()> {
     fading::run_if_asked()?;
     let o = Options::parse();
     let _swap = Swap::start(SWAP)?;
-    eprintln!("if this is killed, put back what it has changed: {}", Swap::HOW_TO_REMOVE);
+    eprintln!("if this program is killed, restore its changes by hand: {}", Swap::HOW_TO_REMOVE);
     let mut bounds = Bounds::default();
     type Print = fn(&mut Bounds) -> Result<()>;
     let tables: [(Table, Print); 4] = [

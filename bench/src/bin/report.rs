@@ -1,4 +1,4 @@
-//! What each report takes of a record of ten million regions.
+//! Time and memory of each report on a record of ten million regions.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use isotherm_bench::{program, synthetic, usage};
 
-/// What each report takes of a long record.
+/// Measures time and memory of each report on a long record.
 #[derive(Parser)]
 struct Options {
     /// snapshots in the record

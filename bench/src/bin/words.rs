@@ -36,7 +36,7 @@ fn main() -> Result<()> {
     let rounds = (o.millions * 1_000_000).div_ceil(words);
     // The data can hardly be compressed.
     let _swap = Swap::start(o.size << 21)?;
-    eprintln!("if this is killed, put back what it has changed: {}", Swap::HOW_TO_REMOVE);
+    eprintln!("if this program is killed, restore its changes by hand: {}", Swap::HOW_TO_REMOVE);
     let mut toucher = Toucher::start(o.size << 20, Some(o.huge))?;
     let (mut ops, range) = (Vaddr::new()?, toucher.range());
     let target = ops.attach(toucher.pid())?;
@@ -46,7 +46,7 @@ fn main() -> Result<()> {
     while !checking.is_finished() {
         out += page_out(&mut ops, target, range, Duration::from_millis(o.recheck))?.applied;
     }
-    let wrong = checking.join().map_err(|_| anyhow!("who checks has panicked"))??;
+    let wrong = checking.join().map_err(|_| anyhow!("the checking thread has panicked"))??;
     println!("| words checked | wrong | paged out meanwhile, GiB | pages of all | time in s |");
     println!("|---|---|---|---|---|");
     println!(
@@ -73,5 +73,5 @@ fn page_out(
         &[Work { action, target, range, budget, filters: &[], recheck, cause: None }],
         &mut out,
     )?;
-    out.pop().context("nothing was answered")
+    out.pop().context("the operations set returned no result")
 }

@@ -37,17 +37,11 @@ impl Line {
 }
 
 /// Reads a whole log.
-///
-/// # Errors
-/// If it cannot be read or parsed.
 pub fn read(path: &Path) -> Result<Vec<Line>> {
     parse(&std::fs::read_to_string(path).context("no log")?)
 }
 
 /// Parses the lines of a log.
-///
-/// # Errors
-/// If they are invalid.
 pub fn parse(text: &str) -> Result<Vec<Line>> {
     let line = |l: &str| serde_json::from_str(l).with_context(|| format!("in the log: {l}"));
     text.lines().map(line).collect()

@@ -15,9 +15,6 @@ impl Bounds {
     }
 
     /// Whether all bounds hold.
-    ///
-    /// # Errors
-    /// The bounds that do not hold.
     pub fn check(&self) -> Result<()> {
         ensure!(self.0.is_empty(), "broken: {}", self.0.join("; "));
         Ok(())

@@ -35,9 +35,6 @@ const CASES: [Case; 3] = [
 const AGE: &str = "weights = { age = 1 },";
 
 /// Prints how old the paged-out memory is.
-///
-/// # Errors
-/// If it cannot be run.
 pub fn priority(bounds: &mut Bounds) -> Result<()> {
     println!("| weights | cold, MiB | gone, MiB | of those, of the coldest tenth, % | regions |");
     println!("|---|---|---|---|---|");
@@ -46,7 +43,7 @@ pub fn priority(bounds: &mut Bounds) -> Result<()> {
         let runs: Vec<_> =
             CASES.iter().zip(1..).map(|(c, seed)| scope.spawn(move || c.take(seed))).collect();
         let told = runs.into_iter().map(|r| r.join().map_err(|_| anyhow!("a run has panicked"))?);
-        told.collect::<Result<Vec<Told>>>()
+        told.collect::<Result<Vec<PagedOut>>>()
     })?;
     for (case, told) in CASES.iter().zip(told) {
         let share = 100.0 * told.coldest as f64 / told.gone.max(1) as f64;
@@ -68,7 +65,7 @@ pub fn priority(bounds: &mut Bounds) -> Result<()> {
 }
 
 /// Numbers of pages.
-struct Told {
+struct PagedOut {
     all: u64,
     gone: u64,
     /// pages of the coldest tenth among those paged out
@@ -77,7 +74,7 @@ struct Told {
 }
 
 impl Case {
-    fn take(&self, seed: u64) -> Result<Told> {
+    fn take(&self, seed: u64) -> Result<PagedOut> {
         let ends = ends(seed);
         let mut target = Fading::start(PAGES, &ends)?;
         let all = target.range().len() / PAGE_SIZE;
@@ -103,7 +100,7 @@ impl Case {
         let newest = *sorted.get(usize::try_from(all / 10)? - 1).context("no pages")?;
         let swapped = swapped::pages(target.pid(), target.range())?;
         let gone = || touched.iter().zip(&swapped).filter(|(_, swapped)| **swapped);
-        Ok(Told {
+        Ok(PagedOut {
             all,
             gone: gone().count() as u64,
             coldest: gone().filter(|(at, _)| **at <= newest).count() as u64,

@@ -11,13 +11,10 @@ use super::{Bounds, swapped};
 use crate::toucher::Toucher;
 
 const PAGES: u64 = 12_345;
-/// Of each second; a divisor of nothing.
+/// Quota per second, in bytes. The sizes of this run are no multiples of it.
 const QUOTA: u64 = 2_345 * PAGE_SIZE;
 
 /// Prints in which order a scheme acts.
-///
-/// # Errors
-/// If it cannot be run.
 pub fn resume(bounds: &mut Bounds) -> Result<()> {
     println!(
         "| processes | windows | begin exactly where the one before stopped | pages gone over | twice | \
@@ -62,7 +59,7 @@ fn row(processes: u64, bounds: &mut Bounds) -> Result<()> {
     Ok(())
 }
 
-/// What comes after the memory of `pid` up to `end`.
+/// The next address after the memory of `pid` up to `end`.
 fn next(on: &[(i32, AddrRange)], pid: i32, end: u64) -> Option<(i32, u64)> {
     let at = on.iter().position(|(p, _)| *p == pid)?;
     if end < on.get(at)?.1.end {

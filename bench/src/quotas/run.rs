@@ -15,9 +15,9 @@ pub const COLD: u64 = 3;
 
 /// The parameters of a run.
 pub struct Run<'a> {
-    /// the scheme, but for what it does, where, and from which age on
+    /// the scheme without its action, its processes and its minimum age
     pub scheme: &'a str,
-    /// to whom, and where there
+    /// the processes and their address ranges
     pub on: &'a [(i32, AddrRange)],
     /// how long
     pub length: Duration,
@@ -34,14 +34,11 @@ pub struct Ran {
 
 impl Run<'_> {
     /// Runs the program to page out cold memory.
-    ///
-    /// # Errors
-    /// If it fails, or its final report differs from its log.
     pub fn run(&self) -> Result<Ran> {
         let dir = tempfile::tempdir()?;
         let path = |name: &str| dir.path().join(name);
         write(path("s.toml"), self.text())?;
-        // What else the machine does is not to count.
+        // Other work of the machine must not count.
         let mut command = Command::new("chrt");
         command.args(["--fifo", "1"]).arg(program::beside()?);
         command.args(["run", "--scheme", "s.toml", "--json", "--log", "log", "--duration"]);

@@ -10,15 +10,12 @@ use super::run::{COLD, Run};
 use super::{Bounds, swapped};
 use crate::toucher::Toucher;
 
-/// Of each second, in pages.
+/// Quotas per second, in pages.
 const QUOTAS: [u64; 3] = [256, 2049, 16_384];
 /// So many, and half a one.
 const WINDOWS: u64 = 6;
 
 /// Prints how many bytes a scheme acts on.
-///
-/// # Errors
-/// If it cannot be run.
 pub fn size(bounds: &mut Bounds) -> Result<()> {
     println!(
         "| quota in bytes a second | windows | of those, full to the byte | most in one | in all, by \
@@ -43,7 +40,7 @@ fn row(quota: u64, bounds: &mut Bounds) -> Result<()> {
     let by_count = swapped::of_process(target.pid())?;
     let by_table = swapped::of_range(target.pid(), target.range())?;
     println!("| {quota} | {} | {full} | {most} | {logged} | {by_count} | {by_table} |", all.len());
-    // The last one has what was left.
+    // The last window has only the remaining memory.
     let sufficed = all.iter().filter(|w| w.so_far < target.range().len());
     let short = sufficed.filter(|w| w.applied != quota).count();
     bounds.expect(short == 0, || format!("{quota} bytes: {short} windows were not used up"));

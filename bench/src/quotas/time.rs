@@ -9,18 +9,15 @@ use super::run::{COLD, Run};
 use super::{Bounds, swapped};
 use crate::toucher::Toucher;
 
-/// Of each second, in ms.
+/// Quotas per second, in ms.
 const QUOTAS: [u32; 3] = [10, 50, 200];
 const WINDOWS: u32 = 12;
-/// What isotherm may take beside its quota, in ms a second: its budget for watching, and to follow.
+/// CPU time of isotherm outside of its quota, in ms per second: the budget for watching, and following processes.
 const BESIDE: f64 = 15.0;
 /// More than can be paged out in a ms, in KiB.
 const SPEED: u64 = 1280;
 
-/// Prints how much of its time a scheme takes.
-///
-/// # Errors
-/// If it cannot be run.
+/// Prints how much of its quota of time a scheme uses.
 pub fn time(bounds: &mut Bounds) -> Result<()> {
     println!(
         "| quota in ms a second | windows | the worst, % of the quota | the median, % | MiB in the \
@@ -41,7 +38,7 @@ fn row(ms: u32, bounds: &mut Bounds) -> Result<()> {
     };
     let idle = run(0)?;
     let ran = run(ms)?;
-    // Of a window at whose end nothing was left, the time did not need to be used up.
+    // A window that paged out everything need not use all of its time.
     let all = windows(&ran.log);
     let sufficed = all.iter().filter(|w| w.so_far < target.range().len());
     let share = |took: Duration| took.as_secs_f64() * 1e5 / f64::from(ms);

@@ -144,8 +144,8 @@ impl Work<'_> {
     /// Notifies [`Cause::begins`] that this work is next. An operations set that may leave works for later
     /// must call this.
     pub fn begin(&self) {
-        if let Some(told) = self.cause.and_then(|cause| cause.begins) {
-            told.begins(self);
+        if let Some(observer) = self.cause.and_then(|cause| cause.begins) {
+            observer.begins(self);
         }
     }
 }

@@ -142,7 +142,8 @@ pub enum AttrsError {
     Budget(u32),
     /// a way to look that the monitor cannot use
     #[error(
-        "the {0} monitor reads all of a process at once, which this way to look cannot: choose the regions monitor, or to look by bpf"
+        "the {0} monitor reads a whole process at once, which this way to look does not support: \
+         choose --monitor regions or --look bpf"
     )]
     NoSurvey(&'static str),
     /// `clear_every`

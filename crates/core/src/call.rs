@@ -37,7 +37,7 @@ impl std::ops::AddAssign for Cost {
 #[non_exhaustive]
 pub enum OpsError {
     /// the target was never attached, or is detached
-    #[error("target {0:?} is not known here: attach it first")]
+    #[error("target {0:?} is not attached: attach it first")]
     NoTarget(TargetId),
     /// the machine refused; the text states the failure, its reason and a remedy
     #[error("{0}")]

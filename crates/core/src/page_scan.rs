@@ -15,7 +15,7 @@ use std::sync::Arc;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use self::scanned::Scanned;
+use self::scanned::ScannedTarget;
 use crate::attrs::{Attrs, AttrsError};
 use crate::call::{Cost, OpsError, TargetId};
 use crate::monitor::{Monitor, Observer};
@@ -35,7 +35,7 @@ use crate::tuning::GAP;
 pub struct PageScan<O> {
     ops: O,
     attrs: Attrs,
-    roster: Roster<Scanned>,
+    roster: Roster<ScannedTarget>,
     /// for looks at memory whose accessed bits carry no information
     rng: Xoshiro256PlusPlus,
     /// origin of the times of pages
@@ -153,7 +153,7 @@ impl<O: Space + Look> PageScan<O> {
     fn publish(&mut self, now: Nanos) -> Arc<Snapshot> {
         let interval = now.since(self.interval_start);
         let ms = self.ms(now);
-        let all: u64 = self.roster.targets.iter().map(Scanned::resident_pages).sum();
+        let all: u64 = self.roster.targets.iter().map(ScannedTarget::resident_pages).sum();
         let max = u64::from(self.attrs.most_regions(0));
         let mut targets = Vec::with_capacity(self.roster.targets.len());
         for w in &mut self.roster.targets {
@@ -248,14 +248,14 @@ impl<O: Space + Look> Monitor for PageScan<O> {
     /// Keeps rates and ages; the current interval restarts with the next step.
     fn set_attrs(&mut self, attrs: Attrs) -> Result<(), AttrsError> {
         self.attrs = Attrs { monitor: self.attrs.monitor, ..attrs.checked()? };
-        self.roster.targets.iter_mut().for_each(Scanned::begin_anew);
+        self.roster.targets.iter_mut().for_each(ScannedTarget::begin_anew);
         self.samples = 0;
         self.interval_start = self.next_sample;
         Ok(())
     }
 
     fn set_targets(&mut self, ids: &[TargetId]) {
-        self.roster.set(ids, Scanned::new);
+        self.roster.set(ids, ScannedTarget::new);
         self.next_update = Nanos(0);
     }
 

@@ -62,8 +62,8 @@ impl SupportBytes {
     pub(crate) fn of(bytes: u64, support: RateSupport) -> Self {
         let upto = |bp: u32| share(bytes, bp.min(WHOLE_BP));
         let measured = upto(support.measured_bp);
-        let told = upto(support.measured_bp.saturating_add(support.extended_bp));
-        SupportBytes { measured, extended: told - measured, old: bytes - told }
+        let known = upto(support.measured_bp.saturating_add(support.extended_bp));
+        SupportBytes { measured, extended: known - measured, old: bytes - known }
     }
 
     /// Sum of all bytes.
@@ -119,9 +119,9 @@ mod tests {
         #[test]
         fn shares_never_exceed_the_whole(measured: u64, extended: u64, all: u64, bytes: u64) {
             let support = RateSupport::of(measured, extended, all);
-            let told = support.measured_bp + support.extended_bp;
-            prop_assert!(told <= 10_000);
-            prop_assert_eq!(support.old_bp(), 10_000 - told);
+            let known = support.measured_bp + support.extended_bp;
+            prop_assert!(known <= 10_000);
+            prop_assert_eq!(support.old_bp(), 10_000 - known);
             prop_assert_eq!(SupportBytes::of(bytes, support).total(), bytes);
         }
 

@@ -28,16 +28,16 @@ pub struct Pace {
 
 /// The start of a piece of work.
 #[derive(Debug)]
-pub struct Begun {
+pub struct WorkStart {
     pub at: Nanos,
     /// CPU time, because in wall time a moment in which other processes had the CPU would cause a pause of many
     /// seconds.
     cpu: Duration,
 }
 
-impl Begun {
+impl WorkStart {
     pub fn now() -> Self {
-        Begun { at: sys::monotonic(), cpu: sys::thread_cpu() }
+        WorkStart { at: sys::monotonic(), cpu: sys::thread_cpu() }
     }
 }
 
@@ -48,7 +48,7 @@ impl Pace {
     }
 
     /// Sets the pause after work that started at `begun` and ends now.
-    pub fn pause(&mut self, begun: &Begun, terms: &Terms) {
+    pub fn pause(&mut self, begun: &WorkStart, terms: &Terms) {
         self.next = begun.at + terms.pause(sys::thread_cpu().saturating_sub(begun.cpu));
     }
 }
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(terms.pause(Duration::from_micros(10)), ms(200));
         assert_eq!(terms.pause(ms(3)), s(3));
         assert_eq!(terms.pause(ms(30)), s(5));
-        let (mut pace, begun) = (Pace::default(), Begun::now());
+        let (mut pace, begun) = (Pace::default(), WorkStart::now());
         assert!(pace.due() <= begun.at);
         pace.pause(&begun, &terms);
         assert!(pace.due() >= begun.at + ms(200) && pace.due() <= begun.at + s(5));

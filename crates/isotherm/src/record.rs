@@ -8,27 +8,27 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail};
 use isotherm_core::{Attribution, Attrs, MonitorKind, Nanos, Snapshot};
 use isotherm_linux::damon;
-use isotherm_linux::sys::{self, Kept};
+use isotherm_linux::sys::{self, KeptCapabilities};
 use isotherm_record::{Facts, Limits, Progress as Written, Summary, TargetFact, Why, Writer};
 use tracing::{error, info, warn};
 
 use crate::control::{Answer, Control, Request};
-use crate::follow::{Follower, Selection, Started, resolve};
+use crate::follow::{Follower, Selection, StartedCommand, resolve};
 use crate::metrics::{Metrics, MetricsTo};
 use crate::notify::Notify;
 use crate::session::{
     End, Job, JobContext, Progress, RecordState, Session, SessionState, WatchStatus,
 };
 use crate::stop::Stop;
-use crate::watch::{AttrsFor, LookBy, What, open};
+use crate::watch::{AttrsFor, LookBy, WatchedMemory, open};
 use crate::words::chain;
 
-/// What to record, how, and to which file.
+/// The memory to record, how to watch it, and the file.
 pub struct RecordOptions {
     /// the processes to watch
     pub targets: Selection,
     /// whether to watch these processes or physical memory
-    pub what: What,
+    pub what: WatchedMemory,
     /// how to look
     pub look: LookBy,
     /// seed of the random numbers; `None`: different each time
@@ -116,7 +116,8 @@ pub fn record(
         RecordJob { writer, file: o.output.clone(), paused: false, left_out: 0, privileges };
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
     let result = session.run(&mut recording, &stop);
-    let mut end_command = || started.as_mut().map(|c: &mut Started| c.end(&stop)).transpose();
+    let mut end_command =
+        || started.as_mut().map(|c: &mut StartedCommand| c.end(&stop)).transpose();
     // A command that is asked to end may still print something, so wait for it first. A command that continues
     // to run must not delay the end of the record or its summary.
     let ended = stop.is_over().then(&mut end_command);
@@ -268,7 +269,8 @@ impl Job for RecordJob {
             Request::Attributes(new) => {
                 let Some(attrs) = on.watch.attrs() else {
                     bail!(
-                        "the kernel's monitor keeps its attributes: start a new recording with others"
+                        "the attributes of the kernel's monitor cannot change: start a new \
+                         recording with other attributes"
                     );
                 };
                 let attrs = new.over(attrs).map_err(anyhow::Error::msg)?;
@@ -288,8 +290,8 @@ impl Job for RecordJob {
                 )
             }
             Request::Record { .. } => bail!(
-                "this is isotherm record, which writes {}: isotherm service stop ends it, isotherm service pause leaves \
-                 out what comes",
+                "this is isotherm record, which writes {}: isotherm service stop ends it, \
+                 isotherm service pause suspends it",
                 self.file.display()
             ),
         }
@@ -314,8 +316,12 @@ impl Privileges {
     fn fit(&mut self, writer: &Writer) -> Result<()> {
         let writing = self.reach || !writer.is_settled();
         if self.writing != Some(writing) {
-            sys::drop_privileges(Kept { reading: self.files, writing, frames: self.frames })
-                .context("cannot give up capabilities")?;
+            sys::drop_privileges(KeptCapabilities {
+                reading: self.files,
+                writing,
+                frames: self.frames,
+            })
+            .context("cannot give up capabilities")?;
             self.writing = Some(writing);
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use isotherm_core::AttrsError;
 use isotherm_record::LimitsError;
 
-/// An error in the options: what is wrong, and what would be right. The program exits with status 2.
+/// An error in the options. The text says what is wrong and what would be right. The program exits with status 2.
 #[derive(Debug)]
 pub struct UsageError(String);
 

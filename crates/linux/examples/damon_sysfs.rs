@@ -6,8 +6,8 @@ use std::error::Error;
 use isotherm_linux::damon::sysfs::{
     AccessPattern, Action, Bounds, Context, Destination, Filter, FilterType, Goal, GoalMetric,
     GoalTuner, Intervals, IntervalsGoal, Kdamond, MonitoringAttrs, Operations, Probe, ProbeFilter,
-    ProbeFilterType, Quotas, Region, Scheme, Shown, Stats, Target, WatermarkMetric, Watermarks,
-    Weights, kdamonds, read, write,
+    ProbeFilterType, Quotas, Region, Scheme, Stats, Target, Unwritable, WatermarkMetric,
+    Watermarks, Weights, kdamonds, read, write,
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -39,10 +39,10 @@ fn round_trip(dir: &std::path::Path) -> Result<(), Box<dyn Error>> {
     let mut got: Vec<Kdamond> = read(dir)?;
     // Files that can only be read.
     for (asked, got) in asked.iter().zip(&mut got) {
-        got.pid = Shown(asked.pid.0);
+        got.pid = Unwritable(asked.pid.0);
         for context in &mut got.contexts {
             println!("operations: {:?}", context.avail_operations.0.0);
-            context.avail_operations = Shown::default();
+            context.avail_operations = Unwritable::default();
         }
     }
     println!("{got:#?}");
@@ -63,7 +63,7 @@ fn kdamond(has: &Kdamond) -> Kdamond {
 
 fn context(has: &Context) -> Context {
     Context {
-        avail_operations: Shown::default(),
+        avail_operations: Unwritable::default(),
         operations: Operations::Paddr,
         addr_unit: has.addr_unit.map(|_| 16),
         pause: has.pause.map(|_| true),

@@ -11,8 +11,8 @@ use isotherm_core::{
     AddrRange, Attrs, EndReason, HeatBytes, Mapping, MappingKind, Snapshot, TargetId, Thresholds,
 };
 use isotherm_linux::damon::sysfs::IntervalsGoal;
-use isotherm_linux::damon::{Kdamond, KdamondAttrs, Watched, availability, sweep};
-use isotherm_linux::sys::{Kept, drop_privileges};
+use isotherm_linux::damon::{Kdamond, KdamondAttrs, MonitoredMemory, availability, sweep};
+use isotherm_linux::sys::{KeptCapabilities, drop_privileges};
 use isotherm_linux::watch_for;
 
 type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
@@ -46,7 +46,7 @@ fn run() -> Fallible<()> {
     };
     let watched = watched(&what)?;
     let processes = match &watched {
-        Watched::Processes(all) => all.clone(),
+        MonitoredMemory::Processes(all) => all.clone(),
         _ => Vec::new(),
     };
     let mut attrs = KdamondAttrs::from(attrs);
@@ -58,7 +58,7 @@ fn run() -> Fallible<()> {
         max_sample_us: 10_000_000,
     });
     let mut kdamond = Kdamond::start(root, watched, attrs)?;
-    drop_privileges(Kept { reading: true, writing: false, frames: false })?;
+    drop_privileges(KeptCapabilities { reading: true, writing: false, frames: false })?;
     println!("results by {}", kdamond.results());
     let show = |_: &mut Kdamond, s: Arc<Snapshot>| -> Fallible<_> {
         print(&s);
@@ -77,7 +77,7 @@ fn run() -> Fallible<()> {
     Ok(())
 }
 
-fn watched(what: &[String]) -> Fallible<Watched> {
+fn watched(what: &[String]) -> Fallible<MonitoredMemory> {
     let ranges: Vec<AddrRange> = what.iter().filter_map(|w| range(w)).collect();
     let id = TargetId(0);
     if what.first().is_some_and(|w| w == "physical") {
@@ -88,12 +88,12 @@ fn watched(what: &[String]) -> Fallible<Watched> {
             unknown: None,
         };
         let mappings = ranges.iter().map(mapping).collect();
-        return Ok(Watched::Physical { target: id, ranges, mappings });
+        return Ok(MonitoredMemory::Physical { target: id, ranges, mappings });
     }
     let pids = pids(what)?;
     match (&pids[..], ranges.is_empty()) {
-        (&[(target, pid)], false) => Ok(Watched::Ranges { target, pid, ranges }),
-        _ => Ok(Watched::Processes(pids)),
+        (&[(target, pid)], false) => Ok(MonitoredMemory::Ranges { target, pid, ranges }),
+        _ => Ok(MonitoredMemory::Processes(pids)),
     }
 }
 

@@ -7,7 +7,7 @@ use isotherm_core::{Attribution, Nanos, TargetId};
 use crate::cgroup;
 use crate::proc::{self, ProcError};
 
-/// What the system tells at `at` of process `pid`, which is `target`.
+/// The attribution of process `pid`, which is `target`, read at `at`.
 ///
 /// # Errors
 /// If there is no such process.
@@ -57,7 +57,7 @@ mod tests {
             major_faults: 5,
         };
         assert_eq!(read(), want);
-        // One that comes to its end has no memory, and a kernel without groups tells none.
+        // A process that is ending has no memory, and a kernel without groups shows none.
         fs::write(dir.join("status"), "Name:\ta\nThreads:\t3\n").unwrap();
         fs::remove_file(dir.join("cgroup")).unwrap();
         (want.swapped, want.cgroup) = (0, "".into());

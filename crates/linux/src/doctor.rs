@@ -120,10 +120,15 @@ const NOT_NEEDED: &str = "It is not needed where another one works";
 fn capabilities() -> Finding {
     let missing = missing_capabilities();
     if missing.is_empty() {
-        return Finding::new("capabilities", State::Works, "this process has those it takes");
+        return Finding::new(
+            "capabilities",
+            State::Works,
+            "this process has all required capabilities",
+        );
     }
-    Finding::new("capabilities", State::Limited, format!("missing: {}", missing.join(", ")))
-        .advise("run as root, or see docs/reference/permissions.md for the least that is needed")
+    Finding::new("capabilities", State::Limited, format!("missing: {}", missing.join(", "))).advise(
+        "run as root, or see docs/reference/permissions.md for the minimum that is required",
+    )
 }
 
 /// Clears a young page of isotherm's own, and checks that it becomes old and can become young again.
@@ -134,7 +139,7 @@ fn clearing(walker: &mut Walker) -> Finding {
         Ok(false) => Finding::new(what, State::Fails, "a page of our own stays young")
             .advise("this kernel cannot be used; please report it with `uname -a`"),
         Err(e) => Finding::new(what, State::Fails, e.to_string())
-            .advise("it takes Linux 5.10 and CAP_SYS_NICE: run as root"),
+            .advise("this requires Linux 5.10 and CAP_SYS_NICE: run as root"),
     }
 }
 
@@ -165,15 +170,15 @@ fn huge_pages(walker: &mut Walker) -> Finding {
         batch.answers().next().map(|a| a.level == Level::Pmd)
     };
     let detail = if { try_one }() == Some(true) {
-        "one bit for 2 MiB: rates of memory in huge pages are known for 2 MiB at a time"
+        "one accessed bit per 2 MiB: isotherm knows the rate of a huge page only as a whole"
     } else {
-        "none to be had here now: nothing to heed"
+        "none can be allocated now, so this sets no limit"
     };
     Finding::new(what, State::Works, detail)
 }
 
 fn shared_pages(root: &Path) -> Finding {
-    let what = "telling pages that are mapped more than once";
+    let what = "detecting pages that are mapped more than once";
     let exclusive = || -> Result<bool, String> {
         let mut own = OwnPages::map(1).map_err(|e| e.to_string())?;
         own.write(0, 1);
@@ -182,8 +187,13 @@ fn shared_pages(root: &Path) -> Finding {
         Ok(entry.is_some_and(|e| e.is_present() && e.is_exclusive()))
     };
     match exclusive() {
-        Ok(true) => Finding::new(what, State::Works, "pagemap tells, where BPF does not"),
-        Ok(false) => Finding::new(what, State::Fails, "pagemap calls a page of our own shared"),
+        Ok(true) => Finding::new(what, State::Works, "pagemap detects them where BPF cannot"),
+        Ok(false) => Finding::new(
+            what,
+            State::Fails,
+            "pagemap reports a private page of our own \
+                                                       as shared",
+        ),
         Err(e) => Finding::new(what, State::Fails, e).advise("mount /proc"),
     }
 }
@@ -221,10 +231,10 @@ fn foreign(tried: impl Iterator<Item = Result<(), ProcError>>) -> Finding {
         None if opened == 0 => works("there are none to try".into()),
         None => works(format!("{opened} tried, all can be opened")),
         Some(e) => Finding::new(what, State::Limited, e.to_string()).advise(match opened {
-            0 => "it takes CAP_SYS_PTRACE (and, but for looking by BPF, CAP_DAC_READ_SEARCH); your own \
-                  processes work"
+            0 => "this requires CAP_SYS_PTRACE (and, except with BPF, CAP_DAC_READ_SEARCH); your \
+                  own processes work"
                 .into(),
-            n => format!("{n} others can be opened: this one is protected in a way of its own"),
+            n => format!("{n} others can be opened: this process has a protection of its own"),
         }),
     }
 }
@@ -235,13 +245,13 @@ fn kernel_damon(root: &Path) -> Finding {
     let left = match damon::sweep(root) {
         Ok(None) => String::new(),
         Ok(Some(pid)) => {
-            format!("\nwhat isotherm {pid}, which was killed, had left was taken away")
+            format!("\nremoved the kdamond that isotherm {pid} left when it was killed")
         }
-        Err(e) => format!("\nwhat an isotherm has left cannot be taken away: {e}"),
+        Err(e) => format!("\ncannot remove the kdamond that a killed isotherm left: {e}"),
     };
     let names: Vec<&str> = damon::operations(root).iter().map(|o| o.name()).collect();
     let operations = match &*names {
-        [] => "operations cannot be told: /proc/kallsyms shows none".to_owned(),
+        [] => "operations unknown: /proc/kallsyms shows none".to_owned(),
         names => format!("operations: {}", names.join(", ")),
     };
     match damon::availability(root) {
@@ -251,13 +261,13 @@ fn kernel_damon(root: &Path) -> Finding {
             Finding::new(what, State::Limited, detail).advise("isotherm leaves it alone")
         }
         Availability::Absent(why) => Finding::new(what, State::Limited, format!("{why}{left}"))
-            .advise("only looking by it takes it"),
+            .advise("only --look damon requires it"),
     }
 }
 
 /// Finds other users that clear accessed bits: because of them, memory that looks old need not be idle.
 fn others_who_clear(root: &Path) -> Vec<Finding> {
-    let what = "others who clear accessed bits";
+    let what = "others that clear accessed bits";
     let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
     let mut found = Vec::new();
     let kdamonds = root.join("sys/kernel/mm/damon/admin/kdamonds");
@@ -277,7 +287,7 @@ fn others_who_clear(root: &Path) -> Vec<Finding> {
         return Vec::new();
     }
     let text =
-        format!("{}: isotherm leaves them alone, and may see a little less", found.join(", "));
+        format!("{}: isotherm leaves them alone, and may miss a few accesses", found.join(", "));
     vec![Finding::new(what, State::Limited, text)]
 }
 

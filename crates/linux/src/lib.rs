@@ -1,6 +1,6 @@
 //! The real machine: `/proc`, system calls, and page tables read by BPF.
 //!
-//! [`Way`] lists the ways to look at processes and opens the best one that works here; [`doctor`] tells
+//! [`Way`] lists the ways to look at processes and opens the best one that works here; [`doctor`] reports
 //! what works and why not.
 
 mod act;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use isotherm_core::{PAGE_SIZE, Pages, Unknown};
 
-use crate::damon::Spared;
+use crate::damon::ExcludedMemory;
 use crate::proc::{self, Holdings, ProcError};
 
 /// The memory of a machine, in bytes.
@@ -52,13 +52,13 @@ pub fn machine_memory(root: &Path) -> Result<MachineMemory, ProcError> {
 impl MachineMemory {
     /// The figures if a scheme excludes this page cache, which is then unknown, with the reason `cache`.
     #[must_use]
-    pub fn sparing(mut self, spared: Spared) -> Self {
+    pub fn sparing(mut self, spared: ExcludedMemory) -> Self {
         let shared = &mut self.seen_by_kernel.0[Unknown::Shared.index()];
         self.unknown.0[Unknown::Cache.index()] = match spared {
-            Spared::Nothing => 0,
-            Spared::Unmapped => self.unmapped_files,
+            ExcludedMemory::Nothing => 0,
+            ExcludedMemory::Unmapped => self.unmapped_files,
             // The filter does not count shared memory as anonymous either.
-            Spared::Files => self.files + std::mem::take(shared),
+            ExcludedMemory::Files => self.files + std::mem::take(shared),
         };
         self
     }
@@ -141,9 +141,9 @@ mod tests {
             let seen = bytes(&m.seen_by_kernel, Unknown::Shared);
             (bytes(&m.unknown, Unknown::Cache) >> 10, seen >> 10, m.all_unknown() >> 10)
         };
-        assert_eq!(cache(Spared::Nothing), (0, 70, 300));
-        assert_eq!(cache(Spared::Unmapped), (110, 70, 410));
-        assert_eq!(cache(Spared::Files), (220, 0, 520));
+        assert_eq!(cache(ExcludedMemory::Nothing), (0, 70, 300));
+        assert_eq!(cache(ExcludedMemory::Unmapped), (110, 70, 410));
+        assert_eq!(cache(ExcludedMemory::Files), (220, 0, 520));
     }
 
     #[test]

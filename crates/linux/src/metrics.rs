@@ -35,7 +35,7 @@ pub fn counts_stalls(root: &Path, group: Option<&Cgroup>) -> Result<(), CgroupEr
         Some(group) => group.memory_pressure().map(drop),
         None => machine_pressure(root).map(drop).ok_or(CgroupError::Absent {
             path: root.join("proc/pressure/memory"),
-            why: "it takes a kernel with CONFIG_PSI that was not booted with psi=0",
+            why: "this requires a kernel with CONFIG_PSI that was not booted with psi=0",
         }),
     }
 }

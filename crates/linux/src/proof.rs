@@ -199,11 +199,11 @@ fn expect_twice(
     let seen = look(walker, range, Want::Folios)?.into_iter().next();
     let folio = alone.folio.map(|f| Folio { mapped: 2 * f.mapped, ..f });
     // This check ignores whether the page is young.
-    let told = seen.map(|seen| View { young: alone.young, ..seen });
-    match told.filter(|told| told.folio.is_some() && *told == View { folio, ..alone }) {
-        Some(told) => {
+    let view = seen.map(|seen| View { young: alone.young, ..seen });
+    match view.filter(|view| view.folio.is_some() && *view == View { folio, ..alone }) {
+        Some(view) => {
             let young = seen.is_some_and(|seen| seen.young);
-            blocks::agree(page, walker, range, &[View { young, ..told }], None)
+            blocks::agree(page, walker, range, &[View { young, ..view }], None)
         }
         None => Err(mismatch(page, &format!("{:?}", View { folio, ..alone }), &seen).into()),
     }

@@ -81,9 +81,9 @@ pub(crate) fn write(file: &File, size: usize, state: &impl Serialize) -> io::Res
 /// A remedy if the machine cannot be changed, to follow the error.
 pub(crate) fn hint(e: &io::Error) -> &'static str {
     match e.kind() {
-        io::ErrorKind::PermissionDenied => ". It takes root",
+        io::ErrorKind::PermissionDenied => ". This requires root",
         io::ErrorKind::ReadOnlyFilesystem => {
-            ". sysfs is mounted read-only, as in a container: do it outside"
+            ". sysfs is mounted read-only, as in a container: run isotherm outside of the container"
         }
         _ => "",
     }

@@ -1,4 +1,4 @@
-//! What tests share.
+//! Helpers of several tests.
 
 use std::path::Path;
 

@@ -40,12 +40,13 @@ pub enum WayError {
     Proc(ProcError),
     /// no `process_madvise`
     #[error(
-        "accessed bits cannot be cleared by process_madvise: {0}. It takes Linux 5.10, and CAP_SYS_NICE for other processes: run as root"
+        "cannot clear accessed bits by process_madvise: {0}. This requires Linux 5.10, and \
+         CAP_SYS_NICE for other processes: run as root"
     )]
     NoAdvice(String),
     /// no `clear_refs`
     #[error(
-        "accessed bits cannot be cleared: {0}. It takes a kernel with CONFIG_PROC_PAGE_MONITOR"
+        "cannot clear accessed bits: {0}. This requires a kernel with CONFIG_PROC_PAGE_MONITOR"
     )]
     NoRefs(#[from] ProcError),
     /// no way works
@@ -125,7 +126,7 @@ impl Way {
             }
             Way::Smaps => {
                 "a mapping, first touches within 100 ms or within 1 s or more after its bits are \
-                 cleared, once in 1 to 60 s; rates above about 10 Hz cannot be told apart"
+                 cleared, once in 1 to 60 s; rates above about 10 Hz cannot be distinguished"
             }
         }
     }
@@ -144,14 +145,14 @@ impl Way {
                  clearing would hold up for 0.1 s"
             }
             Way::PageIdle => {
-                "memory of KVM guests, of devices, hugetlb, pages too new to be on an LRU list; what \
-                 the TLB holds looks idle until it is dropped there"
+                "memory of KVM guests, of devices, hugetlb, pages too new to be on an LRU list; \
+                 pages in the TLB look idle until their entries are dropped"
             }
             Way::Smaps => {
-                "memory of KVM guests, of devices, hugetlb; all that differs within a mapping; what \
-                 is mapped more than once is seen through the process that is watched alone; where \
-                 the kernel has soft-dirty bits, what the TLB holds looks idle until it is dropped \
-                 there. Clearing and reading hold a process up, for 13 ms a GiB"
+                "memory of KVM guests, of devices, hugetlb; differences within a mapping; \
+                 accesses of other processes to memory that is mapped more than once; where the \
+                 kernel has soft-dirty bits, pages in the TLB look idle until their entries are \
+                 dropped. Clearing and reading stall a process for 13 ms per GiB"
             }
         }
     }

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Obedient, look, obey as be_obedient, part, root_or_skip};
+use common::{Obedient, look, needs_root, obey as be_obedient, part, root_or_skip};
 use isotherm_core::{AddrRange, Ask, Look, Nanos, Seen, Space, TargetId, Unknown};
 use isotherm_linux::{Clearing, Hold, Reading, Vaddr, WalkError};
 
@@ -14,7 +14,7 @@ fn obey() {
 }
 
 /// Several epochs, also of those without a flush.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn sum(seen: &[Seen], count: impl Fn(&Seen) -> u32) -> u32 {
     seen.iter().map(count).sum()
@@ -43,7 +43,7 @@ fn watch(
     let begin = Instant::now();
     let mut epochs = std::collections::BTreeSet::new();
     let mut seen = Vec::new();
-    while epochs.len() < 2 && begin.elapsed() < PATIENCE {
+    while epochs.len() < 2 && begin.elapsed() < TIMEOUT {
         touch();
         for &target in targets.iter().rev() {
             seen = look(ops, target, range, false);
@@ -76,9 +76,7 @@ fn private_is_seen() -> bool {
 
 #[test]
 fn what_parent_and_child_share_is_seen_if_both_are_watched() {
-    if !root_or_skip("what_parent_and_child_share_is_seen_if_both_are_watched") {
-        return;
-    }
+    needs_root!();
     let mut process = Obedient::start();
     let (memory, child) = forked(&mut process);
     let mut ops = Vaddr::new().unwrap();
@@ -104,9 +102,7 @@ fn what_parent_and_child_share_is_seen_if_both_are_watched() {
 
 #[test]
 fn untouched_memory_that_strangers_map_stays_unknown() {
-    if !root_or_skip("untouched_memory_that_strangers_map_stays_unknown") {
-        return;
-    }
+    needs_root!();
     let mut process = Obedient::start();
     let (memory, child) = forked(&mut process);
     let mut ops = Vaddr::new().unwrap();
@@ -123,9 +119,7 @@ fn untouched_memory_that_strangers_map_stays_unknown() {
 
 #[test]
 fn locked_memory_is_seen() {
-    if !root_or_skip("locked_memory_is_seen") {
-        return;
-    }
+    needs_root!();
     let mut process = Obedient::start();
     let memory = process.map(256, "locked");
     process.touch(memory);
@@ -155,7 +149,7 @@ fn what_is_cleared_along_is_told() {
         let (ask, mut lost) = (Ask { target, range: locked, clear: false }, Duration::ZERO);
         let mut epochs = std::collections::BTreeSet::new();
         let begin = Instant::now();
-        while epochs.len() < 2 && begin.elapsed() < PATIENCE {
+        while epochs.len() < 2 && begin.elapsed() < TIMEOUT {
             process.touch(private);
             let mut seen = Vec::new();
             lost += ops.look(&[ask], &mut seen).unwrap().lost;
@@ -172,9 +166,7 @@ fn what_is_cleared_along_is_told() {
 /// Every way to read, and clearing all memory at once.
 #[test]
 fn without_advice_all_memory_is_seen_in_epochs() {
-    if !root_or_skip("without_advice_all_memory_is_seen_in_epochs") {
-        return;
-    }
+    needs_root!();
     for reading in [Reading::Direct, Reading::Probe, Reading::Iterator] {
         let mut ops = match Vaddr::with(reading, Clearing::Refs) {
             // Before Linux 6.10 only one way to read works.

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use common::{Obedient, obey as be_obedient, root_or_skip};
+use common::{Obedient, needs_root, obey as be_obedient};
 use isotherm_core::{
     AddrRange, Ask, Attrs, Cleared, Liveness, Look, Monitor, Nanos, PAGE_SIZE, RegionSampler, Seen,
     Source, Space, Step, TargetId,
@@ -195,9 +195,7 @@ fn survey(ops: &mut Vaddr, (target, pages): Held, tally: &mut Tally) {
 
 #[test]
 fn processes_that_end_exec_and_fork_at_any_moment_do_no_harm() {
-    if !root_or_skip("processes_that_end_exec_and_fork_at_any_moment_do_no_harm") {
-        return;
-    }
+    needs_root!();
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let starter = Starter::start();
     let mut ops = Vaddr::new().unwrap();
@@ -255,7 +253,7 @@ fn processes_that_end_exec_and_fork_at_any_moment_do_no_harm() {
     assert!(tally.seen >= 100 && tally.replaced >= 5 && tally.gone >= 100, "{tally:?}");
     assert!(tally.surveyed >= 100 && tally.cleared >= 50, "{tally:?}");
     assert!(tally.snapshots >= 50, "{tally:?}");
-    // Those of the process that stays: a pidfd, its maps, and its clear_refs.
+    // The descriptors of the remaining process: a pidfd, its maps, and its clear_refs.
     let with_one = descriptors();
     monitor.ops().detach(stays);
     assert_eq!(descriptors() + 3, with_one);
@@ -267,9 +265,7 @@ fn processes_that_end_exec_and_fork_at_any_moment_do_no_harm() {
 /// The second address space would be at the address of the first, if the open maps did not hold the first.
 #[test]
 fn two_execs_between_two_looks_are_seen() {
-    if !root_or_skip("two_execs_between_two_looks_are_seen") {
-        return;
-    }
+    needs_root!();
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut process = Obedient::start();
     let mut ops = Vaddr::new().unwrap();

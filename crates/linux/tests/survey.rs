@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use common::settings::{HUGE_PAGES, folios_of_64_kib, mthp};
-use common::{about, attached, look, obey as be_obedient, part, root_or_skip, young};
+use common::{about, attached, look, needs_root, obey as be_obedient, part, young};
 use isotherm_core::{
     AddrRange, Block, Cleared, Cost, Liveness, Look, PAGE_SIZE, PageMask, Space, TargetId, Unknown,
 };
@@ -52,9 +52,7 @@ fn armed(cleared: &[Cleared]) -> u32 {
 
 #[test]
 fn sees_exactly_what_was_touched() {
-    if !root_or_skip("sees_exactly_what_was_touched") {
-        return;
-    }
+    needs_root!();
     let (mut process, mut ops, target) = attached();
     let memory = process.map(3000, "small");
     process.touch(part(memory, 0, 2700));
@@ -88,9 +86,7 @@ fn sees_exactly_what_was_touched() {
 
 #[test]
 fn a_long_hot_stretch_takes_a_handful_of_shootdowns() {
-    if !root_or_skip("a_long_hot_stretch_takes_a_handful_of_shootdowns") {
-        return;
-    }
+    needs_root!();
     let (mut process, mut ops, target) = attached();
     let pages = 64 << 8;
     let memory = process.map(pages, "small");
@@ -113,9 +109,7 @@ fn a_long_hot_stretch_takes_a_handful_of_shootdowns() {
 
 #[test]
 fn huge_pages_are_cleared_whole_and_never_split() {
-    if !root_or_skip("huge_pages_are_cleared_whole_and_never_split") {
-        return;
-    }
+    needs_root!();
     let _alone = HUGE_PAGES.lock();
     let (mut process, mut ops, target) = attached();
     let pages = 32 * 512;
@@ -160,9 +154,7 @@ fn huge_pages_are_cleared_whole_and_never_split() {
 
 #[test]
 fn large_folios_are_cleared_in_long_runs_and_never_split() {
-    if !root_or_skip("large_folios_are_cleared_in_long_runs_and_never_split") {
-        return;
-    }
+    needs_root!();
     let _alone = HUGE_PAGES.lock();
     let Some(_settings) = folios_of_64_kib() else { return };
     let (mut process, mut ops, target) = attached();
@@ -198,9 +190,7 @@ fn large_folios_are_cleared_in_long_runs_and_never_split() {
 
 #[test]
 fn pages_mapped_more_than_once_are_hidden() {
-    if !root_or_skip("pages_mapped_more_than_once_are_hidden") {
-        return;
-    }
+    needs_root!();
     let (mut process, mut ops, target) = attached();
     let memory = process.map(1024, "small");
     process.touch(memory);
@@ -220,9 +210,7 @@ fn pages_mapped_more_than_once_are_hidden() {
 
 #[test]
 fn locked_memory_is_hidden() {
-    if !root_or_skip("locked_memory_is_hidden") {
-        return;
-    }
+    needs_root!();
     let (mut process, mut ops, target) = attached();
     let memory = process.map(64, "locked");
     process.touch(memory);
@@ -233,9 +221,7 @@ fn locked_memory_is_hidden() {
 
 #[test]
 fn zero_pages_are_not_resident() {
-    if !root_or_skip("zero_pages_are_not_resident") {
-        return;
-    }
+    needs_root!();
     let _alone = HUGE_PAGES.lock();
     let (mut process, mut ops, target) = attached();
     for kind in ["small", "huge"] {
@@ -255,9 +241,7 @@ fn zero_pages_are_not_resident() {
 
 #[test]
 fn what_fails_does_not_take_the_rest_with_it() {
-    if !root_or_skip("what_fails_does_not_take_the_rest_with_it") {
-        return;
-    }
+    needs_root!();
     let (mut process, mut ops, target) = attached();
     let memory = process.map(20 * 512, "small");
     process.touch(memory);
@@ -275,9 +259,7 @@ fn what_fails_does_not_take_the_rest_with_it() {
 
 #[test]
 fn exec_and_end_leave_nothing() {
-    if !root_or_skip("exec_and_end_leave_nothing") {
-        return;
-    }
+    needs_root!();
     let (mut process, mut ops, target) = attached();
     let memory = process.map(64, "small");
     process.touch(memory);
@@ -302,9 +284,7 @@ fn exec_and_end_leave_nothing() {
 
 #[test]
 fn a_huge_reservation_costs_next_to_nothing() {
-    if !root_or_skip("a_huge_reservation_costs_next_to_nothing") {
-        return;
-    }
+    needs_root!();
     let (mut process, mut ops, target) = attached();
     let memory = process.map(20 << 28, "reserved");
     let places = [0, 12345, (3 << 28) + 7, (20 << 28) - 1];
@@ -320,9 +300,7 @@ fn a_huge_reservation_costs_next_to_nothing() {
 
 #[test]
 fn what_the_target_loses_is_told() {
-    if !root_or_skip("what_the_target_loses_is_told") {
-        return;
-    }
+    needs_root!();
     let (mut process, mut ops, target) = attached();
     let memory = process.map(2048, "small");
     process.touch(memory);
@@ -342,9 +320,7 @@ fn by_windows(ops: &mut Vaddr, target: TargetId, range: AddrRange) -> (u32, u32)
 /// For any ranges, in memory of all kinds, blocks and windows give the same result.
 #[test]
 fn any_ranges_are_as_windows_show_them() {
-    if !root_or_skip("any_ranges_are_as_windows_show_them") {
-        return;
-    }
+    needs_root!();
     let _alone = HUGE_PAGES.lock();
     let (mut process, mut ops, target) = attached();
     let areas =

@@ -3,7 +3,7 @@
 mod common;
 
 use common::settings::{HUGE_PAGES, Setting, folios_of_64_kib, mthp};
-use common::{Obedient, about, attached, look, obey as be_obedient, part, root_or_skip, young};
+use common::{Obedient, about, attached, look, needs_root, obey as be_obedient, part, young};
 use isotherm_core::{AddrRange, Liveness, PAGE_SIZE, Space, Unknown};
 use isotherm_linux::{AttachError, Hold, Reading, Vaddr, Walker};
 
@@ -18,9 +18,7 @@ fn unknown(seen: &[isotherm_core::Seen], why: Unknown) -> u32 {
 
 #[test]
 fn sees_exactly_what_was_touched() {
-    if !root_or_skip("sees_exactly_what_was_touched") {
-        return;
-    }
+    needs_root!();
     let (mut process, mut ops, target) = attached();
     let memory = process.map(1000, "small");
     process.touch(part(memory, 0, 900));
@@ -40,9 +38,7 @@ fn sees_exactly_what_was_touched() {
 
 #[test]
 fn mappings_are_read_when_they_may_have_changed() {
-    if !root_or_skip("mappings_are_read_when_they_may_have_changed") {
-        return;
-    }
+    needs_root!();
     let (mut process, mut ops, target) = attached();
     let glance = Walker::fastest().unwrap().glance(process.pid()).unwrap();
     let threads = isotherm_linux::proc::threads("/".as_ref(), process.pid(), 100).len();
@@ -78,9 +74,7 @@ fn mappings_are_read_when_they_may_have_changed() {
 
 #[test]
 fn huge_pages_are_never_split() {
-    if !root_or_skip("huge_pages_are_never_split") {
-        return;
-    }
+    needs_root!();
     let _alone = HUGE_PAGES.lock();
     let (mut process, mut ops, target) = attached();
     let pages = 32 * 512;
@@ -112,9 +106,7 @@ fn huge_pages_are_never_split() {
 
 #[test]
 fn large_folios_are_never_split() {
-    if !root_or_skip("large_folios_are_never_split") {
-        return;
-    }
+    needs_root!();
     let _alone = HUGE_PAGES.lock();
     let Some(_settings) = folios_of_64_kib() else { return };
     let (mut process, mut ops, target) = attached();
@@ -144,9 +136,7 @@ fn large_folios_are_never_split() {
 
 #[test]
 fn pages_mapped_more_than_once_are_unknown() {
-    if !root_or_skip("pages_mapped_more_than_once_are_unknown") {
-        return;
-    }
+    needs_root!();
     let (mut process, mut ops, target) = attached();
     let memory = process.map(256, "small");
     process.touch(memory);
@@ -169,9 +159,7 @@ fn pages_mapped_more_than_once_are_unknown() {
 
 #[test]
 fn locked_memory_is_unknown() {
-    if !root_or_skip("locked_memory_is_unknown") {
-        return;
-    }
+    needs_root!();
     let (mut process, mut ops, target) = attached();
     let memory = process.map(64, "locked");
     process.touch(memory);
@@ -185,9 +173,7 @@ fn locked_memory_is_unknown() {
 
 #[test]
 fn hugetlb_memory_is_unknown() {
-    if !root_or_skip("hugetlb_memory_is_unknown") {
-        return;
-    }
+    needs_root!();
     const POOL: &str = "/proc/sys/vm/nr_hugepages";
     let before: u64 = std::fs::read_to_string(POOL).unwrap().trim().parse().unwrap();
     let _pages = Setting::set(POOL, &(before + 4).to_string()).expect("hugetlb");
@@ -205,9 +191,7 @@ fn hugetlb_memory_is_unknown() {
 
 #[test]
 fn the_zero_page_is_not_resident() {
-    if !root_or_skip("the_zero_page_is_not_resident") {
-        return;
-    }
+    needs_root!();
     let (mut process, mut ops, target) = attached();
     let memory = process.map(64, "small");
     process.tell(&format!("read {} 64", memory.start));
@@ -219,9 +203,7 @@ fn the_zero_page_is_not_resident() {
 
 #[test]
 fn exec_and_end_are_seen() {
-    if !root_or_skip("exec_and_end_are_seen") {
-        return;
-    }
+    needs_root!();
     let (mut process, mut ops, target) = attached();
     let memory = process.map(64, "small");
     process.touch(memory);
@@ -246,9 +228,7 @@ fn exec_and_end_are_seen() {
 #[test]
 fn a_reused_pid_is_not_taken_for_the_process() {
     const LAST: &str = "/proc/sys/kernel/ns_last_pid";
-    if !root_or_skip("a_reused_pid_is_not_taken_for_the_process") {
-        return;
-    }
+    needs_root!();
     let mut ops = Vaddr::new().unwrap();
     for _ in 0..50 {
         let mut first = Obedient::start();
@@ -283,9 +263,7 @@ fn inside_a_pid_namespace() {
 
 #[test]
 fn finds_the_right_process_in_a_pid_namespace() {
-    if !root_or_skip("finds_the_right_process_in_a_pid_namespace") {
-        return;
-    }
+    needs_root!();
     let output = std::process::Command::new("unshare")
         .args(["-pf", "--mount-proc"])
         .arg(std::env::current_exe().unwrap())
@@ -298,9 +276,7 @@ fn finds_the_right_process_in_a_pid_namespace() {
 
 #[test]
 fn who_cannot_be_watched_is_refused_with_the_reason() {
-    if !root_or_skip("who_cannot_be_watched_is_refused_with_the_reason") {
-        return;
-    }
+    needs_root!();
     let mut ops = Vaddr::new().unwrap();
     let nobody = (1 << 22) + 1;
     assert!(matches!(ops.attach(nobody), Err(AttachError::NoProcess(_))));
@@ -321,9 +297,7 @@ fn who_cannot_be_watched_is_refused_with_the_reason() {
 
 #[test]
 fn without_capabilities_the_message_says_which() {
-    if !root_or_skip("without_capabilities_the_message_says_which") {
-        return;
-    }
+    needs_root!();
     // Capabilities belong to the thread, so the other tests keep theirs.
     let message = std::thread::spawn(|| {
         let none = rustix::thread::CapabilitySets {
@@ -342,9 +316,7 @@ fn without_capabilities_the_message_says_which() {
 
 #[test]
 fn new_mappings_are_followed_and_reservations_left_out() {
-    if !root_or_skip("new_mappings_are_followed_and_reservations_left_out") {
-        return;
-    }
+    needs_root!();
     let (mut process, mut ops, target) = attached();
     let mut mappings = Vec::new();
     let memory = process.map(300, "small");

@@ -1,11 +1,11 @@
-//! A pool of pages over two zones, small ones for one device and large ones for everybody: who
-//! takes a page is told nothing of zones, and each gives its share.
+//! A pool of pages over two zones, a small one for a device and a large one for all users: a user that
+//! takes a page does not see the zones, and each zone gives its share.
 //!
 //! `cargo run -p isotherm-mm --example pool`
 
 use isotherm_mm::{Backing, Fair, FrameId, Layout, LruType, Memory, Request, ZoneKind};
 
-/// What is in the pool, by key; the oldest is dropped when room is needed.
+/// The content of the pool, by key; the oldest page is dropped when room is needed.
 #[derive(Default)]
 struct Pool {
     pages: Vec<Option<FrameId>>,

@@ -31,7 +31,7 @@ pub(crate) fn to_attributions(batch: &RecordBatch) -> Result<Vec<Attribution>, B
     let swapped: UInt64Array = column(batch, "swapped")?;
     let major_faults: UInt64Array = column(batch, "major_faults")?;
     let nulls = batch.columns().iter().map(|c| c.null_count()).sum::<usize>();
-    ensure(nulls == 0, "something of what is told of a target is null")?;
+    ensure(nulls == 0, "a field of a target's attribution is null")?;
     let mut names = HashSet::new();
     let row = |i| {
         let a = Attribution {

@@ -50,8 +50,8 @@ fn target(t: &TargetView) -> Result<(), Bad> {
 fn region(r: &RegionView) -> Result<(), Bad> {
     let shares = r.unknown_bp.0.iter().chain([&r.accesses_bp, &r.touched_bp, &r.resident_bp]);
     ensure(shares.into_iter().all(|&bp| bp <= WHOLE_BP), "a share of a region is above one")?;
-    let told = |s: RateSupport| s.measured_bp.saturating_add(s.extended_bp);
-    let support = r.support.is_none_or(|s| told(s) <= WHOLE_BP);
+    let known = |s: RateSupport| s.measured_bp.saturating_add(s.extended_bp);
+    let support = r.support.is_none_or(|s| known(s) <= WHOLE_BP);
     ensure(support, "more of a region is measured and extended than there is")?;
     let rates = [r.rate.hz, r.rate.low, r.rate.high];
     ensure(rates.iter().all(|&hz| hz >= 0.0), "a rate is negative or no number")

@@ -114,7 +114,7 @@ impl Content {
         let first = self.first_seq.unwrap_or(0);
         if end.snapshots != first + self.snapshots {
             let (said, found) = (end.snapshots, first + self.snapshots);
-            vec![format!("its end tells of {said} snapshots, and there are {found}")]
+            vec![format!("its end counts {said} snapshots, and there are {found}")]
         } else if first > 0 && end.files <= 1 {
             vec![format!("it begins with snapshot {first}, and there is no file before it")]
         } else {

@@ -55,7 +55,7 @@ fn begun() -> Content {
     content
 }
 
-/// What is said of one snapshot that was changed.
+/// The error about one snapshot that was changed.
 fn wrong(change: impl FnOnce(&mut Snapshot)) -> String {
     let mut s = sound(0);
     change(&mut s);
@@ -142,5 +142,5 @@ fn the_end_counts_what_came_before() {
     assert_eq!(ended(0, 2, 1), "");
     assert_eq!(ended(7, 9, 3), "", "older files have made room");
     assert!(ended(7, 9, 1).contains("begins with snapshot 7"));
-    assert!(ended(0, 3, 1).contains("tells of 3 snapshots, and there are 2"));
+    assert!(ended(0, 3, 1).contains("counts 3 snapshots, and there are 2"));
 }

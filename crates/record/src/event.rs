@@ -47,7 +47,7 @@ pub enum ReadError {
     },
     /// The file is not a record.
     #[error(
-        "{} is no isotherm record, for it does not begin like one: give a file that isotherm has recorded",
+        "{} is no isotherm record: its first bytes differ. Give a file that isotherm has recorded",
         path.display()
     )]
     NotARecord {
@@ -66,7 +66,7 @@ pub enum ReadError {
     },
     /// A frame is damaged. Everything that was read so far is correct.
     #[error(
-        "the record {} is damaged in the frame at byte {at}: {why}; what comes after it can be read with --skip-damaged",
+        "the record {} is damaged in the frame at byte {at}: {why}; --skip-damaged reads the rest",
         path.display()
     )]
     Damaged {
@@ -95,17 +95,19 @@ pub enum ReadError {
 pub enum Missing {
     /// a process still writes it
     #[error(
-        "its recording goes on, and writes every 5 s; all before is right, and what comes is to be read later"
+        "its recording continues, and writes every 5 s; everything before is valid: read the rest later"
     )]
     Recording,
     /// it ends within a frame, and no process writes it
     #[error(
-        "the file ends within a frame, as it was cut in copying, or the machine went down; all before is right: copy it again if there is a longer one"
+        "the file ends within a frame, because a copy was incomplete or the machine crashed; \
+         everything before is valid: copy the file again if there is a longer one"
     )]
     Cut,
     /// it ends after a complete frame, and no process writes it
     #[error(
-        "its recording was killed, or the file was copied while it went on; all before is right, and at most the last 5 s of the recording are missing"
+        "its recording was killed, or the file was copied during the recording; everything \
+         before is valid, and at most the last 5 s of the recording are missing"
     )]
     Killed,
 }

@@ -98,12 +98,12 @@ pub struct Files {
     file: File,
     /// bytes in `file`; none if a partial write cannot be undone
     len: Option<u64>,
-    aside: Option<Aside>,
+    aside: Option<PendingFile>,
 }
 
 /// A file that waits for its final place, with the operations that are due then.
 #[derive(Debug)]
-struct Aside {
+struct PendingFile {
     /// removed when dropped
     file: TempPath,
     stale: Vec<PathBuf>,
@@ -129,7 +129,7 @@ impl Files {
             let renames = earlier.into_iter().map(|age| (part(path, age), part(&old, age)));
             let (stale, renames) = (stale.collect(), renames.collect());
             let (file, temporary) = begin_aside(path).map_err(io)?;
-            (file, Some(Aside { file: temporary, stale, renames, _earlier }))
+            (file, Some(PendingFile { file: temporary, stale, renames, _earlier }))
         };
         lock(&file, path)?;
         // Another recording has created and written the file in the meantime.

@@ -157,7 +157,7 @@ fn add_widths(column: &DataType, widths: &mut Vec<usize>) {
 /// The uncompressed size of a compressed buffer, according to the buffer itself. -1 marks a buffer that is not
 /// compressed.
 fn unpacked_length(bytes: &[u8]) -> Result<usize, Bad> {
-    let wrong = || Bad::new("a packed column has no sound length");
+    let wrong = || Bad::new("a packed column has an invalid length");
     let Some((length, rest)) = bytes.split_first_chunk::<8>() else {
         return if bytes.is_empty() { Ok(0) } else { Err(wrong()) };
     };

@@ -58,7 +58,7 @@ impl Columns {
         let Some(coverage) = number(&self.coverage_bp) else {
             return Ok(None);
         };
-        let missing = || Bad::new("a snapshot tells of its quality in part only");
+        let missing = || Bad::new("a snapshot has only some of its columns of quality");
         let restraint = usize::try_from(number(&self.restraint).ok_or_else(missing)?);
         let restraint = restraint.ok().and_then(|i| RESTRAINTS.get(i));
         let wrong = |_| Bad::new("a snapshot covers more than there is");

@@ -202,7 +202,7 @@ impl Regions {
                 Ok(Some(RateSupport { measured_bp: measured.into(), extended_bp: extended.into() }))
             }
             (None, None) => Ok(None),
-            _ => Err(Bad::new("what the rate of a region rests on is told in part only")),
+            _ => Err(Bad::new("a region has only some of its columns of support")),
         };
         measured.iter().zip(&extended).map(both).collect()
     }

@@ -32,7 +32,7 @@ pub(crate) struct State {
     newest_set: Option<u64>,
     last_seq: Option<u64>,
     /// the latest time at which data of a target were read
-    last_told: Option<Nanos>,
+    last_attribution: Option<Nanos>,
     /// ages of the snapshots that come next
     ages: HashMap<(Nanos, TargetId), PageAges>,
     missing: u64,
@@ -60,7 +60,7 @@ impl State {
             sets: HashMap::new(),
             newest_set: None,
             last_seq: None,
-            last_told: None,
+            last_attribution: None,
             ages: HashMap::new(),
             missing: 0,
             missing_at_end: 0,
@@ -121,7 +121,7 @@ impl State {
         let facts = Facts::from_metadata(&schema.metadata)?;
         self.ended = false;
         if self.facts.as_ref() != Some(&facts) {
-            (self.newest_set, self.last_seq, self.last_told) = (None, None, None);
+            (self.newest_set, self.last_seq, self.last_attribution) = (None, None, None);
             self.missing = self.missing();
             (self.missing_at_begin, self.missing_at_end, self.ends) = (0, 0, 0);
             self.sets.clear();
@@ -146,14 +146,12 @@ impl State {
                 }
             }
             Kind::Attribution => {
-                let told = to_attributions(rows)?;
-                let times = self.last_told.into_iter().chain(told.iter().map(|a| a.at));
-                ensure(
-                    times.is_sorted(),
-                    "what is told of a target comes after what was read later",
-                )?;
-                self.last_told = told.last().map(|a| a.at).or(self.last_told);
-                events.extend(told.into_iter().map(Event::Attribution));
+                let attributions = to_attributions(rows)?;
+                let times =
+                    self.last_attribution.into_iter().chain(attributions.iter().map(|a| a.at));
+                ensure(times.is_sorted(), "an attribution of a target comes after a later one")?;
+                self.last_attribution = attributions.last().map(|a| a.at).or(self.last_attribution);
+                events.extend(attributions.into_iter().map(Event::Attribution));
             }
             Kind::Ages => self.ages = to_ages(rows)?,
             Kind::Targets => events.extend(to_targets(rows)?.into_iter().map(Event::Target)),
@@ -179,7 +177,7 @@ impl State {
     /// Adds a set. Each file of a record repeats the sets that it needs; only a new set is an event.
     fn add(&mut self, set: MappingSet) -> Result<Option<Event>, Bad> {
         if let Some(known) = self.sets.get(&set.number) {
-            ensure(*known == set, "it changes a set of mappings that was told before")?;
+            ensure(*known == set, "it changes a set of mappings that an earlier frame defined")?;
             return Ok(None);
         }
         let held: usize = self.sets.values().map(|s| s.mappings.len()).sum();

@@ -7,7 +7,7 @@ use crate::event::{Event, Lost, ReadError};
 use crate::reader::Reader;
 
 /// Number of problems that are kept with their description.
-const KEPT: usize = 20;
+const DESCRIBED_PROBLEMS: usize = 20;
 
 /// The result of verifying a record.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Verdict {
 
     fn note(&mut self, problem: Problem) {
         self.nr_problems += 1;
-        if self.problems.len() < KEPT {
+        if self.problems.len() < DESCRIBED_PROBLEMS {
             self.problems.push(problem);
         }
     }

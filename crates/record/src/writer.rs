@@ -151,8 +151,8 @@ impl<S: Sink> Writer<S> {
             return Ok(self.progress());
         }
         if self.last_told.is_some_and(|last| a.at < last) {
-            let why = Bad::new("it comes after what was read later");
-            return Err(WriteError::refused("what is told of a target", why));
+            let why = Bad::new("it comes after a later one");
+            return Err(WriteError::refused("the attribution of a target", why));
         }
         self.last_told = Some(a.at);
         self.attributions.push(a);

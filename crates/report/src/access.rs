@@ -111,7 +111,7 @@ pub enum AccessError {
     #[error(transparent)]
     Filter(#[from] FilterError),
     /// no such snapshot
-    #[error("there is no snapshot {asked} in the time wanted: choose one from {} to {}", .there.0, .there.1)]
+    #[error("there is no snapshot {asked} in the chosen time: choose one from {} to {}", .there.0, .there.1)]
     Number {
         /// the number that was asked for
         asked: u64,

@@ -28,7 +28,7 @@ fn access(choice: Choice) -> Result<Access, AccessError> {
     builder.finish()
 }
 
-/// Sizes in pages of 64 KiB, which tell the regions apart.
+/// Sizes in pages of 64 KiB, which distinguish the regions.
 fn sizes(choice: Choice) -> Vec<u64> {
     access(choice).unwrap().regions.iter().map(|r| r.size_bytes / KIB64).collect()
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::basis::ms;
 
 /// Maximum number of points. A picture has fewer columns.
-const MOST: usize = 2048;
+const MAX_POINTS: usize = 2048;
 
 /// One snapshot, or several consecutive ones.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -43,7 +43,7 @@ impl Timeline {
     pub(crate) fn push(&mut self, time: &Range<Duration>, value: u64) {
         let (from_ms, to_ms) = (ms(time.start), ms(time.end));
         let point = Point { from_ms, to_ms, mean: value as f64, min: value, max: value };
-        if self.points.len() >= MOST && self.in_last >= self.each {
+        if self.points.len() >= MAX_POINTS && self.in_last >= self.each {
             self.points = self.points.chunks(2).map(|p| join(p[0], p[p.len() - 1])).collect();
             self.each *= 2;
             self.in_last = self.each;
@@ -96,9 +96,9 @@ mod tests {
 
     #[test]
     fn later_points_are_snapshots_that_follow_each_other() {
-        for n in [MOST as u64 + 1, 5000, 100_001] {
+        for n in [MAX_POINTS as u64 + 1, 5000, 100_001] {
             let points = timeline(n);
-            assert!((MOST / 2..=MOST).contains(&points.len()), "{n}: {}", points.len());
+            assert!((MAX_POINTS / 2..=MAX_POINTS).contains(&points.len()), "{n}: {}", points.len());
             assert!(points.windows(2).all(|w| w[0].max + 1 == w[1].min), "{n}");
             assert!((points[0].mean - points[0].max as f64 / 2.0).abs() < 1e-6);
             assert_eq!(points.last().map(|p| p.max), Some(n - 1));

@@ -144,7 +144,7 @@ mod tests {
         assert!(wss.hot_bytes.exact);
     }
 
-    /// Of a region of which a quarter is touched, that is hot; the rest is cold when it is old.
+    /// If a quarter of a region is touched, that quarter is hot; the rest is cold once it is old enough.
     #[test]
     fn a_part_that_is_touched_counts_for_itself() {
         let mut part = region(0, 4 * MIB, 50.0);

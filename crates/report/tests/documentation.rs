@@ -62,7 +62,7 @@ fn links(text: &str) -> Vec<String> {
     found
 }
 
-/// What a heading shows: the text of its links, without marks.
+/// The visible text of a heading: the text of its links, without marks.
 fn shown(heading: &str) -> String {
     let mut text = String::new();
     let mut rest = heading;

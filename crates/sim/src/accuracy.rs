@@ -6,7 +6,7 @@ use isotherm_core::{Nanos, Snapshot, TargetId};
 use serde::Serialize;
 
 use crate::blocks::{BlockScores, block_scores};
-use crate::changes::{Delays, Seeing, Seen};
+use crate::changes::{ChangeRule, Delays, Seeing};
 use crate::ground_truth::{GroundTruth, MachineKind};
 use crate::over_time::{Moments, OverTime, SETTLE};
 use crate::score::{Score, Scores, score};
@@ -155,7 +155,7 @@ impl<'a> AccuracyBuilder<'a> {
     pub fn push(&mut self, s: &Snapshot) {
         let (begin, seeing) = self.begun.get_or_insert_with(|| {
             let seeing = |what| Seeing::new(self.truth, self.target, s.start + AGED, what);
-            (s.start, [seeing(Seen::CHANGED), seeing(Seen::HEATED)])
+            (s.start, [seeing(ChangeRule::CHANGED), seeing(ChangeRule::HEATED)])
         });
         seeing.iter_mut().for_each(|seeing| seeing.push(s));
         let begin = *begin;

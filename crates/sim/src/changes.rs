@@ -11,18 +11,18 @@ use crate::score::called;
 
 /// Which changes count, and when one counts as reported.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct ChangeRule {
     /// only changes to this heat; `None`: all
     to: Option<Heat>,
     /// share of the stretch that must be reported correctly
     share: f64,
 }
 
-impl Seen {
+impl ChangeRule {
     /// Any change, reported once 90 % of the stretch are right.
-    pub const CHANGED: Seen = Seen { to: None, share: 0.9 };
+    pub const CHANGED: ChangeRule = ChangeRule { to: None, share: 0.9 };
     /// A change to hot, reported once half of the stretch is hot.
-    pub const HEATED: Seen = Seen { to: Some(Heat::Hot), share: 0.5 };
+    pub const HEATED: ChangeRule = ChangeRule { to: Some(Heat::Hot), share: 0.5 };
 }
 
 /// A change within this time before the end does not count as missed.
@@ -61,7 +61,7 @@ pub(crate) struct Seeing {
 
 impl Seeing {
     /// For the changes of `truth` from `from` on.
-    pub fn new(truth: &GroundTruth, target: TargetId, from: Nanos, seen: Seen) -> Self {
+    pub fn new(truth: &GroundTruth, target: TargetId, from: Nanos, seen: ChangeRule) -> Self {
         let all = (0..truth.stretches.len()).flat_map(|i| changes(truth, i));
         let wanted = |c: &Change| c.at >= from && seen.to.is_none_or(|to| to == c.to);
         let unseen = all.filter(wanted).collect();
@@ -98,7 +98,7 @@ pub fn delays(
     target: TargetId,
     from: Nanos,
 ) -> Delays {
-    let mut seeing = Seeing::new(truth, target, from, Seen::CHANGED);
+    let mut seeing = Seeing::new(truth, target, from, ChangeRule::CHANGED);
     snapshots.iter().for_each(|s| seeing.push(s));
     seeing.finish()
 }

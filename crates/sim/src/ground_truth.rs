@@ -89,22 +89,24 @@ pub enum TruthError {
     #[error("the truth cannot be read: {0}")]
     Read(String),
     /// too long
-    #[error("it is longer than {} MiB: no truth is", MAX_LEN >> 20)]
+    #[error("it is longer than {} MiB, the limit of a truth file", MAX_LEN >> 20)]
     Long,
     /// not in this format
-    #[error("it is no truth of a workload: {0}")]
+    #[error("it is not the truth of a workload: {0}")]
     Json(String),
     /// of another version of the format
-    #[error("the truth is of version {0}, not {TRUTH_VERSION}: make it anew with this isotherm")]
+    #[error("the truth is of version {0}, not {TRUTH_VERSION}: write it again with this isotherm")]
     Version(u32),
     /// out of order
-    #[error("the {0} of the truth are out of order: make it anew")]
+    #[error("the {0} of the truth are out of order: write it again")]
     Order(&'static str),
     /// the number of counts differs from the number of stretches
-    #[error("an interval of the truth has not as many counts as there are stretches: make it anew")]
+    #[error(
+        "an interval of the truth has not as many counts as there are stretches: write it again"
+    )]
     Counts,
     /// an invalid stride, or ends that are not page-aligned
-    #[error("a stretch of the truth is no range of pages: make it anew")]
+    #[error("a stretch of the truth is no range of pages: write it again")]
     Stretch,
 }
 
@@ -155,7 +157,7 @@ impl GroundTruth {
     /// Reads a ground truth and checks it.
     ///
     /// # Errors
-    /// What is invalid.
+    /// The first invalid part.
     pub fn read(from: impl Read) -> Result<Self, TruthError> {
         let mut text = Vec::new();
         let read = from.take(MAX_LEN + 1).read_to_end(&mut text);
@@ -170,7 +172,7 @@ impl GroundTruth {
     /// Checks a ground truth that was read from a file.
     ///
     /// # Errors
-    /// What is invalid.
+    /// The first invalid part.
     pub fn checked(self) -> Result<Self, TruthError> {
         if self.schema_version != TRUTH_VERSION {
             return Err(TruthError::Version(self.schema_version));

@@ -38,7 +38,9 @@ impl Ops {
 
     fn held(&self) -> Result<RefMut<'_, Machine>, OpsError> {
         self.machine.try_borrow_mut().map_err(|_| {
-            OpsError::Failed("the machine is held: drop what `Ops::machine` gave first".into())
+            OpsError::Failed(
+                "the machine is borrowed: first drop the guard of `Ops::machine`".into(),
+            )
         })
     }
 }

@@ -16,7 +16,7 @@ use crate::score::Score;
 /// Default time that is left out at the start of each phase, because no monitor reports a change at once.
 pub const SETTLE: Duration = Duration::from_millis(600);
 /// Time between two scored moments.
-const EVERY: Duration = Duration::from_millis(100);
+const SCORE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// F1 scores, the harmonic means of precision and recall, from 0 to 1; `None` if no memory has this heat or is
 /// reported with it.
@@ -65,8 +65,9 @@ impl Moments {
         let mut left: Vec<Nanos> = phases(truth)
             .flat_map(|(start, end)| {
                 let first = start + settle;
-                let within = move |at: &Nanos| *at + EVERY <= end;
-                std::iter::successors(Some(first), |&at| Some(at + EVERY)).take_while(within)
+                let within = move |at: &Nanos| *at + SCORE_INTERVAL <= end;
+                std::iter::successors(Some(first), |&at| Some(at + SCORE_INTERVAL))
+                    .take_while(within)
             })
             .collect();
         left.reverse();
@@ -78,7 +79,8 @@ impl Moments {
     /// never scored.
     pub fn push(&mut self, truth: &GroundTruth, s: &Snapshot, target: TargetId, from: Nanos) {
         while let Some(at) = self.left.pop_if(|at| *at < s.end) {
-            let scores = (at >= from).then(|| heat_between(truth, s, target, (at, at + EVERY)));
+            let scores =
+                (at >= from).then(|| heat_between(truth, s, target, (at, at + SCORE_INTERVAL)));
             let Some(scores) = scores.flatten() else { continue };
             let second = at.since(self.begin).as_secs();
             if self.seconds.last().is_none_or(|(last, _)| *last != second) {

@@ -55,7 +55,7 @@ pub enum Pattern {
     },
 }
 
-/// What a pattern is laid over.
+/// The memory that a pattern covers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frame {
     pub pages: u64,

@@ -1,4 +1,4 @@
-//! Random numbers by counting: a pure function of a key, so that they can be had in any order.
+//! Random numbers by counting: a pure function of a key, so that callers can draw them in any order.
 
 /// Mixes `b` into `a`: the finalizer of `SplitMix64`, once for each.
 pub(crate) fn mix(a: u64, b: u64) -> u64 {

@@ -34,7 +34,7 @@ impl AddressSpace {
         }
     }
 
-    /// What is mapped, in ascending order.
+    /// The mappings, in ascending order.
     pub fn mappings(&self) -> impl Iterator<Item = Mapping> + '_ {
         self.areas.iter().map(Area::mapping)
     }

@@ -57,7 +57,7 @@ impl<'a> Truth<'a> {
         }
     }
 
-    /// All that is mapped, between `from` and `to`.
+    /// All mapped memory, between `from` and `to`.
     #[must_use]
     pub fn ground(&self, from: Nanos, to: Nanos) -> GroundTruth {
         let stretches: Vec<Stretch> = self.stretches().collect();

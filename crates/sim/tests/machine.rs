@@ -1,6 +1,6 @@
 //! The simulated machine: bits, pages, mappings, actions and their truth.
 
-// What clippy allows in tests, for their helpers too.
+// clippy allows these in tests; here also for their helpers.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::time::Duration;
@@ -41,7 +41,7 @@ fn young(ops: &mut Ops, target: TargetId, range: AddrRange) -> u32 {
     look(ops, target, range, false).0.young
 }
 
-/// All of `range`, whatever it takes.
+/// An action on all of `range`, without a limit.
 fn work(action: &Action, target: TargetId, range: AddrRange) -> Work<'_> {
     Work { action, target, range, budget: ALL, filters: &[], recheck: Duration::ZERO, cause: None }
 }
@@ -143,7 +143,7 @@ fn a_huge_page_has_one_bit() {
         m.touch(t, pages(700, 1), poisson(100.0)).unwrap();
         m.touch(t, pages(1030, 1), poisson(100.0)).unwrap();
     });
-    // Of the pages 500 to 1100, one huge page fits: 512 to 1024.
+    // One huge page fits into the pages 500 to 1100: 512 to 1024.
     for at in [500, 512, 900, 1024] {
         look(&mut ops, t, pages(at, 12), true);
     }
@@ -355,7 +355,7 @@ fn the_same_seed_gives_the_same_bits() {
     assert_ne!(history(1), history(2));
 }
 
-/// A day passes in no time, and 8 GiB cost no more than what is looked at.
+/// A day passes at once, and 8 GiB cost no more than their looked-at part.
 #[test]
 fn time_and_size_are_cheap() {
     let (mut ops, t) = anonymous(8192 * MIB / PAGE_SIZE);

@@ -1,7 +1,7 @@
 //! How well the monitors see the named workloads, on the simulated machine: the bounds that isotherm has set
 //! itself for its default monitor (`docs/concepts/how-it-sees.md`).
 
-// What clippy allows in tests, for their helpers too.
+// clippy allows these in tests; here also for their helpers.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;

@@ -174,7 +174,7 @@ fn the_same_seed_does_the_same() {
     assert_ne!(run(1).0, run(2).0);
 }
 
-/// 16 MiB hot in 127 MB, which fit until somebody else wants 64 MB.
+/// 16 MiB hot in 127 MB, which fit until another process wants 64 MB.
 #[test]
 fn a_monitor_watches_who_runs_short() {
     let text = "about = 'hot, and not'\nislands = 0\nregion = [{ name = 'hot', size = '16M', gap = '64M' }, \

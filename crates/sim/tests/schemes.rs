@@ -1,6 +1,6 @@
 //! Schemes on the simulated machine, against its truth.
 
-// What clippy allows in tests, for their helpers too.
+// clippy allows these in tests; here also for their helpers.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn machine(lay: impl FnOnce(&mut Machine, TargetId)) -> (Ops, TargetId) {
     (Ops::new(machine), target)
 }
 
-/// Steps at the machine's time; what was acted on.
+/// Steps at the machine's time; returns the memory acted on.
 fn step(engine: &mut Engine, ops: &mut Ops, s: &Snapshot, metrics: &Metrics) -> Vec<Event> {
     let now = ops.machine().now();
     let mut log = Vec::new();
@@ -126,7 +126,7 @@ fn with_priority_the_coldest_tenth_goes_and_without_it_what_chance_gives() {
     assert!(by_age >= 0.9, "{by_age}");
 }
 
-/// Of 64 MiB each tenth page is hot. What is left after all of it was paged out.
+/// Of 64 MiB every tenth page is hot. The resident pages after all of it was paged out.
 fn left_of_a_tenth_hot(recheck: Option<Duration>) -> (u64, u64) {
     let range = mib(0, 64);
     let (mut ops, t) = machine(|m, t| {
@@ -138,7 +138,7 @@ fn left_of_a_tenth_hot(recheck: Option<Duration>) -> (u64, u64) {
     let last = run(&mut monitor, &ops, at(60)).unwrap().pop().unwrap();
     let scheme = Scheme { recheck, ..Scheme::new("s", Pattern::default(), Action::PageOut) };
     let mut engine = Engine::new(vec![scheme]).unwrap();
-    // What the monitor has cleared just now is touched again.
+    // The memory that the monitor has just cleared is touched again.
     ops.machine().advance(SECOND / 2);
     let gone = applied(&step(&mut engine, &mut ops, &last, &Metrics::default()));
     let pages = (range.start..range.end).step_by(10 * 4096);
@@ -156,7 +156,7 @@ fn a_cold_region_loses_none_of_its_hot_pages() {
     assert_eq!((gone, left), (64 * MIB, 0), "without a second look all of it");
 }
 
-/// A machine on which paging out stalls whoever waits for it, and whose cold memory comes back.
+/// A machine on which paging out causes stalls, and whose cold memory comes back.
 struct Plant {
     ops: Ops,
     target: TargetId,
@@ -181,7 +181,7 @@ impl Plant {
     }
 
     /// Bytes that are paged out in each of so many seconds, where `goal` bytes a second would stall for
-    /// as long as the goal says (none: whatever is paged out stalls nobody), and `comes_back` is back
+    /// as long as the goal says (none: paging out causes no stalls), and `comes_back` is back
     /// each time.
     fn run(&mut self, seconds: u64, goal: Option<u64>, comes_back: u64) -> Vec<u64> {
         let window = |_| {
@@ -214,7 +214,7 @@ fn a_goal_settles_after_a_step_up_and_down_and_overshoots_at_most_twofold() {
     }
 }
 
-/// Two minutes in which there is little to page out and nobody waits, then all of it at once.
+/// Two minutes with little to page out and no stalls, then all of it at once.
 #[test]
 fn a_goal_does_not_run_away_where_nobody_waits() {
     let mut plant = Plant::new();

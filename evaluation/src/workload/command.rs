@@ -8,16 +8,16 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use serde::Deserialize;
 
-use super::{Done, Length, Running, Workload};
+use super::{Length, Running, Workload, WorkloadResult};
 use crate::beside::Beside;
-use crate::figures::Work;
-use crate::process::{Process, Seat, command, last_words};
+use crate::process::{Process, ProcessCpus, command, last_words};
+use crate::run::Work;
 use crate::stop::Stop;
 
 /// Maximum size of a file.
 const LIMIT: u64 = 64 << 10;
 /// Time limit for a command, and for its start.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The content of the file.
 #[derive(Debug, Clone, Deserialize)]
@@ -43,9 +43,6 @@ pub struct Other {
 
 impl Other {
     /// Reads a file. Its memory is `bytes` if the file does not contain it.
-    ///
-    /// # Errors
-    /// If it cannot be read or parsed.
     pub fn read(path: &Path, bytes: u64) -> Result<Self> {
         let cannot = || format!("cannot read {}", path.display());
         ensure!(
@@ -72,13 +69,13 @@ impl Workload for Other {
     fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>> {
         let [out, said] = ["out", "said"].map(|name| place.join(name));
         let (program, words) = self.command.split_first().context("no command")?;
-        let mut command = command(Seat::Workload, program)?;
+        let mut command = command(ProcessCpus::Workload, program)?;
         command.args(words).stdout(File::create(&out)?).stderr(File::create(&said)?);
         let mut begin = Instant::now();
         let mut process = Process::start_group(&self.name, &mut command, Signal::TERM)?;
         if let Some(ready) = &self.ready {
             let is_ready = || read_to_string(&out).is_ok_and(|text| text.contains(ready));
-            process.until(stop, PATIENCE, is_ready)?;
+            process.until(stop, TIMEOUT, is_ready)?;
             begin = Instant::now();
         }
         Ok(Box::new(Started { process, begin, out, said, rate: self.rate.clone() }))
@@ -102,17 +99,22 @@ impl Running for Started {
         true
     }
 
-    fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
+    fn work(
+        &mut self,
+        length: Length,
+        beside: &mut Beside<'_>,
+        stop: &Stop,
+    ) -> Result<WorkloadResult> {
         let work = match self.rate.clone() {
             Some(mark) => self.rate_after(&mark, length, beside, stop)?,
             None => {
                 beside.begin()?;
-                let done = self.process.wait(stop, PATIENCE);
+                let done = self.process.wait(stop, TIMEOUT);
                 done.with_context(|| last_words(&self.said))?;
                 Work::Seconds(self.begin.elapsed().as_secs_f64())
             }
         };
-        Ok(Done::at_once(work))
+        Ok(WorkloadResult::at_once(work))
     }
 }
 
@@ -131,7 +133,7 @@ impl Started {
         self.process.end()?;
         match last_number(&read_to_string(&self.out)?, mark) {
             Some(rate) => Ok(Work::PerSecond(rate)),
-            None => bail!("{} has told no number after {mark:?}", self.process.name()),
+            None => bail!("{} printed no number after {mark:?}", self.process.name()),
         }
     }
 }

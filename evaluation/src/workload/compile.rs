@@ -11,19 +11,19 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::process::Signal;
 
-use super::{Done, Length, Running, Workload};
+use super::{Length, Running, Workload, WorkloadResult};
 use crate::beside::Beside;
-use crate::figures::Work;
-use crate::process::{Process, Seat, command, last_words};
+use crate::process::{Process, ProcessCpus, command, last_words};
+use crate::run::Work;
 use crate::stop::Stop;
 
 /// Approximate number of functions that rustc compiles per second.
 const A_SECOND: u64 = 8;
 /// Minimum duration in s. There is no lead-in, and a shorter compilation has hardly any memory that is cold
 /// for 5 s.
-pub const LEAST: u64 = 60;
+pub const MIN_SECONDS: u64 = 60;
 /// Time limit of a compilation.
-const PATIENCE: Duration = Duration::from_secs(1800);
+const TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// The workload.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +49,7 @@ impl Workload for Compile {
         let source = place.join("source.rs");
         std::fs::write(&source, program(self.seconds * A_SECOND, self.seed))?;
         let said = place.join("said");
-        let mut command = command(Seat::Workload, "rustc")?;
+        let mut command = command(ProcessCpus::Workload, "rustc")?;
         command.args(["--crate-type", "lib", "-C", "opt-level=2", "-C", "codegen-units=1", "-o"]);
         command.arg(place.join("compiled.rlib")).arg(source);
         command.stdout(Stdio::null()).stderr(File::create(&said)?);
@@ -74,19 +74,19 @@ impl Running for Compiling {
         true
     }
 
-    fn work(&mut self, _: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
+    fn work(&mut self, _: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<WorkloadResult> {
         beside.begin()?;
         let mut end = None;
         while end.is_none() {
             stop.check()?;
-            ensure!(self.begin.elapsed() < PATIENCE, "rustc takes too long");
+            ensure!(self.begin.elapsed() < TIMEOUT, "rustc takes too long");
             std::thread::sleep(Duration::from_millis(5));
             end = self.process.ended()?;
         }
         let seconds = self.begin.elapsed().as_secs_f64();
         let done = end.is_some_and(|status| status.success());
         ensure!(done, "rustc has failed: {}", last_words(&self.said));
-        Ok(Done::at_once(Work::Seconds(seconds)))
+        Ok(WorkloadResult::at_once(Work::Seconds(seconds)))
     }
 }
 

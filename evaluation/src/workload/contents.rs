@@ -13,7 +13,6 @@ pub struct Contents(Xoshiro256PlusPlus);
 
 impl Contents {
     /// From this seed on.
-    #[must_use]
     pub fn new(seed: u64) -> Self {
         Contents(Xoshiro256PlusPlus::seed_from_u64(seed))
     }

@@ -20,10 +20,10 @@ use isotherm_linux::sys::process_cpu;
 
 use super::beside::Beside;
 use super::config::MOST_PATIENCE;
-use super::figures::Work;
 use super::folder::Setup;
 use super::latency::Latency;
 use super::process::Process;
+use super::run::Work;
 use super::sampler::with_children;
 use super::slices::{SLICE, Slice, Sliced, Speeds, by_twin};
 use super::stop::Stop;
@@ -41,9 +41,6 @@ pub trait Workload {
     fn memory(&self) -> u64;
 
     /// Starts it, with files of its own at `place`, and waits until it is ready.
-    ///
-    /// # Errors
-    /// If it is not installed, or fails.
     fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>>;
 }
 
@@ -59,15 +56,14 @@ pub trait Running {
 
     /// Does its work; calls `beside` at the start of the measurement. A workload that can be interrupted works
     /// slice by slice.
-    ///
-    /// # Errors
-    /// If it fails.
-    fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done>;
+    fn work(
+        &mut self,
+        length: Length,
+        beside: &mut Beside<'_>,
+        stop: &Stop,
+    ) -> Result<WorkloadResult>;
 
     /// Ends, where it has more to do then than to be killed. Nothing is measured any more.
-    ///
-    /// # Errors
-    /// If it has failed.
     fn finish(&mut self) -> Result<()> {
         Ok(())
     }
@@ -86,7 +82,7 @@ pub struct Length {
 
 /// The results during the measurement.
 #[derive(Debug, Clone)]
-pub struct Done {
+pub struct WorkloadResult {
     /// work, as the workload counts it
     pub work: Work,
     /// results of slices, if isotherm takes turns
@@ -97,28 +93,25 @@ pub struct Done {
     pub apart: u64,
 }
 
-impl Done {
-    /// What could not be asked in the middle.
-    #[must_use]
+impl WorkloadResult {
+    /// The result of a workload that was measured as a whole, without slices.
     pub fn at_once(work: Work) -> Self {
-        Done { work, sliced: None, latency: None, apart: 0 }
+        WorkloadResult { work, sliced: None, latency: None, apart: 0 }
     }
 
     /// By its work a second in each slice; there may be but one.
-    ///
-    /// # Errors
-    /// If there is none, or nothing was done, or by the twin.
     pub fn by_slices(slices: &[Slice<Speeds>]) -> Result<Self> {
-        let slices = &by_twin(slices).context("the workload's twin has done nothing")?;
+        let slices =
+            &by_twin(slices).context("the unwatched copy of the workload has done nothing")?;
         let sliced = Sliced::of(slices);
         let rate = sliced.as_ref().map(|s| s.watched).or(slices.first().map(|s| s.found));
         let rate = rate.filter(|rate| *rate > 0.0).context("the workload has done nothing")?;
-        Ok(Done { work: Work::PerSecond(rate), sliced, latency: None, apart: 0 })
+        Ok(WorkloadResult { work: Work::PerSecond(rate), sliced, latency: None, apart: 0 })
     }
 }
 
-/// So long one of two servers is asked, and then the other: long enough to have what it needs in the caches
-/// again, and short beside all that makes the machine faster or slower.
+/// Time for which one of two servers is asked before the other: long enough to fill the caches
+/// again, and short compared with changes of the machine's speed.
 const TURN: Duration = Duration::from_millis(250);
 
 /// A process for comparison, started when it is first required. isotherm is at rest by then.
@@ -194,14 +187,11 @@ pub const NAMES: [&str; 17] = [
 /// of the grid.
 pub const FOR_HUGE_PAGES: [&str; 2] = ["huge-gain", "huge-waste"];
 
-/// For those who only watch, in many repetitions: a minute is long enough for a machine to change its speed.
+/// For configurations that only watch, in many repetitions: within a minute the speed of a machine can change.
 /// Run if named.
 const COMPILE_SHORT: &str = "compile-short";
 
 /// A workload by its name, or from a file whose name ends in `.toml`.
-///
-/// # Errors
-/// If there is none.
 pub fn find(name: &str, setup: &Setup) -> Result<Box<dyn Workload>> {
     let bytes = setup.size << 20;
     let lead_in = Duration::from_secs(setup.lead_in);
@@ -211,7 +201,7 @@ pub fn find(name: &str, setup: &Setup) -> Result<Box<dyn Workload>> {
         "redis-together" => Box::new(redis(Keys::Together)),
         "redis-hashed" => Box::new(redis(Keys::Hashed)),
         "postgres" => Box::new(postgres::Postgres { bytes, seed: setup.seed }),
-        "compile" => Box::new(compile("compile", setup.seconds.max(compile::LEAST))),
+        "compile" => Box::new(compile("compile", setup.seconds.max(compile::MIN_SECONDS))),
         COMPILE_SHORT => Box::new(compile(COMPILE_SHORT, setup.seconds)),
         "stress-vm" => Box::new(stress::Stress { bytes: bytes / 2, lead_in }),
         "huge-gain" => Box::new(strider::Strider { bytes, step: 1 }),
@@ -223,7 +213,7 @@ pub fn find(name: &str, setup: &Setup) -> Result<Box<dyn Workload>> {
             Box::new(synthetic::Synthetic { name: name.to_owned(), seed: setup.seed, length })
         }
         _ => bail!(
-            "{name} is no workload: choose of {}, {COMPILE_SHORT}, or FILE.toml",
+            "{name} is no workload: choose from {}, {COMPILE_SHORT}, or FILE.toml",
             NAMES.join(", ")
         ),
     })

@@ -21,27 +21,24 @@ const LAST: Duration = Duration::from_secs(10);
 
 /// The times at which requests are due.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Due {
+pub struct RequestSchedule {
     /// requests per second
     rate: u64,
 }
 
-impl Due {
+impl RequestSchedule {
     /// A schedule with a rate of at least 1.
-    #[must_use]
     pub fn new(rate: u64) -> Self {
-        Due { rate: rate.max(1) }
+        RequestSchedule { rate: rate.max(1) }
     }
 
     /// The number of requests that are due by this time after the first.
-    #[must_use]
     pub fn by(&self, time: Duration) -> u64 {
         let count = time.as_nanos() * u128::from(self.rate) / 1_000_000_000;
         u64::try_from(count).unwrap_or(u64::MAX).saturating_add(1)
     }
 
     /// The time at which request `n` is due, after the first one (number 0).
-    #[must_use]
     pub fn time(&self, number: u64) -> Duration {
         let nanos = u128::from(number) * 1_000_000_000 / u128::from(self.rate);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -52,7 +49,7 @@ impl Due {
 #[derive(Debug)]
 pub struct OpenLoop {
     stream: UnixStream,
-    due: Due,
+    due: RequestSchedule,
     asked: u64,
     answered: u64,
     answers: Answers,
@@ -63,15 +60,12 @@ pub struct OpenLoop {
 
 impl OpenLoop {
     /// Connects.
-    ///
-    /// # Errors
-    /// If no server listens.
     pub fn start(socket: &Path, rate: u64) -> Result<Self> {
         let stream = connect(socket)?;
         stream.set_nonblocking(true)?;
         Ok(OpenLoop {
             stream,
-            due: Due::new(rate),
+            due: RequestSchedule::new(rate),
             asked: 0,
             answered: 0,
             answers: Answers::default(),
@@ -81,9 +75,6 @@ impl OpenLoop {
     }
 
     /// Sends requests for `length`, and waits for the last answers. Adds the latency of each to `seen`.
-    ///
-    /// # Errors
-    /// If the server fails, or a signal arrives.
     pub fn run(
         mut self,
         length: Duration,
@@ -165,7 +156,7 @@ mod tests {
     #[test]
     fn due_times_and_counts_agree() {
         for rate in [1, 3, 1000, 50_000, 999_999] {
-            let due = Due::new(rate);
+            let due = RequestSchedule::new(rate);
             assert_eq!((due.by(Duration::ZERO), due.time(0)), (1, Duration::ZERO));
             for number in [1, 2, 7, 1000, 123_457] {
                 let time = due.time(number);
@@ -201,11 +192,11 @@ mod tests {
         let open = OpenLoop::start(&path, 1000).unwrap();
         let mut seen = Latencies::new().unwrap();
         open.run(Duration::from_millis(800), || 7, &mut seen, &Stop::default()).unwrap();
-        let told = seen.told().unwrap();
+        let percentiles = seen.percentiles().unwrap();
         server.join().unwrap();
-        // Of 800 requests the first 400 wait for 200 ms on average. On a busy machine this test may begin
+        // The first 400 of 800 requests wait for 200 ms on average. On a busy machine this test may begin
         // late.
-        assert!(told.p99 > 100e3, "{told:?}");
-        assert!(told.p50 < 350e3, "{told:?}");
+        assert!(percentiles.p99 > 100e3, "{percentiles:?}");
+        assert!(percentiles.p50 < 350e3, "{percentiles:?}");
     }
 }

@@ -11,10 +11,10 @@ use anyhow::{Context, Result};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{Done, Length, Running, TURN, Workload, memory_of, started};
+use super::{Length, Running, TURN, Workload, WorkloadResult, memory_of, started};
 use crate::beside::Beside;
 use crate::latency::{Latencies, Latency};
-use crate::process::{Process, Seat, command, run};
+use crate::process::{Process, ProcessCpus, command, run};
 use crate::slices::{SLICE, Slice, Speeds};
 use crate::stop::Stop;
 
@@ -26,7 +26,7 @@ const UNIT: u64 = 15 << 20;
 const ROWS: u64 = 100_000;
 /// One row of this many is read.
 const HOT: u64 = 40;
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 /// A load runs longer than it is measured by this, also while swap is emptied.
 const LONGER: Duration = Duration::from_secs(10);
 
@@ -70,7 +70,7 @@ impl Postgres {
         std::fs::create_dir(&own)?;
         let mut init = as_nobody(&bin.join("initdb"))?;
         init.args(["--no-sync", "-A", "trust", "-U", "test", "-D"]).arg(dir.path().join("data"));
-        run("initdb", &mut init, stop, PATIENCE)?;
+        run("initdb", &mut init, stop, TIMEOUT)?;
         let server = serve(&bin, dir.path(), File::create(own.join("log"))?, self.bytes / 4)?;
         let mut database = Database { what: *self, server, idle: None, bin, dir, own };
         database.fill(stop)?;
@@ -84,7 +84,7 @@ fn programs() -> Option<PathBuf> {
 }
 
 fn as_nobody(program: &Path) -> Result<Command> {
-    let mut command = command(Seat::Workload, "setpriv")?;
+    let mut command = command(ProcessCpus::Workload, "setpriv")?;
     let id = NOBODY.to_string();
     command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--pdeathsig", "KILL"]);
     command.arg(program).current_dir("/");
@@ -121,7 +121,7 @@ struct Database {
 
 impl Database {
     fn client(&self, program: &str) -> Result<Command> {
-        let mut command = command(Seat::Beside, self.bin.join(program))?;
+        let mut command = command(ProcessCpus::Beside, self.bin.join(program))?;
         command.args(["-U", "test", "-h"]).arg(self.dir.path()).current_dir(&self.own);
         Ok(command)
     }
@@ -130,10 +130,10 @@ impl Database {
     fn fill(&mut self, stop: &Stop) -> Result<()> {
         let scale = self.what.scale();
         let socket = self.dir.path().join(".s.PGSQL.5432");
-        self.server.until(stop, PATIENCE, || socket.exists())?;
+        self.server.until(stop, TIMEOUT, || socket.exists())?;
         let mut init = self.client("pgbench")?;
         init.args(["-i", "-q", "--unlogged-tables", "-s", &scale.to_string(), "postgres"]);
-        run("pgbench -i", &mut init, stop, PATIENCE)?;
+        run("pgbench -i", &mut init, stop, TIMEOUT)?;
         let mut read = self.client("psql")?;
         read.args(["-X", "-q", "-d", "postgres", "-v", "ON_ERROR_STOP=1"]);
         let read_all = "select pg_prewarm('pgbench_accounts')";
@@ -143,7 +143,7 @@ impl Database {
         read.stdout(Stdio::null()).stderr(Stdio::null());
         let mut reader = Process::start("psql", &mut read, Signal::TERM)?;
         let read = self.own.join("read");
-        reader.until(stop, PATIENCE, || read.exists())?;
+        reader.until(stop, TIMEOUT, || read.exists())?;
         self.idle = Some(reader);
         let hot = scale * ROWS / HOT;
         let script = format!(
@@ -164,9 +164,9 @@ impl Database {
 
     /// Waits for the end of a load, and reads its log.
     fn end(&self, mut load: Process, stop: &Stop) -> Result<Vec<Transaction>> {
-        load.wait(stop, PATIENCE)?;
+        load.wait(stop, TIMEOUT)?;
         let log = self.own.join(format!("times.{}", load.pid()));
-        let text = read_to_string(&log).context("pgbench has noted nothing")?;
+        let text = read_to_string(&log).context("pgbench logged nothing")?;
         std::fs::remove_file(log)?;
         Ok(text.lines().filter_map(transaction).collect())
     }
@@ -273,7 +273,12 @@ impl Running for Database {
 
     /// Runs a load for the lead-in, then another one, whose log gives the time of each transaction. If the
     /// effect of isotherm lasts, a twin has the same load by turns.
-    fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
+    fn work(
+        &mut self,
+        length: Length,
+        beside: &mut Beside<'_>,
+        stop: &Stop,
+    ) -> Result<WorkloadResult> {
         let (mut twin, mut loads, mut found) = (None, None, Vec::new());
         let before = beside.length_before(SLICE);
         let slices = beside.before(SLICE, |length| {
@@ -299,7 +304,7 @@ impl Running for Database {
             slices.iter().filter(|s| s.watched).flat_map(|s| &s.found.own).collect();
         let those = all.iter().filter(|t| at_work.iter().any(|time| t.is_within(time)));
         let apart = twin.as_ref().map_or(0, Database::memory);
-        Ok(Done { latency: latency(those)?, apart, ..Done::by_slices(&found)? })
+        Ok(WorkloadResult { latency: latency(those)?, apart, ..WorkloadResult::by_slices(&found)? })
     }
 }
 
@@ -336,7 +341,7 @@ fn rate(all: &[Transaction], times: &[Range<Duration>]) -> f64 {
 fn latency<'a>(all: impl Iterator<Item = &'a Transaction>) -> Result<Option<Latency>> {
     let mut seen = Latencies::new()?;
     all.for_each(|t| seen.add(t.took));
-    Ok(seen.told())
+    Ok(seen.percentiles())
 }
 
 #[cfg(test)]
@@ -355,7 +360,10 @@ mod tests {
         assert_eq!(rate(&all, &[at(0)..at(200_000), at(400_000)..at(700_000)]), 4.0);
         let within = |from| all.iter().filter(|t| t.is_within(&(at(from)..at(1_000_000)))).count();
         assert_eq!((within(0), within(499_940), within(499_950)), (1, 1, 0));
-        let told = latency(all.iter()).unwrap().unwrap();
-        assert!((told.p50 - 40.0).abs() < 1.0 && (told.p99 - 60.0).abs() < 1.0, "{told:?}");
+        let percentiles = latency(all.iter()).unwrap().unwrap();
+        assert!(
+            (percentiles.p50 - 40.0).abs() < 1.0 && (percentiles.p99 - 60.0).abs() < 1.0,
+            "{percentiles:?}"
+        );
     }
 }

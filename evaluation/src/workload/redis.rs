@@ -10,10 +10,12 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::process::Signal;
 
 use super::resp::{ClosedLoop, connect, fill};
-use super::{Contents, Done, Length, OpenLoop, Running, TURN, Workload, memory_of, started};
+use super::{
+    Contents, Length, OpenLoop, Running, TURN, Workload, WorkloadResult, memory_of, started,
+};
 use crate::beside::Beside;
 use crate::latency::Latencies;
-use crate::process::{Process, Seat, command};
+use crate::process::{Process, ProcessCpus, command};
 use crate::slices::{SLICE, Speeds};
 use crate::stop::Stop;
 
@@ -47,7 +49,6 @@ pub struct Redis {
 
 impl Redis {
     /// The number of its keys.
-    #[must_use]
     pub fn count(&self) -> u32 {
         u32::try_from(self.bytes / EACH).unwrap_or(u32::MAX).max(HOT)
     }
@@ -113,12 +114,9 @@ impl Reader {
 
 impl Server {
     /// Starts the server, and sets all keys.
-    ///
-    /// # Errors
-    /// If it is not installed, or fails.
     pub fn start(redis: &Redis, place: &Path, stop: &Stop) -> Result<Self> {
         let socket = place.join("redis.sock");
-        let mut command = command(Seat::Workload, "redis-server")?;
+        let mut command = command(ProcessCpus::Workload, "redis-server")?;
         // The setting of the machine decides about huge pages.
         command.args(["--disable-thp", "no"]);
         command.args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"]);
@@ -134,18 +132,12 @@ impl Server {
     }
 
     /// Sets `count` keys again, from `first` on.
-    ///
-    /// # Errors
-    /// If the server refuses.
     pub fn set_anew(&mut self, first: u32, count: u32) -> Result<()> {
         let contents = &mut self.contents;
         fill(&self.socket, first..first.saturating_add(count), |value| contents.fill(value))
     }
 
     /// Reads hot keys in an open loop, and adds the latency of each answer to `seen`.
-    ///
-    /// # Errors
-    /// If the server fails.
     pub fn open_loop(&mut self, length: Duration, seen: &mut Latencies, stop: &Stop) -> Result<()> {
         let open = OpenLoop::start(&self.socket, self.redis.rate)?;
         open.run(length, || self.reader.draw(), seen, stop)
@@ -202,7 +194,12 @@ impl Running for Server {
     /// Half of the time an open loop measures latencies, then a closed one measures requests per second. The
     /// effect of isotherm may last longer than the machine keeps its speed. Then the server has a twin, whose
     /// requests show that speed.
-    fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
+    fn work(
+        &mut self,
+        length: Length,
+        beside: &mut Beside<'_>,
+        stop: &Stop,
+    ) -> Result<WorkloadResult> {
         let mut closed = ClosedLoop::start(&self.socket, || self.reader.draw())?;
         let mut twin = None;
         let mut slices = beside.before(SLICE, |length| {
@@ -220,9 +217,9 @@ impl Running for Server {
             None => Ok(Speeds::alone(self.closed_loop(&mut closed, length, stop)?)),
         })?);
         self.process.check()?;
-        let done = Done::by_slices(&slices)?;
+        let done = WorkloadResult::by_slices(&slices)?;
         let apart = twin.map_or(0, |twin| memory_of(twin.server.pid()));
-        Ok(Done { latency: seen.told(), apart, ..done })
+        Ok(WorkloadResult { latency: seen.percentiles(), apart, ..done })
     }
 }
 

@@ -13,7 +13,7 @@ pub const VALUE: usize = 1000;
 /// Number of answers to wait for at once when values are set.
 const BATCH: u32 = 256;
 /// Time limit for an answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A request for the beginning of the value of a key. A short answer gives the client less work than the
 /// server.
@@ -41,9 +41,6 @@ pub struct Answers {
 
 impl Answers {
     /// The number of answers that are complete with these bytes.
-    ///
-    /// # Errors
-    /// If one does not begin as a value does.
     pub fn take(&mut self, bytes: &[u8]) -> Result<u64> {
         let mut begin = ANSWER * usize::from(self.begun > 0) - self.begun;
         while let Some(rest) = bytes.get(begin..).filter(|rest| !rest.is_empty()) {
@@ -58,20 +55,14 @@ impl Answers {
 }
 
 /// Connects, with a time limit for answers.
-///
-/// # Errors
-/// If no server listens.
 pub fn connect(socket: &Path) -> Result<UnixStream> {
     let stream = UnixStream::connect(socket).context("redis does not listen")?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     Ok(stream)
 }
 
 /// Sets keys, in their order.
-///
-/// # Errors
-/// If the server refuses one.
 pub fn fill(socket: &Path, keys: Range<u32>, mut value: impl FnMut(&mut [u8])) -> Result<()> {
     let mut stream = connect(socket)?;
     let (mut requests, mut bytes) = (Vec::new(), [0; VALUE]);
@@ -105,9 +96,6 @@ impl ClosedLoop {
     const EACH: usize = 16;
 
     /// Connects, and requests the first values.
-    ///
-    /// # Errors
-    /// If no server listens.
     pub fn start(socket: &Path, mut key: impl FnMut() -> u32) -> Result<Self> {
         let streams: Result<Vec<_>> = (0..Self::CONNECTIONS).map(|_| connect(socket)).collect();
         let answers = vec![0; ANSWER * Self::EACH];
@@ -118,9 +106,6 @@ impl ClosedLoop {
 
     /// Waits for the answers of each connection in turn, and sends new requests. Returns the number of
     /// answers.
-    ///
-    /// # Errors
-    /// If the answers do not arrive.
     pub fn round(&mut self, mut key: impl FnMut() -> u32) -> Result<u64> {
         let mut count = 0;
         for i in 0..self.streams.len() {

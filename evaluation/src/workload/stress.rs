@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use rustix::process::Signal;
 
-use super::{Done, Length, Running, Workload};
+use super::{Length, Running, Workload, WorkloadResult};
 use crate::beside::Beside;
-use crate::figures::Work;
-use crate::process::{Process, Seat, command};
+use crate::process::{Process, ProcessCpus, command};
+use crate::run::Work;
 use crate::stop::Stop;
 
 /// The workload.
@@ -33,21 +33,21 @@ impl Workload for Stress {
     }
 
     fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>> {
-        let told = place.join("told.yaml");
-        let mut command = command(Seat::Workload, "stress-ng")?;
+        let output = place.join("told.yaml");
+        let mut command = command(ProcessCpus::Workload, "stress-ng")?;
         command.args(["--vm", "1", "--vm-keep", "--vm-bytes", &self.bytes.to_string()]);
-        command.args(["--metrics", "--yaml"]).arg(&told).current_dir(place);
+        command.args(["--metrics", "--yaml"]).arg(&output).current_dir(place);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = Process::start("stress-ng", &mut command, Signal::INT)?;
         stop.sleep(Duration::from_secs(1))?;
         process.check().context("stress-ng is not installed, or does not run")?;
-        Ok(Box::new(Stressing { process, told, lead_in: self.lead_in }))
+        Ok(Box::new(Stressing { process, output, lead_in: self.lead_in }))
     }
 }
 
 struct Stressing {
     process: Process,
-    told: PathBuf,
+    output: PathBuf,
     lead_in: Duration,
 }
 
@@ -61,21 +61,26 @@ impl Running for Stressing {
     }
 
     /// Its work is what it counts in a second of its CPU time, with the lead-in: it tells no less.
-    fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
+    fn work(
+        &mut self,
+        length: Length,
+        beside: &mut Beside<'_>,
+        stop: &Stop,
+    ) -> Result<WorkloadResult> {
         stop.sleep(self.lead_in)?;
         beside.begin()?;
         stop.sleep(length.measured)?;
         self.process.check()?;
         self.process.end()?;
-        let told = read_to_string(&self.told).context("stress-ng has told nothing")?;
-        let rate = rate(&told).context("stress-ng has told no rate")?;
-        Ok(Done::at_once(Work::PerSecond(rate)))
+        let output = read_to_string(&self.output).context("stress-ng printed nothing")?;
+        let rate = rate(&output).context("stress-ng printed no rate")?;
+        Ok(WorkloadResult::at_once(Work::PerSecond(rate)))
     }
 }
 
-fn rate(told: &str) -> Option<f64> {
+fn rate(output: &str) -> Option<f64> {
     let key = "bogo-ops-per-second-usr-sys-time:";
-    told.lines().find_map(|line| line.trim().strip_prefix(key)?.trim().parse().ok())
+    output.lines().find_map(|line| line.trim().strip_prefix(key)?.trim().parse().ok())
 }
 
 #[cfg(test)]
@@ -84,8 +89,8 @@ mod tests {
 
     #[test]
     fn what_stress_ng_tells() {
-        let told = "metrics:\n    - stressor: vm\n      bogo-ops: 12\n      \
+        let output = "metrics:\n    - stressor: vm\n      bogo-ops: 12\n      \
                     bogo-ops-per-second-usr-sys-time: 5301.250000\n";
-        assert_eq!(rate(told), Some(5301.25));
+        assert_eq!(rate(output), Some(5301.25));
     }
 }

@@ -14,9 +14,9 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::process::Signal;
 
-use super::{Contents, Done, Length, Reading, Running, Workload};
+use super::{Contents, Length, Reading, Running, Workload, WorkloadResult};
 use crate::beside::Beside;
-use crate::process::{Process, Seat, command};
+use crate::process::{Process, ProcessCpus, command};
 use crate::slices::{SLICE, Speeds};
 use crate::stop::Stop;
 
@@ -47,7 +47,7 @@ impl Workload for Strider {
 
     fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>> {
         let count = place.join("count");
-        let mut command = command(Seat::Workload, std::env::current_exe()?)?;
+        let mut command = command(ProcessCpus::Workload, std::env::current_exe()?)?;
         command.args([ARGUMENT, &self.bytes.to_string(), &self.step.to_string()]);
         let mut process =
             Process::start(self.name(), command.stdout(File::create(&count)?), Signal::KILL)?;
@@ -68,7 +68,12 @@ impl Running for Striding {
     }
 
     /// Its work is touches per second of CPU time.
-    fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
+    fn work(
+        &mut self,
+        length: Length,
+        beside: &mut Beside<'_>,
+        stop: &Stop,
+    ) -> Result<WorkloadResult> {
         let now = || Reading::of(&self.process, touches(&self.count)?);
         let work = |length| {
             let before = now()?;
@@ -80,7 +85,7 @@ impl Running for Striding {
         beside.begin()?;
         slices.extend(beside.slices(length.measured, SLICE, work)?);
         self.process.check()?;
-        Done::by_slices(&slices)
+        WorkloadResult::by_slices(&slices)
     }
 }
 
@@ -93,9 +98,6 @@ fn touches(count: &File) -> Result<u64> {
 
 /// If the command line requests it, touches memory until killed. The present count is at the beginning of
 /// standard output, which is a file. Does nothing otherwise.
-///
-/// # Errors
-/// If no memory is available, or the output cannot be written.
 pub fn run_if_asked() -> Result<()> {
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() != Some(ARGUMENT) {

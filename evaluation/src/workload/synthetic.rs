@@ -11,9 +11,9 @@ use isotherm_sim::workload::{Layout, Named, Workload as Touched};
 use rustix::process::Signal;
 use serde::Deserialize;
 
-use super::{Done, Length, Reading, Running, Workload, memory_of, started};
+use super::{Length, Reading, Running, Workload, WorkloadResult, memory_of, started};
 use crate::beside::Beside;
-use crate::process::{Process, Seat, command, last_words};
+use crate::process::{Process, ProcessCpus, command, last_words};
 use crate::slices::{FEWEST, SLICE, Speeds};
 use crate::stop::Stop;
 use isotherm_bench::program;
@@ -65,7 +65,7 @@ impl Workload for Synthetic {
 impl Synthetic {
     fn touching(&self, place: &Path, stop: &Stop) -> Result<Touching> {
         let [ready, said] = ["ready", "said"].map(|name| place.join(name));
-        let mut command = command(Seat::Workload, program::beside()?)?;
+        let mut command = command(ProcessCpus::Workload, program::beside()?)?;
         command.args(["lab", "workload", &self.name, "--seed", &self.seed.to_string()]);
         // The workload is ended before that.
         let round = self.round();
@@ -171,7 +171,12 @@ impl Running for Touching {
     /// Its work is touches per second of CPU time. Most workloads have a pace, so their loss of it is
     /// reported as a share of all time. With phases, whole rounds are compared. If the effect of isotherm
     /// lasts, the work is compared with that of a twin.
-    fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
+    fn work(
+        &mut self,
+        length: Length,
+        beside: &mut Beside<'_>,
+        stop: &Stop,
+    ) -> Result<WorkloadResult> {
         let (round, mut twin) = (self.round.unwrap_or(SLICE), None);
         let mut slices = beside.before(round, |length| {
             let twin = started(&mut twin, || self.twin(stop))?;
@@ -183,7 +188,7 @@ impl Running for Touching {
         let work = |length| self.speeds(twin.as_ref(), length, stop);
         slices.extend(beside.slices(measured, round, work)?);
         let apart = twin.as_ref().map_or(0, |twin| memory_of(twin.pid()));
-        Ok(Done { apart, ..Done::by_slices(&slices)? })
+        Ok(WorkloadResult { apart, ..WorkloadResult::by_slices(&slices)? })
     }
 
     /// The workload checks that its pages hold their data, and reads everything in swap back for that.

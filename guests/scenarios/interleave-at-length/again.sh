@@ -1,7 +1,7 @@
 # Laid out again and again, and what goes meanwhile; huge pages.
 $(touches 64) &
 started $! 64
-# Somebody moves them away; who keeps them moves them back.
+# Another program moves the pages away; isotherm --keep moves them back.
 echo 1 >/proc/sys/kernel/numa_balancing
 isotherm interleave apply --pid "$block_pid" --nodes 0,1 --weights 5:1 --keep --interval 500ms \
     >/tmp/kept 2>/tmp/said &
@@ -40,7 +40,7 @@ for why in shared gone busy no_room; do
 done
 equal "pages of which is told what has become of them" "$told" "$(guest-tool sum /out/gone .misplaced)"
 
-# Huge pages: each lies as the rule says of it as a whole.
+# Huge pages: each lies as a whole on the node of the rule.
 echo always >$huge
 $(touches 64) &
 started $! 64

@@ -1,4 +1,4 @@
-# Only what is hot: 8 MiB, and 128 KiB in islands. All lies 5:1 over nodes 0 and 1 before, page by page.
+# Only hot memory: 8 MiB, and 128 KiB in islands. Before, all memory lies 5:1 over nodes 0 and 1, page by page.
 workload /workload.toml
 isotherm interleave apply --pid "$workload" --nodes 0,1 --weights 5:1 >/dev/null
 # elsewhere: pages that do not lie as they did before

@@ -1,4 +1,4 @@
-# What its parent has left behind is moved as well.
+# isotherm also moves the memory of a process whose parent has ended.
 isotherm interleave run --nodes 0,1 --weights 5:1 --interval 200ms -- \
     sh -c "sh -c '$(touches 16) & echo \$! >/tmp/orphan'; exec sleep 1000" 2>/tmp/run &
 run=$!

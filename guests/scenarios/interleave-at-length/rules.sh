@@ -2,7 +2,7 @@
 mkdir /files
 mount -t ramfs files /files
 
-# rules NAME: all cases are as the rule, but for those that take what this kernel does not have
+# rules NAME: all cases follow the rule, except those that require features that this kernel lacks
 rules() {
     TMPDIR=/files isotherm interleave verify --kernel >"/out/$1" || fail "$(cat "/out/$1")"
     lacks=$(grep "^not here" "/out/$1" | grep -v "this kernel does not interleave by weight" || true)

@@ -1,4 +1,4 @@
-# What is there already, laid out anew; 256 MiB where that is all that there is.
+# isotherm moves existing memory; 256 MiB if the kernel has no weighted interleave.
 mib=64
 [ "$WAY" = policy ] || mib=256
 $(touches $mib) &
@@ -11,5 +11,5 @@ for pair in "5 1" "1 5"; do
     exact "$1" "$2"
 done
 settled --nodes 0,1 --weights 1:5 || fail "$(cat /tmp/verified)"
-says "elsewhere than the weights ask" isotherm interleave verify --pid "$block_pid" --nodes 0,1 --weights 5:1
+says "on other nodes than the weights require" isotherm interleave verify --pid "$block_pid" --nodes 0,1 --weights 5:1
 kill "$block_pid"

@@ -1,4 +1,4 @@
-# The kernel's own files, as the model in crates/mm has them: what is written, and what is there then.
+# The kernel's own files, as the model in crates/mm has them: the written text, and the text shown afterwards.
 # takes FILE TEXT: what the file shows after this was written
 takes() {
     (echo "$2" >"$1") 2>/dev/null && cat "$1" || echo refused

@@ -25,7 +25,7 @@ touched 1:5
 exact 1 5
 ended
 
-# Killed, and nobody there to put anything back but the next isotherm.
+# After a kill, only the next isotherm can restore the weights.
 isotherm interleave run --nodes 0,1 --weights 3:4 -- sleep 1000 2>/tmp/run &
 run=$!
 within 30 grep -qs "0=3,1=4" /tmp/run
@@ -33,5 +33,5 @@ kill -9 $run
 wait $run || true
 equal "weights after a kill" "$(weights | cut -d ' ' -f 1-2)" "3 4"
 isotherm interleave set restore 2>/tmp/said
-has "what was swept" /tmp/said "a run that was killed has left weights"
+has "what was swept" /tmp/said "restored the weights after a run was killed"
 equal "weights after the next" "$(weights)" "$WEIGHTS"

@@ -1,4 +1,4 @@
-# The machine's weights: set, read back, as by default, put back.
+# The machine's weights: set, read back, reset to the default, restored.
 isotherm interleave set 0=5,1=1
 isotherm interleave set 2=3
 equal "weights that were set" "$(weights)" "5 1 3"
@@ -16,12 +16,12 @@ if [ "$WEIGHTS" = "5 2 1" ]; then
 else
     says "no automatic weights" isotherm interleave set auto
 fi
-# What somebody else has set since stays.
+# A weight that another program has set since stays.
 isotherm interleave set 0=5,1=6
 echo 9 >$sysfs/node1
 isotherm interleave set restore | tee /tmp/restored
-has "what is left" /tmp/restored "another program has set those of nodes 1 since"
-equal "the weight of somebody else" "$(cat $sysfs/node1)" 9
+has "what is left" /tmp/restored "another program has changed the weights of nodes 1 since"
+equal "the weight of another program" "$(cat $sysfs/node1)" 9
 if [ "$WEIGHTS" = "5 2 1" ]; then
     echo 1 | tee $sysfs/*auto* >/dev/null
 else

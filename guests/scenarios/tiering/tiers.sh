@@ -20,7 +20,7 @@ cold() {
 }
 locate
 
-# tiered: 95 % of what is hot is on the fast node, and of what is cold on the slow one
+# tiered: 95 % of the hot memory is on the fast node, and 95 % of the cold memory on the slow one
 tiered() {
     [ $(($(on 0) * 100)) -ge $((pages * 95)) ] && [ $(($(cold N1) * 100)) -ge $((cold * 95)) ]
 }
@@ -38,5 +38,5 @@ by() {
     wait $run || fail "$(cat "/out/$name.err")"
 }
 
-# As it is shipped, but for what takes time.
+# The shipped schemes, with shorter times.
 sed 's/age = { min = "30s" }/age = { min = "2s" }/' /scenario/tiering.toml >/tmp/tiering.toml

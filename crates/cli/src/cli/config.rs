@@ -47,12 +47,12 @@ const SCHEMES: &str = "scheme";
 pub struct Config {
     path: PathBuf,
     text: String,
-    options: BTreeMap<String, Given>,
+    options: BTreeMap<String, FileOption>,
 }
 
 /// An option in a file.
 #[derive(Debug)]
-struct Given {
+struct FileOption {
     /// the option as it would be typed
     args: Vec<String>,
     /// offset of its value in the file, in bytes
@@ -71,7 +71,7 @@ impl Config {
             if name == SCHEMES {
                 continue;
             }
-            let given = |args| Given { args, at: value.span().start };
+            let given = |args| FileOption { args, at: value.span().start };
             let args =
                 args(name, value.get_ref()).map_err(|e| config.wrong(key.span().start, &e))?;
             check(&args).map_err(|e| config.wrong(value.span().start, &e))?;

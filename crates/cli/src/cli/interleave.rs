@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use isotherm::interleave::{Chosen, SetTo};
+use isotherm::interleave::{ChosenLayout, SetTo};
 use isotherm::units;
 
 /// Options of `interleave`.
@@ -85,8 +85,8 @@ pub struct Layout {
 
 impl Layout {
     /// The layout as the library's type.
-    pub fn chosen(&self) -> Chosen {
-        Chosen { nodes: self.nodes.clone(), weights: self.weights.clone() }
+    pub fn chosen(&self) -> ChosenLayout {
+        ChosenLayout { nodes: self.nodes.clone(), weights: self.weights.clone() }
     }
 }
 

@@ -35,7 +35,7 @@ pub use reclaim::{GoalOption, Pace, Reclaim};
 pub use record::Record;
 pub use report::{
     Accuracy, Advice, Cgroups, Heatmap, Input, Need, NeedAsked, Order, Over, Part, Raw, Report,
-    ReportKind, Selection, Shown, Summary,
+    ReportKind, Selection, Summary, ViewOptions,
 };
 pub use run::Run as RunSchemes;
 pub use watching::{Targets, Watching};
@@ -132,7 +132,7 @@ pub struct Now {
     pub order: Order,
     /// how they are shown
     #[command(flatten)]
-    pub shown: Shown,
+    pub shown: ViewOptions,
     #[command(flatten)]
     pub watching: Watching,
 }

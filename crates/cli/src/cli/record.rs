@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use isotherm::units;
-use isotherm::watch::{AttrsFor, LookBy, What};
+use isotherm::watch::{AttrsFor, LookBy, WatchedMemory};
 use isotherm_core::{AddrRange, Attrs};
 use isotherm_linux::damon::KdamondAttrs;
 use isotherm_linux::damon::sysfs::IntervalsGoal;
@@ -79,9 +79,12 @@ impl Record {
     }
 
     /// The memory to watch: of processes, or physical.
-    pub fn what(&self) -> Result<What, UsageError> {
+    pub fn what(&self) -> Result<WatchedMemory, UsageError> {
         if self.physical {
-            return Ok(What::Memory(Part { nodes: self.node.clone(), ranges: self.range.clone() }));
+            return Ok(WatchedMemory::Memory(Part {
+                nodes: self.node.clone(),
+                ranges: self.range.clone(),
+            }));
         }
         let by_damon = self.watching.look == LookBy::Damon;
         let of_one = self.targets.pid.len() == 1 && !self.targets.selection(false).has_more();
@@ -95,7 +98,7 @@ impl Record {
         } else if !self.range.is_empty() && !of_one {
             "--range is for one process: give one --pid, and no command, --cgroup, --comm, --all or --children"
         } else {
-            return Ok(What::Processes(self.range.clone()));
+            return Ok(WatchedMemory::Processes(self.range.clone()));
         };
         Err(UsageError::new(wrong))
     }

@@ -48,7 +48,7 @@ pub struct Selection {
     pub part: Part,
     /// how it is shown
     #[command(flatten)]
-    pub shown: Shown,
+    pub shown: ViewOptions,
 }
 
 impl Part {
@@ -61,14 +61,14 @@ impl Part {
 
 impl Selection {
     /// All of the record at `path`.
-    pub fn all(path: &Path, shown: Shown) -> Self {
+    pub fn all(path: &Path, shown: ViewOptions) -> Self {
         Selection { part: Part::all(path), shown }
     }
 }
 
 /// Options of all reports of memory.
 #[derive(Debug, Clone, Args)]
-pub struct Shown {
+pub struct ViewOptions {
     /// Show only these addresses (0x7f0000000000..0x7f0010000000)
     #[arg(long, value_name = "FROM..TO", value_parser = units::addresses)]
     pub addr: Option<AddrRange>,
@@ -83,7 +83,7 @@ pub struct Shown {
     pub json: bool,
 }
 
-impl Shown {
+impl ViewOptions {
     /// The definitions of hot and cold.
     pub fn thresholds(&self) -> Thresholds {
         Thresholds { hot_hz: self.hot, cold_age: self.cold }

@@ -85,8 +85,8 @@ impl Acting {
         }
         if self.watching.look == LookBy::Damon {
             return Err(UsageError::new(
-                "isotherm looks at memory again, page by page, before it acts on it, and damon cannot do \
-                 that: look by bpf, bpf-probe or bpf-iter",
+                "isotherm checks each page again before it acts on it, and damon cannot do that: \
+                 choose --look bpf, bpf-probe or bpf-iter",
             ));
         }
         self.watching.check()

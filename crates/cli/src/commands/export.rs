@@ -17,8 +17,8 @@ pub fn run(o: &Export) -> Result<ExitCode> {
     let mut file = None;
     let mut out: Box<dyn Write> = if o.output == Path::new("-") {
         if io::stdout().is_terminal() {
-            let text =
-                "an Arrow stream is not for a terminal: give -o FILE, or pipe it into a program";
+            let text = "standard output is a terminal, and an Arrow stream is binary: give -o FILE, or \
+                 pipe it into a program";
             return Err(UsageError::new(text).into());
         }
         Box::new(io::stdout().lock())

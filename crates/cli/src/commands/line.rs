@@ -11,9 +11,9 @@ use isotherm_linux::sys;
 use crate::log::say;
 
 /// Time between two lines if standard error is no terminal.
-const EVERY: Duration = Duration::from_secs(5);
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A line that is updated in place on a terminal; else one line every `EVERY`.
+/// A line that is updated in place on a terminal; else one line every `LINE_INTERVAL`.
 pub struct Line {
     bar: ProgressBar,
     next: Nanos,
@@ -40,7 +40,7 @@ impl Progress for Line {
 
     fn show(&mut self, now: Nanos, text: String) {
         if now >= self.next {
-            self.next = now + EVERY;
+            self.next = now + LINE_INTERVAL;
             say(&text);
         }
         self.bar.set_message(text);

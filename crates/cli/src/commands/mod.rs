@@ -68,23 +68,24 @@ fn lost_text(lost: &Lost) -> String {
 /// Standard input, from its beginning. It is copied to a file without a name, because most reports
 /// read a record more than once.
 fn standard_input() -> Result<File> {
-    static KEPT: Mutex<Option<File>> = Mutex::new(None);
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    static STDIN_COPY: Mutex<Option<File>> = Mutex::new(None);
+    let mut kept = STDIN_COPY.lock().unwrap_or_else(PoisonError::into_inner);
     let file = match kept.take() {
         Some(file) => file,
         None => {
             let mut input = std::io::stdin().lock();
             if input.is_terminal() {
-                let text = "a record cannot be typed: give -i FILE, or pipe one into this command";
+                let text = "standard input is a terminal: give -i FILE, or pipe a record into \
+                            this command";
                 return Err(UsageError::new(text).into());
             }
             let mut file =
-                tempfile::tempfile().context("cannot keep what comes by standard input")?;
+                tempfile::tempfile().context("cannot copy standard input to a temporary file")?;
             std::io::copy(&mut input, &mut file).context("cannot read standard input")?;
             file
         }
     };
-    let mut again = file.try_clone().context("cannot keep what comes by standard input")?;
+    let mut again = file.try_clone().context("cannot copy standard input to a temporary file")?;
     *kept = Some(file);
     again.rewind().context("cannot read the copy of standard input again")?;
     Ok(again)

@@ -42,7 +42,7 @@ pub fn run(options: Reclaim) -> Result<ExitCode> {
     let json = service.options.acting.json;
     if service.options.acting.watching.look == LookBy::Damon {
         service.check_alone()?;
-        let asked = asked(&service.options).map_err(|e| service.placed(e))?;
+        let asked = kernel_request(&service.options).map_err(|e| service.placed(e))?;
         return by_kernel(&service.options, asked);
     }
     act(&(Rc::new(service) as Rc<dyn ServiceConfig>), json)
@@ -251,22 +251,22 @@ fn checked(o: &Reclaim) -> Result<Scheme, UsageError> {
 
 /// The request to the kernel, without the addresses. An option that the kernel cannot do is an
 /// error.
-fn asked(o: &Reclaim) -> Result<damon::Reclaim, UsageError> {
+fn kernel_request(o: &Reclaim) -> Result<damon::Reclaim, UsageError> {
     let wrong = |what: &str| Err(UsageError::new(format!("kernel DAMON {what}")));
     if !o.acting.targets.all {
         return wrong(
-            "pages out memory of the whole machine, and cannot look at single pages again: give --all, or \
-             look by bpf, bpf-probe or bpf-iter",
+            "pages out memory of the whole machine, and cannot check single pages: give --all, \
+             or choose --look bpf, bpf-probe or bpf-iter",
         );
     }
     if o.acting.log.is_some() || o.acting.passed {
-        return wrong("does not tell what it does to which range: leave out --log and --passed");
+        return wrong("does not report its actions by range: leave out --log and --passed");
     }
     if o.acting.metrics.to.is_some() {
-        return wrong("does not tell whose memory is what: leave out --metrics");
+        return wrong("does not report memory by process: leave out --metrics");
     }
     if o.pages || o.aim.is_some() {
-        return wrong("goes by regions: leave out --pages and --aim, or look by bpf");
+        return wrong("acts on regions: leave out --pages and --aim, or choose --look bpf");
     }
     if o.acting.targets.selection(true).excludes() {
         return wrong(
@@ -275,14 +275,14 @@ fn asked(o: &Reclaim) -> Result<damon::Reclaim, UsageError> {
     }
     checked(o)?;
     if o.quota.time == Some(Duration::ZERO) || o.quota_size.0 == Some(0) {
-        return wrong("takes a quota of 0 for no bound: give 1ms/1s and 4K at least, or none");
+        return wrong("treats a quota of 0 as no limit: give 1ms/1s and 4K at least, or none");
     }
     let mut stalled = None;
     for aim in &o.goal {
         match aim {
             GoalOption::Stalled(time) => stalled = Some(time.mul_f64(o.quota.window.as_secs_f64())),
             GoalOption::Refaults(_) => {
-                return wrong("knows no goal of refaults: write psi=SHARE, or look by bpf");
+                return wrong("has no goal for refaults: write psi=SHARE, or choose --look bpf");
             }
         }
     }
@@ -405,7 +405,7 @@ mod tests {
     fn of_kernel(options: &[&str]) -> Result<damon::Reclaim, String> {
         let args = ["isotherm", "reclaim", "--look=damon"].iter().chain(options);
         match Cli::try_parse_from(args).unwrap().command {
-            Command::Reclaim(o) => asked(&o).map_err(|e| e.to_string()),
+            Command::Reclaim(o) => kernel_request(&o).map_err(|e| e.to_string()),
             _ => unreachable!(),
         }
     }
@@ -425,7 +425,7 @@ mod tests {
     #[test]
     fn what_it_does_not_take_is_told() {
         for (options, said) in [
-            (&["--pid=1"][..], "look by bpf"),
+            (&["--pid=1"][..], "choose --look bpf"),
             (&["--comm=x"], "give --all"),
             (&["--all", "--log=x"], "--log"),
             (&["--all", "--except-comm=x"], "leave out --except-comm"),

@@ -18,14 +18,14 @@ use super::report::output::print;
 use crate::cli::{RunSchemes, UsageError};
 
 /// The schemes of files, and those of the command line.
-struct Typed {
+struct RunConfig {
     options: RunSchemes,
     acting: service::Acting,
     /// the contents of each file
     texts: Vec<String>,
 }
 
-impl ServiceConfig for Typed {
+impl ServiceConfig for RunConfig {
     fn acting(&self) -> &service::Acting {
         &self.acting
     }
@@ -54,7 +54,7 @@ impl ServiceConfig for Typed {
     }
 
     fn reread(&self) -> Result<Rc<dyn ServiceConfig>> {
-        bail!("isotherm run re-reads nothing: isotherm service commit sends other schemes")
+        bail!("isotherm run does not re-read files: isotherm service commit replaces its schemes")
     }
 }
 
@@ -65,7 +65,7 @@ pub fn run(options: RunSchemes) -> Result<ExitCode> {
     let texts = options.scheme.iter().map(text).collect::<Result<_>>()?;
     let acting = options.acting.acting(false);
     let json = options.acting.json;
-    act(&(Rc::new(Typed { options, acting, texts }) as Rc<dyn ServiceConfig>), json)
+    act(&(Rc::new(RunConfig { options, acting, texts }) as Rc<dyn ServiceConfig>), json)
 }
 
 /// Acts according to `config` until a reason to end, and prints the statistics.

@@ -134,7 +134,12 @@ pub fn machine(total: &Value) -> String {
         return String::new();
     }
     let seen = reasons(&total["seen_by_kernel"]);
-    let seen = seen.map(|by| format!("the kernel sees it, and it goes like other memory: {by}\n"));
+    let seen = seen.map(|by| {
+        format!(
+            "only the kernel observes it, and isotherm acts on it like \
+                                      on other memory: {by}\n"
+        )
+    });
     let in_use = format!(
         "\n{} in use, of which {} is unknown\n",
         size(&total["resident"]),
@@ -302,7 +307,7 @@ mod tests {
         for part in [
             "9.0 MiB in use, of which 3.0 MiB is unknown\n",
             "never acted on: hugetlb 2.0 MiB, special 1.0 MiB\n",
-            "goes like other memory: shared 1.0 MiB\n",
+            "isotherm acts on it like on other memory: shared 1.0 MiB\n",
         ] {
             assert!(said.contains(part), "{part}: {said}");
         }

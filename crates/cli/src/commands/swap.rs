@@ -45,7 +45,8 @@ fn take_away(name: Option<&str>, force: bool) -> Result<String, SwapError> {
         })
         .collect();
     Ok(match gone.is_empty() {
-        true => "there is no swap of isotherm's to remove (that of a measurement ends with its process)\n"
+        true => "there is no swap of isotherm's to remove (the swap of a measurement ends with \
+                 its process)\n"
             .to_owned(),
         false => gone,
     })

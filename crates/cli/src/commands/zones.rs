@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use isotherm::follow::{Started, resolve};
+use isotherm::follow::{StartedCommand, resolve};
 use isotherm::stop::Stop;
 use isotherm::zones::{Change, Reading, State, remarks, text};
 use isotherm_linux::sys;
@@ -36,7 +36,7 @@ pub fn run(o: &Zones) -> Result<ExitCode> {
     if o.command.is_empty() {
         let state = State::new(&first);
         let remarks = remarks::of_state(&state);
-        let shown = Shown { schema_version: 1, state: Some(&state), change: None, remarks };
+        let shown = ZonesOutput { schema_version: 1, state: Some(&state), change: None, remarks };
         shown.print(o.json)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -51,10 +51,10 @@ fn root() -> &'static Path {
 fn around(o: &Zones, first: &Reading) -> Result<ExitCode> {
     let stop = Stop::at_signals()?;
     let Some(program) = resolve(&o.command)? else { return Ok(ExitCode::SUCCESS) };
-    let status = Started::spawn(&program, &o.command)?.end(&stop)?;
+    let status = StartedCommand::spawn(&program, &o.command)?.end(&stop)?;
     let change = Change::between(first, &Reading::take(root())?);
     let remarks = remarks::of_change(&change);
-    Shown { schema_version: 1, state: None, change: Some(&change), remarks }.print(o.json)?;
+    ZonesOutput { schema_version: 1, state: None, change: Some(&change), remarks }.print(o.json)?;
     Ok(status.map_or(ExitCode::SUCCESS, ExitCode::from))
 }
 
@@ -83,7 +83,7 @@ fn watch(o: &Zones, mut last: Reading) -> Result<ExitCode> {
         let state = State::new(&now);
         let mut remarks = remarks::of_change(&change);
         remarks.extend(remarks::of_state(&state));
-        let shown = Shown {
+        let shown = ZonesOutput {
             schema_version: 1,
             state: o.json.then_some(&state),
             change: Some(&change),
@@ -102,7 +102,7 @@ fn say_missing(now: &Reading, last: &Reading) {
 
 /// The JSON output.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct ZonesOutput<'a> {
     schema_version: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'a State>,
@@ -111,7 +111,7 @@ struct Shown<'a> {
     remarks: Vec<String>,
 }
 
-impl Shown<'_> {
+impl ZonesOutput<'_> {
     fn print(&self, as_json: bool) -> Result<()> {
         let text = if as_json { json(self)? + "\n" } else { self.text() };
         let mut out = std::io::stdout().lock();

@@ -7,7 +7,7 @@ use isotherm_sim::GroundTruth;
 use serde_json::Value;
 
 use crate::load::MIB;
-use crate::run::{Recorder, root_or_skip, run_in};
+use crate::run::{Recorder, needs_root, run_in};
 use crate::workload::Running;
 
 const LOCK: u64 = 16 * MIB;
@@ -95,9 +95,7 @@ impl Advised {
 
 #[test]
 fn advice_agrees_with_the_truth() {
-    if !root_or_skip("advice_agrees_with_the_truth") {
-        return;
-    }
+    needs_root!();
     let mut wrong = Vec::new();
     while let Some(why) = Advised::record().wrong() {
         wrong.push(why);

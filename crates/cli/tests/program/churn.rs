@@ -18,7 +18,7 @@ use rustix::process::Signal;
 
 use crate::load::{Load, MIB};
 use crate::record::assert_found;
-use crate::run::{Record, Recorder, root_or_skip, until};
+use crate::run::{Record, Recorder, needs_root, until};
 
 /// The number of system calls that have changed mappings.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
@@ -76,9 +76,7 @@ fn inside(record: &Record, of: AddrRange) -> impl Iterator<Item = &RegionView> {
 
 #[test]
 fn what_is_hot_is_found_while_mappings_come_and_go() {
-    if !root_or_skip("what_is_hot_is_found_while_mappings_come_and_go") {
-        return;
-    }
+    needs_root!();
     let mut load = Load::start(128, 16);
     load.churn();
     let (pid, before) = (load.pid().to_string(), load.changes());
@@ -125,9 +123,7 @@ impl Drop for Reserved {
 
 #[test]
 fn hugetlb_memory_is_neither_hot_nor_cold() {
-    if !root_or_skip("hugetlb_memory_is_neither_hot_nor_cold") {
-        return;
-    }
+    needs_root!();
     let _pages = Reserved::more(4);
     let mut load = Load::start(16, 4);
     let huge = load.hugetlb(2);
@@ -160,9 +156,7 @@ pub fn map_hugetlb(pages: u64) -> AddrRange {
 /// After Ctrl-Z, a debugger or a delay of the machine, rates are those of the elapsed time.
 #[test]
 fn a_recorder_that_was_held_up_goes_on_rightly() {
-    if !root_or_skip("a_recorder_that_was_held_up_goes_on_rightly") {
-        return;
-    }
+    needs_root!();
     let gap = Duration::from_secs(2);
     let load = Load::start(64, 8);
     let mut recorder = Recorder::counted(&["--pid", &load.pid().to_string()]);

@@ -10,13 +10,11 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::load::Load;
-use crate::run::{QUICK, Record, Recorder, isotherm, root_or_skip, run_in, until, until_more_at};
+use crate::run::{QUICK, Record, Recorder, isotherm, needs_root, run_in, until, until_more_at};
 
 #[test]
 fn the_exit_status_is_passed_on() {
-    if !root_or_skip("the_exit_status_is_passed_on") {
-        return;
-    }
+    needs_root!();
     for (script, status) in [("sleep 0.4", 0), ("sleep 0.4; exit 3", 3), ("kill -9 $$", 128 + 9)] {
         let mut recorder = Recorder::start(&["--", "sh", "-c", script]);
         assert_eq!(recorder.wait().code(), Some(status), "{script}: {}", recorder.err());
@@ -27,9 +25,7 @@ fn the_exit_status_is_passed_on() {
 
 #[test]
 fn a_command_too_short_to_be_watched_is_no_failure() {
-    if !root_or_skip("a_command_too_short_to_be_watched_is_no_failure") {
-        return;
-    }
+    needs_root!();
     // Whether it can be attached depends on the timing.
     for _ in 0..8 {
         for (command, status) in [("true", 0), ("false", 1)] {
@@ -44,9 +40,7 @@ fn a_command_too_short_to_be_watched_is_no_failure() {
 
 #[test]
 fn children_of_the_command_are_followed() {
-    if !root_or_skip("children_of_the_command_are_followed") {
-        return;
-    }
+    needs_root!();
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("a.rec");
     let mut command = isotherm(["record"]);
@@ -73,9 +67,7 @@ fn children_of_the_command_are_followed() {
 
 #[test]
 fn many_short_children_leave_nothing_behind() {
-    if !root_or_skip("many_short_children_leave_nothing_behind") {
-        return;
-    }
+    needs_root!();
     let script = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.25; done; echo > done; sleep 60";
     let mut recorder = Recorder::start(&["--", "sh", "-c", script]);
     recorder.until_recording();
@@ -90,9 +82,7 @@ fn many_short_children_leave_nothing_behind() {
 
 #[test]
 fn a_command_that_cannot_be_started_leaves_the_record_alone() {
-    if !root_or_skip("a_command_that_cannot_be_started_leaves_the_record_alone") {
-        return;
-    }
+    needs_root!();
     let dir = TempDir::new().unwrap();
     let sleep = run_in(dir.path(), &["record", "-o", "a.rec", "--", "sleep", "0.1"]);
     assert_eq!(sleep.status, 0, "{}", sleep.err);
@@ -108,9 +98,7 @@ fn a_command_that_cannot_be_started_leaves_the_record_alone() {
 
 #[test]
 fn a_program_that_does_not_run_ends_the_record() {
-    if !root_or_skip("a_program_that_does_not_run_ends_the_record") {
-        return;
-    }
+    needs_root!();
     let dir = TempDir::new().unwrap();
     let program = dir.path().join("garbage");
     fs::write(&program, "#!/no/such/interpreter\n").unwrap();
@@ -125,9 +113,7 @@ fn a_program_that_does_not_run_ends_the_record() {
 
 #[test]
 fn the_duration_ends_the_command() {
-    if !root_or_skip("the_duration_ends_the_command") {
-        return;
-    }
+    needs_root!();
     let script = "trap 'echo > asked; exit 9' TERM; while :; do sleep 0.1; done";
     let mut recorder = Recorder::start(&["--duration", "1s", "--", "sh", "-c", script]);
     assert_eq!(recorder.wait().code(), Some(0), "we ended it: its status means nothing");
@@ -140,9 +126,7 @@ fn the_duration_ends_the_command() {
 
 #[test]
 fn the_command_outlives_a_full_record_until_it_is_asked_to_end() {
-    if !root_or_skip("the_command_outlives_a_full_record_until_it_is_asked_to_end") {
-        return;
-    }
+    needs_root!();
     let options = ["--max-size", "64K", "--sample", "2ms", "--aggr", "16ms", "--", "sleep", "120"];
     let mut recorder = Recorder::start(&options);
     until("a full record", || recorder.err().contains("has reached --max-size"));

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::run::{finish, isotherm, root_or_skip, run_in};
+use crate::run::{finish, isotherm, needs_root, run_in};
 
 const PAGE: &str = include_str!("../../../../docs/abi/testing/command-line.md");
 
@@ -148,9 +148,7 @@ fn in_journal(command: &mut Command) -> String {
 
 #[test]
 fn verbose_reports_more_and_the_journal_gets_priorities() {
-    if !root_or_skip("verbose_reports_more_and_the_journal_gets_priorities") {
-        return;
-    }
+    needs_root!();
     let dir = TempDir::new().unwrap();
     let record = |options: &[&str]| {
         let all = [&["record", "-o", "x.rec", "--look", "bpf"], options, &["--", "true"]].concat();

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::load::{Load, MIB};
 use crate::looks::found;
-use crate::run::{QUICK, Record, Recorder, finish, isotherm, root_or_skip, until};
+use crate::run::{QUICK, Record, Recorder, finish, isotherm, needs_root, until};
 
 /// A command that runs the rest of its command line as process 1 of a pid namespace, with a /proc of its own
 /// or without.
@@ -26,9 +26,7 @@ fn child_of(pid: i32) -> u32 {
 
 #[test]
 fn a_process_in_a_container_is_watched_from_outside() {
-    if !root_or_skip("a_process_in_a_container_is_watched_from_outside") {
-        return;
-    }
+    needs_root!();
     let mut starter = container(true);
     Load::words(&mut starter, 64, 16);
     let mut load = Load::from_command(&mut starter);
@@ -50,9 +48,7 @@ fn a_process_in_a_container_is_watched_from_outside() {
 
 #[test]
 fn a_recorder_in_a_container_watches_the_right_process() {
-    if !root_or_skip("a_recorder_in_a_container_watches_the_right_process") {
-        return;
-    }
+    needs_root!();
     for way in ["bpf", "bpf-probe", "bpf-iter", "clear_refs"] {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("a.rec");
@@ -73,9 +69,7 @@ fn a_recorder_in_a_container_watches_the_right_process() {
 /// Its pids belong to another namespace: there, 1 is not the init of the machine.
 #[test]
 fn a_proc_of_another_namespace_is_refused() {
-    if !root_or_skip("a_proc_of_another_namespace_is_refused") {
-        return;
-    }
+    needs_root!();
     let dir = TempDir::new().unwrap();
     let refused = |args: &[&str], what: &str| {
         let mut command = container(false);
@@ -85,12 +79,12 @@ fn a_proc_of_another_namespace_is_refused() {
         assert!(format!("{}{}", done.text(), done.err).contains(what), "{}", done.err);
         assert!(!Path::new(&dir.path().join("isotherm.rec")).exists());
     };
-    let said = "mount it anew";
+    let said = "mount it again";
     for way in ["bpf", "clear_refs", "smaps"] {
         refused(&["record", "--pid", "1", "--look", way, "--duration", "1s"], said);
     }
     refused(
         &["system", "doctor"],
-        "FAILS   way to look: smaps\n        /proc is not that of the pid namespace",
+        "FAILS   way to look: smaps\n        /proc belongs to another pid namespace",
     );
 }

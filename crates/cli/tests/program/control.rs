@@ -12,13 +12,11 @@ use tempfile::TempDir;
 
 use crate::load::{Load, MIB};
 use crate::reclaim::Service;
-use crate::run::{PATIENCE, copy_program, finish, root_or_skip, run_in, until};
+use crate::run::{TIMEOUT, copy_program, finish, needs_root, run_in, until};
 
 #[test]
 fn a_socket_has_one_service() {
-    if !root_or_skip("a_socket_has_one_service") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let pid = load.pid().to_string();
     let dir = TempDir::new().unwrap();
@@ -32,7 +30,7 @@ fn a_socket_has_one_service() {
     let again = ["reclaim", "--pid", &pid, "--dry-run", "--control", "c/sock"];
     let second = run_in(service.dir.path(), &again);
     assert_eq!(second.status, 1);
-    let who = format!("process {}, which is alive", service.child.id());
+    let who = format!("process {}, which is running", service.child.id());
     assert!(second.err.contains(&who), "{}", second.err);
     assert_eq!(service.status()["pid"], service.child.id());
 
@@ -40,15 +38,13 @@ fn a_socket_has_one_service() {
     fs::write(&file, "years of work").unwrap();
     let args = ["reclaim", "--pid", &pid, "--dry-run", "--control", "c/file"];
     let foreign = run_in(service.dir.path(), &args);
-    assert!(foreign.status == 1 && foreign.err.contains("is no socket"), "{}", foreign.err);
+    assert!(foreign.status == 1 && foreign.err.contains("is not a socket"), "{}", foreign.err);
     assert_eq!(fs::read_to_string(&file).unwrap(), "years of work");
 }
 
 #[test]
 fn others_may_not_ask() {
-    if !root_or_skip("others_may_not_ask") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
     let folder = fs::metadata(service.dir.path().join("c")).unwrap().permissions().mode();
@@ -69,16 +65,14 @@ fn others_may_not_ask() {
         .gid(65534);
     let refused = finish(&mut stranger);
     assert_eq!(refused.status, 1);
-    assert!(refused.err.contains("user 65534 may not ask"), "{}", refused.err);
+    assert!(refused.err.contains("user 65534 may not send requests"), "{}", refused.err);
     assert_eq!(service.status()["pid"], service.child.id());
 }
 
 /// Each of these clients would stop a service that waits for it.
 #[test]
 fn bad_clients_harm_nobody() {
-    if !root_or_skip("bad_clients_harm_nobody") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(48, 8);
     let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
     let connect = || UnixStream::connect(service.socket()).unwrap();
@@ -117,16 +111,14 @@ fn bad_clients_harm_nobody() {
 /// Silent clients delay no other client, whether they belong to one process or to many.
 #[test]
 fn silent_clients_give_way() {
-    if !root_or_skip("silent_clients_give_way") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
     let silent: Vec<UnixStream> =
         (0..30).map(|_| UnixStream::connect(service.socket()).unwrap()).collect();
     let said = |stream: &UnixStream| {
         let mut answer = String::new();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         BufReader::new(stream).read_line(&mut answer).unwrap();
         answer
     };
@@ -135,7 +127,7 @@ fn silent_clients_give_way() {
     assert!(refused.contains("connections open here"), "{refused}");
     assert_eq!(service.status()["pid"], service.child.id());
     let mut dropped = said(&silent[0]);
-    assert!(dropped.contains("no whole request has come in time"), "{dropped}");
+    assert!(dropped.contains("no complete request came in time"), "{dropped}");
     drop(silent);
     // Each connection belongs to another process; there are more than the limit.
     let socket = service.socket();

@@ -14,7 +14,7 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 use tempfile::TempDir;
 
 use crate::load::Load;
-use crate::run::{Record, Recorder, isotherm, root_or_skip, run_in, until};
+use crate::run::{Record, Recorder, isotherm, needs_root, run_in, until};
 use crate::synthetic;
 
 /// Many snapshots, written often: before half of the size is pending, whatever its age.
@@ -43,9 +43,7 @@ pub fn mount(dir: &Path, options: &str) {
 
 #[test]
 fn what_is_recorded_before_the_disk_is_full_is_kept() {
-    if !root_or_skip("what_is_recorded_before_the_disk_is_full_is_kept") {
-        return;
-    }
+    needs_root!();
     with_own_mounts(|| {
         let disk = TempDir::new().unwrap();
         mount(disk.path(), "size=1m");
@@ -76,9 +74,7 @@ fn what_is_recorded_before_the_disk_is_full_is_kept() {
 /// Everything is pending until the end, and does not fit then. The earlier record is kept.
 #[test]
 fn a_disk_that_is_full_at_the_end_is_told() {
-    if !root_or_skip("a_disk_that_is_full_at_the_end_is_told") {
-        return;
-    }
+    needs_root!();
     with_own_mounts(|| {
         let disk = TempDir::new().unwrap();
         mount(disk.path(), "size=1m");
@@ -124,9 +120,7 @@ fn a_disk_that_is_full_at_the_end_is_told() {
 /// A recording may run for days.
 #[test]
 fn a_full_disk_is_told_while_the_command_goes_on() {
-    if !root_or_skip("a_full_disk_is_told_while_the_command_goes_on") {
-        return;
-    }
+    needs_root!();
     with_own_mounts(|| {
         let disk = TempDir::new().unwrap();
         mount(disk.path(), "size=20k");
@@ -144,9 +138,7 @@ fn a_full_disk_is_told_while_the_command_goes_on() {
 
 #[test]
 fn a_file_system_that_is_read_only_is_told() {
-    if !root_or_skip("a_file_system_that_is_read_only_is_told") {
-        return;
-    }
+    needs_root!();
     with_own_mounts(|| {
         let disk = TempDir::new().unwrap();
         mount(disk.path(), "size=1m");
@@ -169,9 +161,7 @@ fn a_file_system_that_is_read_only_is_told() {
 
 #[test]
 fn what_is_no_file_is_left_alone() {
-    if !root_or_skip("what_is_no_file_is_left_alone") {
-        return;
-    }
+    needs_root!();
     let dir = TempDir::new().unwrap();
     sh("mkfifo pipe; mkdir dir; echo > file", dir.path());
     let me = std::process::id().to_string();
@@ -217,9 +207,7 @@ fn a_full_output_is_told() {
 /// dropped.
 #[test]
 fn a_record_in_a_directory_of_another_user_is_replaced() {
-    if !root_or_skip("a_record_in_a_directory_of_another_user_is_replaced") {
-        return;
-    }
+    needs_root!();
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("a.rec");
     synthetic::write(&path, 3);

@@ -2,13 +2,11 @@
 
 use std::process::Command;
 
-use crate::run::{Done, finish, isotherm, root_or_skip};
+use crate::run::{Done, finish, isotherm, needs_root};
 
 #[test]
 fn all_is_well_here() {
-    if !root_or_skip("all_is_well_here") {
-        return;
-    }
+    needs_root!();
     let done = finish(&mut isotherm(["system", "doctor"]));
     assert_eq!((done.status, done.err.as_str()), (0, ""), "{}", done.text());
     for way in ["bpf", "bpf-probe", "bpf-iter", "clear_refs", "smaps"] {
@@ -40,9 +38,7 @@ fn powerless(args: &[&str]) -> Done {
 
 #[test]
 fn what_is_missing_is_named() {
-    if !root_or_skip("what_is_missing_is_named") {
-        return;
-    }
+    needs_root!();
     let done = powerless(&["system", "doctor"]);
     // Root without capabilities owns its own files, so smaps works for its own processes.
     assert_eq!(done.status, 0);

@@ -8,14 +8,12 @@ use isotherm_record::Why;
 use rustix::process::Signal;
 
 use crate::load::Load;
-use crate::run::{Record, Recorder, isotherm, root_or_skip, run_in, until};
+use crate::run::{Record, Recorder, isotherm, needs_root, run_in, until};
 use crate::synthetic;
 
 #[test]
 fn signals_end_it_cleanly() {
-    if !root_or_skip("signals_end_it_cleanly") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     for (signal, name) in
         [(Signal::INT, "SIGINT"), (Signal::TERM, "SIGTERM"), (Signal::HUP, "SIGHUP")]
@@ -39,9 +37,7 @@ fn signals_end_it_cleanly() {
 
 #[test]
 fn a_killed_recording_is_read_up_to_its_last_seconds() {
-    if !root_or_skip("a_killed_recording_is_read_up_to_its_last_seconds") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let mut recorder = Recorder::recording(&["--pid", &load.pid().to_string()]);
     let begin = sys::monotonic();
@@ -72,9 +68,7 @@ fn a_killed_recording_is_read_up_to_its_last_seconds() {
 /// As long as the new record has no snapshots, the earlier one is better.
 #[test]
 fn a_recording_killed_at_once_leaves_the_earlier_one() {
-    if !root_or_skip("a_recording_killed_at_once_leaves_the_earlier_one") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let dir = tempfile::TempDir::new().unwrap();
     let path = dir.path().join("a.rec");
@@ -94,9 +88,7 @@ fn a_recording_killed_at_once_leaves_the_earlier_one() {
 
 #[test]
 fn a_recording_goes_on_when_nobody_reads_its_words() {
-    if !root_or_skip("a_recording_goes_on_when_nobody_reads_its_words") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let dir = tempfile::TempDir::new().unwrap();
     let path = dir.path().join("a.rec");
@@ -113,9 +105,7 @@ fn a_recording_goes_on_when_nobody_reads_its_words() {
 /// As under `nohup`, or in the background of a script.
 #[test]
 fn a_signal_that_was_ignored_at_the_start_stays_so() {
-    if !root_or_skip("a_signal_that_was_ignored_at_the_start_stays_so") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' HUP INT; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_isotherm")]);

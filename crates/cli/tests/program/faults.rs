@@ -12,7 +12,7 @@ use crate::alone::Alone;
 use crate::cgroups::{Group, mounts_or_skip, put};
 use crate::disk::{mount, with_own_mounts};
 use crate::load::{Load, MIB};
-use crate::run::{root_or_skip, run_in, until, until_still, wait};
+use crate::run::{needs_root, run_in, until, until_still, wait};
 use crate::schemes::{Run, applied, applied_in, swapped};
 
 const ALL: &str = "4K null null null null null pageout";
@@ -27,9 +27,7 @@ fn acted(log: &[Value]) -> impl Iterator<Item = &Value> {
 /// The target maps, moves, drops and unmaps memory thousands of times a second, and checks words meanwhile.
 #[test]
 fn a_target_whose_mappings_come_and_go_loses_nothing() {
-    if !root_or_skip("a_target_whose_mappings_come_and_go_loses_nothing") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(128) else { return };
     let mut load = Load::start(32, 4);
     load.churn();
@@ -46,9 +44,7 @@ fn a_target_whose_mappings_come_and_go_loses_nothing() {
 
 #[test]
 fn a_target_that_becomes_another_program_and_ends_while_acted_on_is_no_error() {
-    if !root_or_skip("a_target_that_becomes_another_program_and_ends_while_acted_on_is_no_error") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(128) else { return };
     let mut load = Load::start(32, 4);
     let mut run = Run::new(ALL, load.pid()).with(&["--log", "log"]);
@@ -73,9 +69,7 @@ fn a_target_that_becomes_another_program_and_ends_while_acted_on_is_no_error() {
 /// A scheme that finds no room rests for longer than this test runs.
 #[test]
 fn swap_that_fills_up_is_counted_and_not_tried_over_and_over() {
-    if !root_or_skip("swap_that_fills_up_is_counted_and_not_tried_over_and_over") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(8) else { return };
     let load = Load::start(48, 4);
     let mut run = Run::new(ALL, load.pid()).with(&["--log", "log"]);
@@ -98,14 +92,12 @@ fn swap_that_fills_up_is_counted_and_not_tried_over_and_over() {
 
 #[test]
 fn a_dry_run_without_swap_says_so_and_goes_on() {
-    if !root_or_skip("a_dry_run_without_swap_says_so_and_goes_on") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::without_swap() else { return };
     let load = Load::start(16, 4);
     let done = Run::new(ALL, load.pid()).with(&["--dry-run", "--duration", "2s"]).finish();
     assert_eq!(done.status, 0, "{}", done.err);
-    assert!(done.err.contains("this could not be done here") && done.err.contains("no swap"));
+    assert!(done.err.contains("the action is not possible here") && done.err.contains("no swap"));
     assert!(applied(&done) >= 8 * MIB, "{}", done.text());
 }
 
@@ -113,9 +105,7 @@ fn a_dry_run_without_swap_says_so_and_goes_on() {
 /// is not paged out by the other as long as its heat does not change.
 #[test]
 fn schemes_that_want_the_same_do_not_chase_each_other() {
-    if !root_or_skip("schemes_that_want_the_same_do_not_chase_each_other") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(128) else { return };
     let load = Load::start(48, 4);
     let both = "4K null null 5 1s null pageout\n4K null null 5 1s null willneed\n";
@@ -138,9 +128,7 @@ fn schemes_that_want_the_same_do_not_chase_each_other() {
 /// No command is started in vain, and the reason is the only output.
 #[test]
 fn a_figure_that_cannot_be_read_starts_no_command() {
-    if !root_or_skip("a_figure_that_cannot_be_read_starts_no_command") {
-        return;
-    }
+    needs_root!();
     let dir = TempDir::new().unwrap();
     let goal =
         |goal: &str| format!("[[scheme]]\naction = \"stat\"\n[scheme.quota]\ngoals = [{goal}]\n");
@@ -177,7 +165,7 @@ fn pressure_that_nobody_counts_is_refused() {
             );
             let done = Run::new(&marks, load.pid()).finish();
             assert_eq!(done.status, 1, "{}", done.err);
-            assert!(done.err.contains("nobody counts who waits for memory"), "{}", done.err);
+            assert!(done.err.contains("stalls on memory cannot be read"), "{}", done.err);
         }
     }
 }
@@ -247,9 +235,7 @@ fn a_goal_whose_group_goes_away_rests() {
 
 #[test]
 fn a_disk_that_fills_up_with_the_log_ends_the_run_and_keeps_what_is_in_it() {
-    if !root_or_skip("a_disk_that_fills_up_with_the_log_ends_the_run_and_keeps_what_is_in_it") {
-        return;
-    }
+    needs_root!();
     with_own_mounts(|| {
         let disk = TempDir::new().unwrap();
         mount(disk.path(), "size=64k");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::alone::Alone;
 use crate::load::Load;
-use crate::run::{finish, isotherm, root_or_skip, until};
+use crate::run::{finish, isotherm, needs_root, until};
 use crate::schemes::{Run, applied, applied_in, swapped};
 
 /// All memory that is not touched during a second look.
@@ -91,9 +91,7 @@ impl Drop for Restored {
 
 #[test]
 fn a_killed_run_harms_nobody_and_leaves_nothing_but_swap_that_is_taken_away() {
-    if !root_or_skip("a_killed_run_harms_nobody_and_leaves_nothing_but_swap_that_is_taken_away") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::without_swap() else { return };
     let _restored = Restored;
     let made = finish(&mut isotherm(["system", "swap", "zram", "128M"]));

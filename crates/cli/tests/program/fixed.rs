@@ -86,7 +86,7 @@ fn what_devices_reach_and_huge_pages_stay_and_are_told() {
     let dir = tempfile::TempDir::new().unwrap();
     let mut load = Load::by_nobody(dir.path(), (16, 4), Stdio::inherit());
     let (pid, huge) = (load.pid(), load.hugetlb(2));
-    // Of the same age, and in the same mapping.
+    // Both have the same age, and lie in the same mapping.
     let (mapping, fixed) = match load.fix(4 * MIB) {
         Ok(ranges) => ranges,
         Err(why) => {

@@ -11,7 +11,7 @@ use isotherm_linux::sys;
 use isotherm_record::Why;
 use rustix::process::Signal;
 
-use crate::run::{Record, Recorder, root_or_skip, until};
+use crate::run::{Record, Recorder, needs_root, until};
 
 /// Ended when dropped.
 struct Sleeping(Child);
@@ -42,9 +42,7 @@ fn wakeups(pid: u32) -> u64 {
 
 #[test]
 fn an_idle_recorder_wakes_up_eight_times_a_second_at_most() {
-    if !root_or_skip("an_idle_recorder_wakes_up_eight_times_a_second_at_most") {
-        return;
-    }
+    needs_root!();
     const TIME: Duration = Duration::from_secs(6);
     let target = Sleeping::start();
     let pid = target.pid();
@@ -103,9 +101,7 @@ fn system_calls(pid: u32, time: Duration) -> BTreeMap<i64, u64> {
 /// From one snapshot to the next it reads everything, looks for processes, and asks for memory pressure.
 #[test]
 fn an_idle_look_takes_few_system_calls() {
-    if !root_or_skip("an_idle_look_takes_few_system_calls") {
-        return;
-    }
+    needs_root!();
     let target = Sleeping::start();
     let options = ["--monitor", "exposure", "--pid", &target.pid()];
     let mut recorder = Recorder::recording(&options);
@@ -130,9 +126,7 @@ fn an_idle_look_takes_few_system_calls() {
 /// No work is due for many seconds. It still reacts to events at once.
 #[test]
 fn what_comes_in_a_long_pause_is_attended_to_at_once() {
-    if !root_or_skip("what_comes_in_a_long_pause_is_attended_to_at_once") {
-        return;
-    }
+    needs_root!();
     const AT_ONCE: Duration = Duration::from_secs(30);
     // After the first round the next one is 100 s away.
     let pause = ["--monitor", "exposure", "--interval", "400s"];
@@ -170,9 +164,7 @@ fn what_comes_in_a_long_pause_is_attended_to_at_once() {
 /// A shell that starts its child when no work has been due for seconds.
 #[test]
 fn a_child_that_comes_late_is_followed() {
-    if !root_or_skip("a_child_that_comes_late_is_followed") {
-        return;
-    }
+    needs_root!();
     let words = ["sleep 3", "sleep 1000 & echo $!", "wait"].join("; ");
     let mut shell = Command::new("sh");
     let shell = shell.args(["-c", &words]).stdout(std::process::Stdio::null()).spawn().unwrap();

@@ -7,7 +7,7 @@ use isotherm_record::Why;
 use rustix::process::Signal;
 
 use crate::load::Load;
-use crate::run::{Record, Recorder, root_or_skip, run_in, until};
+use crate::run::{Record, Recorder, needs_root, run_in, until};
 
 /// Many snapshots per second.
 const FAST: [&str; 4] = ["--sample", "2ms", "--aggr", "16ms"];
@@ -18,9 +18,7 @@ fn size(path: &Path) -> u64 {
 
 #[test]
 fn the_size_is_kept_to_the_byte() {
-    if !root_or_skip("the_size_is_kept_to_the_byte") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(64, 8);
     let pid = load.pid().to_string();
     // No multiple of anything, and not below the minimum of a file.
@@ -41,9 +39,7 @@ fn the_size_is_kept_to_the_byte() {
 
 #[test]
 fn files_rotate_within_their_size() {
-    if !root_or_skip("files_rotate_within_their_size") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(64, 8);
     let options = ["--max-size", "210001", "--rotate", "3", "--pid", &load.pid().to_string()];
     let mut recorder = Recorder::start(&[&FAST[..], &options].concat());
@@ -84,9 +80,7 @@ fn files_rotate_within_their_size() {
 
 #[test]
 fn an_earlier_record_is_kept() {
-    if !root_or_skip("an_earlier_record_is_kept") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let pid = load.pid().to_string();
     let mut recorder = Recorder::start(&["--seed", "1", "--duration", "2s", "--pid", &pid]);
@@ -102,7 +96,7 @@ fn an_earlier_record_is_kept() {
     assert_eq!(Record::read(&recorder.dir().join("a.rec.old")).facts.seed, 1);
     // A recording that is too short for a snapshot replaces no record.
     let err = again("3", "100ms");
-    assert!(err.contains("which is as it was before"), "{err}");
+    assert!(err.contains("which is unchanged"), "{err}");
     assert_eq!(Record::read(&recorder.record()).facts.seed, 2);
     assert_eq!(Record::read(&recorder.dir().join("a.rec.old")).facts.seed, 1);
     assert_eq!(fs::read_dir(recorder.dir()).unwrap().count(), 3, "two records and our log");

@@ -17,7 +17,7 @@ use crate::run::copy_program;
 use crate::{churn, words};
 
 pub const MIB: u64 = 1 << 20;
-/// Set, with the sizes in MiB, in the environment of the test binary that is to be the load.
+/// Environment variable that makes the test binary the load; it holds the sizes in MiB.
 const SIZES: &str = "ISOTHERM_TEST_LOAD";
 
 /// Touches a part of its memory hundreds of times a second, and after the start no other memory. Ends on

@@ -3,7 +3,7 @@
 use isotherm_core::{Heat, Snapshot, Thresholds};
 
 use crate::load::{Load, MIB};
-use crate::run::{Record, Recorder, root_or_skip, run_in};
+use crate::run::{Record, Recorder, needs_root, run_in};
 
 /// Bytes of the load's hot range that the last snapshots report as hot. The median, because the load may have
 /// waited for a CPU.
@@ -21,9 +21,7 @@ pub fn found(record: &Record, load: &Load, hot_hz: f64) -> u64 {
 /// Each way finds the hot range, and the record names the way.
 #[test]
 fn every_way_finds_what_is_hot_and_is_named_in_the_record() {
-    if !root_or_skip("every_way_finds_what_is_hot_and_is_named_in_the_record") {
-        return;
-    }
+    needs_root!();
     for way in ["bpf", "bpf-probe", "bpf-iter", "clear_refs"] {
         let load = Load::start(128, 16);
         let pid = load.pid().to_string();
@@ -42,9 +40,7 @@ fn every_way_finds_what_is_hot_and_is_named_in_the_record() {
 /// time.
 #[test]
 fn without_bpf_a_mapping_is_as_hot_as_its_pages_together() {
-    if !root_or_skip("without_bpf_a_mapping_is_as_hot_as_its_pages_together") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(128, 80);
     let pid = load.pid().to_string();
     let mut recorder = Recorder::counted(&["--pid", &pid, "--look", "smaps", "--aggr", "1s"]);

@@ -16,7 +16,7 @@ use crate::alone::Alone;
 use crate::load::{Load, MIB};
 use crate::python::python_with;
 use crate::reclaim::Service;
-use crate::run::{Recorder, root_or_skip, run_in, until};
+use crate::run::{Recorder, needs_root, root_or_skip, run_in, until};
 use crate::schemes::swapped;
 
 /// Prints the samples of a text as JSON: name, labels, value.
@@ -125,9 +125,7 @@ fn parsers_read_what_status_says() {
 /// Each of these clients would stop a server that waits for it, or get too much.
 #[test]
 fn bad_clients_of_the_port_harm_nobody() {
-    if !root_or_skip("bad_clients_of_the_port_harm_nobody") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let (pid, port) = (load.pid().to_string(), free_port());
     let service = Service::working(&["--pid", &pid, "--dry-run", "--metrics", &port]);
@@ -163,9 +161,7 @@ fn bad_clients_of_the_port_harm_nobody() {
 
 #[test]
 fn a_file_is_written_whole_and_goes_with_its_writer() {
-    if !root_or_skip("a_file_is_written_whole_and_goes_with_its_writer") {
-        return;
-    }
+    needs_root!();
     let Some(python) = python_with("prometheus_client", "prometheus-client") else { return };
     let load = Load::start(16, 4);
     let pid = load.pid().to_string();
@@ -179,7 +175,7 @@ fn a_file_is_written_whole_and_goes_with_its_writer() {
         let all = Samples::parse(&python, &text(), "prometheus");
         assert!(all.sum("isotherm_process_resident_bytes", &[("pid", &pid)]) >= 16.0 * MIB as f64);
         let mode = fs::metadata(file).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o644, "node_exporter is somebody else");
+        assert_eq!(mode & 0o777, 0o644, "node_exporter runs as another user");
         let beside = fs::read_dir(file.parent().unwrap()).unwrap().flatten();
         let parts = beside.filter(|f| f.file_name().to_string_lossy().starts_with(".tmp")).count();
         assert!(parts <= 1, "{parts} files are left over");

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::load::MIB;
-use crate::run::{Recorder, root_or_skip, run_in, until};
+use crate::run::{Recorder, needs_root, run_in, until};
 use crate::workload::Running;
 
 /// Every 32nd page of 96 MiB is hot.
@@ -25,7 +25,7 @@ pub fn strewn() -> Running {
     Running::start(file.to_str().unwrap(), &["--duration", "1h"])
 }
 
-/// Of 96 MiB, 93 are never touched: the pages between the hot ones, which no region shows. The program itself adds
+/// 93 of 96 MiB are never touched: the pages between the hot ones, which no region shows. The program itself adds
 /// some memory, most of it unknown or idle.
 fn check_saved(need: &Value) {
     let row = &need["needs"][0];
@@ -45,9 +45,7 @@ fn check_saved(need: &Value) {
 
 #[test]
 fn idle_pages_beside_hot_ones_can_be_given_up() {
-    if !root_or_skip("idle_pages_beside_hot_ones_can_be_given_up") {
-        return;
-    }
+    needs_root!();
     let mut running = strewn();
     let options = ["--monitor", "exposure", "--pid", &running.pid(), "--duration", "32s"];
     let metrics = ["--metrics", "m.prom", "--metrics-every", "1s"];
@@ -75,7 +73,7 @@ fn idle_pages_beside_hot_ones_can_be_given_up() {
     let picture = run_in(dir, &["report", "need", "--objective", "20", "-o", "need.png"]);
     assert_eq!(picture.status, 0, "{}", picture.err);
     assert!(fs::read(dir.join("need.png")).unwrap().starts_with(b"\x89PNG"));
-    // Half a minute says nothing of what comes back within a day.
+    // Half a minute cannot show which memory returns within a day.
     let strict = run_in(dir, &["report", "need", "--objective", "0"]);
     assert!(strict.text().contains("it needs") || strict.text().contains("no answer"));
     let short = run_in(dir, &["report", "need", "--time", "0s..3s"]);
@@ -93,9 +91,7 @@ fn idle_pages_beside_hot_ones_can_be_given_up() {
 
 #[test]
 fn a_running_process_is_watched_and_leaves_no_file() {
-    if !root_or_skip("a_running_process_is_watched_and_leaves_no_file") {
-        return;
-    }
+    needs_root!();
     let running = strewn();
     let dir = running.dir.path();
     let files = || fs::read_dir(dir).unwrap().count();

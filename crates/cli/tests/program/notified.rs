@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::load::Load;
 use crate::reclaim::Service;
-use crate::run::{PATIENCE, root_or_skip};
+use crate::run::{TIMEOUT, needs_root};
 
 /// The socket of the manager.
 pub struct Notified {
@@ -22,7 +22,7 @@ impl Notified {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         Notified { socket, path: path.to_str().unwrap().to_owned(), _dir: dir }
     }
 
@@ -41,9 +41,7 @@ impl Notified {
 
 #[test]
 fn the_manager_of_services_is_told() {
-    if !root_or_skip("the_manager_of_services_is_told") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let told = Notified::listen();
     let env = [told.place(), ("WATCHDOG_USEC", "400000")];
@@ -60,9 +58,7 @@ fn the_manager_of_services_is_told() {
 
 #[test]
 fn reloading_is_told_to_the_manager() {
-    if !root_or_skip("reloading_is_told_to_the_manager") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let dir = TempDir::new().unwrap();
     let text = format!("pid = {}\ndry-run = true\n", load.pid());

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::alone::Alone;
 use crate::disk::with_own_mounts;
 use crate::reclaim::{EAGER, Service, stranger};
-use crate::run::{Done, QUICK, finish, root_or_skip, run_in, until};
+use crate::run::{Done, QUICK, finish, needs_root, root_or_skip, run_in, until};
 use crate::schemes::swapped;
 
 fn repository() -> PathBuf {
@@ -128,9 +128,7 @@ fn the_config_that_is_shipped_is_understood() {
 /// capabilities of `packaging/README.md`.
 #[test]
 fn a_container_reclaims_memory_of_the_machine() {
-    if !root_or_skip("a_container_reclaims_memory_of_the_machine") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(128) else { return };
     with_own_mounts(|| {
         let dir = TempDir::new().unwrap();

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use rustix::thread::CapabilitySet;
 
 use crate::load::{Load, capabilities};
-use crate::run::{QUICK, Recorder, isotherm, root_or_skip, until};
+use crate::run::{QUICK, Recorder, isotherm, needs_root, until};
 
 /// As `/proc/PID/status` shows it.
 fn hex(set: CapabilitySet) -> String {
@@ -31,9 +31,7 @@ fn assert_all_threads_have(pid: u32, set: CapabilitySet) {
 
 #[test]
 fn the_recorder_keeps_only_what_watching_takes() {
-    if !root_or_skip("the_recorder_keeps_only_what_watching_takes") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let pid = load.pid().to_string();
     let mut recorder = Recorder::recording(&["--pid", &pid]);
@@ -51,9 +49,7 @@ fn the_recorder_keeps_only_what_watching_takes() {
 /// Paging out files requires writing to them, and migrating requires seeing page frames.
 #[test]
 fn who_acts_keeps_what_its_schemes_take() {
-    if !root_or_skip("who_acts_keeps_what_its_schemes_take") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let frames = WATCHING.union(CapabilitySet::SYS_ADMIN).union(CapabilitySet::DAC_READ_SEARCH);
     let writing = WATCHING.union(CapabilitySet::DAC_OVERRIDE);
@@ -75,9 +71,7 @@ fn who_acts_keeps_what_its_schemes_take() {
 
 #[test]
 fn the_command_keeps_those_of_the_user() {
-    if !root_or_skip("the_command_keeps_those_of_the_user") {
-        return;
-    }
+    needs_root!();
     let dir = tempfile::TempDir::new().unwrap();
     let mut command = isotherm(["record"]);
     command.args(QUICK).arg("-o").arg(dir.path().join("a.rec")).arg("--");
@@ -99,9 +93,7 @@ fn the_command_keeps_those_of_the_user() {
 
 #[test]
 fn just_these_capabilities_are_enough() {
-    if !root_or_skip("just_these_capabilities_are_enough") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let names = ["bpf", "perfmon", "sys_nice", "sys_ptrace"];
     let kept: String = names.iter().map(|name| format!(",+{name}")).collect();

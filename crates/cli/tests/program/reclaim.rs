@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::alone::Alone;
 use crate::load::{Load, MIB};
-use crate::run::{Done, QUICK, isotherm, root_or_skip, run_in, until, wait};
+use crate::run::{Done, QUICK, isotherm, needs_root, run_in, until, wait};
 use crate::schemes::{log_in, swapped};
 use crate::workload::Running;
 
@@ -156,7 +156,7 @@ fn wrong_values_are_told_with_what_would_be_right() {
         (&["--all", "--watermarks", "20%,40%,50%"], "falling order"),
         (&["--all", "--goal", "load=1%"], "refault=0.2% or psi=0.1%"),
         (&["--all", "--min-age", "old"], "--min-age"),
-        (&["--pid", "1", "--look", "damon"], "look by bpf"),
+        (&["--pid", "1", "--look", "damon"], "choose --look bpf"),
     ] {
         let done = run_in("/".as_ref(), &[&["reclaim"], args].concat());
         assert_eq!(done.status, 2, "{args:?}: {}", done.err);
@@ -166,9 +166,7 @@ fn wrong_values_are_told_with_what_would_be_right() {
 
 #[test]
 fn what_is_cold_goes_and_what_is_hot_stays() {
-    if !root_or_skip("what_is_cold_goes_and_what_is_hot_stays") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(128) else { return };
     let load = Load::start(48, 8);
     for signal in [Signal::TERM, Signal::INT] {
@@ -182,9 +180,7 @@ fn what_is_cold_goes_and_what_is_hot_stays() {
 /// Its region is hot on average, and fifteen of sixteen pages are cold.
 #[test]
 fn cold_pages_among_hot_ones_go_by_themselves() {
-    if !root_or_skip("cold_pages_among_hot_ones_go_by_themselves") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(128) else { return };
     let strewn = Running::start("strewn.toml", &["--duration", "1h"]);
     let options = ["--pid", &strewn.pid(), "--quota", "none", "--pages"];
@@ -203,9 +199,7 @@ fn cold_pages_among_hot_ones_go_by_themselves() {
 
 #[test]
 fn status_tells_how_it_goes() {
-    if !root_or_skip("status_tells_how_it_goes") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(48, 8);
     let mut service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
     until("what is cold", || service.status()["total"]["cold"].as_u64() >= Some(30 * MIB));
@@ -245,9 +239,7 @@ fn status_tells_how_it_goes() {
 
 #[test]
 fn who_pauses_it_has_it_rest() {
-    if !root_or_skip("who_pauses_it_has_it_rest") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(128) else { return };
     let load = Load::start(48, 8);
     let pid = load.pid().to_string();
@@ -266,9 +258,7 @@ fn who_pauses_it_has_it_rest() {
 
 #[test]
 fn other_schemes_go_on_where_those_before_were() {
-    if !root_or_skip("other_schemes_go_on_where_those_before_were") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(48, 8);
     let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
     until("some of it", || service.applied() > 0);
@@ -306,9 +296,7 @@ pub fn stranger() -> Child {
 
 #[test]
 fn the_capabilities_of_the_unit_are_enough() {
-    if !root_or_skip("the_capabilities_of_the_unit_are_enough") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(128) else { return };
     let mut sleeper = stranger();
     let pid = sleeper.id();

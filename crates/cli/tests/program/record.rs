@@ -6,7 +6,7 @@ use isotherm_core::{AddrRange, Heat, MonitorKind, Snapshot, Thresholds, Unknown}
 use isotherm_record::Why;
 
 use crate::load::{Load, MIB};
-use crate::run::{Record, Recorder, finish, isotherm, root_or_skip, until};
+use crate::run::{Record, Recorder, finish, isotherm, needs_root, until};
 
 /// Precision and recall of the hot bytes within `all`.
 fn score(s: &Snapshot, all: AddrRange, truth: AddrRange) -> (f64, f64) {
@@ -37,9 +37,7 @@ fn assert_found_in_last(n: usize, record: &Record, all: AddrRange, truth: AddrRa
 /// Where it can read all memory, a recorder without options clears once and reads many times.
 #[test]
 fn the_exposure_monitor_finds_the_hot_range_within_its_budget() {
-    if !root_or_skip("the_exposure_monitor_finds_the_hot_range_within_its_budget") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(256, 16);
     let pid = load.pid().to_string();
     let options = ["--monitor", "exposure", "--budget", "2.5%", "--ipis", "200", "--windows"];
@@ -65,9 +63,7 @@ fn the_exposure_monitor_finds_the_hot_range_within_its_budget() {
 
 #[test]
 fn the_hot_range_of_a_process_is_found() {
-    if !root_or_skip("the_hot_range_of_a_process_is_found") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(256, 16);
     let pid = load.pid().to_string();
     let mut recorder = Recorder::counted(&["--pid", &pid, "--seed", "42"]);
@@ -155,9 +151,7 @@ fn assert_facts(record: &Record) {
 
 #[test]
 fn a_process_is_followed_through_exec() {
-    if !root_or_skip("a_process_is_followed_through_exec") {
-        return;
-    }
+    needs_root!();
     let mut load = Load::start(64, 8);
     let before = load.memory;
     let mut recorder = Recorder::counted(&["--pid", &load.pid().to_string()]);
@@ -174,9 +168,7 @@ fn a_process_is_followed_through_exec() {
 
 #[test]
 fn two_processes_at_once_of_which_one_ends() {
-    if !root_or_skip("two_processes_at_once_of_which_one_ends") {
-        return;
-    }
+    needs_root!();
     let (mut first, mut second) = (Load::start(32, 4), Load::start(48, 8));
     let (a, b) = (first.pid().to_string(), second.pid().to_string());
     // A pid that is given twice is one process.
@@ -201,9 +193,7 @@ fn two_processes_at_once_of_which_one_ends() {
 
 #[test]
 fn children_of_a_process_are_watched_if_asked() {
-    if !root_or_skip("children_of_a_process_are_watched_if_asked") {
-        return;
-    }
+    needs_root!();
     let mut load = Load::start(16, 4);
     let before = load.fork();
     let pid = load.pid().to_string();
@@ -225,9 +215,7 @@ fn children_of_a_process_are_watched_if_asked() {
 #[test]
 fn a_name_that_is_no_text_is_told_as_far_as_it_is() {
     use std::os::unix::ffi::OsStrExt;
-    if !root_or_skip("a_name_that_is_no_text_is_told_as_far_as_it_is") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let dir = tempfile::TempDir::new().unwrap();
     let name = std::ffi::OsStr::from_bytes(b"a\xff.rec");
@@ -242,9 +230,7 @@ fn a_name_that_is_no_text_is_told_as_far_as_it_is() {
 /// A second recording with the same name is refused, and the first one stays in its place.
 #[test]
 fn a_record_that_is_being_written_is_not_taken_away() {
-    if !root_or_skip("a_record_that_is_being_written_is_not_taken_away") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(64, 16);
     let pid = load.pid().to_string();
     let mut first = Recorder::recording(&["--pid", &pid]);
@@ -258,9 +244,7 @@ fn a_record_that_is_being_written_is_not_taken_away() {
 
 #[test]
 fn a_record_goes_to_standard_output() {
-    if !root_or_skip("a_record_goes_to_standard_output") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(64, 16);
     let pid = load.pid().to_string();
     let dir = tempfile::TempDir::new().unwrap();
@@ -285,9 +269,7 @@ fn a_record_goes_to_standard_output() {
 fn what_runs_now_is_shown_without_a_record() {
     let usage = finish(&mut isotherm(["now"]));
     assert!(usage.status == 2 && usage.err.contains("--pid"), "{}", usage.err);
-    if !root_or_skip("what_runs_now_is_shown_without_a_record") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(64, 16);
     let pid = load.pid().to_string();
     let dir = tempfile::TempDir::new().unwrap();

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::load::Load;
-use crate::run::{Done, Record, isotherm, root_or_skip, run_in, until, wait};
+use crate::run::{Done, Record, isotherm, needs_root, run_in, until, wait};
 
 /// A recorder with a socket, in a directory of its own.
 struct Recorder {
@@ -60,9 +60,7 @@ impl Drop for Recorder {
 
 #[test]
 fn a_recorder_answers_as_a_service_does() {
-    if !root_or_skip("a_recorder_answers_as_a_service_does") {
-        return;
-    }
+    needs_root!();
     let (load, other) = (Load::start(16, 4), Load::start(16, 4));
     let mut recorder = Recorder::start(&["--pid", &load.pid().to_string()]);
     let status = recorder.status();
@@ -109,7 +107,7 @@ fn a_recorder_answers_as_a_service_does() {
     }
     recorder.asked(&["stop"]);
     assert_eq!(wait(&mut recorder.child).code(), Some(0), "{}", recorder.err());
-    assert!(recorder.err().contains("told to stop"), "{}", recorder.err());
+    assert!(recorder.err().contains("stopped by a request"), "{}", recorder.err());
     assert!(!recorder.dir.path().join("c/sock").exists());
     let checked = run_in(recorder.dir.path(), &["record", "--check", "a.rec"]);
     assert_eq!(checked.status, 0, "{}", checked.text());
@@ -121,9 +119,7 @@ fn a_recorder_answers_as_a_service_does() {
 /// The program that `env` or a shell starts is watched.
 #[test]
 fn what_is_run_in_the_end_gives_the_name() {
-    if !root_or_skip("what_is_run_in_the_end_gives_the_name") {
-        return;
-    }
+    needs_root!();
     for command in [
         &["env", "A=1", "tail", "-f", "/dev/null"][..],
         &["sh", "-c", "sleep 1; exec tail -f /dev/null"],
@@ -153,9 +149,7 @@ fn what_is_run_in_the_end_gives_the_name() {
 /// `record --duration 1s` once took 0.2 s of CPU time, and printed 1 %.
 #[test]
 fn the_start_is_cheap_and_counted() {
-    if !root_or_skip("the_start_is_cheap_and_counted") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let pid = load.pid().to_string();
     let dir = TempDir::new().unwrap();

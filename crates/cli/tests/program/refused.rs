@@ -1,4 +1,4 @@
-//! Who cannot be watched, and by whom: what is said, and that nothing is lost by having tried.
+//! Processes that isotherm cannot watch: the messages, and that a failed attempt destroys no data.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,12 +10,12 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 use crate::load::Load;
-use crate::run::{Done, Record, copy_program, finish, isotherm, root_or_skip, until};
+use crate::run::{Done, Record, copy_program, finish, isotherm, needs_root, until};
 use crate::synthetic;
 
 const NOBODY: u32 = 65534;
 
-/// A directory of nobody's that holds a good record, and the program where nobody can run it.
+/// A directory of the user `nobody` with a valid record, and the program where `nobody` can run it.
 struct Place {
     dir: TempDir,
 }
@@ -38,7 +38,7 @@ impl Place {
         self.dir.path().join("out")
     }
 
-    /// Nobody's, with these capabilities alone.
+    /// A command of the user `nobody` with only these capabilities.
     fn by_nobody(&self, capabilities: &[&str]) -> Command {
         let kept: String = capabilities.iter().map(|name| format!(",+{name}")).collect();
         let mut command = Command::new("setpriv");
@@ -51,7 +51,7 @@ impl Place {
         command
     }
 
-    /// What is there, by name.
+    /// The files in the directory, by name.
     fn files(&self) -> BTreeMap<OsString, Vec<u8>> {
         let entries = fs::read_dir(self.output()).unwrap().map(Result::unwrap);
         entries.map(|e| (e.file_name(), fs::read(e.path()).unwrap())).collect()
@@ -116,9 +116,7 @@ impl Drop for Zombie {
 
 #[test]
 fn who_cannot_be_watched_costs_no_record() {
-    if !root_or_skip("who_cannot_be_watched_costs_no_record") {
-        return;
-    }
+    needs_root!();
     let place = Place::new();
     let nobody = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap();
     let zombie = Zombie::new();
@@ -140,7 +138,7 @@ fn who_cannot_be_watched_costs_no_record() {
     ] {
         let pid = format!("--pid={pid}");
         place.assert_refused(isotherm::<&str>([]), &[&pid], &[said]);
-        // Nor is one that can be watched, when another cannot.
+        // A process that can be watched is not watched either if another one cannot.
         place.assert_refused(isotherm::<&str>([]), &["--pid", &load, &pid], &[said]);
     }
     for pid in ["--pid=2147483648", "--pid=99999999999999999999", "--pid=1.5", "--pid="] {
@@ -151,13 +149,11 @@ fn who_cannot_be_watched_costs_no_record() {
 
 #[test]
 fn processes_of_other_users_take_capabilities_that_are_named() {
-    if !root_or_skip("processes_of_other_users_take_capabilities_that_are_named") {
-        return;
-    }
+    needs_root!();
     let place = Place::new();
     let load = Load::start(16, 4);
     let pid = format!("--pid={}", load.pid());
-    let said = ["may not be looked at", "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "run as root"];
+    let said = ["may not inspect process", "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "run as root"];
     for capabilities in [&[][..], &["sys_ptrace"]] {
         place.assert_refused(place.by_nobody(capabilities), &[&pid, "--look", "smaps"], &said);
     }
@@ -169,9 +165,7 @@ fn processes_of_other_users_take_capabilities_that_are_named() {
 /// With hidepid, /proc shows nothing of others.
 #[test]
 fn a_hidden_process_is_said_to_be_there() {
-    if !root_or_skip("a_hidden_process_is_said_to_be_there") {
-        return;
-    }
+    needs_root!();
     let place = Place::new();
     let load = Load::start(16, 4);
     let hidden = || {
@@ -183,7 +177,7 @@ fn a_hidden_process_is_said_to_be_there() {
         command
     };
     let pid = format!("--pid={}", load.pid());
-    let said = ["exists, and /proc does not show it", "hidepid", "Run as root"];
+    let said = ["exists, but /proc does not show it", "hidepid", "Run as root"];
     place.assert_refused(hidden(), &[&pid, "--look", "smaps"], &said);
     place.assert_refused(
         hidden(),
@@ -194,11 +188,9 @@ fn a_hidden_process_is_said_to_be_there() {
 
 #[test]
 fn what_lacks_is_told_or_done_without() {
-    if !root_or_skip("what_lacks_is_told_or_done_without") {
-        return;
-    }
+    needs_root!();
     let place = Place::new();
-    // A process of one's own, without any capability, and without each that it takes.
+    // A process of the same user, without any capability, and without each required one.
     let own = ["--", "sleep", "1"];
     place.assert_told(|| place.by_nobody(&[]), &own, "CAP_BPF", "run as root");
     for (lacking, rest) in [
@@ -213,9 +205,7 @@ fn what_lacks_is_told_or_done_without() {
 /// A target that runs as root since its exec ended the recording of all.
 #[test]
 fn who_may_not_be_watched_any_more_ends_nothing() {
-    if !root_or_skip("who_may_not_be_watched_any_more_ends_nothing") {
-        return;
-    }
+    needs_root!();
     let place = Place::new();
     let elevated = place.dir.path().join("elevated");
     fs::copy("/bin/sleep", &elevated).unwrap();
@@ -232,9 +222,7 @@ fn who_may_not_be_watched_any_more_ends_nothing() {
 
 #[test]
 fn a_kernel_without_btf_is_told_or_done_without() {
-    if !root_or_skip("a_kernel_without_btf_is_told_or_done_without") {
-        return;
-    }
+    needs_root!();
     let place = Place::new();
     let hidden = || {
         let mut command = Command::new("unshare");

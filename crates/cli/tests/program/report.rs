@@ -30,7 +30,7 @@ impl Sample {
     }
 }
 
-/// None where it cannot be made.
+/// `None` if the sample cannot be made here.
 pub fn sample(test: &str) -> Option<&'static Sample> {
     static SAMPLE: OnceLock<Sample> = OnceLock::new();
     root_or_skip(test).then(|| {
@@ -193,7 +193,7 @@ fn a_heat_map_becomes_json() {
     let share = rows.iter().filter(|r| hz(r) >= 10.0).count() as f64 / rows.len() as f64;
     assert!((0.2..0.32).contains(&share), "{share} of the rows are hot, and 1/4 of the memory is");
 
-    // It goes where it was told to go.
+    // The picture is written to the given path.
     let done = sample.run(&["report", "heatmap", "--json", "--output", "map.json"]);
     assert!(done.status == 0 && done.out.is_empty(), "{}", done.err);
     let file = fs::read(sample.dir.join("map.json")).unwrap();

@@ -133,7 +133,7 @@ fn a_target_is_selected() {
     assert!(done.err.contains("mysqld") && done.err.contains(&pid), "{}", done.err);
 }
 
-/// Opens and closes what it should, and nothing else: not all of XML, but all that is written.
+/// Checks that tags are balanced: only the subset of XML that isotherm writes.
 fn assert_well_formed(svg: &str) {
     let mut open: Vec<&str> = Vec::new();
     let mut rest = svg;
@@ -188,7 +188,7 @@ fn keys(json: &Value, out: &mut HashSet<String>) {
     }
 }
 
-/// What stands between backticks.
+/// The texts between backticks.
 fn quoted(text: &str) -> HashSet<String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// No step takes as long as this, on any slow or busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+pub const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Copies a program in another process. If this process did it, the child of another test might have the copy
 /// open for writing, and then it could not be run.
@@ -28,12 +28,25 @@ pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
 /// Whether this test can run here: it requires root. If all tests must run, its absence is a failure.
 pub fn root_or_skip(test: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
-    assert!(root || std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "{test} takes root");
+    assert!(root || std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "{test} requires root");
     if !root {
-        eprintln!("skipped {test}: it takes root to read page tables of another process");
+        eprintln!("skipped {test}: it requires root to read page tables of another process");
     }
     root
 }
+
+/// Skips the rest of a test without root. The name of the test is that of the function.
+macro_rules! needs_root {
+    () => {
+        fn here() {}
+        // For example `program::record::a_test::here`.
+        let path = std::any::type_name_of_val(&here);
+        if !$crate::run::root_or_skip(path.rsplit("::").nth(1).unwrap_or(path)) {
+            return;
+        }
+    };
+}
+pub(crate) use needs_root;
 
 /// A process in the background of a script ignores SIGINT, and so would all processes that the tests start.
 fn heed_signals() {
@@ -104,7 +117,7 @@ pub fn wait(child: &mut Child) -> ExitStatus {
         if let Some(status) = child.try_wait().unwrap() {
             return status;
         }
-        if begin.elapsed() > PATIENCE {
+        if begin.elapsed() > TIMEOUT {
             child.kill().unwrap();
             child.wait().unwrap();
             panic!("it does not end");
@@ -117,7 +130,7 @@ pub fn wait(child: &mut Child) -> ExitStatus {
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
-        assert!(begin.elapsed() < PATIENCE, "{what} does not come");
+        assert!(begin.elapsed() < TIMEOUT, "{what} does not come");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

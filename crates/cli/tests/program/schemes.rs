@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::alone::Alone;
 use crate::load::{Load, MIB};
-use crate::run::{Done, QUICK, finish, finish_after, isotherm, root_or_skip, run_in, until};
+use crate::run::{Done, QUICK, finish, finish_after, isotherm, needs_root, run_in, until};
 
 const COLD: &str = "4K null  null 5  1s null  pageout";
 
@@ -130,7 +130,7 @@ fn wrong_usage_of_schemes() {
         (&["--scheme", "good.txt", "--sample", "1s", "--pid", &me], 2, "at most half"),
         (&["--scheme", "gone.txt", "--pid", &me], 1, "cannot read the schemes gone.txt"),
         (&["--scheme", "bad.txt", "--pid", &me], 2, "bad.txt: line 1, column 16: `soon` is no age"),
-        (&["--scheme", "none.txt", "--pid", &me], 2, "there is no scheme in it"),
+        (&["--scheme", "none.txt", "--pid", &me], 2, "it contains no scheme"),
         (&["--scheme", "key.toml", "--pid", &me], 2, "line 3, column 1"),
         (&["--scheme", "marks.toml", "--pid", &me], 2, "falling order"),
         (&["--scheme", "good.txt", "--all", "--pid", &me], 2, "cannot be used with"),
@@ -144,9 +144,7 @@ fn wrong_usage_of_schemes() {
 
 #[test]
 fn what_cannot_be_done_is_said_at_the_start() {
-    if !root_or_skip("what_cannot_be_done_is_said_at_the_start") {
-        return;
-    }
+    needs_root!();
     let me = std::process::id().cast_signed();
     let goal =
         |goal: &str| format!("[[scheme]]\naction = \"stat\"\n[scheme.quota]\ngoals = [{goal}]\n");
@@ -164,9 +162,7 @@ fn what_cannot_be_done_is_said_at_the_start() {
 
 #[test]
 fn a_dry_run_tells_and_does_nothing() {
-    if !root_or_skip("a_dry_run_tells_and_does_nothing") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(128) else { return };
     let load = Load::start(48, 8);
     let mut run = Run::new(COLD, load.pid()).with(&["--dry-run", "--log", "log"]);
@@ -188,9 +184,7 @@ fn a_dry_run_tells_and_does_nothing() {
 
 #[test]
 fn cold_memory_goes_and_hot_stays() {
-    if !root_or_skip("cold_memory_goes_and_hot_stays") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(128) else { return };
     let load = Load::start(64, 8);
     let before = major_faults(load.pid());
@@ -222,9 +216,7 @@ fn cold_memory_goes_and_hot_stays() {
 
 #[test]
 fn a_quota_of_zero_never_acts_and_a_small_one_is_kept() {
-    if !root_or_skip("a_quota_of_zero_never_acts_and_a_small_one_is_kept") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let load = Load::start(32, 4);
     let with = |bytes: &str, enough: fn(&[Value]) -> bool| {
@@ -247,9 +239,7 @@ fn a_quota_of_zero_never_acts_and_a_small_one_is_kept() {
 
 #[test]
 fn a_log_that_cannot_be_written_ends_the_run() {
-    if !root_or_skip("a_log_that_cannot_be_written_ends_the_run") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let everything = "4K null null null null null stat";
     let options = ["--log", "/dev/full", "--duration", "1h"];

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::alone::Alone;
 use crate::load::{Load, MIB};
-use crate::run::root_or_skip;
+use crate::run::needs_root;
 use crate::schemes::{Run, applied_in, swapped};
 
 /// Pages out the cold memory of these ranges only.
@@ -36,9 +36,7 @@ pub fn range(line: &Value) -> AddrRange {
 
 #[test]
 fn windows_are_used_up_to_the_page_and_the_next_goes_on_where_one_stopped() {
-    if !root_or_skip("windows_are_used_up_to_the_page_and_the_next_goes_on_where_one_stopped") {
-        return;
-    }
+    needs_root!();
     const QUOTA: u64 = 3 * MIB + PAGE_SIZE;
     let Some(_alone) = Alone::with_swap(64) else { return };
     let loads = [Load::start(24, 2), Load::start(24, 2)];
@@ -72,9 +70,7 @@ fn windows_are_used_up_to_the_page_and_the_next_goes_on_where_one_stopped() {
 
 #[test]
 fn the_oldest_comes_first() {
-    if !root_or_skip("the_oldest_comes_first") {
-        return;
-    }
+    needs_root!();
     const OLDEST: u64 = 2 * MIB;
     let Some(_alone) = Alone::with_swap(64) else { return };
     let mut load = Load::start(36, 4);

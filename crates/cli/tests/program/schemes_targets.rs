@@ -9,14 +9,12 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::load::Load;
-use crate::run::{QUICK, copy_program, finish, isotherm, root_or_skip, run_in, until, wait};
+use crate::run::{QUICK, copy_program, finish, isotherm, needs_root, run_in, until, wait};
 use crate::schemes::{Run, first};
 
 #[test]
 fn a_target_that_ends_ends_the_run_and_so_does_ctrl_c() {
-    if !root_or_skip("a_target_that_ends_ends_the_run_and_so_does_ctrl_c") {
-        return;
-    }
+    needs_root!();
     let everything = "4K null null null null null stat";
     for killed in [true, false] {
         let mut load = Load::start(16, 4);
@@ -38,9 +36,7 @@ fn a_target_that_ends_ends_the_run_and_so_does_ctrl_c() {
 
 #[test]
 fn exec_does_not_end_it() {
-    if !root_or_skip("exec_does_not_end_it") {
-        return;
-    }
+    needs_root!();
     let everything = "4K null null null null null stat";
     let mut load = Load::start(16, 4);
     let mut run = Run::new(everything, load.pid()).with(&["--log", "log"]);
@@ -60,9 +56,7 @@ fn exec_does_not_end_it() {
 
 #[test]
 fn a_command_is_run_and_its_status_passed_on() {
-    if !root_or_skip("a_command_is_run_and_its_status_passed_on") {
-        return;
-    }
+    needs_root!();
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("s.txt"), "4K null null null null null stat").unwrap();
     let args = ["run", "--scheme", "s.txt", "--json", "--", "sh", "-c", "sleep 0.5; exit 3"];
@@ -73,9 +67,7 @@ fn a_command_is_run_and_its_status_passed_on() {
 
 #[test]
 fn schemes_are_typed_beside_those_of_a_file() {
-    if !root_or_skip("schemes_are_typed_beside_those_of_a_file") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let line = "4k Max min max 0S max STAT";
     let typed = ["--scheme-line", line, "--scheme-line", "4K max min 5 1h max cold"];
@@ -101,9 +93,7 @@ fn schemes_are_typed_beside_those_of_a_file() {
 /// By its name as the kernel cuts it, also for a process that comes later.
 #[test]
 fn processes_are_found_by_name() {
-    if !root_or_skip("processes_are_found_by_name") {
-        return;
-    }
+    needs_root!();
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("s.txt"), "4K null null null null null stat").unwrap();
     let program = dir.path().join("isotherm-test-sleeper");
@@ -137,9 +127,7 @@ fn processes_are_found_by_name() {
 
 #[test]
 fn a_filter_tells_processes_apart() {
-    if !root_or_skip("a_filter_tells_processes_apart") {
-        return;
-    }
+    needs_root!();
     let [one, other] = [Load::start(16, 4), Load::start(16, 4)];
     let comm = fs::read_to_string(format!("/proc/{}/comm", one.pid())).unwrap();
     let both = [one.pid(), other.pid()];

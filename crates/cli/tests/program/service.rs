@@ -14,7 +14,7 @@ use crate::alone::Alone;
 use crate::disk::{mount, with_own_mounts};
 use crate::load::{Load, MIB};
 use crate::reclaim::Service;
-use crate::run::{Record, root_or_skip, run_in, until, wait};
+use crate::run::{Record, needs_root, run_in, until, wait};
 
 /// With this file, `r.toml`, and only the test's own options.
 fn by_config(text: &str) -> Service {
@@ -31,9 +31,7 @@ fn reload(service: &Service, text: &str, said: &str) {
 
 #[test]
 fn a_config_read_anew_keeps_what_is_known() {
-    if !root_or_skip("a_config_read_anew_keeps_what_is_known") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(48, 8);
     let pid = load.pid();
     let service = by_config(&format!("pid = {pid}\ndry-run = true\nregions = \"100..900\"\n"));
@@ -74,9 +72,7 @@ fn a_config_read_anew_keeps_what_is_known() {
 /// If it had restarted, no memory would be cold for 5 s.
 #[test]
 fn the_exposure_monitor_goes_on_when_a_config_is_read_anew() {
-    if !root_or_skip("the_exposure_monitor_goes_on_when_a_config_is_read_anew") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(48, 8);
     let text = |budget: &str| {
         let pid = load.pid();
@@ -100,9 +96,7 @@ fn the_exposure_monitor_goes_on_when_a_config_is_read_anew() {
 /// Swap that is full or missing may have room later. The service prints that, and counts failures.
 #[test]
 fn full_swap_locks_nobody_out() {
-    if !root_or_skip("full_swap_locks_nobody_out") {
-        return;
-    }
+    needs_root!();
     // Less than 1 MiB does not count as room: it is full from the start.
     let Some(alone) = Alone::with_swap(1) else { return };
     const FULL: &str = "swap is full";
@@ -120,7 +114,7 @@ fn full_swap_locks_nobody_out() {
     let failed = |service: &Service| service.status()["schemes"][0]["failed"]["bytes"].as_u64();
     let told = |service: &Service| {
         let err = service.err();
-        assert!(err.contains(FULL) && err.contains("counted as failed"), "{err}");
+        assert!(err.contains(FULL) && err.contains("attempts count as failed"), "{err}");
         assert!(err.contains("scheme `goal` does nothing until this can be read"), "{err}");
     };
     told(&service);
@@ -150,9 +144,7 @@ fn full_swap_locks_nobody_out() {
 /// There is no swap. Memory of files could be paged out, and swap may be created later.
 #[test]
 fn without_swap_it_starts_and_says_so() {
-    if !root_or_skip("without_swap_it_starts_and_says_so") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::without_swap() else { return };
     let load = Load::start(16, 4);
     let service = Service::working(&["--pid", &load.pid().to_string()]);
@@ -164,9 +156,7 @@ fn without_swap_it_starts_and_says_so() {
 
 #[test]
 fn without_a_config_a_hangup_ends_it() {
-    if !root_or_skip("without_a_config_a_hangup_ends_it") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let mut service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
     assert_eq!(service.end(Signal::HUP), Some(0), "{}", service.err());
@@ -175,9 +165,7 @@ fn without_a_config_a_hangup_ends_it() {
 
 #[test]
 fn attributes_change_while_it_watches() {
-    if !root_or_skip("attributes_change_while_it_watches") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(48, 8);
     let dir = TempDir::new().unwrap();
     fs::create_dir(dir.path().join("c")).unwrap();
@@ -210,9 +198,7 @@ fn attributes_change_while_it_watches() {
 /// For the regions monitor, the intervals too. Regions and the account of the service are kept.
 #[test]
 fn intervals_change_while_it_watches() {
-    if !root_or_skip("intervals_change_while_it_watches") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(48, 8);
     let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
     let tried = || service.status()["schemes"][0]["tried"]["bytes"].as_u64().unwrap();
@@ -229,7 +215,7 @@ fn intervals_change_while_it_watches() {
     for (args, said) in [
         (["attributes", "--sample", "40ms"], "not shorter than the aggregation interval"),
         (["attributes", "--update", "48h"], "the update interval"),
-        (["attributes", "--budget", "1%"], "takes sample, aggr, update and regions"),
+        (["attributes", "--budget", "1%"], "accepts sample, aggr, update and regions"),
     ] {
         let done = service.ask(&args);
         assert!(done.status == 1 && done.err.contains(said), "{}", done.err);
@@ -240,9 +226,7 @@ fn intervals_change_while_it_watches() {
 /// The service has received only the text.
 #[test]
 fn schemes_that_are_wrong_are_told_with_file_line_and_key() {
-    if !root_or_skip("schemes_that_are_wrong_are_told_with_file_line_and_key") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
     let file = service.dir.path().join("wrong.toml");
@@ -287,14 +271,16 @@ fn a_config_that_makes_no_sense_is_told_with_file_line_and_option() {
 
 #[test]
 fn a_record_is_begun_and_ended_from_outside() {
-    if !root_or_skip("a_record_is_begun_and_ended_from_outside") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(48, 8);
     let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
     assert!(service.status()["record"].is_null());
     let nothing = service.ask(&["record", "stop"]);
-    assert!(nothing.status == 1 && nothing.err.contains("nothing is recorded"), "{}", nothing.err);
+    assert!(
+        nothing.status == 1 && nothing.err.contains("there is no recording"),
+        "{}",
+        nothing.err
+    );
     service.asked(&["record", "start", "a.rec"]);
     let second = service.ask(&["record", "start", "b.rec"]);
     assert!(second.status == 1 && second.err.contains("a recording already"), "{}", second.err);
@@ -321,9 +307,7 @@ fn a_record_is_begun_and_ended_from_outside() {
 
 #[test]
 fn a_full_disk_ends_the_record_and_not_the_service() {
-    if !root_or_skip("a_full_disk_ends_the_record_and_not_the_service") {
-        return;
-    }
+    needs_root!();
     with_own_mounts(|| {
         let disk = TempDir::new().unwrap();
         mount(disk.path(), "size=24k");
@@ -345,13 +329,11 @@ fn a_full_disk_ends_the_record_and_not_the_service() {
 /// case the test tries again.
 #[test]
 fn a_record_without_its_end_does_not_make_a_clean_end_a_failure() {
-    if !root_or_skip("a_record_without_its_end_does_not_make_a_clean_end_a_failure") {
-        return;
-    }
+    needs_root!();
     with_own_mounts(|| {
         let told = (0..5).map(|_| ended_on_a_full_disk()).find(|err| err.contains("No space left"));
         let err = told.expect("all has fitted, each time");
-        assert!(err.contains("without its end"), "{err}");
+        assert!(err.contains("cannot write the end of the recording"), "{err}");
     });
 }
 
@@ -383,9 +365,7 @@ const COMMITTED: &str = "[[scheme]]\nname = \"mine\"\naction = \"stat\"\n";
 
 #[test]
 fn what_it_was_told_outlives_a_crash() {
-    if !root_or_skip("what_it_was_told_outlives_a_crash") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let pid = load.pid().to_string();
     let options = ["--pid", &pid, "--dry-run"];

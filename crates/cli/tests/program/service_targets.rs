@@ -12,7 +12,7 @@ use crate::cgroups::{Group, mounts_or_skip, put};
 use crate::load::Load;
 use crate::notified::Notified;
 use crate::reclaim::Service;
-use crate::run::{copy_program, root_or_skip, run_in, until};
+use crate::run::{copy_program, needs_root, run_in, until};
 
 /// Enough for a service to look for processes several times.
 const A_WHILE: Duration = Duration::from_secs(2);
@@ -52,9 +52,7 @@ fn pids(service: &Service) -> Vec<u64> {
 
 #[test]
 fn who_is_not_there_yet_is_waited_for() {
-    if !root_or_skip("who_is_not_there_yet_is_waited_for") {
-        return;
-    }
+    needs_root!();
     let dir = TempDir::new().unwrap();
     let name = format!("late-{}", std::process::id());
     let told = Notified::listen();
@@ -78,9 +76,7 @@ fn who_is_not_there_yet_is_waited_for() {
 
 #[test]
 fn run_waits_for_nobody() {
-    if !root_or_skip("run_waits_for_nobody") {
-        return;
-    }
+    needs_root!();
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("s"), "4K null null 0 1h null stat").unwrap();
     let done = run_in(dir.path(), &["run", "--scheme", "s", "--comm", "nobody-at-all"]);
@@ -90,9 +86,7 @@ fn run_waits_for_nobody() {
 
 #[test]
 fn processes_are_added_and_left_alone() {
-    if !root_or_skip("processes_are_added_and_left_alone") {
-        return;
-    }
+    needs_root!();
     let [first, second] = [Load::start(16, 4), Load::start(16, 4)];
     let [a, b] = [&first, &second].map(|load| u64::from(load.pid().cast_unsigned()));
     let mut service = Service::working(&["--pid", &a.to_string(), "--dry-run"]);
@@ -122,9 +116,7 @@ fn processes_are_added_and_left_alone() {
 /// The name still selects it.
 #[test]
 fn a_member_that_is_left_alone_does_not_come_back() {
-    if !root_or_skip("a_member_that_is_left_alone_does_not_come_back") {
-        return;
-    }
+    needs_root!();
     let dir = TempDir::new().unwrap();
     let name = format!("left-{}", std::process::id());
     let [first, second] = [Sleeper::named(&dir, &name), {
@@ -145,9 +137,7 @@ fn a_member_that_is_left_alone_does_not_come_back() {
 /// Also processes that get the name by exec, and processes with watched children.
 #[test]
 fn who_is_spared_by_name_is_not_watched() {
-    if !root_or_skip("who_is_spared_by_name_is_not_watched") {
-        return;
-    }
+    needs_root!();
     let dir = TempDir::new().unwrap();
     let [watched, spared] = ["seen", "kept"].map(|name| format!("{name}-{}", std::process::id()));
     let [one, other] = [Sleeper::named(&dir, &watched), Sleeper::named(&dir, &spared)];
@@ -231,9 +221,7 @@ fn who_is_spared_by_group_or_pid_is_not_watched() {
 
 #[test]
 fn who_is_added_stays_among_those_of_a_name() {
-    if !root_or_skip("who_is_added_stays_among_those_of_a_name") {
-        return;
-    }
+    needs_root!();
     let dir = TempDir::new().unwrap();
     let name = format!("among-{}", std::process::id());
     let (member, other) = (Sleeper::named(&dir, &name), Sleeper::new());
@@ -272,9 +260,7 @@ fn a_group_may_come_late_and_come_back() {
 /// Each needs three descriptors.
 #[test]
 fn more_can_be_added_than_files_are_usual() {
-    if !root_or_skip("more_can_be_added_than_files_are_usual") {
-        return;
-    }
+    needs_root!();
     let many: Vec<Sleeper> = (0..60).map(|_| Sleeper::new()).collect();
     let mut command = Command::new("prlimit");
     command.args(["--nofile=128:4096", env!("CARGO_BIN_EXE_isotherm"), "reclaim"]);
@@ -291,9 +277,7 @@ fn more_can_be_added_than_files_are_usual() {
 /// The list of a target's open files could no longer be read, and that once ended the service.
 #[test]
 fn where_files_run_short_some_are_watched_and_the_service_goes_on() {
-    if !root_or_skip("where_files_run_short_some_are_watched_and_the_service_goes_on") {
-        return;
-    }
+    needs_root!();
     let dir = TempDir::new().unwrap();
     let name = format!("short-{}", std::process::id());
     let mut many = vec![Sleeper::named(&dir, &name)];
@@ -337,9 +321,7 @@ impl Drop for Family {
 
 #[test]
 fn children_may_be_more_than_files_are_usual() {
-    if !root_or_skip("children_may_be_more_than_files_are_usual") {
-        return;
-    }
+    needs_root!();
     let family = Family::new(60);
     let mut command = Command::new("prlimit");
     command.args(["--nofile=128:4096", env!("CARGO_BIN_EXE_isotherm"), "reclaim"]);
@@ -361,7 +343,7 @@ fn each_set_of_schemes_that_rests_is_told_of() {
         put(second.0.id().cast_signed(), &group.0);
         let options = ["--pid", &first.pid().to_string(), "--goal", "refault=1%", "--dry-run"];
         let service = Service::working(&options);
-        let times = || service.err().matches("what the targets suffer rest").count();
+        let times = || service.err().matches("the pressure of the targets are suspended").count();
         assert_eq!(times(), 0);
         service.asked(&["targets", "--add", &second.pid().to_string()]);
         until("word of it", || times() == 1);

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::alone::{Alone, has_swap};
 use crate::load::Load;
 use crate::reclaim::Service;
-use crate::run::{PATIENCE, Recorder, copy_program, root_or_skip, until};
+use crate::run::{Recorder, TIMEOUT, copy_program, needs_root, until};
 
 /// Limit of isotherm's own memory, besides [`EACH_REGION`]. The code of a debug build alone is nearly as
 /// large, but is in the page cache.
@@ -173,17 +173,15 @@ impl Drop for Sleepers {
 
 #[test]
 fn nothing_is_left_of_those_that_come_and_go() {
-    if !root_or_skip("nothing_is_left_of_those_that_come_and_go") {
-        return;
-    }
+    needs_root!();
     let asked = std::env::var("ISOTHERM_SOAK_SECONDS").ok().map(|s| s.parse::<u64>().unwrap());
     // Only one test at a time has swap, and tests that run beside this one must not wait for it. The
     // machine's own swap suffices as well.
     let alone = asked.filter(|_| !has_swap()).and_then(|_| Alone::with_swap(512));
-    // However long it takes to start that many.
+    // Starting that many processes may take long.
     let time = Duration::from_secs(asked.unwrap_or(20));
     let enough = 20 * time.as_secs();
-    let patience = 2 * PATIENCE + 10 * time;
+    let patience = 2 * TIMEOUT + 10 * time;
     let dir = TempDir::new().unwrap();
     let name = name("soak");
     let mut crowd = Crowd::new(dir.path(), &name);
@@ -238,9 +236,7 @@ fn cpu(pid: u32) -> f64 {
 #[test]
 fn many_at_once_are_within_bounds() {
     const MANY: usize = 450;
-    if !root_or_skip("many_at_once_are_within_bounds") {
-        return;
-    }
+    needs_root!();
     let dir = TempDir::new().unwrap();
     let name = name("many");
     let crowd = Crowd::new(dir.path(), &name);

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::alone::Alone;
 use crate::load::Load;
-use crate::run::{Done, finish, isotherm, root_or_skip};
+use crate::run::{Done, finish, isotherm, needs_root};
 use crate::schemes::{Run, swapped};
 
 fn swap(args: &[&str]) -> Done {
@@ -27,9 +27,7 @@ fn has_zram() -> bool {
 
 #[test]
 fn swap_is_made_once_and_taken_away() {
-    if !root_or_skip("swap_is_made_once_and_taken_away") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::without_swap() else { return };
     if !has_zram() {
         let said = swap(&["zram", "16M"]);
@@ -56,9 +54,7 @@ fn swap_is_made_once_and_taken_away() {
 /// Two scripts have swap of their own. Swap with pages of others stays, and so does swap that would not fit.
 #[test]
 fn swap_goes_by_name_and_not_from_under_others() {
-    if !root_or_skip("swap_goes_by_name_and_not_from_under_others") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::without_swap() else { return };
     if !has_zram() {
         return;
@@ -82,7 +78,7 @@ fn swap_goes_by_name_and_not_from_under_others() {
     };
     let refused = by_another("");
     let pid = format!("(pid {})", load.pid());
-    for part in ["not taken away", &pid, "--force", "to be removed: /dev/zram"] {
+    for part in ["is not removed", &pid, "--force", "to be removed: /dev/zram"] {
         assert!(refused.err.contains(part), "{part}: {}", refused.err);
     }
     assert_eq!((refused.status, swaps().lines().count()), (1, 2));
@@ -105,12 +101,10 @@ fn senseless_sizes_are_wrong_usage() {
 
 #[test]
 fn it_takes_root() {
-    if !root_or_skip("it_takes_root") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::without_swap() else { return };
     let nobody = finish(isotherm(["system", "swap", "zram", "16M"]).uid(65_534).current_dir("/"));
     assert_eq!(nobody.status, 1);
-    assert!(nobody.err.contains("It takes root"), "{}", nobody.err);
+    assert!(nobody.err.contains("This requires root"), "{}", nobody.err);
     assert_eq!(swaps().lines().count(), 1);
 }

@@ -15,7 +15,7 @@ use isotherm_sim::{Accuracy, AccuracyBuilder, Figures, GroundTruth, MachineKind}
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::run::{Record, Recorder, isotherm, root_or_skip, run_in, until, wait};
+use crate::run::{Record, Recorder, isotherm, needs_root, run_in, until, wait};
 
 const SMALL: &str = r#"
 about = "a little of everything"
@@ -314,9 +314,7 @@ const TRIES: usize = 5;
 
 #[test]
 fn the_simulated_machine_shows_the_same_as_the_real_one() {
-    if !root_or_skip("the_simulated_machine_shows_the_same_as_the_real_one") {
-        return;
-    }
+    needs_root!();
     for name in ["hot-warm-cold", "ladder.toml"] {
         let simulated = on_the_simulated_machine(name);
         assert!(simulated.hot_precision > 0.9 && simulated.hot_recall > 0.9, "{simulated:.3?}");
@@ -335,9 +333,7 @@ fn the_simulated_machine_shows_the_same_as_the_real_one() {
 
 #[test]
 fn a_recording_is_scored_against_the_truth() {
-    if !root_or_skip("a_recording_is_scored_against_the_truth") {
-        return;
-    }
+    needs_root!();
     let mut running = Running::start("ladder.toml", &["--duration", "1h"]);
     let mut recorder = Recorder::start(&["--pid", &running.pid(), "--duration", "5s"]);
     assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
@@ -371,7 +367,7 @@ fn a_recording_is_scored_against_the_truth() {
     }
 
     for (args, said) in [
-        (&["--truth", "isotherm.rec"][..], "no truth of a workload"),
+        (&["--truth", "isotherm.rec"][..], "not the truth of a workload"),
         (&["--truth", "none.json"], "cannot read none.json"),
         (&["--truth", "truth.json", "--target", "redis"], "no target matches"),
         (&["--truth", "truth.json", "--input", "none.rec"], "none.rec"),

@@ -5,7 +5,7 @@ use std::fs;
 use tempfile::TempDir;
 
 use crate::load::Load;
-use crate::run::{root_or_skip, run_in};
+use crate::run::{needs_root, run_in};
 
 /// Runs it in an empty folder, and asserts that the folder is empty afterwards.
 fn assert_refused(args: &[&str], status: i32, said: &[&str]) {
@@ -73,8 +73,8 @@ fn wrong_usage_is_told_with_what_would_be_right() {
         (&["--interval", "10ms"], &["interval of 10ms", "200ms"]),
         (&["--interval", "0s"], &["--interval", "write auto"]),
         (&["--ipis", "0"], &["--ipis"]),
-        (&["--look", "smaps", "--monitor", "pages"], &["the pages monitor", "look by bpf"]),
-        (&["--look", "clear_refs", "--ipis", "9"], &["the exposure monitor", "look by bpf"]),
+        (&["--look", "smaps", "--monitor", "pages"], &["the pages monitor", "choose --look bpf"]),
+        (&["--look", "clear_refs", "--ipis", "9"], &["the exposure monitor", "choose --look bpf"]),
         (&["--look", "damon", "--budget", "1%"], &["its own rules for --budget"]),
         (&["--seed=-1"], &["--seed"]),
         (&["--rotate", "9999", "--max-size", "1T"], &["choose 2 to"]),
@@ -157,9 +157,7 @@ fn what_is_no_record_is_told() {
 
 #[test]
 fn who_cannot_be_watched_is_told() {
-    if !root_or_skip("who_cannot_be_watched_is_told") {
-        return;
-    }
+    needs_root!();
     assert_refused(&["record", "--pid", "2"], 1, &["process 2 (kthreadd)", "thread of the kernel"]);
     // One more than the maximum.
     let nobody = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap();
@@ -175,9 +173,7 @@ fn who_cannot_be_watched_is_told() {
 
 #[test]
 fn a_place_that_cannot_be_written_is_told_and_left_alone() {
-    if !root_or_skip("a_place_that_cannot_be_written_is_told_and_left_alone") {
-        return;
-    }
+    needs_root!();
     let load = Load::start(16, 4);
     let pid = load.pid().to_string();
     let record = ["record", "--pid", &pid, "--duration", "1s"];
@@ -190,10 +186,10 @@ fn a_place_that_cannot_be_written_is_told_and_left_alone() {
     let done = run_in(dir.path(), &[&record[..], &["-o", "thesis.txt"]].concat());
     assert_eq!(done.status, 1);
     assert!(done.err.contains("thesis.txt exists and is no isotherm record"), "{}", done.err);
-    // Nor does it start a command that could not be recorded.
+    // It does not start a command that could not be recorded.
     let args = ["record", "-o", "thesis.txt", "--", "touch", "started"];
     assert_eq!(run_in(dir.path(), &args).status, 1);
-    // Nor does rotation overwrite it.
+    // Rotation does not overwrite it either.
     fs::rename(&foreign, dir.path().join("a.rec.1")).unwrap();
     let rotating = ["-o", "a.rec", "--max-size", "1M", "--rotate", "2"];
     let done = run_in(dir.path(), &[&record[..], &rotating].concat());

@@ -21,7 +21,7 @@ use crate::time::Nanos;
 use crate::unobservable::{MOST_ASKS, UnobservableMappings};
 
 /// A target and the state of its memory.
-pub(super) struct Scanned {
+pub(super) struct ScannedTarget {
     pub id: TargetId,
     pub mappings: Arc<Vec<Mapping>>,
     /// observable mappings
@@ -38,15 +38,15 @@ pub(super) struct Scanned {
     turn: usize,
 }
 
-impl RosterMember for Scanned {
+impl RosterMember for ScannedTarget {
     fn id(&self) -> TargetId {
         self.id
     }
 }
 
-impl Scanned {
+impl ScannedTarget {
     pub fn new(id: TargetId) -> Self {
-        Scanned {
+        ScannedTarget {
             id,
             mappings: Arc::default(),
             visible: Vec::new(),
@@ -60,7 +60,7 @@ impl Scanned {
 
     /// Drops all state, because the target has a new address space.
     pub fn forget(&mut self) {
-        *self = Scanned { ran: self.ran, ..Scanned::new(self.id) };
+        *self = ScannedTarget { ran: self.ran, ..ScannedTarget::new(self.id) };
     }
 
     /// Applies the mappings, which are sorted and disjoint.

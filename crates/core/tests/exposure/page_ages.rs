@@ -4,7 +4,7 @@ use isotherm_core::PageAges;
 
 use super::*;
 
-/// What the rows say: pages idle for `t` seconds or more, and such pages touched per second.
+/// The rows: pages idle for `t` seconds or more, and such pages touched per second.
 fn curve(rows: &[(f64, Arc<PageAges>)], t: f64) -> [f64; 2] {
     let begun = rows[0].1.begun;
     let late = rows.iter().filter(|(_, r)| r.since.since(begun).as_secs_f64() >= t);

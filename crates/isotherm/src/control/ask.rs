@@ -11,7 +11,7 @@ use tracing::warn;
 use super::{ControlError, MAX_ANSWER, MAX_LINE, Request, default_path};
 
 /// Limit for each read and write. A service that is acting answers within one step, which is shorter.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sends `request` to the service at `path`, or at the default path if `path` is `None`, and returns the whole
 /// answer.
@@ -34,7 +34,7 @@ pub fn ask(path: Option<&Path>, request: &Request) -> Result<Value, ControlError
     })?;
     let answer = exchange(&stream, &line).map_err(|e| match e.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-            ControlError::Silent { path: name(), seconds: PATIENCE.as_secs() }
+            ControlError::Silent { path: name(), seconds: TIMEOUT.as_secs() }
         }
         _ => speak(e),
     })?;
@@ -55,8 +55,8 @@ pub fn say_to(path: Option<&Path>, request: &Request) -> Result<(), ControlError
 }
 
 fn exchange(mut stream: &UnixStream, line: &[u8]) -> io::Result<String> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     // A service refuses an unauthorized client before it reads the request. Then this write may fail, and the
     // answer still holds the reason.
     let sent = stream.write_all(line);
@@ -64,7 +64,7 @@ fn exchange(mut stream: &UnixStream, line: &[u8]) -> io::Result<String> {
     let n = BufReader::new(stream.take(MAX_ANSWER)).read_line(&mut answer)?;
     if n == 0 {
         sent?;
-        return Err(io::Error::new(ErrorKind::UnexpectedEof, "it has ended without an answer"));
+        return Err(io::Error::new(ErrorKind::UnexpectedEof, "it ended without an answer"));
     }
     Ok(answer)
 }

@@ -57,15 +57,15 @@ impl Attributes {
             self.budget.is_some() || self.ipis.is_some() || self.interval_seconds.is_some();
         if of_exposure && attrs.budget().is_none() {
             return Err(format!(
-                "budget, ipis and interval belong to the exposure monitor, and the {} monitor is running: it \
-                 takes sample, aggr, update and regions",
+                "budget, ipis and interval belong to the exposure monitor, and the {} monitor is \
+                 running: it accepts sample, aggr, update and regions",
                 attrs.monitor.name()
             ));
         }
         if (self.sample_seconds.is_some() || self.aggr_seconds.is_some()) && !samples(&attrs) {
             return Err(format!(
-                "sample and aggr are of the monitors of regions and of pages, and the {} monitor is at \
-                 work: it takes budget, ipis, interval, update and regions",
+                "sample and aggr belong to the monitors regions and pages, and the {} monitor is \
+                 running: it accepts budget, ipis, interval, update and regions",
                 attrs.monitor.name()
             ));
         }
@@ -146,7 +146,9 @@ mod tests {
         let regions = Attrs { monitor: MonitorKind::Regions, ..Attrs::default() };
         let one = |a: Attributes, attrs| a.over(attrs).unwrap_err();
         let none = Attributes::default();
-        assert!(one(Attributes { budget: Some(0.1), ..none }, regions).contains("it takes sample"));
+        assert!(
+            one(Attributes { budget: Some(0.1), ..none }, regions).contains("it accepts sample")
+        );
         for share in [0.0, -1.0, 1e-6, 1.5, 1e300] {
             let wrong = Attributes { budget: Some(share), ..none };
             assert!(one(wrong, Attrs::default()).contains("budget"), "{share}");
@@ -156,7 +158,7 @@ mod tests {
             assert!(one(wrong, Attrs::default()).contains("interval"), "{seconds}");
         }
         let sampled = Attributes { sample_seconds: Some(0.01), ..none };
-        assert!(one(sampled, Attrs::default()).contains("it takes budget"));
+        assert!(one(sampled, Attrs::default()).contains("it accepts budget"));
         for seconds in [-1.0, 1e-6, 0.3, 1e300] {
             let wrong = Attributes { sample_seconds: Some(seconds), ..none };
             assert!(one(wrong, regions).contains("sampling interval"), "{seconds}");

@@ -110,8 +110,8 @@ pub enum ControlError {
     },
     /// another process already listens on the socket
     #[error(
-        "the control socket {path} is that of {who}, which is alive: end it (isotherm service stop --control \
-         {path}), or name another with --control"
+        "the control socket {path} belongs to {who}, which is running: end it (isotherm service \
+         stop --control {path}), or name another with --control"
     )]
     Taken {
         /// path of the socket
@@ -120,7 +120,7 @@ pub enum ControlError {
         who: String,
     },
     /// a file that is not a socket exists at this path
-    #[error("{0} exists and is no socket: name another place with --control")]
+    #[error("{0} exists and is not a socket: name another place with --control")]
     Foreign(String),
     /// no process listens on the socket
     #[error(

@@ -50,7 +50,7 @@ pub fn answer<T: Serialize>(
         match request {
             Ok(request) => {
                 if matches!(request, Request::Stop) {
-                    stop = Some("told to stop".to_owned());
+                    stop = Some("stopped by a request".to_owned());
                 }
                 let answer = done(request).unwrap_or_else(|e| Answer::refused(chain(&e)));
                 control.served.answer(client, &line(&answer), false);
@@ -127,12 +127,17 @@ impl Drop for Control {
 /// Checks that the peer is root or the owner of this process, and returns the pid of the peer.
 fn may_ask(stream: &UnixStream) -> Result<Option<i32>, String> {
     let own = rustix::process::geteuid();
-    let peer = socket_peercred(stream).map_err(|e| format!("who asks cannot be told: {e}"))?;
+    let peer = socket_peercred(stream).map_err(|e| {
+        format!(
+            "cannot determine the user of this \
+                                                            connection: {e}"
+        )
+    })?;
     if peer.uid == own || peer.uid.is_root() {
         return Ok(Some(peer.pid.as_raw_nonzero().get()));
     }
     Err(format!(
-        "user {} may not ask this: the service is of user {}, who may, and so may root",
+        "user {} may not send requests: only user {}, who runs the service, and root may",
         peer.uid.as_raw(),
         own.as_raw()
     ))
@@ -141,7 +146,7 @@ fn may_ask(stream: &UnixStream) -> Result<Option<i32>, String> {
 fn request(line: &[u8]) -> Result<Request, String> {
     const SHAPES: &str = "write one as {\"do\":\"status\"}: status, pause, resume, stop, commit, \
                           attributes, targets or record";
-    serde_json::from_slice(line).map_err(|e| format!("this is no request ({e}): {SHAPES}"))
+    serde_json::from_slice(line).map_err(|e| format!("this is not a valid request ({e}): {SHAPES}"))
 }
 
 fn line<T: Serialize>(answer: &Answer<T>) -> Vec<u8> {
@@ -158,7 +163,7 @@ fn remove_stale(path: &Path) -> Result<(), ControlError> {
         return Err(ControlError::Foreign(name()));
     }
     match UnixStream::connect(path) {
-        Ok(living) => Err(ControlError::Taken { path: name(), who: who(&living) }),
+        Ok(living) => Err(ControlError::Taken { path: name(), who: describe_peer(&living) }),
         Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
             gone(fs::remove_file(path)).map_err(make)
         }
@@ -174,7 +179,7 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
 }
 
 /// Describes the process at the other end.
-fn who(living: &UnixStream) -> String {
+fn describe_peer(living: &UnixStream) -> String {
     match socket_peercred(living) {
         Ok(peer) => format!("process {}", peer.pid.as_raw_nonzero()),
         Err(_) => "a process".to_owned(),

@@ -15,9 +15,9 @@ use tracing::{debug, warn};
 use super::exclusions::{Exclusions, start_of};
 use super::members::Members;
 use super::selection::Selection;
-use super::started::Started;
+use super::started::StartedCommand;
 use crate::ROOT;
-use crate::pace::{Begun, Pace, SLACK, Terms};
+use crate::pace::{Pace, SLACK, Terms, WorkStart};
 
 /// How often to look for new members.
 const ASKING: Terms =
@@ -37,7 +37,7 @@ const SAID_EVERY: Duration = Duration::from_secs(60);
 /// The followed processes by pid. Processes that have ended are removed.
 #[derive(Default)]
 pub struct Follower {
-    processes: BTreeMap<i32, Followed>,
+    processes: BTreeMap<i32, FollowedProcess>,
     /// a target that is not a process and never ends, such as physical memory
     lasting: Option<TargetId>,
     members: Members,
@@ -73,7 +73,7 @@ pub struct Follower {
     short: bool,
 }
 
-struct Followed {
+struct FollowedProcess {
     target: TargetId,
     /// name as in `/proc/PID/comm`; `command` is its command line
     comm: String,
@@ -87,7 +87,7 @@ struct Followed {
     as_member: bool,
 }
 
-impl Followed {
+impl FollowedProcess {
     /// Stores the name and command line that the kernel shows now, and returns whether the name to print has
     /// changed. An empty command line counts only if it is still empty at the next reading; then the program's
     /// name replaces it.
@@ -131,7 +131,7 @@ impl Follower {
         let command = proc::command(ROOT.as_ref(), pid).unwrap_or_default();
         let young_until = sys::monotonic() + YOUNG;
         self.young_until = young_until;
-        let mut followed = Followed {
+        let mut followed = FollowedProcess {
             target,
             comm: String::new(),
             command: String::new(),
@@ -179,9 +179,9 @@ impl Follower {
         held: &mut dyn Hold,
         program: Option<PathBuf>,
         command: &[String],
-    ) -> Result<Option<Started>> {
+    ) -> Result<Option<StartedCommand>> {
         let Some(program) = program else { return Ok(None) };
-        let mut child = Started::spawn(&program, command)?;
+        let mut child = StartedCommand::spawn(&program, command)?;
         // The command may have children.
         allow_more_files();
         match self.attach(held, child.pid(), true) {
@@ -217,11 +217,11 @@ impl Follower {
         if read.is_empty() && !asks {
             return Vec::new();
         }
-        let begun = Begun::now();
-        let told: BTreeMap<TargetId, &str> = read.iter().map(|a| (a.target, &*a.comm)).collect();
+        let begun = WorkStart::now();
+        let names: BTreeMap<TargetId, &str> = read.iter().map(|a| (a.target, &*a.comm)).collect();
         let mut renamed = Vec::new();
         for (&pid, process) in &mut self.processes {
-            let comm = match told.get(&process.target) {
+            let comm = match names.get(&process.target) {
                 Some(&comm) => Some(comm.to_owned()),
                 None if asks && due < process.young_until => proc::comm(ROOT.as_ref(), pid).ok(),
                 None => None,
@@ -306,7 +306,7 @@ impl Follower {
     /// that have ended, for the caller to detach.
     pub fn follow(&mut self, held: &mut dyn Hold) -> Vec<TargetId> {
         let asks = self.is_due(sys::monotonic());
-        let begun = Begun::now();
+        let begun = WorkStart::now();
         let mut ended = std::mem::take(&mut self.dropped);
         if asks {
             self.unwanted.retain(|&pid, &mut start| start_of(pid) == Some(start));
@@ -574,14 +574,22 @@ fn allow_more_files() {
 mod tests {
     use super::*;
 
-    fn followed() -> Followed {
+    fn followed() -> FollowedProcess {
         let (comm, command) = (String::new(), String::new());
         let (has_command, with_children, as_member) = (false, false, false);
         let (target, young_until) = (TargetId(0), Nanos(0));
-        Followed { target, comm, command, has_command, young_until, with_children, as_member }
+        FollowedProcess {
+            target,
+            comm,
+            command,
+            has_command,
+            young_until,
+            with_children,
+            as_member,
+        }
     }
 
-    /// What the kernel shows at each reading, and what is printed.
+    /// The names that the kernel shows at each reading, and the printed name.
     fn names(read: &[(&str, &str)]) -> Vec<String> {
         let mut of = followed();
         let name = |(comm, command): &(&str, &str)| {
@@ -596,7 +604,7 @@ mod tests {
         assert_eq!(names(&exec), ["sh -c x", "tail -f y"]);
         // Met in the middle of it, it has the name of the program until there is more.
         assert_eq!(names(&exec[1..]), ["tail", "tail -f y"]);
-        // Of a thread that is not the first one, it has the name for a moment.
+        // For a moment the process has the name of a thread that is not its first one.
         let of_thread = [("app", "app -n 1"), ("worker", ""), ("app", "app -n 1")];
         assert_eq!(names(&of_thread), ["app -n 1"]);
     }

@@ -8,4 +8,4 @@ mod started;
 
 pub use follower::Follower;
 pub use selection::Selection;
-pub use started::{Started, resolve};
+pub use started::{StartedCommand, resolve};

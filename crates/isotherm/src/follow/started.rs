@@ -19,7 +19,7 @@ use crate::stop::Stop;
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A command that isotherm started. If it still runs when this value is dropped, it is killed.
-pub struct Started {
+pub struct StartedCommand {
     child: Child,
     /// readable once the command has ended
     pidfd: Option<OwnedFd>,
@@ -42,12 +42,12 @@ pub fn resolve(command: &[String]) -> Result<Option<PathBuf>> {
     }
 }
 
-impl Started {
+impl StartedCommand {
     /// Starts `program` with the words of `command` as its arguments.
     pub fn spawn(program: &Path, command: &[String]) -> Result<Self> {
         let child = Command::new(program).args(command.iter().skip(1)).spawn();
         let child = child.with_context(|| format!("cannot start {}", program.display()))?;
-        let mut started = Started { child, pidfd: None };
+        let mut started = StartedCommand { child, pidfd: None };
         let pid = Pid::from_raw(started.pid()).context("a command without a pid")?;
         // Only this process reaps the command, so the pid still belongs to it. If this call fails, the command
         // is killed.
@@ -107,7 +107,7 @@ impl Started {
     }
 }
 
-impl Drop for Started {
+impl Drop for StartedCommand {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

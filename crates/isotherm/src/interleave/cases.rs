@@ -46,7 +46,7 @@ struct CaseResult {
 
 /// The results of all cases: `docs/abi/testing/interleave.md`.
 #[derive(Serialize)]
-pub struct Tried {
+pub struct CaseResults {
     schema_version: u32,
     nodes: Vec<u32>,
     weights: String,
@@ -55,14 +55,14 @@ pub struct Tried {
 
 /// A case: its requirements, its name, and the function that runs it.
 struct Case {
-    takes: Takes,
+    requirements: Requirements,
     name: &'static str,
     act: fn(&Bench) -> Outcome,
 }
 
 /// The requirements of a case.
 #[derive(Clone, Copy)]
-struct Takes {
+struct Requirements {
     nodes: usize,
     /// the kernel must interleave by weight
     weights: bool,
@@ -70,13 +70,13 @@ struct Takes {
     files: bool,
 }
 
-const NOTHING: Takes = Takes { nodes: 1, weights: false, files: false };
-const TWO_NODES: Takes = Takes { nodes: 2, ..NOTHING };
-const WEIGHTS: Takes = Takes { weights: true, ..TWO_NODES };
-const OF_THREE: Takes = Takes { nodes: 3, ..WEIGHTS };
-const FILES: Takes = Takes { files: true, ..NOTHING };
-const FILES_OF_TWO: Takes = Takes { files: true, ..TWO_NODES };
-const WEIGHTED_FILES: Takes = Takes { files: true, ..WEIGHTS };
+const NOTHING: Requirements = Requirements { nodes: 1, weights: false, files: false };
+const TWO_NODES: Requirements = Requirements { nodes: 2, ..NOTHING };
+const WEIGHTS: Requirements = Requirements { weights: true, ..TWO_NODES };
+const OF_THREE: Requirements = Requirements { nodes: 3, ..WEIGHTS };
+const FILES: Requirements = Requirements { files: true, ..NOTHING };
+const FILES_OF_TWO: Requirements = Requirements { files: true, ..TWO_NODES };
+const WEIGHTED_FILES: Requirements = Requirements { files: true, ..WEIGHTS };
 
 /// Pages of a test that uses one node.
 const PAGES: u64 = 16;
@@ -89,13 +89,13 @@ fn rounds_of(weights: &Weights) -> u64 {
 }
 
 const CASES: [Case; 26] = [
-    Case::new(NOTHING, "a task bound to a node, and who it starts", placement::bind),
-    Case::new(NOTHING, "a task that prefers a node, and who it starts", placement::prefer),
+    Case::new(NOTHING, "a task bound to a node, and its children", placement::bind),
+    Case::new(NOTHING, "a task that prefers a node, and its children", placement::prefer),
     Case::new(TWO_NODES, "a task that interleaves over all nodes", placement::interleave),
     Case::new(TWO_NODES, "the same over each pair of nodes", placement::interleave_pairs),
     Case::new(WEIGHTS, "a task that interleaves by weight", placement::weighted),
     Case::new(WEIGHTS, "the same over each pair of nodes", placement::weighted_pairs),
-    Case::new(WEIGHTS, "the same, begun by who it starts", placement::weighted_inherited),
+    Case::new(WEIGHTS, "the same, begun by its child", placement::weighted_inherited),
     Case::new(NOTHING, "a file in memory, on one node", files::memory_on_nodes),
     Case::new(WEIGHTS, "a file in memory by weight, of whole rounds", files::memory_weighted),
     Case::new(WEIGHTS, "a range of a file in memory by weight", files::memory_range_weighted),
@@ -104,22 +104,34 @@ const CASES: [Case; 26] = [
     Case::new(WEIGHTED_FILES, "files on a file system by weight", files::cache_weighted),
     Case::new(NOTHING, "a range on one node", ranges::on_nodes),
     Case::new(WEIGHTS, "a range interleaved by weight", ranges::weighted),
-    Case::new(WEIGHTS, "a range by weight, also of who is forked", ranges::forked),
+    Case::new(WEIGHTS, "a range by weight, also in a forked child", ranges::forked),
     Case::new(WEIGHTS, "memory on one of its nodes stays when its range becomes so", ranges::stays),
     Case::new(OF_THREE, "memory elsewhere is moved by weight then", ranges::moved_by_weight),
     Case::new(TWO_NODES, "memory elsewhere is moved to a node", ranges::moved_to_a_node),
     Case::new(TWO_NODES, "memory of several is moved only with theirs", ranges::moved_with_others),
     Case::new(TWO_NODES, "pages moved one by one to where weights ask", ranges::pages_moved),
     Case::new(TWO_NODES, "a strict range that lies elsewhere", errors::strict),
-    Case::new(NOTHING, "tasks: what makes no sense is refused", errors::task),
-    Case::new(NOTHING, "ranges: what makes no sense is refused", errors::range),
-    Case::new(WEIGHTS, "the policy of a task is told as it was set", errors::told),
-    Case::new(NOTHING, "the policy of a range is told as it was set", ranges::told),
+    Case::new(NOTHING, "tasks: invalid policies are refused", errors::task),
+    Case::new(NOTHING, "ranges: invalid policies are refused", errors::range),
+    Case::new(
+        WEIGHTS,
+        "the kernel reports the policy of a task as it was set",
+        errors::reported_task_policy,
+    ),
+    Case::new(
+        NOTHING,
+        "the kernel reports the policy of a range as it was set",
+        ranges::reported_policy,
+    ),
 ];
 
 impl Case {
-    const fn new(takes: Takes, name: &'static str, act: fn(&Bench) -> Outcome) -> Self {
-        Case { takes, name, act }
+    const fn new(
+        requirements: Requirements,
+        name: &'static str,
+        act: fn(&Bench) -> Outcome,
+    ) -> Self {
+        Case { requirements, name, act }
     }
 }
 
@@ -127,11 +139,11 @@ impl Case {
 ///
 /// # Errors
 /// If the nodes or the weights cannot be read.
-pub fn try_all() -> Result<Tried> {
+pub fn try_all() -> Result<CaseResults> {
     let bench = Bench::here()?;
     let cases: Vec<CaseResult> = CASES.iter().map(|case| bench.try_one(case)).collect();
     let weights = text(&bench.weights);
-    Ok(Tried { schema_version: 1, nodes: bench.nodes, weights, cases })
+    Ok(CaseResults { schema_version: 1, nodes: bench.nodes, weights, cases })
 }
 
 const AS_THE_RULE: &str = "as the rule";
@@ -155,7 +167,7 @@ impl Bench {
 
     /// Runs a case in a thread of its own, because a memory policy belongs to a thread.
     fn try_one(&self, case: &Case) -> CaseResult {
-        let Takes { nodes, weights, files } = case.takes;
+        let Requirements { nodes, weights, files } = case.requirements;
         let lacks = match () {
             () if weights && !self.weighted => Some("this kernel does not interleave by weight"),
             () if self.nodes.len() < nodes => Some("too few nodes"),
@@ -176,7 +188,7 @@ impl Bench {
     }
 }
 
-impl Tried {
+impl CaseResults {
     /// Whether the result of any case differs from the rule.
     #[must_use]
     pub fn failed(&self) -> bool {

@@ -6,7 +6,7 @@ use isotherm_linux::proc;
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
 
 /// Maximum number of processes that are searched.
-pub const MOST: usize = 1024;
+pub const MAX_FAMILY: usize = 1024;
 
 /// All processes that this process and its descendants start from now on.
 pub struct Family<'a> {
@@ -24,18 +24,18 @@ impl<'a> Family<'a> {
         Ok(Family { root, own, others: proc::children(root, own.as_raw_nonzero().get()) })
     }
 
-    /// The pids of the family, at most [`MOST`] of them. Ended children are reaped and left out, except for
+    /// The pids of the family, at most [`MAX_FAMILY`] of them. Ended children are reaped and left out, except for
     /// `command`, which the caller reaps.
     pub fn pids(&self, command: i32) -> Vec<i32> {
         let own = self.own.as_raw_nonzero().get();
         let mut all = proc::children(self.root, own);
         all.retain(|pid| !self.others.contains(pid) && (*pid == command || !has_ended(*pid)));
         let mut next = 0;
-        while let Some(&parent) = all.get(next).filter(|_| all.len() < MOST) {
+        while let Some(&parent) = all.get(next).filter(|_| all.len() < MAX_FAMILY) {
             all.extend(proc::children(self.root, parent));
             next += 1;
         }
-        all.truncate(MOST);
+        all.truncate(MAX_FAMILY);
         all
     }
 }
@@ -56,13 +56,13 @@ mod tests {
         let root = Path::new("/");
         let mut before = Command::new("sleep").arg("60").spawn().unwrap();
         let family = Family::begin(root).unwrap();
-        // The shell between ends at once, and tells the pid of what it has left behind.
+        // The shell in between ends at once, and prints the pid of its child.
         let script = "sh -c 'sleep 60 >&2 & echo $!'; exec sleep 60 >&2";
         let mut command = Command::new("sh");
         let mut child = command.args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
-        let mut told = String::new();
-        child.stdout.take().unwrap().read_to_string(&mut told).unwrap();
-        let orphan: i32 = told.trim().parse().unwrap();
+        let mut output = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+        let orphan: i32 = output.trim().parse().unwrap();
         let pid = child.id().cast_signed();
         let all = family.pids(pid);
         assert!(all.contains(&pid) && all.contains(&orphan), "{all:?}");

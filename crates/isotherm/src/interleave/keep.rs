@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result};
 use isotherm_core::{AddrRange, Mapping};
-use isotherm_linux::numa::{LaidOut, Layout, balancing, node_of};
+use isotherm_linux::numa::{Layout, MoveResult, balancing, node_of};
 use isotherm_linux::proc;
 use isotherm_mm::mempolicy::Weights;
 use tracing::warn;
@@ -37,8 +37,8 @@ pub fn round(
     layout: &mut Layout,
     weights: &Weights,
     within: Option<&[AddrRange]>,
-) -> (LaidOut, Result<()>) {
-    let mut out = LaidOut::default();
+) -> (MoveResult, Result<()>) {
+    let mut out = MoveResult::default();
     let done = all(layout, weights, within, &mut out);
     (out, done)
 }
@@ -47,7 +47,7 @@ fn all(
     layout: &mut Layout,
     weights: &Weights,
     within: Option<&[AddrRange]>,
-    out: &mut LaidOut,
+    out: &mut MoveResult,
 ) -> Result<()> {
     layout.renew()?;
     let mappings = match proc::mappings(root(), layout.pid()) {

@@ -14,12 +14,12 @@ use crate::units::WeightList;
 
 pub use crate::units::SetTo;
 
-pub use family::{Family, MOST};
+pub use family::{Family, MAX_FAMILY};
 pub use hot::ranges as hot_ranges;
 
 /// The nodes and weights that options choose.
 #[derive(Debug, Clone, Default)]
-pub struct Chosen {
+pub struct ChosenLayout {
     /// nodes; empty: all nodes with memory that the process may use
     pub nodes: Vec<u32>,
     /// their weights, in the same order; `None`: the weights of the machine, or else weights by the bandwidth

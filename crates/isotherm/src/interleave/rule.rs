@@ -7,7 +7,7 @@ use isotherm_core::{Mapping, MappingKind};
 use isotherm_linux::numa::{Node, NumaError, Setting, WeightFiles, nodes};
 use isotherm_mm::mempolicy::{Weights, bandwidth_of, weights_from_bandwidth};
 
-use super::Chosen;
+use super::ChosenLayout;
 use super::root;
 use crate::usage::UsageError;
 
@@ -21,7 +21,7 @@ pub struct Machine {
 
 /// The source of the weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum From {
+pub enum WeightsSource {
     /// the options
     Given,
     /// the weights that are set on the machine
@@ -30,13 +30,13 @@ pub enum From {
     Bandwidth,
 }
 
-impl From {
+impl WeightsSource {
     /// The source as text.
     pub fn text(self) -> &'static str {
         match self {
-            From::Given => "as given",
-            From::Machine => "those of the machine",
-            From::Bandwidth => "by the bandwidth that firmware tells",
+            WeightsSource::Given => "as given",
+            WeightsSource::Machine => "those of the machine",
+            WeightsSource::Bandwidth => "by the bandwidth that firmware reports",
         }
     }
 }
@@ -79,16 +79,21 @@ impl Machine {
                 bandwidth_of(read, write)
             })
             .collect();
-        let told = mb_s.iter().any(|&b| b > 0);
-        told.then(|| self.have().into_iter().zip(weights_from_bandwidth(&mb_s)).collect())
+        let has_bandwidth = mb_s.iter().any(|&b| b > 0);
+        has_bandwidth.then(|| self.have().into_iter().zip(weights_from_bandwidth(&mb_s)).collect())
     }
 
     /// The weights that `o` asks for, on nodes that exist and that process `pid` may use.
-    pub fn rule(&self, o: &Chosen, allowed: &[u32], pid: i32) -> Result<(Weights, From)> {
+    pub fn rule(
+        &self,
+        o: &ChosenLayout,
+        allowed: &[u32],
+        pid: i32,
+    ) -> Result<(Weights, WeightsSource)> {
         let have = self.have();
         if o.nodes.is_empty() && have.len() < 2 {
             let text = "this machine has one node with memory: there is nothing to interleave. \
-                        --nodes 0 has it done all the same";
+                        Give --nodes 0 to do it anyway";
             return Err(anyhow!(text));
         }
         let given = !o.nodes.is_empty();
@@ -105,7 +110,7 @@ impl Machine {
         Ok((weights.map_err(|e| UsageError::new(e.to_string()))?, from))
     }
 
-    fn weights_of(&self, o: &Chosen, nodes: &[u32]) -> Result<(Vec<u8>, From)> {
+    fn weights_of(&self, o: &ChosenLayout, nodes: &[u32]) -> Result<(Vec<u8>, WeightsSource)> {
         if let Some(given) = &o.weights {
             if given.0.len() != nodes.len() {
                 let text = format!(
@@ -116,14 +121,14 @@ impl Machine {
                 );
                 return Err(UsageError::new(text).into());
             }
-            return Ok((given.0.clone(), From::Given));
+            return Ok((given.0.clone(), WeightsSource::Given));
         }
         let (all, from) = match (&self.weights, self.by_bandwidth()) {
-            (Some(setting), _) => (setting.weights.clone(), From::Machine),
-            (None, Some(weights)) => (weights, From::Bandwidth),
+            (Some(setting), _) => (setting.weights.clone(), WeightsSource::Machine),
+            (None, Some(weights)) => (weights, WeightsSource::Bandwidth),
             (None, None) => {
-                let text = "neither the kernel nor firmware tells of weights here: give --weights \
-                            (isotherm interleave probe finds some)";
+                let text = "neither the kernel nor firmware provides weights here: give \
+                            --weights (isotherm interleave probe measures them)";
                 return Err(UsageError::new(text).into());
             }
         };
@@ -165,16 +170,16 @@ mod tests {
         Machine { nodes: nodes.iter().map(node).collect(), weights: None }
     }
 
-    fn layout(nodes: &[u32], weights: &[u8]) -> Chosen {
+    fn layout(nodes: &[u32], weights: &[u8]) -> ChosenLayout {
         let weights = (!weights.is_empty()).then(|| WeightList(weights.to_vec()));
-        Chosen { nodes: nodes.to_vec(), weights }
+        ChosenLayout { nodes: nodes.to_vec(), weights }
     }
 
     #[test]
     fn weights_belong_to_nodes_in_their_order() {
         let (rule, from) =
             machine(&[0, 1, 2]).rule(&layout(&[2, 0], &[1, 9]), &[0, 1, 2], 7).unwrap();
-        assert_eq!((text(&rule), from), ("0=9,2=1".to_owned(), From::Given));
+        assert_eq!((text(&rule), from), ("0=9,2=1".to_owned(), WeightsSource::Given));
     }
 
     #[test]
@@ -182,7 +187,7 @@ mod tests {
         let m = machine(&[0, 1, 2]);
         for (nodes, weights, allowed, said) in [
             (&[3][..], &[1][..], &[0, 1, 2][..], "no node 3"),
-            (&[0, 1], &[1, 1], &[0], "may use memory of the nodes 0 only, and not of node 1"),
+            (&[0, 1], &[1, 1], &[0], "may use only memory of the nodes 0, and not of node 1"),
             (&[0, 1], &[1], &[0, 1], "1 weights are given for 2 nodes"),
             (&[0, 0], &[1, 1], &[0], "named twice"),
             (&[0, 1], &[], &[0, 1], "give --weights"),
@@ -206,9 +211,9 @@ mod tests {
         m.nodes[1].cpu = Some(access(1000));
         let none = layout(&[], &[]);
         let (rule, from) = m.rule(&none, &[0, 1], 7).unwrap();
-        assert_eq!((text(&rule), from), ("0=21,1=10".to_owned(), From::Bandwidth));
+        assert_eq!((text(&rule), from), ("0=21,1=10".to_owned(), WeightsSource::Bandwidth));
         m.weights = Some(Setting { auto: None, weights: [(0, 3), (1, 1)].into() });
         let (rule, from) = m.rule(&none, &[0, 1], 7).unwrap();
-        assert_eq!((text(&rule), from), ("0=3,1=1".to_owned(), From::Machine));
+        assert_eq!((text(&rule), from), ("0=3,1=1".to_owned(), WeightsSource::Machine));
     }
 }

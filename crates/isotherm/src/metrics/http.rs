@@ -29,13 +29,13 @@ impl Http {
     /// Answers the requests that have arrived; `text` returns the content of `/metrics`.
     pub fn answer(&mut self, mut text: impl FnMut(Form) -> String) {
         for (client, request) in self.0.requests() {
-            let answer = match request.as_deref().map(asked) {
+            let answer = match request.as_deref().map(parse_request) {
                 Ok(HttpRequest::Metrics { form, with_body }) => {
                     metrics(form, with_body, &text(form))
                 }
-                Ok(HttpRequest::Else) => plain("404 Not Found", "there is only /metrics here\n"),
+                Ok(HttpRequest::Else) => plain("404 Not Found", "the metrics are at /metrics\n"),
                 Ok(HttpRequest::Senseless) => {
-                    plain("400 Bad Request", "this is no request of HTTP/1\n")
+                    plain("400 Bad Request", "this is not an HTTP/1 request\n")
                 }
                 Ok(HttpRequest::Method) => {
                     plain("405 Method Not Allowed", "only GET and HEAD work\n")
@@ -72,7 +72,7 @@ enum HttpRequest {
 }
 
 /// Parses the head of a request.
-fn asked(head: &[u8]) -> HttpRequest {
+fn parse_request(head: &[u8]) -> HttpRequest {
     let head = String::from_utf8_lossy(head);
     let mut lines = head.split("\r\n");
     let words: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn what_is_asked_for() {
         let metrics = |form, with_body| HttpRequest::Metrics { form, with_body };
-        let ask = |head: &str| asked(head.as_bytes());
+        let ask = |head: &str| parse_request(head.as_bytes());
         let plain = metrics(Form::Prometheus, true);
         assert_eq!(ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), plain);
         assert_eq!(ask("GET /metrics?x=1 HTTP/1.0\r\n\r\n"), plain);

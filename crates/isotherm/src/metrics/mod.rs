@@ -1,6 +1,6 @@
 //! Metrics for other programs: in a file, or on a loopback port. `docs/abi/testing/metrics.md`.
 
-mod figures;
+mod families;
 mod http;
 mod text;
 
@@ -59,19 +59,19 @@ pub enum MetricsError {
 /// Exports metrics if an option asks for it.
 #[derive(Default)]
 pub struct Metrics {
-    to: Option<To>,
+    to: Option<Exporter>,
 }
 
-enum To {
+enum Exporter {
     File { path: PathBuf, every: Duration, next: Nanos, failed: bool },
-    Port { http: Http, kept: Kept },
+    Port { http: Http, kept: TextCache },
 }
 
 /// The last text in each form, and its time.
 #[derive(Default)]
-struct Kept(BTreeMap<Form, (Nanos, String)>);
+struct TextCache(BTreeMap<Form, (Nanos, String)>);
 
-impl Kept {
+impl TextCache {
     /// Returns the last text if it is still fresh, else the text that `new` makes.
     fn text(&mut self, form: Form, now: Nanos, new: impl FnOnce() -> String) -> String {
         self.0.retain(|_, (at, _)| now.since(*at) < FRESH);
@@ -85,11 +85,11 @@ impl Metrics {
         let to = match to {
             None => None,
             Some(MetricsTo::Port(address)) => {
-                Some(To::Port { http: Http::open(*address)?, kept: Kept::default() })
+                Some(Exporter::Port { http: Http::open(*address)?, kept: TextCache::default() })
             }
             Some(MetricsTo::File(path)) => {
                 write(path, "")?;
-                Some(To::File { path: path.clone(), every, next: Nanos(0), failed: false })
+                Some(Exporter::File { path: path.clone(), every, next: Nanos(0), failed: false })
             }
         };
         Ok(Metrics { to })
@@ -97,13 +97,13 @@ impl Metrics {
 
     /// Whether files are written during the run.
     pub fn writes(&self) -> bool {
-        matches!(self.to, Some(To::File { .. }))
+        matches!(self.to, Some(Exporter::File { .. }))
     }
 
     /// The listener to wait for.
     pub fn listener(&mut self) -> Option<&mut dyn Wait> {
         match &mut self.to {
-            Some(To::Port { http, .. }) => Some(http),
+            Some(Exporter::Port { http, .. }) => Some(http),
             _ => None,
         }
     }
@@ -111,7 +111,7 @@ impl Metrics {
     /// When the file is to be written next.
     pub fn by(&self) -> Option<Nanos> {
         match &self.to {
-            Some(To::File { next, .. }) => Some(*next),
+            Some(Exporter::File { next, .. }) => Some(*next),
             _ => None,
         }
     }
@@ -121,10 +121,10 @@ impl Metrics {
         let now = sys::monotonic();
         match &mut self.to {
             None => {}
-            Some(To::Port { http, kept }) => {
+            Some(Exporter::Port { http, kept }) => {
                 http.answer(|form| kept.text(form, now, || scene.text(form)));
             }
-            Some(To::File { path, every, next, failed }) if now >= *next => {
+            Some(Exporter::File { path, every, next, failed }) if now >= *next => {
                 *next = now + *every;
                 let written = write(path, &scene.text(Form::Prometheus));
                 // A full disk does not end the program, and is reported once.
@@ -133,7 +133,7 @@ impl Metrics {
                 }
                 *failed = written.is_err();
             }
-            Some(To::File { .. }) => {}
+            Some(Exporter::File { .. }) => {}
         }
     }
 }
@@ -141,7 +141,7 @@ impl Metrics {
 /// Removes the file at the end, so that no reader mistakes old figures for current ones.
 impl Drop for Metrics {
     fn drop(&mut self) {
-        if let Some(To::File { path, .. }) = &self.to {
+        if let Some(Exporter::File { path, .. }) = &self.to {
             let _ = fs::remove_file(path);
         }
     }
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn who_asks_often_is_told_the_same_in_either_form() {
-        let (mut kept, mut made) = (Kept::default(), 0);
+        let (mut kept, mut made) = (TextCache::default(), 0);
         let mut ask = |form, ms: u64| {
             kept.text(form, Nanos(ms * 1_000_000), || {
                 made += 1;

@@ -85,11 +85,11 @@ impl Text {
 
     /// Adds a sample to the current family. Labels without a value are left out.
     pub fn sample(&mut self, labels: &Labels<'_>, value: impl Display) {
-        let told = labels.iter().filter(|(_, value)| !value.is_empty());
-        let told: Vec<String> =
-            told.map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+        let pairs = labels.iter().filter(|(_, value)| !value.is_empty());
+        let pairs: Vec<String> =
+            pairs.map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
         let labels =
-            if told.is_empty() { String::new() } else { format!("{{{}}}", told.join(",")) };
+            if pairs.is_empty() { String::new() } else { format!("{{{}}}", pairs.join(",")) };
         let _ = writeln!(self.out, "{}{labels} {value}", self.name);
     }
 

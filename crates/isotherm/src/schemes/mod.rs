@@ -111,7 +111,7 @@ fn add(
     let named = |what| UsageError::new(format!("{from}: {what}"));
     let schemes = parse_as(form, text, interval, before).map_err(named)?;
     if schemes.is_empty() {
-        return Err(named("there is no scheme in it".to_owned()));
+        return Err(named("it contains no scheme".to_owned()));
     }
     before.extend(schemes);
     Ok(())

@@ -1,4 +1,4 @@
-//! What can be read, and what is said about what cannot.
+//! Valid schemes, and the errors of invalid ones.
 
 use isotherm_core::scheme::{FilterKind, Goal, Mark, Scope};
 use isotherm_core::{Action, PageKind};

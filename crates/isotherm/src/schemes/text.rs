@@ -4,7 +4,7 @@
 use isotherm_core::MappingKind;
 use serde::Deserialize;
 
-use super::values::{Age, Deed, Rate, Share, Size, Time};
+use super::values::{ActionText, Age, Rate, Share, Size, Time};
 
 /// A file of schemes, in their order of execution.
 #[derive(Debug, Deserialize)]
@@ -29,7 +29,7 @@ pub struct SchemeText {
     /// name of the scheme; the default is its action
     pub name: Option<String>,
     /// the action
-    pub action: Deed,
+    pub action: ActionText,
     /// size of a region in bytes
     #[serde(default)]
     pub size: Bounds<Size>,
@@ -109,13 +109,13 @@ pub struct WeightsText {
 #[serde(rename_all = "snake_case")]
 pub enum GoalText {
     /// some tasks wait for memory for this time in each second
-    Stalled(Of<Time>),
+    Stalled(ScopedTarget<Time>),
     /// this share of the working set is read back within a minute
-    Refaults(Of<Share>),
+    Refaults(ScopedTarget<Share>),
     /// this share of the machine's memory is free
     Free(Share),
     /// this many bytes are resident
-    Resident(Of<Size>),
+    Resident(ScopedTarget<Size>),
     /// the number in a file has this value
     File(FileGoal),
 }
@@ -124,7 +124,7 @@ pub enum GoalText {
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct Of<T> {
+pub struct ScopedTarget<T> {
     /// the target value
     pub target: T,
     /// `targets` (the watched processes and their control group), `machine`, or the path of a control group

@@ -139,12 +139,12 @@ impl Share {
 #[derive(Debug, Clone, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(try_from = "String")]
-pub struct Deed(#[cfg_attr(test, schemars(with = "String"))] pub Action);
+pub struct ActionText(#[cfg_attr(test, schemars(with = "String"))] pub Action);
 
-impl TryFrom<String> for Deed {
+impl TryFrom<String> for ActionText {
     type Error = String;
     fn try_from(text: String) -> Result<Self, String> {
-        parse_action(&text).map(Deed).map_err(|e| e.what.to_string())
+        parse_action(&text).map(ActionText).map_err(|e| e.what.to_string())
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
         assert!(Rate::try_from(Scalar::Real(-1.0)).unwrap_err().contains("10Hz"));
         assert!(read::<Age>("old").unwrap_err().contains("5s"));
         assert!(read::<Share>("101%").unwrap_err().contains("0 to 100"));
-        assert!(Deed::try_from("explode".to_owned()).unwrap_err().contains("pageout"));
-        assert!(Deed::try_from("pageout 1".to_owned()).unwrap_err().contains("too much"));
+        assert!(ActionText::try_from("explode".to_owned()).unwrap_err().contains("pageout"));
+        assert!(ActionText::try_from("pageout 1".to_owned()).unwrap_err().contains("too much"));
     }
 }

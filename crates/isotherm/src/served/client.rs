@@ -17,7 +17,7 @@ pub struct Framing {
 }
 
 /// Time limit for a client to send a request, and to receive its answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes per read.
 const CHUNK: usize = 64 << 10;
 
@@ -38,13 +38,13 @@ impl<S: Read + Write + AsFd> Client<S> {
     /// A client on a stream that does not block.
     pub fn new(stream: S, framing: Framing, peer: Option<i32>, now: Nanos) -> Self {
         let (coming, going) = (Vec::new(), Vec::new());
-        Client { peer, stream, framing, coming, going, until: now + PATIENCE, ending: false }
+        Client { peer, stream, framing, coming, going, until: now + TIMEOUT, ending: false }
     }
 
     /// For how long the client has sent no complete request, since it connected or since its last answer;
     /// `None` if a request is waiting.
     pub fn silence(&self, now: Nanos) -> Option<Duration> {
-        let since = PATIENCE.saturating_sub(self.until.since(now));
+        let since = TIMEOUT.saturating_sub(self.until.since(now));
         (!self.has_request()).then_some(since)
     }
 
@@ -137,7 +137,7 @@ impl<S: Read + Write + AsFd> Client<S> {
     /// Sends an answer. If it is the `last`, nothing more is read.
     pub fn answer(&mut self, bytes: &[u8], now: Nanos, last: bool) {
         self.going.extend_from_slice(bytes);
-        self.until = now + PATIENCE;
+        self.until = now + TIMEOUT;
         self.ending |= last;
         if last {
             self.coming.clear();

@@ -141,8 +141,8 @@ impl<L: Listen> Served<L> {
         let Some(pid) = peer else { return Ok(()) };
         match self.clients.iter().filter(|client| client.peer == peer).count() {
             MAX_OF_PEER.. => Err(format!(
-                "process {pid} has {MAX_OF_PEER} connections open here, which is all that one may have: \
-                 close those that are idle"
+                "process {pid} has {MAX_OF_PEER} connections open here, the maximum of one \
+                 process: close idle ones"
             )),
             _ => Ok(()),
         }
@@ -163,7 +163,7 @@ impl<L: Listen> Served<L> {
         let longest = silent.max_by_key(|(_, client)| client.silence(now)).map(|(at, _)| at);
         if let Some(at) = longest {
             let mut client = self.clients.remove(at);
-            let why = "dropped: it was silent, and others wait. Connect again to ask";
+            let why = "closed: this connection was idle, and others are waiting. Connect again";
             client.answer(&(self.refusal)(why), now, true);
         }
     }
@@ -187,7 +187,7 @@ impl<L: Listen> Served<L> {
         let refusal = self.refusal;
         self.clients.retain_mut(|client| {
             if client.is_late(now) {
-                let why = "dropped: no whole request has come in time. Connect again to ask";
+                let why = "closed: no complete request came in time. Connect again";
                 client.answer(&refusal(why), now, true);
             }
             client.stays(now)

@@ -32,7 +32,7 @@ impl SchemeJob {
         let new = schemes::parse_as(form, text, attrs.snapshot_interval(), &[])
             .map_err(anyhow::Error::msg)?;
         if new.is_empty() {
-            bail!("there is no scheme in it: isotherm service pause ends acting");
+            bail!("it contains no scheme: to stop acting, use isotherm service pause");
         }
         let notes = self.replace(new, None, act, pids)?;
         let schemes = Schemes { text: text.to_owned(), form };
@@ -58,10 +58,10 @@ impl SchemeJob {
             );
         }
         let meter = Meter::new(ROOT.as_ref(), engine.schemes().map(|(s, _)| s), pids, of_options)
-            .context("a figure cannot be read here")?;
+            .context("cannot read a metric of a goal, watermark or filter")?;
         notes.extend(meter.lacks().iter().cloned());
         self.engine.set_schemes(new)?;
-        (self.meter, self.said) = (meter, false);
+        (self.meter, self.warned) = (meter, false);
         Ok(notes)
     }
 

@@ -66,7 +66,7 @@ mod tests {
 
     use super::*;
 
-    /// Sees all but the last page, and remembers what it was asked.
+    /// Observes all pages except the last, and records the requests.
     #[derive(Default)]
     struct Sees(Vec<Action>);
 

@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Result, bail};
 use isotherm_core::scheme::Scheme;
 use isotherm_core::{AddrRange, Nanos};
-use isotherm_linux::damon::{self, Reclaimed, Reclaimer, Spared};
+use isotherm_linux::damon::{self, ExcludedMemory, Reclaimed, Reclaimer};
 use isotherm_linux::proc::MGLRU;
-use isotherm_linux::sys::{self, Kept};
+use isotherm_linux::sys::{self, KeptCapabilities};
 use isotherm_linux::{Part, physical_memory, possible};
 use isotherm_report::bytes;
 use sd_notify::NotifyState;
@@ -48,7 +48,7 @@ pub struct KernelReclaim {
 ///
 /// # Errors
 /// If it cannot start, or a change to the machine cannot be undone.
-pub fn run(o: KernelReclaim) -> Result<Done> {
+pub fn run(o: KernelReclaim) -> Result<ReclaimOutput> {
     let dry = o.asked.dry;
     let notes = check_actions([o.scheme].iter(), |a| possible(ROOT.as_ref(), a), dry)?;
     notes.iter().for_each(|note| warn!("{note}"));
@@ -61,7 +61,7 @@ pub fn run(o: KernelReclaim) -> Result<Done> {
     if let Some(why) = leaves_alone(reclaimer.spared()) {
         warn!("{why}");
     }
-    sys::drop_privileges(Kept { reading: true, writing: false, frames: false })?;
+    sys::drop_privileges(KeptCapabilities { reading: true, writing: false, frames: false })?;
     let (begin, done) = (sys::monotonic(), Reclaimed::default());
     let mut service = Service { reclaimer, control, done, begin, paused: false, dry };
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
@@ -81,19 +81,20 @@ pub fn run(o: KernelReclaim) -> Result<Done> {
 }
 
 /// Describes which memory is not paged out because the kernel does not record its accesses, and why.
-fn leaves_alone(spared: Spared) -> Option<String> {
+fn leaves_alone(spared: ExcludedMemory) -> Option<String> {
     let left = match spared {
-        Spared::Nothing => return None,
-        Spared::Unmapped => "memory that no process maps is left alone".to_owned(),
-        Spared::Files => {
+        ExcludedMemory::Nothing => return None,
+        ExcludedMemory::Unmapped => "memory that no process maps is left alone".to_owned(),
+        ExcludedMemory::Files => {
             "only anonymous memory is paged out, as this kernel has no filter for memory that no \
                           process maps (Linux 6.15 has)"
                 .to_owned()
         }
     };
     Some(format!(
-        "MGLRU is on ({MGLRU}): the kernel's DAMON does not see reads and writes of files that no \
-         process maps. So {left}. To have page cache paged out, turn MGLRU off before: echo n >{MGLRU}"
+        "MGLRU is on ({MGLRU}): the kernel's DAMON does not see reads and writes of files that \
+         no process maps. So {left}. To page out page cache, turn MGLRU off first: echo n \
+         >{MGLRU}"
     ))
 }
 
@@ -116,13 +117,13 @@ struct KernelStatus {
     paused: bool,
     monitor: &'static str,
     #[serde(flatten)]
-    done: Done,
+    done: ReclaimOutput,
     cost: Cost,
 }
 
 /// The result, and the memory that is left alone: `docs/abi/testing/run.md`.
 #[derive(Serialize)]
-pub struct Done {
+pub struct ReclaimOutput {
     /// result of the scheme
     #[serde(flatten)]
     pub table: SchemeTable,
@@ -152,9 +153,9 @@ impl Service {
                 tell = now + SAY;
                 if !self.dry && self.reclaimer.is_misled() {
                     bail!(
-                        "MGLRU was turned on ({MGLRU}), so that the kernel's DAMON does not see reads of page cache \
-                         that no process maps, and would have it paged out as cold. Start it again: it leaves such \
-                         memory alone then"
+                        "MGLRU was turned on ({MGLRU}): the kernel's DAMON no longer observes \
+                         reads of page cache that no process maps, and would page it out as \
+                         cold. Restart isotherm: it then leaves such memory alone"
                     );
                 }
                 self.count()?;
@@ -218,10 +219,10 @@ impl Service {
         Ok(Answer::done())
     }
 
-    fn so_far(&self) -> Done {
+    fn so_far(&self) -> ReclaimOutput {
         let time = sys::monotonic().since(self.begin);
         let table = SchemeTable::of_kernel(self.done, self.reclaimer.cpu(), time, self.dry);
-        Done { table, total: MachineBytes::now(self.reclaimer.spared()) }
+        ReclaimOutput { table, total: MachineBytes::now(self.reclaimer.spared()) }
     }
 
     fn state(&self) -> KernelStatus {
@@ -244,10 +245,11 @@ mod tests {
 
     #[test]
     fn what_is_left_alone_is_said_with_the_reason() {
-        assert_eq!(leaves_alone(Spared::Nothing), None);
-        for (spared, said) in
-            [(Spared::Unmapped, "no process maps is"), (Spared::Files, "only anonymous")]
-        {
+        assert_eq!(leaves_alone(ExcludedMemory::Nothing), None);
+        for (spared, said) in [
+            (ExcludedMemory::Unmapped, "no process maps is"),
+            (ExcludedMemory::Files, "only anonymous"),
+        ] {
             let why = leaves_alone(spared).unwrap();
             assert!(why.contains(said) && why.contains("/sys/kernel/mm/lru_gen/enabled"), "{why}");
         }

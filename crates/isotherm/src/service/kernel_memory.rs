@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use isotherm_core::{Pages, Unknown};
-use isotherm_linux::damon::Spared;
+use isotherm_linux::damon::ExcludedMemory;
 use isotherm_linux::{MachineMemory, machine_memory};
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ pub struct MachineBytes {
 
 impl MachineBytes {
     /// The present state, where `spared` memory is left alone; `None` if the kernel does not report it.
-    pub fn now(spared: Spared) -> Option<Self> {
+    pub fn now(spared: ExcludedMemory) -> Option<Self> {
         machine_memory(ROOT.as_ref()).ok().map(|m| MachineBytes::of(&m.sparing(spared)))
     }
 

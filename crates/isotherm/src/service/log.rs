@@ -31,8 +31,8 @@ impl Log {
         self.try_write(lines).map_err(|e| {
             let name = self.path.display();
             anyhow!(
-                "the log {name} cannot be written, and nothing is done that is not in it: make room, \
-                 or run without --log: {}",
+                "the log {name} cannot be written, and isotherm does only what it can log: make \
+                 room, or run without --log: {}",
                 chain(&e),
             )
         })

@@ -15,9 +15,9 @@ use crate::schemes::TARGETS;
 use crate::words::chain;
 
 /// Advice for a kernel that does not count stalls of the targets: first for options, then for keys of a file.
-const NO_STALLS: &str = "--goal psi=SHARE goes by the control group of the targets: give --all, with which the \
-                         machine counts, or --goal refault=SHARE, or leave out --goal";
-const NO_STALLS_OF: &str = "of = \"machine\" takes the figures of the machine";
+const NO_STALLS: &str = "--goal psi=SHARE uses the control group of the targets: give --all to \
+                         use the whole machine, or --goal refault=SHARE, or leave out --goal";
+const NO_STALLS_OF: &str = "of = \"machine\" uses the figures of the whole machine";
 
 /// Maximum length of a file that holds a number, in bytes.
 const MAX_NUMBER: u64 = 64;
@@ -176,8 +176,7 @@ impl Meter {
         pids: &[i32],
         by_option: bool,
     ) -> Result<Option<anyhow::Error>> {
-        let check =
-            |group| counts_stalls(root, group).context("nobody counts who waits for memory");
+        let check = |group| counts_stalls(root, group).context("stalls on memory cannot be read");
         match scope {
             Scope::Machine => check(None)?,
             _ if is_of_targets(scope) => {
@@ -295,12 +294,12 @@ fn common<'a>(
         [] => Ok(None),
         [group] => Ok(group.clone()),
         _ if by_option => bail!(
-            "the targets are in more than one control group, and --goal goes by that of all of them: give \
-             --all, with which the machine counts, or leave out --goal"
+            "the targets are in more than one control group, and --goal requires a common one: \
+             give --all to use the whole machine, or leave out --goal"
         ),
         _ => bail!(
-            "the targets are in more than one control group: say whose pressure counts, with of = \"PATH\" \
-             or of = \"machine\""
+            "the targets are in more than one control group: choose whose pressure counts, with \
+             of = \"PATH\" or of = \"machine\""
         ),
     }
 }

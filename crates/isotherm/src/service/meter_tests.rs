@@ -182,7 +182,7 @@ fn processes_are_named_anew_with_each_snapshot() {
     assert_eq!((name(0), name(1)), ("a".to_owned(), "b".to_owned()));
 }
 
-/// A service that is started anew must not fail for what was there before and comes again.
+/// A restarted service must not fail because a group or process that existed before is missing for a while.
 #[test]
 fn what_is_not_there_yet_is_told_and_read_when_it_comes() {
     let root = machine();

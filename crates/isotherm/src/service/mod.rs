@@ -25,7 +25,7 @@ use anyhow::{Context, Result, bail};
 use isotherm_core::scheme::{Engine, Scheme};
 use isotherm_core::{Action, Attrs, MonitorKind, Support};
 use isotherm_linux::possible;
-use isotherm_linux::sys::{self, Kept};
+use isotherm_linux::sys::{self, KeptCapabilities};
 use sd_notify::NotifyState;
 use tracing::{error, warn};
 
@@ -56,7 +56,7 @@ pub struct Acting {
     pub look: LookBy,
     /// seed of the random numbers; `None`: different each time
     pub seed: Option<u64>,
-    /// Nothing is done; the service reports what it would do.
+    /// Dry run: the service only reports the actions that it would do.
     pub dry_run: bool,
     /// file for a JSON line per action
     pub log: Option<PathBuf>,
@@ -132,7 +132,7 @@ pub struct Acted {
 }
 
 /// Ways to look that cannot act are refused at the start.
-const CANNOT_ACT: &str = "this way to look cannot act: look by bpf, bpf-probe or bpf-iter";
+const CANNOT_ACT: &str = "this way to look cannot act: choose --look bpf, bpf-probe or bpf-iter";
 
 /// Acts as `config` defines until there is a reason to end. `finish` receives the table before a started
 /// command is asked to end.
@@ -188,7 +188,7 @@ pub fn act(
     }
     notes.iter().for_each(|note| warn!("{note}"));
     let mut started = follower.start(looks.hold(), program, &o.targets.command)?;
-    let kept = Kept {
+    let kept = KeptCapabilities {
         reading: required.frames || looks.takes_files() || meter.reads_files(),
         writing: required.files || o.targets.may_be_strangers() || metrics.writes(),
         frames: required.frames || looks.takes_frames(),
@@ -262,13 +262,13 @@ pub fn check_actions<'a>(
     if dry && supports(&Action::Stat) == Support::Yes {
         let all = never.into_iter().chain(not_now);
         return Ok(all
-            .map(|why| format!("this could not be done here; the dry run goes on: {why}"))
+            .map(|why| format!("the action is not possible here; the dry run continues: {why}"))
             .collect());
     }
     if !never.is_empty() {
-        bail!("this cannot be done here: {}", never.join("\n  "));
+        bail!("the action is not possible here: {}", never.join("\n  "));
     }
-    let until = "Until that changes, what it tries in vain is counted as failed";
+    let until = "Until that changes, its attempts count as failed";
     Ok(not_now.into_iter().map(|why| format!("{why}. {until}")).collect())
 }
 

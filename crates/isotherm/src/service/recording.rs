@@ -25,7 +25,7 @@ pub struct SideRecord {
     /// summary of a record that has ended
     last: Summary,
     /// the targets in the record
-    told: BTreeSet<TargetId>,
+    announced: BTreeSet<TargetId>,
     /// sequence number of its first snapshot, which becomes 0 in the record
     first: Option<u64>,
 }
@@ -55,10 +55,10 @@ impl SideRecord {
         }
         let facts = facts(attrs, self.seed, self.look.clone());
         let mut writer = Writer::create(file, &facts, limits)?;
-        (self.told, self.first) = (BTreeSet::new(), None);
+        (self.announced, self.first) = (BTreeSet::new(), None);
         for fact in targets {
             let _ = writer.target(fact.clone())?;
-            self.told.insert(fact.id);
+            self.announced.insert(fact.id);
         }
         (self.file, self.writer, self.ended) = (Some(file.to_owned()), Some(writer), None);
         Ok(())
@@ -67,7 +67,7 @@ impl SideRecord {
     /// Records a new target, or the new name of a target.
     pub fn target(&mut self, fact: &TargetFact) {
         if self.is_on() {
-            self.told.insert(fact.id);
+            self.announced.insert(fact.id);
             self.write(|writer| writer.target(fact.clone()));
         }
     }
@@ -78,14 +78,14 @@ impl SideRecord {
             let mut s = s.clone();
             s.seq -= *self.first.get_or_insert(s.seq);
             // The first snapshot may contain targets that ended before the record started.
-            s.targets.retain(|view| self.told.contains(&view.id));
+            s.targets.retain(|view| self.announced.contains(&view.id));
             self.write(|writer| writer.snapshot(&s));
         }
     }
 
     /// Records the attribution of a target.
     pub fn attribution(&mut self, a: Attribution) {
-        if self.told.contains(&a.target) {
+        if self.announced.contains(&a.target) {
             self.write(|writer| writer.attribution(a));
         }
     }
@@ -113,7 +113,7 @@ impl SideRecord {
         let finished = self.finish(Why::Stopped, "");
         (self.ended, self.last) = (None, Summary::default());
         match file {
-            None => bail!("nothing is recorded"),
+            None => bail!("there is no recording"),
             Some(_) => finished.map_or(Ok(()), |e| Err(e.into())),
         }
     }
@@ -121,7 +121,7 @@ impl SideRecord {
     /// Ends the record at the end of the service. An error is printed, and is not an error of the service.
     pub fn end(&mut self) {
         if let Some(e) = self.finish(Why::Stopped, "") {
-            warn!("the recording is without its end: {}", chain(&e.into()));
+            warn!("cannot write the end of the recording: {}", chain(&e.into()));
         }
     }
 
@@ -137,7 +137,7 @@ impl SideRecord {
         let Some(writer) = &mut self.writer else { return };
         let ended = match write(writer) {
             Ok(Progress::Going) => return,
-            Ok(Progress::Full) => "it has reached its size".to_owned(),
+            Ok(Progress::Full) => "it has reached its maximum size".to_owned(),
             Err(e) => chain(&e.into()),
         };
         warn!("recording has ended: {ended}");

@@ -53,7 +53,7 @@ pub struct SchemeJob {
     pub(super) recording: SideRecord,
     stepped: Nanos,
     /// whether a message has reported that schemes are inactive
-    pub(super) said: bool,
+    pub(super) warned: bool,
 }
 
 impl SchemeJob {
@@ -80,7 +80,7 @@ impl SchemeJob {
             saved: None,
             recording,
             stepped: begin,
-            said: false,
+            warned: false,
         }
     }
 
@@ -109,8 +109,9 @@ impl SchemeJob {
             let read = pids.keys().filter_map(|id| on.state.attributions.of(*id));
             metrics.major_faults = read.map(|a| (a.target, a.major_faults)).collect();
         }
-        if let Some(why) = self.meter.rests().filter(|_| !std::mem::replace(&mut self.said, true)) {
-            warn!("schemes that go by what the targets suffer rest: {why}");
+        if let Some(why) = self.meter.rests().filter(|_| !std::mem::replace(&mut self.warned, true))
+        {
+            warn!("schemes that depend on the pressure of the targets are suspended: {why}");
         }
         let (now, mut events) = (sys::monotonic(), Vec::new());
         let act = on.watch.act().context(CANNOT_ACT)?;

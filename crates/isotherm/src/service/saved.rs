@@ -77,8 +77,8 @@ impl Saved {
                 let moved = fs::rename(&self.path, &aside);
                 let moved = moved.map_or_else(|e| e.to_string(), |()| aside.display().to_string());
                 warn!(
-                    "{name}, the state of a service that outlives a crash, cannot be parsed, and was set \
-                     aside ({moved}): {}",
+                    "{name}, the saved state of the service, cannot be parsed, and was set aside \
+                     ({moved}): {}",
                     chain(&e)
                 );
                 None

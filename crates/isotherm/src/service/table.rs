@@ -9,14 +9,14 @@ use serde::Serialize;
 
 /// A number of regions and of bytes.
 #[derive(Debug, Serialize)]
-pub struct Counted {
+pub struct RegionBytes {
     regions: u64,
     bytes: u64,
 }
 
-impl From<Count> for Counted {
+impl From<Count> for RegionBytes {
     fn from(c: Count) -> Self {
-        Counted { regions: c.regions, bytes: c.bytes }
+        RegionBytes { regions: c.regions, bytes: c.bytes }
     }
 }
 
@@ -25,11 +25,11 @@ impl From<Count> for Counted {
 pub struct SchemeRow {
     scheme: String,
     action: &'static str,
-    tried: Counted,
-    applied: Counted,
-    failed: Counted,
+    tried: RegionBytes,
+    applied: RegionBytes,
+    failed: RegionBytes,
     /// skipped memory by reason; only reasons that occurred
-    passed: Vec<(&'static str, Counted)>,
+    passed: Vec<(&'static str, RegionBytes)>,
     took_seconds: f64,
     quota_exceeded: u64,
     inactive: u64,
@@ -56,7 +56,7 @@ impl SchemeTable {
     /// The result of the kernel's own scheme, which used the CPU time `took`. The kernel does not report
     /// failures.
     pub fn of_kernel(done: Reclaimed, took: Duration, time: Duration, dry_run: bool) -> Self {
-        let counted = |regions, bytes| Counted { regions, bytes };
+        let counted = |regions, bytes| RegionBytes { regions, bytes };
         let row = SchemeRow {
             scheme: "reclaim".to_owned(),
             action: if dry_run { "stat" } else { "pageout" },
@@ -92,7 +92,7 @@ impl SchemeTable {
                 r.inactive
             );
             for (why, c) in &r.passed {
-                out += &format!("  passed over, {why}: {} times, {}\n", c.regions, bytes(c.bytes));
+                out += &format!("  skipped, {why}: {} times, {}\n", c.regions, bytes(c.bytes));
             }
         }
         if self.dry_run {
@@ -109,7 +109,8 @@ impl SchemeTable {
         let each = sum(|r| r.applied.bytes as f64);
         let cpu = sum(|r| r.took_seconds);
         format!(
-            "nothing was done. A second of it would act on {} and take {:.1} ms of a CPU, about\n",
+            "dry run: nothing was done. Each second would act on about {} and cost about {:.1} \
+             ms of CPU time\n",
             bytes(each as u64),
             cpu * 1e3
         )

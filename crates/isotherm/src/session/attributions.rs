@@ -10,7 +10,7 @@ use isotherm_record::TargetFact;
 
 use crate::ROOT;
 use crate::follow::Follower;
-use crate::pace::{Begun, Pace, SLACK, Terms};
+use crate::pace::{Pace, SLACK, Terms, WorkStart};
 
 /// Minimum time between two readings of a process,
 const ROUND: Duration = Duration::from_secs(1);
@@ -63,7 +63,7 @@ impl Attributions {
             self.next_round = begin + ROUND;
         }
         let turn = self.round.drain(..AT_ONCE.min(self.round.len())).collect();
-        let begun = Begun::now();
+        let begun = WorkStart::now();
         read.extend(self.read_these(turn, hold));
         self.pace.pause(&begun, &TURNS);
         read

@@ -19,20 +19,20 @@ pub struct Gauge {
     watched: Duration,
     swept: bool,
     last: Option<Quality>,
-    known: Known,
+    known: SupportTotals,
 }
 
 /// Resident memory whose accesses can be observed, in bytes, by the basis of its rate in the last snapshot, and
 /// memory that was not looked at yet.
 #[derive(Default)]
-struct Known {
+struct SupportTotals {
     support: SupportBytes,
     unseen: u64,
 }
 
 /// Cost as a share of one CPU, over 1 s or more; and shares of the observable memory.
 #[derive(Debug, Serialize)]
-pub struct Spent {
+pub struct CostShares {
     /// CPU time from the start of the process until it started to watch, in seconds; not part of any share
     startup_seconds: f64,
     own_cpu: f64,
@@ -68,7 +68,7 @@ impl Gauge {
             watched: Duration::ZERO,
             swept: false,
             last: None,
-            known: Known::default(),
+            known: SupportTotals::default(),
         }
     }
 
@@ -85,7 +85,7 @@ impl Gauge {
         self.lost += s.cost.lost;
         self.watched += s.end.since(s.start);
         self.last = s.quality;
-        self.known = Known::of(s);
+        self.known = SupportTotals::of(s);
         self.swept |= s.quality.is_some_and(|q| q.coverage_bp >= SWEPT_BP);
     }
 
@@ -100,9 +100,9 @@ impl Gauge {
     }
 
     /// The cost after `seconds`, in which this process used the CPU time `own`, after using `startup` before.
-    pub fn spent(&self, startup: Duration, own: Duration, seconds: f64) -> Spent {
+    pub fn spent(&self, startup: Duration, own: Duration, seconds: f64) -> CostShares {
         let share = |time: Duration| time.as_secs_f64() / seconds.max(SHORTEST);
-        Spent {
+        CostShares {
             startup_seconds: startup.as_secs_f64(),
             own_cpu: share(own),
             lost: share(self.lost),
@@ -166,11 +166,11 @@ impl Gauge {
     }
 }
 
-impl Known {
+impl SupportTotals {
     fn of(s: &Snapshot) -> Self {
         let regions = s.targets.iter().flat_map(|t| &t.regions);
         let unseen = regions.map(|r| r.unknown_bytes(Unknown::Unseen)).sum();
-        Known { support: s.support_bytes(), unseen }
+        SupportTotals { support: s.support_bytes(), unseen }
     }
 
     /// `None` if nothing is known.

@@ -30,7 +30,7 @@ use crate::stop::Stop;
 use crate::watch::{DefaultAttrs, Looks, Ready, Watch};
 
 pub use attributions::Attributions;
-pub use gauge::{Spent, SupportShares};
+pub use gauge::{CostShares, SupportShares};
 pub use idle_ages::IdleAges;
 pub use job::Job;
 
@@ -123,7 +123,7 @@ impl JobContext<'_> {
     pub fn attrs(&self) -> Result<Attrs> {
         self.watch
             .attrs()
-            .context("the kernel's monitor watches: its attributes are not known here")
+            .context("the kernel's monitor is running: isotherm does not know its attributes")
     }
 
     /// Attaches new processes, and drops processes that have ended.

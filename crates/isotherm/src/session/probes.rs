@@ -51,7 +51,7 @@ impl Act for TracedAct<'_> {
         let name = |name: &str| CString::new(name).unwrap_or_default();
         let first = works.first().and_then(|work| Some((work.cause?.scheme, work.action.name())));
         let (scheme, action) = first.map(|(s, a)| (name(s), name(a))).unwrap_or_default();
-        let turn = Turn { scheme, action, pids: self.pids };
+        let turn = BatchProperties { scheme, action, pids: self.pids };
         let works: Vec<Work<'_>> = works.iter().map(|work| telling(work, &turn)).collect();
         self.act.apply(&works, out)
     }
@@ -66,13 +66,13 @@ fn telling<'a>(work: &Work<'a>, begins: &'a dyn Begins) -> Work<'a> {
 /// The properties that all work items of a batch share. The names are those that the scheme asked for, also in
 /// a dry run, which only looks.
 #[derive(Debug)]
-struct Turn<'a> {
+struct BatchProperties<'a> {
     scheme: CString,
     action: CString,
     pids: &'a BTreeMap<TargetId, i32>,
 }
 
-impl Begins for Turn<'_> {
+impl Begins for BatchProperties<'_> {
     #[inline(never)]
     fn begins(&self, work: &Work<'_>) {
         let Some(cause) = work.cause else { return };

@@ -7,7 +7,7 @@ use isotherm_core::{Attribution, Attrs, TargetId, TargetView};
 use isotherm_record::Summary;
 use serde::Serialize;
 
-use super::gauge::Spent;
+use super::gauge::CostShares;
 use super::memory::BytesByHeat;
 use super::scene::Scene;
 use crate::control::Attributes;
@@ -20,7 +20,7 @@ pub struct WatchStatus {
     since: String,
     paused: bool,
     postponed: u64,
-    cost: Spent,
+    cost: CostShares,
     monitor: &'static str,
     attributes: Option<Attributes>,
     record: Option<Record>,
@@ -75,13 +75,14 @@ impl WatchStatus {
         let views = scene.snapshot.into_iter().flat_map(|s| &s.targets);
         let views: Vec<&TargetView> = views.filter(|v| watched.contains(&v.id)).collect();
         let target = |view: &&TargetView| {
-            let told = scene.attributions.of(view.id);
-            let text = |of: fn(&Attribution) -> &str| told.map(of).unwrap_or_default().to_owned();
+            let attribution = scene.attributions.of(view.id);
+            let text =
+                |of: fn(&Attribution) -> &str| attribution.map(of).unwrap_or_default().to_owned();
             Target {
                 pid: pids.get(&view.id).copied(),
                 comm: text(|a| &a.comm),
                 cgroup: text(|a| &a.cgroup),
-                saved: told.map_or(0, |a| a.swapped),
+                saved: attribution.map_or(0, |a| a.swapped),
                 memory: BytesByHeat::of(view),
             }
         };

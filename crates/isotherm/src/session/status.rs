@@ -6,7 +6,7 @@ use isotherm_core::{Attrs, Nanos, Snapshot, Thresholds};
 use isotherm_linux::sys;
 use isotherm_report::bytes;
 
-use super::gauge::{Gauge, Spent};
+use super::gauge::{CostShares, Gauge};
 
 /// A display for a progress line.
 pub trait Progress {
@@ -99,7 +99,7 @@ impl Status {
 
     /// The cost, for programs.
     #[must_use]
-    pub fn spent(&self) -> Spent {
+    pub fn spent(&self) -> CostShares {
         self.gauge.spent(self.startup, self.own_cpu(), self.seconds())
     }
 

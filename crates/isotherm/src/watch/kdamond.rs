@@ -3,7 +3,7 @@
 use anyhow::Result;
 use isotherm_core::{AddrRange, Attrs, Nanos, OpsError, Source, Step, TargetId};
 use isotherm_linux::damon::{
-    Availability, DamonError, Kdamond, KdamondAttrs, Watched, availability,
+    Availability, DamonError, Kdamond, KdamondAttrs, MonitoredMemory, availability,
 };
 use isotherm_linux::{HeldProcesses, Hold, Physical, Stretch};
 use isotherm_record::TargetFact;
@@ -31,13 +31,13 @@ impl OfProcesses {
         Ok(OfProcesses { held: HeldProcesses::default(), ranges, asked })
     }
 
-    fn watched(&self, targets: &[TargetId]) -> Watched {
+    fn watched(&self, targets: &[TargetId]) -> MonitoredMemory {
         let all = with_pids(&self.held, targets);
         match all.first() {
             Some(&(target, pid)) if !self.ranges.is_empty() => {
-                Watched::Ranges { target, pid, ranges: self.ranges.clone() }
+                MonitoredMemory::Ranges { target, pid, ranges: self.ranges.clone() }
             }
-            _ => Watched::Processes(all),
+            _ => MonitoredMemory::Processes(all),
         }
     }
 }
@@ -48,9 +48,9 @@ fn with_pids(held: &HeldProcesses, targets: &[TargetId]) -> Vec<(TargetId, i32)>
 
 fn describe(of: &str) -> String {
     format!(
-        "damon: the kernel's own monitor, {of}. Resolution: regions, whose borders are found by chance; \
-         one page of each is looked at in a sampling interval. Not seen: memory of devices, and what \
-         is on no LRU list"
+        "damon: the kernel's own monitor, {of}. Resolution: regions, whose borders are random; \
+         one page of each is checked per sampling interval. Not seen: memory of devices, and \
+         pages on no LRU list"
     )
 }
 
@@ -86,7 +86,7 @@ impl OfMemory {
     /// Watches these stretches of physical memory.
     pub fn open(asked: KdamondAttrs, memory: &[Stretch]) -> Result<Self> {
         let attrs = asked.attrs;
-        let watched = Watched::Physical {
+        let watched = MonitoredMemory::Physical {
             target: Physical::TARGET,
             ranges: memory.iter().map(|s| s.range).collect(),
             mappings: memory.iter().map(Stretch::mapping).collect(),

@@ -182,13 +182,12 @@ pub trait Watch: Source {
     fn stop(&mut self) -> Result<()>;
 }
 
-const KEEPS: &str =
-    "the kernel's monitor keeps the attributes that it was started with: start it anew";
+const KEEPS: &str = "the attributes of the kernel's monitor cannot change while it runs: restart isotherm with others";
 
 /// The kind of memory to watch.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub enum What {
+pub enum WatchedMemory {
     /// processes; kernel DAMON watches only these ranges of one process, if the list is not empty
     Processes(Vec<AddrRange>),
     /// physical memory, or part of it
@@ -199,14 +198,14 @@ pub enum What {
 ///
 /// # Errors
 /// If it does not work here: the reason.
-pub fn open(what: &What, look: LookBy, asked: &dyn AttrsFor) -> Result<Box<dyn Ready>> {
+pub fn open(what: &WatchedMemory, look: LookBy, asked: &dyn AttrsFor) -> Result<Box<dyn Ready>> {
     match (what, look) {
-        (What::Processes(ranges), LookBy::Damon) => {
+        (WatchedMemory::Processes(ranges), LookBy::Damon) => {
             Ok(Box::new(kdamond::OfProcesses::open(ranges.clone(), asked.kdamond()?)?))
         }
-        (What::Processes(_), LookBy::Way(way)) => Ok(Box::new(Looks::open(Some(way))?)),
-        (What::Processes(_), LookBy::Auto) => Ok(Box::new(Looks::open(None)?)),
-        (What::Memory(part), look) => of_memory(part, look, asked),
+        (WatchedMemory::Processes(_), LookBy::Way(way)) => Ok(Box::new(Looks::open(Some(way))?)),
+        (WatchedMemory::Processes(_), LookBy::Auto) => Ok(Box::new(Looks::open(None)?)),
+        (WatchedMemory::Memory(part), look) => of_memory(part, look, asked),
     }
 }
 
@@ -217,7 +216,7 @@ fn of_memory(part: &Part, look: LookBy, asked: &dyn AttrsFor) -> Result<Box<dyn 
         LookBy::Damon => Ok(Box::new(by_damon(&memory()?)?)),
         LookBy::Way(Way::PageIdle) => Ok(Box::new(physical::Idle::open(&memory()?)?)),
         LookBy::Way(way) => Err(UsageError::new(format!(
-            "physical memory is looked at by damon or page_idle: {} sees processes",
+            "physical memory requires --look damon or page_idle: {} observes processes",
             way.name()
         ))
         .into()),

@@ -32,9 +32,9 @@ impl Ready for Idle {
     fn describe(&self) -> String {
         let (name, how) = (Way::PageIdle.name(), Way::PageIdle.how());
         format!(
-            "{name}: {how}, of physical memory. Resolution: a folio, one sampling interval. Not seen: what \
-             devices access, what is on no LRU list; what the TLB holds looks idle until it is \
-             dropped there"
+            "{name}: {how}, of physical memory. Resolution: a folio, one sampling interval. Not \
+             seen: accesses by devices, pages on no LRU list; pages in the TLB look idle until \
+             their entries are dropped"
         )
     }
 

@@ -42,9 +42,9 @@ mod tests {
         let arena = Arena::map(16 * PAGE_SIZE).unwrap();
         fill(&arena, 1);
         let words: Vec<u64> = arena.words().iter().map(|w| w.load(Ordering::Relaxed)).collect();
-        let told: BTreeSet<u64> = words.iter().copied().filter(|w| *w != 0).collect();
-        assert_eq!(told.len(), 16 * RANDOM);
-        let ones: u32 = told.iter().map(|w| w.count_ones()).sum();
-        assert!((28..36).contains(&(ones / told.len() as u32)), "{ones} bits are set");
+        let distinct: BTreeSet<u64> = words.iter().copied().filter(|w| *w != 0).collect();
+        assert_eq!(distinct.len(), 16 * RANDOM);
+        let ones: u32 = distinct.iter().map(|w| w.count_ones()).sum();
+        assert!((28..36).contains(&(ones / distinct.len() as u32)), "{ones} bits are set");
     }
 }

@@ -9,7 +9,7 @@ use isotherm_core::{AddrRange, Nanos, PAGE_SIZE};
 use isotherm_linux::sys::{self, Arena};
 use isotherm_sim::workload::{ISLAND_HZ, Layout, Op, Rate, Schedule, Slot, Walk, Workload};
 
-use super::ledger::{Book, Ledger};
+use super::access_counts::{AccessCounts, TruthRecorder};
 use super::touch::{Stage, Toucher, work};
 use crate::stop::Stop;
 
@@ -22,41 +22,48 @@ pub struct Running<'a> {
     layout: &'a Layout,
     arena: &'a Arena,
     seed: u64,
-    ledger: Ledger,
+    access_counts: AccessCounts,
 }
 
 impl<'a> Running<'a> {
     /// Uses mapped memory; `seed` determines its layout and its random numbers.
     pub fn new(workload: &'a Workload, layout: &'a Layout, arena: &'a Arena, seed: u64) -> Self {
         let pages = usize::try_from(layout.len() / PAGE_SIZE).unwrap_or(usize::MAX);
-        let ledger = Ledger::new(layout.parts.len(), pages);
-        Running { workload, layout, arena, seed, ledger }
+        let access_counts = AccessCounts::new(layout.parts.len(), pages);
+        Running { workload, layout, arena, seed, access_counts }
     }
 
     /// Address of the touch counters, one word per stretch.
     pub fn counts(&self) -> AddrRange {
-        self.ledger.counts()
+        self.access_counts.counts()
     }
 
     /// Runs all of `schedule`, or until `stop`.
-    pub fn all(&self, schedule: &Schedule, stop: &Stop) -> Result<Book<'_>> {
+    pub fn all(&self, schedule: &Schedule, stop: &Stop) -> Result<TruthRecorder<'_>> {
         let begin = sys::monotonic();
         let base = self.arena.range().start;
         let stretches = self.layout.stretches(self.workload, base);
-        let mut book = Book::new(&self.ledger, stretches, base, self.seed, begin);
+        let mut recorder =
+            TruthRecorder::new(&self.access_counts, stretches, base, self.seed, begin);
         for slot in &schedule.slots {
             if stop.is_over() {
                 break;
             }
-            self.phase(slot, begin, stop, &mut book)?;
+            self.phase(slot, begin, stop, &mut recorder)?;
         }
-        Ok(book)
+        Ok(recorder)
     }
 
-    fn phase(&self, slot: &Slot, begin: Nanos, stop: &Stop, book: &mut Book<'_>) -> Result<()> {
-        let (arena, ledger) = (self.arena, &self.ledger);
+    fn phase(
+        &self,
+        slot: &Slot,
+        begin: Nanos,
+        stop: &Stop,
+        recorder: &mut TruthRecorder<'_>,
+    ) -> Result<()> {
+        let (arena, access_counts) = (self.arena, &self.access_counts);
         let (start, end) = (begin + slot.start, begin + slot.end());
-        let stage = Stage { arena, ledger, begin: start, end, stop };
+        let stage = Stage { arena, access_counts, begin: start, end, stop };
         let name = &self.workload.phases[slot.phase].name;
         let spawned: io::Result<()> = std::thread::scope(|threads| {
             for touchers in self.threads(slot.phase) {
@@ -67,12 +74,12 @@ impl<'a> Running<'a> {
                 if stop.is_over() {
                     break;
                 }
-                book.close(name, sys::monotonic());
+                recorder.close(name, sys::monotonic());
             }
             Ok(())
         });
         // The last interval ends when all threads have ended.
-        book.close(name, sys::monotonic());
+        recorder.close(name, sys::monotonic());
         spawned.context("cannot start a thread")
     }
 

@@ -6,7 +6,7 @@ use isotherm_core::Nanos;
 use isotherm_linux::sys::{self, Arena};
 use isotherm_sim::workload::{Op, Rate, Walk};
 
-use super::ledger::Ledger;
+use super::access_counts::AccessCounts;
 use crate::stop::Stop;
 
 /// Sleep of a thread after it has made all touches that are due.
@@ -19,7 +19,7 @@ const BATCH: u64 = 1024;
 /// The memory that a phase touches, and its start and end.
 pub struct Stage<'a> {
     pub arena: &'a Arena,
-    pub ledger: &'a Ledger,
+    pub access_counts: &'a AccessCounts,
     pub begin: Nanos,
     pub end: Nanos,
     pub stop: &'a Stop,
@@ -62,23 +62,23 @@ impl Toucher {
             by_now - self.done.min(by_now)
         });
         self.done += due;
-        let interval = stage.ledger.interval();
+        let interval = stage.access_counts.interval();
         for _ in 0..due {
             let Some((part, page)) = self.walk.next(since) else { break };
             match self.op {
                 Op::Read => stage.arena.read(page),
                 Op::Write => stage.arena.write(page),
             }
-            stage.ledger.stamp(page, interval);
+            stage.access_counts.stamp(page, interval);
             self.counts[part] += 1;
         }
-        self.flush(stage.ledger);
+        self.flush(stage.access_counts);
     }
 
-    fn flush(&mut self, ledger: &Ledger) {
+    fn flush(&mut self, access_counts: &AccessCounts) {
         for (i, count) in self.counts.iter_mut().enumerate().filter(|(_, n)| **n > 0) {
             if let Some(part) = self.walk.part(i) {
-                ledger.count(part, *count);
+                access_counts.count(part, *count);
             }
             *count = 0;
         }

@@ -92,7 +92,7 @@ pub struct Reclaim {
 impl Change {
     /// The changes from a reading to a later one.
     pub fn between(a: &Reading, b: &Reading) -> Self {
-        let machine = Grown(&a.vmstat, &b.vmstat);
+        let machine = CounterDeltas(&a.vmstat, &b.vmstat);
         let mut kinds = kinds(a, b, &machine);
         share(&mut kinds);
         Change {
@@ -118,7 +118,7 @@ impl Change {
 }
 
 impl Reclaim {
-    fn of(counters: &Grown<'_>) -> Self {
+    fn of(counters: &CounterDeltas<'_>) -> Self {
         let bytes = |begin: &str| counters.of_all(begin).map(bytes);
         Reclaim {
             kswapd_scanned_bytes: bytes("pgscan_kswapd"),
@@ -139,9 +139,9 @@ fn sum(values: impl IntoIterator<Item = Option<u64>>) -> Option<u64> {
 }
 
 /// Two readings of counters, the earlier one first.
-struct Grown<'a>(&'a Counters, &'a Counters);
+struct CounterDeltas<'a>(&'a Counters, &'a Counters);
 
-impl Grown<'_> {
+impl CounterDeltas<'_> {
     fn of(&self, name: &str) -> Option<u64> {
         let before = self.0.get(name).copied().unwrap_or(0);
         self.1.get(name).map(|after| after.saturating_sub(before))
@@ -158,7 +158,7 @@ impl Grown<'_> {
     }
 }
 
-fn kinds(a: &Reading, b: &Reading, machine: &Grown<'_>) -> Vec<KindChange> {
+fn kinds(a: &Reading, b: &Reading, machine: &CounterDeltas<'_>) -> Vec<KindChange> {
     let mut of_kind: BTreeMap<usize, (&str, Vec<&Zone>)> = BTreeMap::new();
     for z in b.zones.zones.iter().filter(|z| z.managed > 0) {
         let rank = kind(&z.name).map_or(usize::MAX, |k| k.index());
@@ -221,7 +221,7 @@ fn of_node(a: &Reading, b: &Reading, node: u32) -> NodeChange {
     let none = Counters::new();
     let own = |r: &'_ Reading| r.zones.nodes.get(&node).cloned().unwrap_or_else(|| none.clone());
     let (before, after) = (own(a), own(b));
-    let own = Grown(&before, &after);
+    let own = CounterDeltas(&before, &after);
     let of_zones = |name: &str| {
         let at = |r: &Reading| {
             let zones = r.zones.zones.iter().filter(|z| z.node == node);

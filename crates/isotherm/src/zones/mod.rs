@@ -8,7 +8,7 @@ pub mod text;
 
 pub use change::{Change, KindChange, NodeChange, Reclaim};
 pub use reading::Reading;
-pub use state::{Expected, State, ZoneState};
+pub use state::{FormulaWatermarks, State, ZoneState};
 
 #[cfg(test)]
 mod tests;

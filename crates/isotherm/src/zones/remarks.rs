@@ -40,13 +40,14 @@ fn level(z: &ZoneState) -> Option<String> {
     if z.reserve_bytes >= z.managed_bytes {
         let (reserve, size) = (bytes(z.reserve_bytes), bytes(z.managed_bytes));
         return Some(format!(
-            "{name} is smaller ({size}) than what it keeps in reserve ({reserve}): ordinary allocations never come here"
+            "{name} is smaller ({size}) than its reserve ({reserve}): ordinary allocations never \
+             come here"
         ));
     }
     if z.free_bytes <= z.min_bytes {
-        Some(format!("{name} is below its min watermark: who allocates must reclaim first"))
+        Some(format!("{name} is below its min watermark: allocating tasks must reclaim first"))
     } else if z.free_bytes <= z.low_bytes {
-        Some(format!("{name} is below its low watermark: kswapd is to work"))
+        Some(format!("{name} is below its low watermark: kswapd must reclaim"))
     } else {
         None
     }
@@ -103,7 +104,7 @@ fn favourite(c: &Change) -> Option<String> {
 
 fn stalls(c: &Change) -> Option<String> {
     let by: Vec<String> = c.kinds.iter().filter_map(stalled).collect();
-    (!by.is_empty()).then(|| format!("who allocated had to reclaim first: {}", by.join(", ")))
+    (!by.is_empty()).then(|| format!("allocating tasks had to reclaim first: {}", by.join(", ")))
 }
 
 fn stalled(k: &KindChange) -> Option<String> {

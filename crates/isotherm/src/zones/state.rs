@@ -41,7 +41,7 @@ pub struct ZoneState {
     /// temporary boost of the watermarks; the reported watermarks include it
     pub boost_bytes: u64,
     /// watermarks by the kernel's formula; `None` if the kernel does not report all inputs
-    pub expected: Option<Expected>,
+    pub expected: Option<FormulaWatermarks>,
     /// reserved against allocations that the highest zone of the node could serve
     pub reserve_bytes: u64,
     /// whether the kernel reports it as unreclaimable
@@ -57,7 +57,7 @@ pub struct ZoneState {
 
 /// Watermarks by the formula.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Expected {
+pub struct FormulaWatermarks {
     /// watermark min
     pub min_bytes: u64,
     /// watermark low
@@ -120,7 +120,7 @@ fn lowmem(zones: &[Zone]) -> i64 {
     zones.iter().filter(counts).map(|z| pages(z.managed)).sum()
 }
 
-fn expected(r: &Reading, z: &Zone, lowmem: i64) -> Option<Expected> {
+fn expected(r: &Reading, z: &Zone, lowmem: i64) -> Option<FormulaWatermarks> {
     // The formula for movable memory differs between kernels.
     let kind = kind(&z.name).filter(|&k| k != ZoneKind::Movable)?;
     let factor = r.sysctl.watermark_scale_factor;
@@ -128,7 +128,11 @@ fn expected(r: &Reading, z: &Zone, lowmem: i64) -> Option<Expected> {
     let min_free = r.sysctl.min_free_kbytes?;
     let w: Watermarks = watermarks(kind, pages(z.managed), lowmem, min_free, generation);
     let bytes = |pages: i64| u64::try_from(pages).unwrap_or(0).saturating_mul(PAGE_SIZE);
-    Some(Expected { min_bytes: bytes(w.min), low_bytes: bytes(w.low), high_bytes: bytes(w.high) })
+    Some(FormulaWatermarks {
+        min_bytes: bytes(w.min),
+        low_bytes: bytes(w.low),
+        high_bytes: bytes(w.high),
+    })
 }
 
 fn pages(n: u64) -> i64 {

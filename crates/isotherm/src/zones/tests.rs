@@ -112,7 +112,7 @@ fn what_stands_out_is_said() {
     assert!(remarks::of_change(&still).is_empty());
 }
 
-/// Two zones as Linux 3.15 tells of them.
+/// Two zones as Linux 3.15 shows them.
 const OLD: &str = "Node 0, zone    DMA32
   pages free     1000
         min      1057

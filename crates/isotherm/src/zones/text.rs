@@ -121,7 +121,7 @@ pub fn change(c: &Change) -> String {
 
 fn reclaim(r: &Reclaim) -> String {
     format!(
-        "by kswapd {} of {} looked at, by who allocates {} of {}",
+        "by kswapd {} of {} scanned, by allocating tasks {} of {}",
         size(r.kswapd_stolen_bytes),
         size(r.kswapd_scanned_bytes),
         size(r.direct_stolen_bytes),

@@ -3,7 +3,7 @@
 use isotherm_core::{AddrRange, OpsError, PAGE_SIZE, PageMask};
 
 use super::memory::ProcessMemory;
-use super::pieces::{Found, VisibleRange, visible_ranges};
+use super::pieces::{BlockPieces, VisibleRange, visible_ranges};
 use crate::ops::process::Process;
 use crate::ops::survey::{Special, behind};
 use crate::walker::{MAX_ENTRIES, Plain, RawBlock, Reader, Span, Want, in_blocks};
@@ -27,7 +27,7 @@ pub(super) enum Reads {
 
 /// The next part of the memory.
 pub(super) enum Next {
-    Found(Vec<Found>),
+    Blocks(Vec<BlockPieces>),
     /// no part remains
     End,
     /// The process has ended, or runs another program.
@@ -100,15 +100,15 @@ fn resident(
         Some(None) => return Ok(Next::End),
         None => return Ok(Next::Gone),
     }
-    let of = |b: RawBlock| Some(Found::of(process, b, *ranges.get(b.span)?));
-    let mut found: Vec<Found> = blocks.into_iter().filter_map(of).collect();
+    let of = |b: RawBlock| Some(BlockPieces::of(process, b, *ranges.get(b.span)?));
+    let mut found: Vec<BlockPieces> = blocks.into_iter().filter_map(of).collect();
     let open = found.iter_mut().map(|f| (f.special(), f));
-    let (asked, open): (Vec<Special>, Vec<&mut Found>) =
+    let (asked, open): (Vec<Special>, Vec<&mut BlockPieces>) =
         open.filter(|(special, _)| !special.pages.is_empty()).unzip();
     let behind = behind(walker, process, &asked)?;
-    let told = open.into_iter().zip(behind).filter_map(|(f, b)| Some((f, b?)));
-    told.for_each(|(f, b)| f.add(&b));
-    Ok(Next::Found(found))
+    let pairs = open.into_iter().zip(behind).filter_map(|(f, b)| Some((f, b?)));
+    pairs.for_each(|(f, b)| f.add(&b));
+    Ok(Next::Blocks(found))
 }
 
 /// The absent pages of `part`: of a file the pages that are not mapped, of other memory those in swap.
@@ -131,12 +131,12 @@ fn absent(
             can_be_read && answer.level != Level::Changed
         };
         let block = RawBlock { start: window.start, ..RawBlock::default() };
-        let mut found = Found::of(process, block, *visible);
+        let mut found = BlockPieces::of(process, block, *visible);
         let pages = 0..usize::try_from(window.len() / PAGE_SIZE).unwrap_or(0);
         let absent =
             pages.filter(is_absent).map(|page| found.piece(PageMask::span(page, page + 1)));
         found.pieces = absent.collect();
         found
     });
-    Ok(Next::Found(found.collect()))
+    Ok(Next::Blocks(found.collect()))
 }

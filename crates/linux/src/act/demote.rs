@@ -23,7 +23,7 @@ pub(super) fn split(
     let most = usize::try_from(work.budget.bytes / BLOCK_SIZE).unwrap_or(usize::MAX);
     let mut memory = ProcessMemory::of(ops, work.target)?;
     let mut cursor = Cursor::new(memory.process, work.range, NoHugePage.reads());
-    'all: while let Next::Found(found) = cursor.next(&mut memory)? {
+    'all: while let Next::Blocks(found) = cursor.next(&mut memory)? {
         for found in found.chunks(1) {
             if prepared.split.len() < most {
                 let eligible = Eligible { process: memory.process, work, prepared, found };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use isotherm_core::{Heat, PageMask, Work};
 
 use super::filter::{let_through, rejects_touched};
-use super::pieces::{Found, Piece};
+use super::pieces::{BlockPieces, Piece};
 use crate::ops::process::Process;
 
 /// The state of a work before the wait for touches.
@@ -39,13 +39,13 @@ pub(super) struct Eligible<'a> {
     pub process: &'a Process,
     pub work: &'a Work<'a>,
     pub prepared: &'a Prepared,
-    pub found: &'a [Found],
+    pub found: &'a [BlockPieces],
 }
 
 impl Eligible<'_> {
     /// The folios of the `wanted` blocks that the filters let through. Leaves out touched folios if the action
     /// is for cold memory.
-    pub fn folios(&self, wanted: impl Fn(&Found) -> bool) -> Vec<Piece> {
+    pub fn folios(&self, wanted: impl Fn(&BlockPieces) -> bool) -> Vec<Piece> {
         let cold_only = waits_for_touches(self.work);
         self.let_through(self.found.iter().filter(|found| wanted(found)).flat_map(|found| {
             let (mut folios, touched) = (found.pieces.clone(), self.touched(found));
@@ -56,13 +56,14 @@ impl Eligible<'_> {
 
     /// The `wanted` blocks that the filters let through, each as one piece. The second argument of `wanted` is
     /// the touched pages of the block.
-    pub fn blocks(&self, wanted: impl Fn(&Found, &PageMask) -> bool) -> Vec<Piece> {
-        let wanted = |found: &&Found| wanted(found, &found.block.young.or(&self.touched(found)));
-        self.let_through(self.found.iter().filter(wanted).map(Found::as_piece))
+    pub fn blocks(&self, wanted: impl Fn(&BlockPieces, &PageMask) -> bool) -> Vec<Piece> {
+        let wanted =
+            |found: &&BlockPieces| wanted(found, &found.block.young.or(&self.touched(found)));
+        self.let_through(self.found.iter().filter(wanted).map(BlockPieces::as_piece))
     }
 
     /// Pages of the block that were touched before the second look.
-    fn touched(&self, found: &Found) -> PageMask {
+    fn touched(&self, found: &BlockPieces) -> PageMask {
         self.prepared.young.get(&found.block.start).copied().unwrap_or_default()
     }
 

@@ -39,7 +39,7 @@ pub use self::support::possible;
 use self::wait::wait;
 use self::walk::perform;
 use crate::ops::epochs::flush_by_advice;
-use crate::ops::touched::Touched;
+use crate::ops::touched::TouchHistory;
 use crate::ops::vaddr::Vaddr;
 use crate::sys::{Stopwatch, monotonic, thread_cpu};
 
@@ -147,7 +147,7 @@ impl Vaddr {
             let process = targets.get(work.target)?;
             let asks = |w: &Work<'_>| w.target == work.target && ask_for_touched(w.filters);
             if process.touched.is_none() && works.iter().any(asks) {
-                process.touched = Some(Touched::since(monotonic()));
+                process.touched = Some(TouchHistory::since(monotonic()));
             }
             let flushes = |w: &Work<'_>| w.target == work.target && is_for_untouched(w);
             match process.refresh(walker) {

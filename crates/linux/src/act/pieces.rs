@@ -40,8 +40,8 @@ pub(super) fn pages_of(pieces: &[Piece]) -> u64 {
 pub(super) fn nodes(process: &Process, pieces: &[Piece]) -> Vec<Option<u32>> {
     let heads: Vec<u64> = pieces.iter().map(|p| p.start).collect();
     // The pid belongs to the process only until the process has ended.
-    let told = page_nodes(process.pid, &heads).ok().filter(|_| !process.has_ended());
-    let nodes = told.unwrap_or_else(|| vec![-libc::ESRCH; heads.len()]);
+    let answer = page_nodes(process.pid, &heads).ok().filter(|_| !process.has_ended());
+    let nodes = answer.unwrap_or_else(|| vec![-libc::ESRCH; heads.len()]);
     nodes.into_iter().map(|node| u32::try_from(node).ok()).collect()
 }
 
@@ -67,7 +67,7 @@ pub(super) fn visible_ranges(process: &Process, range: AddrRange) -> Vec<Visible
 
 /// A block, with the memory in it that actions can be applied to.
 #[derive(Debug, Clone)]
-pub(super) struct Found {
+pub(super) struct BlockPieces {
     pub block: RawBlock,
     visible: VisibleRange,
     /// requested resident pages
@@ -78,12 +78,17 @@ pub(super) struct Found {
     pub pieces: Vec<Piece>,
 }
 
-impl Found {
+impl BlockPieces {
     pub fn of(process: &mut Process, block: RawBlock, visible: VisibleRange) -> Self {
         let asked = pages_in_block(block.start, visible.range);
         let resident = block.resident.and(&asked);
-        let mut found =
-            Found { block, visible, resident, hidden: PageMask::default(), pieces: Vec::new() };
+        let mut found = BlockPieces {
+            block,
+            visible,
+            resident,
+            hidden: PageMask::default(),
+            pieces: Vec::new(),
+        };
         found.hidden = found.special().pages;
         if !block.huge {
             let plain = block.plain.unwrap_or_default().and(&resident);

@@ -1,4 +1,4 @@
-//! What can be done here, and why not.
+//! The actions that are possible here, and why others are not.
 
 use std::path::Path;
 
@@ -42,8 +42,8 @@ pub(super) fn never(clearing: Clearing, action: &Action) -> Result<(), String> {
 /// Why nothing can be done where a way to look cannot look at single pages again.
 pub(super) fn needs_second_look(way: &str) -> String {
     format!(
-        "memory is looked at again before anything is done to it, page by page, and {way} cannot do that: \
-         look by bpf, bpf-probe or bpf-iter"
+        "isotherm checks each page again before it acts on it, and {way} cannot do that: choose \
+         --look bpf, bpf-probe or bpf-iter"
     )
 }
 

@@ -28,8 +28,9 @@ impl SwapSpace {
     /// Whether anything can be paged out, or why not.
     pub fn check(&self) -> Result<(), String> {
         match self {
-            SwapSpace { total: 0, .. } => Err("there is no swap, so that memory without a file can go \
-                 nowhere: swapon some, or isotherm system swap zram SIZE makes some of compressed memory"
+            SwapSpace { total: 0, .. } => Err("there is no swap, so anonymous memory cannot be \
+                                               paged out: add swap (swapon), or make compressed \
+                                               swap (isotherm system swap zram SIZE)"
                 .to_owned()),
             room if !room.has(0) => Err(format!(
                 "swap is full: {} KiB of {} are free. Add some (swapon)",

@@ -35,7 +35,7 @@ pub(super) fn walk(
     let mut cursor = Cursor::new(memory.process, range, operation.reads());
     while !progress.is_over() {
         let found = match cursor.next(memory)? {
-            Next::Found(found) => found,
+            Next::Blocks(found) => found,
             Next::End => {
                 progress.reach(range.end);
                 break;

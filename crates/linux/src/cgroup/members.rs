@@ -30,7 +30,7 @@ impl Cgroup {
                     if e.raw_os_error() == Some(libc::EOPNOTSUPP) {
                         return Err(CgroupError::Threaded(self.dir.clone()));
                     }
-                    return Err(self.failed("read", PROCS, "it is no control group", e));
+                    return Err(self.failed("read", PROCS, "it is not a control group", e));
                 }
                 // The group was removed meanwhile; or it is threaded, and its processes are in a group above
                 // it.

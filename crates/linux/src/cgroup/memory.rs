@@ -20,10 +20,10 @@ pub enum Reclaimed {
     Less,
 }
 
-const TAKES_CONTROLLER: &str = "it takes a group with the memory controller";
+const TAKES_CONTROLLER: &str = "this requires a group with the memory controller";
 const TAKES_RECLAIM: &str =
-    "it takes a group of version 2 with the memory controller, and Linux 5.19";
-const TAKES_V2: &str = "it takes a group of version 2 with the memory controller";
+    "this requires a group of version 2 with the memory controller, and Linux 5.19";
+const TAKES_V2: &str = "this requires a group of version 2 with the memory controller";
 
 /// Version 1 shows "no limit" as the greatest number of whole pages.
 const V1_UNLIMITED: u64 = i64::MAX as u64 / 4096 * 4096;

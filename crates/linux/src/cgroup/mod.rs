@@ -39,7 +39,10 @@ pub enum CgroupError {
     #[error("the control group {0} has been removed")]
     Removed(PathBuf),
     /// the group contains only threads
-    #[error("the control group {0} is threaded, so that processes are in one above it: give that")]
+    #[error(
+        "the control group {0} is threaded, so its processes belong to a group above it: \
+             give that group"
+    )]
     Threaded(PathBuf),
     /// a file does not exist
     #[error("{path} is not there: {why}")]
@@ -60,7 +63,7 @@ pub enum CgroupError {
         source: io::Error,
     },
     /// the file has an unknown form
-    #[error("{path} holds what isotherm does not understand: {text}")]
+    #[error("{path} has content that isotherm cannot parse: {text}")]
     Parse {
         /// the file
         path: PathBuf,

@@ -35,7 +35,11 @@ impl Cgroup {
     /// # Errors
     /// If the kernel does not count that.
     pub fn memory_pressure(&self) -> Result<Pressure, CgroupError> {
-        let text = self.read(NAME, "it takes a group of version 2, and a kernel with CONFIG_PSI that was not booted with psi=0")?;
+        let text = self.read(
+            NAME,
+            "this requires a group of version 2, and a kernel with \
+                                    CONFIG_PSI that was not booted with psi=0",
+        )?;
         parse(&text).ok_or_else(|| self.parse_error(NAME, &text))
     }
 }

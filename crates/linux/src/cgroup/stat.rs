@@ -42,7 +42,7 @@ impl Cgroup {
     /// # Errors
     /// If the group has no memory controller.
     pub fn memory_stat(&self) -> Result<MemoryStat, CgroupError> {
-        let text = self.read(NAME, "it takes a group with the memory controller")?;
+        let text = self.read(NAME, "this requires a group with the memory controller")?;
         parse(&text, self.version).ok_or_else(|| self.parse_error(NAME, &text))
     }
 }

@@ -64,7 +64,7 @@ fn by_path_below_a_mount_and_by_directory() {
     assert!(said.contains("no mount of cgroups"), "{said}");
 }
 
-/// Of a process in groups of both versions, each counts for the groups of its own.
+/// A process in groups of both versions counts for the groups of each.
 #[test]
 fn a_subtree_has_who_is_in_it_or_below_by_the_right_hierarchy() {
     let root = machine();

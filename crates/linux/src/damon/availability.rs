@@ -52,7 +52,7 @@ impl Display for Holder {
                 )
             }
             Holder::Kdamonds(all) => {
-                write!(f, "somebody else, who has set up ")?;
+                write!(f, "another program, which has set up ")?;
                 for (i, k) in all.iter().enumerate() {
                     let comma = if i > 0 { ", " } else { "" };
                     match k.pid {
@@ -67,7 +67,7 @@ impl Display for Holder {
 }
 
 /// Maximal number of kdamonds that are read.
-const MOST: u64 = 64;
+const MAX_KDAMONDS: u64 = 64;
 
 /// Determines the user of DAMON; changes nothing.
 #[must_use]
@@ -77,12 +77,14 @@ pub fn availability(root: &Path) -> Availability {
         return Availability::Held(Holder::Module(module));
     }
     let count = match sysfs::read::<u64>(&dir.join(Kdamond::COUNT)) {
-        Ok(count) => count.min(MOST),
+        Ok(count) => count.min(MAX_KDAMONDS),
         Err(e) => return Availability::Absent(why_absent(&e)),
     };
     if !is_first_namespace(root) {
         return Availability::Absent(
-            "it shows pids of the first pid namespace, and isotherm is in another one: run it outside of the container".into(),
+            "it reports pids of the initial pid namespace, and isotherm runs in another one: run \
+             isotherm outside of the container"
+                .into(),
         );
     }
     match claim::standing(root) {
@@ -119,10 +121,12 @@ fn modules(root: &Path) -> Option<String> {
 fn why_absent(e: &SysfsError) -> String {
     match e {
         SysfsError::Missing { .. } => {
-            "there is no /sys/kernel/mm/damon/admin: it takes Linux 5.18 or later, built with CONFIG_DAMON_SYSFS".into()
+            "there is no /sys/kernel/mm/damon/admin: it requires Linux 5.18 or later, built with \
+             CONFIG_DAMON_SYSFS"
+                .into()
         }
         SysfsError::Read { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-            "its files in sysfs may not be read: run as root".into()
+            "isotherm may not read its files in sysfs: run as root".into()
         }
         other => other.to_string(),
     }
@@ -176,8 +180,8 @@ mod tests {
         let Availability::Held(holder) = availability(root) else { panic!("it is held") };
         assert_eq!(
             holder.to_string(),
-            "somebody else, who has set up kdamond 0 (running, pid 607), kdamond 1 (not running) in \
-             /sys/kernel/mm/damon/admin/kdamonds"
+            "another program, which has set up kdamond 0 (running, pid 607), kdamond 1 (not \
+             running) in /sys/kernel/mm/damon/admin/kdamonds"
         );
         file(root, "sys/module/damon_stat/parameters/enabled", "Y\n");
         assert_eq!(availability(root), Availability::Held(Holder::Module("DAMON_STAT".into())));

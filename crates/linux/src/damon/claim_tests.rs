@@ -44,7 +44,7 @@ fn tree(root: &Path) -> [String; 2] {
         .map(|name| fs::read_to_string(root.join(ALL).join(name)).unwrap().trim().to_owned())
 }
 
-/// Who holds the lock and is not whom the file names.
+/// The holder of the lock is not the process that the file names.
 #[test]
 fn who_only_asks_is_waited_for() {
     let (dir, mark) = left();
@@ -95,7 +95,7 @@ fn marks_are_written_over_each_other() {
     assert!(claim.save().is_err());
 }
 
-/// The count cannot be written: a later isotherm finds what was left.
+/// The count cannot be written: a later isotherm finds the remaining kdamond.
 #[test]
 fn what_cannot_be_taken_away_stays_marked() {
     use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
@@ -149,7 +149,7 @@ fn what_was_left_is_taken_away() {
     }
 }
 
-/// One that has stopped by itself, as its targets have ended.
+/// A kdamond that has stopped by itself because its targets ended.
 #[test]
 fn a_kdamond_that_does_not_run_is_removed() {
     let (dir, mark) = left();

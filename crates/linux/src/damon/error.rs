@@ -17,32 +17,37 @@ use crate::proc::{MGLRU, ProcError};
 #[non_exhaustive]
 pub enum DamonError {
     /// The kernel has no DAMON, or isotherm cannot use it.
-    #[error("kernel DAMON is not to be had: {0}")]
+    #[error("kernel DAMON is not available: {0}")]
     Absent(String),
     /// DAMON has another user.
     #[error(
-        "kernel DAMON belongs to {0}. isotherm leaves it alone: end that first, or look in another way"
+        "kernel DAMON belongs to {0}. isotherm leaves it alone: end that first, or choose another --look"
     )]
     Held(Holder),
     /// The kernel returned EBUSY when the kdamond was started.
     #[error(
-        "kernel DAMON is busy: it did not take 'on' (EBUSY), so another user of it, as a module of the kernel, is running. isotherm leaves it alone"
+        "kernel DAMON is busy (EBUSY): it has another user, for example a kernel module. \
+         isotherm leaves it alone: end that first, or choose another --look"
     )]
     Busy,
     /// The kernel refused to start the kdamond.
     #[error(
-        "kernel DAMON did not start: {source}. A target may have ended, or the kernel does not take these attributes"
+        "kernel DAMON did not start: {source}. A target may have ended, or the kernel rejects \
+         these attributes"
     )]
     NotStarted {
         /// error of the kernel
         source: SysfsError,
     },
     /// The kernel lacks this operations set.
-    #[error("kernel DAMON here cannot monitor by {}: it takes {}", .0.name(), config(*.0))]
+    #[error("kernel DAMON here cannot monitor by {}: this requires {}", .0.name(), config(*.0))]
     NoOperations(Operations),
     /// The kernel does not record reads of page cache, and has no filter for it.
     #[error(
-        "MGLRU is on ({MGLRU}), so that kernel DAMON does not see reads of page cache that no process maps, and this kernel cannot leave that alone but by paging out anonymous memory only, which is to be left alone too. Leave out --skip-anon, take Linux 6.15 or later, or turn MGLRU off: echo n >{MGLRU}"
+        "MGLRU is on ({MGLRU}), so kernel DAMON does not observe reads of page cache that no \
+         process maps. To leave such memory alone, this kernel can page out only anonymous \
+         memory, which --skip-anon excludes. Leave out --skip-anon, use Linux 6.15 or later, or \
+         turn MGLRU off: echo n >{MGLRU}"
     )]
     CacheUnseen,
     /// There is no memory to watch.
@@ -56,7 +61,8 @@ pub enum DamonError {
     Attrs(#[from] AttrsError),
     /// The sampling interval is outside of the limits of tuning.
     #[error(
-        "a sampling interval of {sample:?} is not within those that it may be tuned to, {min:?} to {max:?}: begin with one that is (--sample {min:?})"
+        "a sampling interval of {sample:?} is outside the limits of its tuning, {min:?} to \
+         {max:?}: start within them (--sample {min:?})"
     )]
     OutOfGoal {
         /// initial sampling interval
@@ -67,11 +73,11 @@ pub enum DamonError {
         max: Duration,
     },
     /// The address unit is invalid.
-    #[error("a step of an address stands for a power of two of bytes, not for {0}: try 4096")]
+    #[error("an address unit must be a power of two in bytes, not {0}: try 4096")]
     AddrUnit(u64),
     /// The state file cannot be used.
     #[error(
-        "cannot {what} {path}, which tells that a kdamond is isotherm's: {source}. It takes root"
+        "cannot {what} {path}, which marks a kdamond as isotherm's: {source}. This requires root"
     )]
     State {
         /// failed operation
@@ -94,11 +100,12 @@ pub enum DamonError {
     #[error(transparent)]
     Proc(#[from] ProcError),
     /// Another user has stopped or replaced the kdamond.
-    #[error("the kdamond of isotherm has been stopped or taken over by somebody else")]
+    #[error("another program has stopped or taken over the kdamond of isotherm")]
     Stopped,
     /// The kdamond delivers no results.
     #[error(
-        "the kdamond of isotherm runs and tells nothing (results dropped as events were lost: {dropped})"
+        "the kdamond of isotherm runs but reports nothing (results dropped because events were \
+         lost: {dropped})"
     )]
     Silent {
         /// number of dropped results

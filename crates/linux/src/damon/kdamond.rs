@@ -11,10 +11,10 @@ use isotherm_core::{Attrs, Cost, EndReason, Nanos, OpsError, Snapshot, Source, S
 use super::attrs::KdamondAttrs;
 use super::clock::Clock;
 use super::error::DamonError;
-use super::members::{Member, Watched, members, target_views};
+use super::members::{Member, MonitoredMemory, members, target_views};
+use super::own_kdamond::OwnKdamond;
 use super::reader::Reader;
-use super::results::Aggregated;
-use super::seat::Seat;
+use super::results::AggregationResult;
 use super::sysfs::{Context, Operations};
 use super::tried;
 use super::views::Scale;
@@ -27,7 +27,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 pub struct Kdamond {
     // Fields are dropped in this order, so that the reader ends before the kdamond.
     reader: Reader,
-    seat: Seat,
+    own_kdamond: OwnKdamond,
     root: PathBuf,
     operations: Operations,
     asked: KdamondAttrs,
@@ -57,16 +57,20 @@ impl Kdamond {
     ///
     /// # Errors
     /// If DAMON is missing, has another user, or refuses the attributes.
-    pub fn start(root: &Path, watched: Watched, asked: KdamondAttrs) -> Result<Self, DamonError> {
+    pub fn start(
+        root: &Path,
+        watched: MonitoredMemory,
+        asked: KdamondAttrs,
+    ) -> Result<Self, DamonError> {
         let asked = asked.checked()?;
         let attrs = asked.attrs;
         let operations = watched.operations();
         let members = members(root, watched)?;
-        let mut seat = Seat::take(root)?;
-        let reader = Reader::open(root, &mut seat, attrs.max_regions)?;
+        let mut own_kdamond = OwnKdamond::take(root)?;
+        let reader = Reader::open(root, &mut own_kdamond, attrs.max_regions)?;
         let mut kdamond = Kdamond {
             reader,
-            seat,
+            own_kdamond,
             root: root.to_owned(),
             operations,
             asked,
@@ -95,8 +99,8 @@ impl Kdamond {
             if self.members.is_empty() {
                 return Ok(());
             }
-            self.seat.set_up(&self.context())?;
-            match self.seat.start() {
+            self.own_kdamond.set_up(&self.context())?;
+            match self.own_kdamond.start() {
                 Ok(()) => break,
                 Err(_) if self.members.iter().any(Member::has_ended) => {}
                 Err(e) => return Err(e),
@@ -156,8 +160,8 @@ impl Kdamond {
     /// isotherm's.
     pub fn stop(&mut self) -> Result<(), DamonError> {
         self.ended.get_or_insert(EndReason::Stopped);
-        self.seat.stop()?;
-        self.seat.leave()
+        self.own_kdamond.stop()?;
+        self.own_kdamond.leave()
     }
 
     fn try_step(&mut self, now: Nanos) -> Result<Step, DamonError> {
@@ -180,7 +184,7 @@ impl Kdamond {
             self.next_update = now + self.attrs.update;
             self.update(now)?;
         }
-        match self.reader.next(now, self.attrs.interval(), &self.seat)? {
+        match self.reader.next(now, self.attrs.interval(), &self.own_kdamond)? {
             Some(result) => Ok(Step::Snapshot(Arc::new(self.snapshot(result)))),
             None => {
                 self.check(now)?;
@@ -195,15 +199,15 @@ impl Kdamond {
             self.ended = Some(EndReason::TargetsGone);
             return Ok(Step::End(EndReason::TargetsGone));
         }
-        if self.seat.is_running() {
-            self.seat.stop()?;
+        if self.own_kdamond.is_running() {
+            self.own_kdamond.stop()?;
         }
         Ok(Step::Wait(now + ASK_AGAIN))
     }
 
     /// Checks whether an overdue kdamond was stopped.
     fn check(&mut self, now: Nanos) -> Result<(), DamonError> {
-        if self.clock.is_late(now) && !self.seat.is_running() {
+        if self.clock.is_late(now) && !self.own_kdamond.is_running() {
             // The kernel has accepted a change of targets, and then could not continue.
             return if self.committed { self.restart() } else { Err(DamonError::Stopped) };
         }
@@ -222,14 +226,14 @@ impl Kdamond {
         // The kernel answers after one sampling interval.
         if self.asked.intervals_goal.is_some() && now >= self.next_tuned {
             self.next_tuned = now + self.attrs.interval();
-            let tuned = self.seat.tuned()?;
+            let tuned = self.own_kdamond.tuned()?;
             self.attrs.sample = Duration::from_micros(tuned.sample_us);
             self.attrs.aggr = Duration::from_micros(tuned.aggr_us);
         }
         Ok(())
     }
 
-    fn snapshot(&mut self, result: Aggregated) -> Snapshot {
+    fn snapshot(&mut self, result: AggregationResult) -> Snapshot {
         self.committed = false;
         let (start, length) = self.clock.interval(result.at, self.reader.dropped());
         let samples = self.attrs.samples();
@@ -245,7 +249,7 @@ impl Kdamond {
         let looks = looks * u64::from(samples);
         let most = self.attrs.max_regions as usize;
         let targets = target_views(&mut self.members, result, end, scale, most);
-        let thread = self.seat.cpu();
+        let thread = self.own_kdamond.cpu();
         let cpu = self.cpu.lap() + thread.saturating_sub(self.thread_cpu);
         self.thread_cpu = thread;
         self.seq += 1;

@@ -11,7 +11,7 @@ use isotherm_core::{
 
 use super::error::DamonError;
 use super::resident::{Frames, Present, Resident};
-use super::results::Aggregated;
+use super::results::AggregationResult;
 use super::sysfs::{Operations, Region, Target};
 use super::views::{Scale, fit, views};
 use crate::ops::ProcfsProcess;
@@ -24,7 +24,7 @@ const USER_END: u64 = 1 << 63;
 
 /// The memory to watch.
 #[derive(Debug, Clone)]
-pub enum Watched {
+pub enum MonitoredMemory {
     /// all memory of processes, by their pids
     Processes(Vec<(TargetId, i32)>),
     /// fixed ranges of a process
@@ -47,12 +47,12 @@ pub enum Watched {
     },
 }
 
-impl Watched {
+impl MonitoredMemory {
     pub(super) fn operations(&self) -> Operations {
         match self {
-            Watched::Processes(_) => Operations::Vaddr,
-            Watched::Ranges { .. } => Operations::Fvaddr,
-            Watched::Physical { .. } => Operations::Paddr,
+            MonitoredMemory::Processes(_) => Operations::Vaddr,
+            MonitoredMemory::Ranges { .. } => Operations::Fvaddr,
+            MonitoredMemory::Physical { .. } => Operations::Paddr,
         }
     }
 }
@@ -79,21 +79,21 @@ enum Kind {
 }
 
 /// All members of `watched`. A process that has ended is skipped.
-pub(super) fn members(root: &Path, watched: Watched) -> Result<Vec<Member>, DamonError> {
+pub(super) fn members(root: &Path, watched: MonitoredMemory) -> Result<Vec<Member>, DamonError> {
     match watched {
-        Watched::Processes(all) => {
+        MonitoredMemory::Processes(all) => {
             let members = all.into_iter().map(|(id, pid)| Member::process(root, id, pid));
             members.filter_map(Result::transpose).collect()
         }
-        Watched::Ranges { target, pid, ranges } => {
+        MonitoredMemory::Ranges { target, pid, ranges } => {
             let Some(mut member) = Member::process(root, target, pid)? else {
                 return Ok(Vec::new());
             };
             member.ranges = member.clipped(&ranges)?;
             Ok(vec![member])
         }
-        Watched::Physical { ranges, .. } if ranges.is_empty() => Err(DamonError::NoTargets),
-        Watched::Physical { target, ranges, mappings } => {
+        MonitoredMemory::Physical { ranges, .. } if ranges.is_empty() => Err(DamonError::NoTargets),
+        MonitoredMemory::Physical { target, ranges, mappings } => {
             let frames = Frames(KPageFlags::open(root)?);
             let mut member = Member::new(target, ranges, Kind::Physical(frames));
             member.set_mappings(mappings);
@@ -227,7 +227,7 @@ impl Member {
 /// total.
 pub(super) fn target_views(
     members: &mut [Member],
-    mut result: Aggregated,
+    mut result: AggregationResult,
     end: Nanos,
     scale: Scale,
     most: usize,
@@ -276,11 +276,11 @@ mod tests {
     #[test]
     fn who_has_ended_is_passed_over() {
         let pids = [NOBODY, own_pid()];
-        let all = Watched::Processes(pids.map(|pid| (TargetId(7), pid)).to_vec());
+        let all = MonitoredMemory::Processes(pids.map(|pid| (TargetId(7), pid)).to_vec());
         let pids: Vec<_> = members(ROOT.as_ref(), all).unwrap().iter().map(Member::pid).collect();
         assert_eq!(pids, [Some(own_pid())]);
         let ranges = vec![AddrRange::new(0, u64::MAX)];
-        let ended = Watched::Ranges { target: TargetId(0), pid: NOBODY, ranges };
+        let ended = MonitoredMemory::Ranges { target: TargetId(0), pid: NOBODY, ranges };
         assert!(members(ROOT.as_ref(), ended).unwrap().is_empty());
     }
 
@@ -289,7 +289,7 @@ mod tests {
         let own = OwnPages::map(8).unwrap();
         let (all, inner) = (own.range(0, 8), own.range(2, 3));
         let of = |ranges: Vec<AddrRange>| {
-            let watched = Watched::Ranges { target: TargetId(0), pid: own_pid(), ranges };
+            let watched = MonitoredMemory::Ranges { target: TargetId(0), pid: own_pid(), ranges };
             members(ROOT.as_ref(), watched).map(|members| members[0].ranges.clone())
         };
         let odd = AddrRange::new(inner.start + 1, inner.end - 1);

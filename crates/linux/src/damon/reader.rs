@@ -7,28 +7,32 @@ use std::time::Duration;
 use isotherm_core::{Attrs, Nanos};
 
 use super::error::DamonError;
-use super::results::Aggregated;
-use super::seat::Seat;
+use super::own_kdamond::OwnKdamond;
+use super::results::AggregationResult;
 use super::trace::{self, Trace, TraceError};
-use super::tried::Tried;
+use super::tried::TriedRegionsReader;
 use crate::walker::own_pid;
 
 pub(super) enum Reader {
     Trace(Trace),
     /// with the reason why the tracepoint cannot be used
-    Tried(Tried, TraceError),
+    Tried(TriedRegionsReader, TraceError),
 }
 
 impl Reader {
     /// Opens the tracepoint if it can be used. The instance is noted before it is created.
-    pub fn open(root: &Path, seat: &mut Seat, max_regions: u32) -> Result<Self, DamonError> {
+    pub fn open(
+        root: &Path,
+        own_kdamond: &mut OwnKdamond,
+        max_regions: u32,
+    ) -> Result<Self, DamonError> {
         let place = trace::place(root, own_pid());
         if let Some(place) = &place {
-            seat.note_instance(place)?;
+            own_kdamond.note_instance(place)?;
         }
         Ok(match Trace::open(place.as_deref(), max_regions) {
             Ok(trace) => Reader::Trace(trace),
-            Err(why) => Reader::Tried(Tried::new(seat.dir()), why),
+            Err(why) => Reader::Tried(TriedRegionsReader::new(own_kdamond.dir()), why),
         })
     }
 
@@ -39,17 +43,17 @@ impl Reader {
         }
     }
 
-    /// The next result of the kdamond in `seat` that exists by `now`; results come every `interval`.
+    /// The next result of the kdamond in `own_kdamond` that exists by `now`; results come every `interval`.
     pub fn next(
         &mut self,
         now: Nanos,
         interval: Duration,
-        seat: &Seat,
-    ) -> Result<Option<Aggregated>, DamonError> {
+        own_kdamond: &OwnKdamond,
+    ) -> Result<Option<AggregationResult>, DamonError> {
         Ok(match self {
             Reader::Trace(trace) => trace.next(now, interval)?,
             Reader::Tried(tried, _) if tried.is_due(now) => {
-                seat.check()?;
+                own_kdamond.check()?;
                 Some(tried.ask(now, interval)?)
             }
             Reader::Tried(..) => None,

@@ -9,7 +9,7 @@ use isotherm_core::{AddrRange, PAGE_SIZE};
 
 use super::attrs::KdamondAttrs;
 use super::error::DamonError;
-use super::seat::Seat;
+use super::own_kdamond::OwnKdamond;
 use super::sysfs::{
     AccessPattern, Action, Bounds, Context, Filter, FilterType, Goal, GoalMetric, Operations,
     Quotas, Region, Scheme, Stats, Target, WatermarkMetric, Watermarks, Weights,
@@ -58,7 +58,7 @@ pub struct Reclaimed {
 
 /// Memory that a filter excludes from paging out, because the kernel does not record its reads and writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Spared {
+pub enum ExcludedMemory {
     /// none: MGLRU is off
     Nothing,
     /// pages that no process maps
@@ -69,9 +69,9 @@ pub enum Spared {
 
 /// A running kdamond; stopped when dropped.
 pub struct Reclaimer {
-    seat: Seat,
+    own_kdamond: OwnKdamond,
     context: Context,
-    spared: Spared,
+    spared: ExcludedMemory,
     mglru: Mglru,
     /// work of earlier runs, whose counters ended with them
     before: Reclaimed,
@@ -86,35 +86,36 @@ impl Reclaimer {
     /// If DAMON is missing, has another user, or refuses the attributes.
     pub fn start(root: &Path, asked: &Reclaim) -> Result<Self, DamonError> {
         let mglru = Mglru::open(root);
-        let mut spared = if mglru.hides_reads() { Spared::Unmapped } else { Spared::Nothing };
+        let mut spared =
+            if mglru.hides_reads() { ExcludedMemory::Unmapped } else { ExcludedMemory::Nothing };
         let mut context = context(asked, spared)?;
-        let mut seat = Seat::take(root)?;
-        match seat.set_up(&context) {
+        let mut own_kdamond = OwnKdamond::take(root)?;
+        match own_kdamond.set_up(&context) {
             Err(DamonError::Sysfs(e)) if e.is_refused(FilterType::Unmapped.name()) => {
                 if asked.skip_anon {
                     return Err(DamonError::CacheUnseen);
                 }
-                spared = Spared::Files;
+                spared = ExcludedMemory::Files;
                 context = self::context(asked, spared)?;
-                seat.set_up(&context)?;
+                own_kdamond.set_up(&context)?;
             }
             result => result?,
         }
-        seat.start()?;
+        own_kdamond.start()?;
         let (before, cpu_before) = (Reclaimed::default(), Duration::ZERO);
-        Ok(Reclaimer { seat, context, spared, mglru, before, cpu_before })
+        Ok(Reclaimer { own_kdamond, context, spared, mglru, before, cpu_before })
     }
 
     /// Memory that is excluded because the kernel does not record its use.
     #[must_use]
-    pub fn spared(&self) -> Spared {
+    pub fn spared(&self) -> ExcludedMemory {
         self.spared
     }
 
     /// Whether MGLRU was turned on since the start: then page cache in use would be paged out as cold.
     #[must_use]
     pub fn is_misled(&self) -> bool {
-        self.spared == Spared::Nothing && self.mglru.hides_reads()
+        self.spared == ExcludedMemory::Nothing && self.mglru.hides_reads()
     }
 
     /// The total work since the first start.
@@ -122,16 +123,16 @@ impl Reclaimer {
     /// # Errors
     /// If the kdamond has ended, or another user has replaced it.
     pub fn reclaimed(&self) -> Result<Reclaimed, DamonError> {
-        if !self.seat.is_running() {
+        if !self.own_kdamond.is_running() {
             return Err(DamonError::Stopped);
         }
-        Ok(self.before.and(&self.seat.stats()?))
+        Ok(self.before.and(&self.own_kdamond.stats()?))
     }
 
     /// CPU time of its thread so far.
     #[must_use]
     pub fn cpu(&self) -> Duration {
-        self.cpu_before + self.seat.cpu()
+        self.cpu_before + self.own_kdamond.cpu()
     }
 
     /// Stops monitoring and paging out until [`Reclaimer::resume`]. The monitoring results so far are lost.
@@ -140,7 +141,7 @@ impl Reclaimer {
     /// If another user has replaced the kdamond.
     pub fn pause(&mut self) -> Result<(), DamonError> {
         let (before, cpu_before) = (self.reclaimed()?, self.cpu());
-        self.seat.stop()?;
+        self.own_kdamond.stop()?;
         (self.before, self.cpu_before) = (before, cpu_before);
         Ok(())
     }
@@ -156,8 +157,8 @@ impl Reclaimer {
     /// # Errors
     /// If another user has replaced the kdamond, or it does not start.
     pub fn resume(&mut self) -> Result<(), DamonError> {
-        self.seat.set_up(&self.context)?;
-        self.seat.start()
+        self.own_kdamond.set_up(&self.context)?;
+        self.own_kdamond.start()
     }
 
     /// Stops and removes the kdamond.
@@ -166,8 +167,8 @@ impl Reclaimer {
     /// If another user has replaced the kdamond, or the kernel refuses. In the second case it stays marked as
     /// isotherm's.
     pub fn stop(&mut self) -> Result<(), DamonError> {
-        self.seat.stop()?;
-        self.seat.leave()
+        self.own_kdamond.stop()?;
+        self.own_kdamond.leave()
     }
 }
 
@@ -183,7 +184,7 @@ impl Reclaimed {
     }
 }
 
-fn context(asked: &Reclaim, spared: Spared) -> Result<Context, DamonError> {
+fn context(asked: &Reclaim, spared: ExcludedMemory) -> Result<Context, DamonError> {
     let attrs = asked.attrs.clone().checked()?;
     if asked.memory.is_empty() {
         return Err(DamonError::NoTargets);
@@ -199,7 +200,7 @@ fn context(asked: &Reclaim, spared: Spared) -> Result<Context, DamonError> {
 }
 
 /// The scheme; DAMON counts ages in aggregation intervals.
-fn scheme(asked: &Reclaim, spared: Spared, aggr: Duration) -> Scheme {
+fn scheme(asked: &Reclaim, spared: ExcludedMemory, aggr: Duration) -> Scheme {
     let age = asked.min_age.as_nanos().div_ceil(aggr.as_nanos().max(1));
     let longest = u64::from(u32::MAX);
     let age = u64::try_from(age).unwrap_or(longest).min(longest);
@@ -231,12 +232,12 @@ fn scheme(asked: &Reclaim, spared: Spared, aggr: Duration) -> Scheme {
     }
 }
 
-impl Spared {
+impl ExcludedMemory {
     fn filter(self) -> Option<Filter> {
         let (kind, matching) = match self {
-            Spared::Nothing => return None,
-            Spared::Unmapped => (FilterType::Unmapped, true),
-            Spared::Files => (FilterType::Anon, false),
+            ExcludedMemory::Nothing => return None,
+            ExcludedMemory::Unmapped => (FilterType::Unmapped, true),
+            ExcludedMemory::Files => (FilterType::Anon, false),
         };
         Some(Filter { kind, matching, ..Filter::default() })
     }

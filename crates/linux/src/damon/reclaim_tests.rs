@@ -1,7 +1,7 @@
 use isotherm_core::Attrs;
 
 use super::*;
-use crate::damon::seat::tests::{free, read};
+use crate::damon::own_kdamond::tests::{free, read};
 
 fn asked() -> Reclaim {
     Reclaim {
@@ -20,12 +20,12 @@ fn asked() -> Reclaim {
 
 #[test]
 fn what_is_asked_for_in_the_words_of_the_kernel() {
-    let context = context(&asked(), Spared::Nothing).unwrap();
+    let context = context(&asked(), ExcludedMemory::Nothing).unwrap();
     assert_eq!(context.operations, Operations::Paddr);
     assert_eq!(context.targets[0].regions[1], Region { start: 0x10_0000, end: 0x20_0000 });
     let scheme = &context.schemes[0];
     assert_eq!(scheme.action, Action::PageOut);
-    // Of 400 ms each.
+    // Intervals of 400 ms.
     assert_eq!(scheme.access_pattern.age.min, 300);
     assert_eq!(scheme.access_pattern.nr_accesses, Bounds { min: 0, max: 0 });
     let quotas = &scheme.quotas;
@@ -39,21 +39,21 @@ fn what_is_asked_for_in_the_words_of_the_kernel() {
 #[test]
 fn no_bound_is_zero() {
     let none = Reclaim { time: None, bytes: None, watermarks: None, stalled: None, ..asked() };
-    let scheme = &context(&none, Spared::Nothing).unwrap().schemes[0];
+    let scheme = &context(&none, ExcludedMemory::Nothing).unwrap().schemes[0];
     assert_eq!((scheme.quotas.ms, scheme.quotas.bytes, scheme.quotas.goals.len()), (0, 0, 0));
     assert_eq!(scheme.watermarks.metric, WatermarkMetric::None);
     let least = Reclaim { time: Some(Duration::ZERO), bytes: Some(0), ..asked() };
-    let quotas = &context(&least, Spared::Nothing).unwrap().schemes[0].quotas;
+    let quotas = &context(&least, ExcludedMemory::Nothing).unwrap().schemes[0].quotas;
     assert_eq!((quotas.ms, quotas.bytes), (1, 1), "what is bounded never becomes unbounded");
     let files = Reclaim { skip_anon: true, ..asked() };
-    let [filter] = &context(&files, Spared::Nothing).unwrap().schemes[0].filters[..] else {
+    let [filter] = &context(&files, ExcludedMemory::Nothing).unwrap().schemes[0].filters[..] else {
         panic!()
     };
     assert_eq!((filter.kind, filter.matching, filter.allow), (FilterType::Anon, true, None));
     let dry = Reclaim { dry: true, ..asked() };
-    assert_eq!(context(&dry, Spared::Nothing).unwrap().schemes[0].action, Action::Stat);
+    assert_eq!(context(&dry, ExcludedMemory::Nothing).unwrap().schemes[0].action, Action::Stat);
     assert!(matches!(
-        context(&Reclaim { memory: Vec::new(), ..asked() }, Spared::Nothing),
+        context(&Reclaim { memory: Vec::new(), ..asked() }, ExcludedMemory::Nothing),
         Err(DamonError::NoTargets)
     ));
 }
@@ -65,11 +65,11 @@ fn what_is_spared_is_rejected_by_a_filter() {
         let filters = context(&asked, spared).unwrap().schemes.remove(0).filters;
         filters.iter().map(|f| (f.kind, f.matching, f.allow)).collect::<Vec<_>>()
     };
-    assert_eq!(filters(Spared::Nothing, false), []);
-    assert_eq!(filters(Spared::Unmapped, false), [(FilterType::Unmapped, true, None)]);
-    assert_eq!(filters(Spared::Files, false), [(FilterType::Anon, false, None)]);
+    assert_eq!(filters(ExcludedMemory::Nothing, false), []);
+    assert_eq!(filters(ExcludedMemory::Unmapped, false), [(FilterType::Unmapped, true, None)]);
+    assert_eq!(filters(ExcludedMemory::Files, false), [(FilterType::Anon, false, None)]);
     let both = [(FilterType::Anon, true, None), (FilterType::Unmapped, true, None)];
-    assert_eq!(filters(Spared::Unmapped, true), both);
+    assert_eq!(filters(ExcludedMemory::Unmapped, true), both);
 }
 
 /// In a tree, which is no kernel: where a file is missing, nothing is started.

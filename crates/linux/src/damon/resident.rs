@@ -209,7 +209,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("proc")).unwrap();
         let (lru, free, head, tail) = (1u64 << 5, 1 << 10, 1 << 15, 1 << 16);
-        // 4 pages on a list, 4 free, 4 of the kernel, and a folio of 4 of which only the first tells
+        // 4 pages on a list, 4 free, 4 of the kernel, and a folio of 4 of which only the first is flagged
         let words = [[lru; 4], [free; 4], [0; 4], [head | lru, tail, tail, tail]].concat();
         let bytes: Vec<[u8; 8]> = words.iter().map(|w| w.to_ne_bytes()).collect();
         std::fs::write(root.path().join("proc/kpageflags"), bytes.concat()).unwrap();

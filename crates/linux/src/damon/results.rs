@@ -17,7 +17,7 @@ pub(super) struct RawRegion {
 
 /// The result of one aggregation interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Aggregated {
+pub(super) struct AggregationResult {
     /// when the interval ended
     pub at: Nanos,
     /// regions by the position of their target

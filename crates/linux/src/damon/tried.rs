@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use isotherm_core::{AddrRange, Nanos};
 
-use super::results::{Aggregated, RawRegion};
+use super::results::{AggregationResult, RawRegion};
 use super::sysfs::{
     self, AccessPattern, Action, Bounds, Command, Filter, FilterType, Scheme, SysfsError,
     TriedRegions,
@@ -45,14 +45,14 @@ fn others_than(i: usize) -> Filter {
 ///
 /// # Errors
 /// If it does not run, or its files cannot be read.
-pub(super) fn ask(kdamond: &Path) -> Result<Aggregated, SysfsError> {
+pub(super) fn ask(kdamond: &Path) -> Result<AggregationResult, SysfsError> {
     sysfs::write(&kdamond.join("state"), &Command::UpdateTriedRegions)?;
     let at = monotonic();
     let schemes = kdamond.join("contexts/0/schemes");
     let count = sysfs::read::<u64>(&schemes.join("nr_schemes"))?;
     let tried = |i: u64| -> PathBuf { schemes.join(i.to_string()).join("tried_regions") };
     let targets = (0..count).map(|i| Ok((i, regions(sysfs::read(&tried(i))?))));
-    Ok(Aggregated { at, targets: targets.collect::<Result<_, SysfsError>>()? })
+    Ok(AggregationResult { at, targets: targets.collect::<Result<_, SysfsError>>()? })
 }
 
 fn regions(tried: TriedRegions) -> Vec<RawRegion> {
@@ -66,17 +66,17 @@ fn regions(tried: TriedRegions) -> Vec<RawRegion> {
 
 /// Reads once per interval.
 #[derive(Debug)]
-pub(super) struct Tried {
+pub(super) struct TriedRegionsReader {
     kdamond: PathBuf,
     next: Nanos,
     /// number of reads that came so late that at least one result was missed
     pub late: u64,
 }
 
-impl Tried {
+impl TriedRegionsReader {
     /// Reads the kdamond in this directory.
     pub fn new(kdamond: PathBuf) -> Self {
-        Tried { kdamond, next: Nanos(0), late: 0 }
+        TriedRegionsReader { kdamond, next: Nanos(0), late: 0 }
     }
 
     /// Called after a start; the first result exists from `first` on.
@@ -90,7 +90,7 @@ impl Tried {
     }
 
     /// The current result: always of one aggregation interval, however long ago the last read was.
-    pub fn ask(&mut self, now: Nanos, interval: Duration) -> Result<Aggregated, SysfsError> {
+    pub fn ask(&mut self, now: Nanos, interval: Duration) -> Result<AggregationResult, SysfsError> {
         self.late += u64::from(now.since(self.next) > interval / 2);
         self.next = now + interval;
         ask(&self.kdamond)
@@ -131,7 +131,7 @@ mod tests {
         {
             file(&format!("contexts/0/schemes/0/tried_regions/5/{name}"), value);
         }
-        let mut tried = Tried::new(kdamond.path().to_owned());
+        let mut tried = TriedRegionsReader::new(kdamond.path().to_owned());
         tried.begin(Nanos(100));
         let interval = Duration::from_secs(1);
         assert!(!tried.is_due(Nanos(99)) && tried.is_due(Nanos(100)));

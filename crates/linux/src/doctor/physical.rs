@@ -16,17 +16,17 @@ pub(super) fn findings(root: &Path) -> Vec<Finding> {
         Err(e) => return vec![Finding::new(what, State::Limited, e.to_string())],
     };
     let by_idle = match Physical::new(root, &memory) {
-        Ok(_) => (State::Works, "page_idle tells of it".to_owned()),
+        Ok(_) => (State::Works, "page_idle can observe it".to_owned()),
         Err(e) => (State::Limited, e.to_string()),
     };
     vec![
-        Finding::new(what, State::Works, told(&memory)),
+        Finding::new(what, State::Works, zones_by_node(&memory)),
         Finding::new("physical memory by page_idle", by_idle.0, by_idle.1),
     ]
 }
 
 /// `node 0: DMA 15 MiB, Normal 1008 MiB`, one line per node.
-fn told(memory: &[Stretch]) -> String {
+fn zones_by_node(memory: &[Stretch]) -> String {
     let mut nodes: BTreeMap<u32, Vec<(&str, u64)>> = BTreeMap::new();
     for stretch in memory {
         let zones = nodes.entry(stretch.node).or_default();
@@ -60,7 +60,10 @@ mod tests {
             stretch(16, 64, 0, "DMA32"),
             stretch(64, 128, 1, "DMA32"),
         ];
-        assert_eq!(told(&memory), "node 0: DMA 15 MiB, DMA32 48 MiB\nnode 1: DMA32 64 MiB");
+        assert_eq!(
+            zones_by_node(&memory),
+            "node 0: DMA 15 MiB, DMA32 48 MiB\nnode 1: DMA32 64 MiB"
+        );
     }
 
     #[test]

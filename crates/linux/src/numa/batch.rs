@@ -1,6 +1,6 @@
 //! Pieces to move to one node, until all have been tried.
 
-use super::laid_out::LaidOut;
+use super::move_result::MoveResult;
 use super::pieces::Piece;
 use crate::sys::UNTOLD;
 
@@ -29,14 +29,14 @@ enum Fate {
 }
 
 impl Fate {
-    /// The result for a piece: `now` is its current node, `said` the kernel's result of the move; each is a
+    /// The result for a piece: `now` is its current node, `status` the kernel's result of the move; each is a
     /// node or a negative error number. The current node has precedence.
-    fn of(target: i32, now: i32, said: i32, full: bool) -> Self {
-        match (now, said) {
+    fn of(target: i32, now: i32, status: i32, full: bool) -> Self {
+        match (now, status) {
             (now, _) if now == target => Fate::Moved,
             (now, _) if now < 0 => Fate::Gone,
-            (_, said) if said == -libc::EACCES => Fate::Shared,
-            (_, said) if said == -libc::ENOMEM => Fate::NoRoom,
+            (_, status) if status == -libc::EACCES => Fate::Shared,
+            (_, status) if status == -libc::ENOMEM => Fate::NoRoom,
             (_, UNTOLD) if full => Fate::NoRoom,
             (_, UNTOLD) => Fate::Untold,
             _ => Fate::Busy,
@@ -60,13 +60,13 @@ impl Batch {
 
     /// Counts the results of an attempt, and keeps the pieces to try again. `full`: the node had no free
     /// memory.
-    pub fn tried(&mut self, now: &[i32], said: &[i32], full: bool, out: &mut LaidOut) {
+    pub fn tried(&mut self, now: &[i32], status: &[i32], full: bool, out: &mut MoveResult) {
         self.attempts += 1;
         let before = self.pieces.len();
         let mut rest = Vec::new();
-        for ((piece, &now), &said) in self.pieces.iter().zip(now).zip(said) {
+        for ((piece, &now), &status) in self.pieces.iter().zip(now).zip(status) {
             let pages = piece.pages();
-            match Fate::of(self.node, now, said, full) {
+            match Fate::of(self.node, now, status, full) {
                 Fate::Moved => out.moved += pages,
                 Fate::Gone => out.left.gone += pages,
                 Fate::Shared => out.left.shared += pages,
@@ -90,12 +90,12 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::numa::Left;
+    use crate::numa::UnmovedPages;
 
     #[test]
     fn what_has_come_of_a_piece() {
-        let fate = |now, said, full| Fate::of(2, now, said, full);
-        for (now, said, full, expected) in [
+        let fate = |now, status, full| Fate::of(2, now, status, full);
+        for (now, status, full, expected) in [
             (2, UNTOLD, true, Fate::Moved),
             (2, -libc::EACCES, false, Fate::Moved),
             (-libc::ENOENT, UNTOLD, false, Fate::Gone),
@@ -108,58 +108,58 @@ mod tests {
             (0, -libc::EBUSY, true, Fate::Busy),
             (0, 2, false, Fate::Busy),
         ] {
-            assert_eq!(fate(now, said, full), expected, "{now} {said} {full}");
+            assert_eq!(fate(now, status, full), expected, "{now} {status} {full}");
         }
     }
 
-    /// What the kernel does with each: `m` is moved, `s` is shared, `p` pinned.
+    /// The kernel's answer for each page: `m` moved, `s` shared, `p` pinned.
     ///
     /// As in `do_pages_move`: what it refuses at once has what was queued before it moved, and if one
     /// of that fails, it says no more.
     fn attempt(kinds: &[u8], on: &mut [i32], pieces: &[Piece]) -> Vec<i32> {
-        let mut said = vec![UNTOLD; pieces.len()];
+        let mut status = vec![UNTOLD; pieces.len()];
         let mut queued = Vec::new();
-        let mut move_queued = |queued: &mut Vec<usize>, said: &mut Vec<i32>| {
+        let mut move_queued = |queued: &mut Vec<usize>, status: &mut Vec<i32>| {
             let fails = queued.iter().any(|&i| kinds[pieces[i].start as usize] == b'p');
             for i in queued.drain(..) {
                 let at = pieces[i].start as usize;
                 if kinds[at] == b'm' {
                     on[at] = 1;
                 }
-                said[i] = if fails { UNTOLD } else { 1 };
+                status[i] = if fails { UNTOLD } else { 1 };
             }
             fails
         };
         for (i, piece) in pieces.iter().enumerate() {
             if kinds[piece.start as usize] == b's' {
-                said[i] = -libc::EACCES;
-                if move_queued(&mut queued, &mut said) {
-                    return said;
+                status[i] = -libc::EACCES;
+                if move_queued(&mut queued, &mut status) {
+                    return status;
                 }
             } else {
                 queued.push(i);
             }
         }
-        move_queued(&mut queued, &mut said);
-        said
+        move_queued(&mut queued, &mut status);
+        status
     }
 
-    fn all_tried(kinds: &str) -> (u64, Left) {
+    fn all_tried(kinds: &str) -> (u64, UnmovedPages) {
         let kinds = kinds.as_bytes();
         let mut on = vec![0; kinds.len()];
         let pieces = (0..kinds.len() as u64).map(|start| Piece { start, order: 0 }).collect();
-        let (mut batch, mut out) = (Batch::new(1, pieces), LaidOut::default());
+        let (mut batch, mut out) = (Batch::new(1, pieces), MoveResult::default());
         while !batch.pieces().is_empty() {
-            let said = attempt(kinds, &mut on, batch.pieces());
+            let status = attempt(kinds, &mut on, batch.pieces());
             let now: Vec<i32> = batch.pieces().iter().map(|p| on[p.start as usize]).collect();
-            batch.tried(&now, &said, false, &mut out);
+            batch.tried(&now, &status, false, &mut out);
         }
         (out.moved, out.left)
     }
 
     #[test]
     fn what_cannot_move_does_not_stop_the_others() {
-        let left = |shared, busy| Left { shared, busy, ..Left::default() };
+        let left = |shared, busy| UnmovedPages { shared, busy, ..UnmovedPages::default() };
         assert_eq!(all_tried("mmmm"), (4, left(0, 0)));
         assert_eq!(all_tried("pppp"), (0, left(0, 4)));
         assert_eq!(all_tried(&("p".to_owned() + &"ms".repeat(500))), (500, left(500, 1)));

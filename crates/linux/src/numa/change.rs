@@ -16,7 +16,7 @@ use crate::state::Thread;
 
 /// The requested weights.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
+pub enum RequestedWeights {
     /// these weights; those of other nodes stay
     Weights(BTreeMap<u32, u8>),
     /// derived by the kernel
@@ -98,7 +98,7 @@ impl Drop for Holding {
 ///
 /// # Errors
 /// If the kernel has no weights, a node does not exist, a run holds other weights, or the kernel refuses.
-pub fn set(root: &Path, wanted: &Wanted) -> Result<Setting, NumaError> {
+pub fn set(root: &Path, wanted: &RequestedWeights) -> Result<Setting, NumaError> {
     let mut log = UndoLog::open(root)?;
     log.refuse_runs()?;
     let now = log.files.read()?;
@@ -119,7 +119,9 @@ pub fn set(root: &Path, wanted: &Wanted) -> Result<Setting, NumaError> {
         return Err(e.why);
     }
     // Note the weights that the kernel has derived, if any.
-    if let (Wanted::Default | Wanted::Auto, Some(change)) = (wanted, &mut log.state.set) {
+    if let (RequestedWeights::Default | RequestedWeights::Auto, Some(change)) =
+        (wanted, &mut log.state.set)
+    {
         change.wrote = log.files.read()?;
     }
     log.close()
@@ -150,7 +152,7 @@ pub fn hold(root: &Path, weights: &BTreeMap<u32, u8>) -> Result<Holding, NumaErr
             // Writing an unchanged weight would end the automatic mode.
             let other = |(node, weight): &(&u32, &u8)| now.weights.get(node) != Some(weight);
             let wanted = weights.iter().filter(other).map(|(&node, &weight)| (node, weight));
-            let wanted = Wanted::Weights(wanted.collect());
+            let wanted = RequestedWeights::Weights(wanted.collect());
             let change = planned(&now, &wanted)?;
             let (asked, owners) = (weights.clone(), vec![own]);
             log.state.run = Some(Run { change, asked, owners });
@@ -200,10 +202,10 @@ pub fn sweep(root: &Path) -> Result<PutBack, NumaError> {
 }
 
 /// The change that would result from `wanted`.
-fn planned(now: &Setting, wanted: &Wanted) -> Result<Change, NumaError> {
+fn planned(now: &Setting, wanted: &RequestedWeights) -> Result<Change, NumaError> {
     let mut wrote = now.clone();
     match wanted {
-        Wanted::Weights(weights) => {
+        RequestedWeights::Weights(weights) => {
             let have = || now.weights.keys().copied().collect();
             if let Some(&node) = weights.keys().find(|n| !now.weights.contains_key(n)) {
                 return Err(NumaError::NoNode { node, have: have() });
@@ -213,10 +215,10 @@ fn planned(now: &Setting, wanted: &Wanted) -> Result<Change, NumaError> {
                 wrote.auto = now.auto.map(|_| false);
             }
         }
-        Wanted::Auto if now.auto.is_none() => return Err(NumaError::NoAuto),
-        Wanted::Auto => wrote.auto = Some(true),
-        Wanted::Default if now.auto.is_some() => wrote.auto = Some(true),
-        Wanted::Default => wrote.weights.values_mut().for_each(|w| *w = 1),
+        RequestedWeights::Auto if now.auto.is_none() => return Err(NumaError::NoAuto),
+        RequestedWeights::Auto => wrote.auto = Some(true),
+        RequestedWeights::Default if now.auto.is_some() => wrote.auto = Some(true),
+        RequestedWeights::Default => wrote.weights.values_mut().for_each(|w| *w = 1),
     }
     Ok(Change { before: now.clone(), wrote })
 }

@@ -34,10 +34,10 @@ fn of(pairs: &[(u32, u8)]) -> BTreeMap<u32, u8> {
 }
 
 fn set_to(root: &Path, pairs: &[(u32, u8)]) -> Result<Setting, NumaError> {
-    set(root, &Wanted::Weights(of(pairs)))
+    set(root, &RequestedWeights::Weights(of(pairs)))
 }
 
-/// As after a kill: what was held is not put back.
+/// As after a kill: the held weights are not restored.
 fn killed(root: &Path, holding: Holding) {
     std::mem::forget(holding);
     fs::remove_file(root.join(format!("proc/{}/stat", crate::walker::own_pid()))).unwrap();
@@ -134,7 +134,7 @@ fn what_cannot_be_undone_stays_noted() {
     // Neither written nor read from now on.
     fs::remove_file(root.join(WEIGHTS).join("node1")).unwrap();
     fs::create_dir(root.join(WEIGHTS).join("node1")).unwrap();
-    let failed = log.write(&Wanted::Weights(of(&[(0, 9), (1, 9)])), &before).unwrap_err();
+    let failed = log.write(&RequestedWeights::Weights(of(&[(0, 9), (1, 9)])), &before).unwrap_err();
     assert!(!failed.undone, "{}", failed.why);
 }
 
@@ -167,7 +167,7 @@ fn a_node_that_is_not_there_changes_nothing() {
     assert!(e.to_string().contains("no node 3 with memory: those that have some are 0, 1, 2"));
     assert_eq!(weights(root), [1, 1, 1]);
     assert!(!put_back(root).unwrap().is_something());
-    assert!(matches!(set(root, &Wanted::Auto), Err(NumaError::NoAuto)));
+    assert!(matches!(set(root, &RequestedWeights::Auto), Err(NumaError::NoAuto)));
     assert!(!root.join(PATH).exists());
     let bare = tempfile::tempdir().unwrap();
     assert!(matches!(put_back(bare.path()), Err(NumaError::NoWeights)));
@@ -189,7 +189,7 @@ fn the_automatic_mode_comes_back_too() {
 fn weights_before_the_automatic_mode_come_back() {
     let dir = machine(Some("false\n"), [3, 3, 1]);
     let root = dir.path();
-    set(root, &Wanted::Auto).unwrap();
+    set(root, &RequestedWeights::Auto).unwrap();
     file(root, &format!("{WEIGHTS}/node1"), "2\n");
     put_back(root).unwrap();
     assert_eq!(weights(root), [3, 3, 1]);
@@ -200,7 +200,7 @@ fn weights_before_the_automatic_mode_come_back() {
 fn a_weight_by_hand_after_the_automatic_mode_is_left() {
     let dir = machine(Some("false\n"), [3, 3, 1]);
     let root = dir.path();
-    set(root, &Wanted::Auto).unwrap();
+    set(root, &RequestedWeights::Auto).unwrap();
     for (name, text) in [("auto", "false\n"), ("node1", "7\n")] {
         file(root, &format!("{WEIGHTS}/{name}"), text);
     }

@@ -22,7 +22,7 @@ pub enum NumaError {
         source: io::Error,
     },
     /// A text is not understood.
-    #[error("{path} holds what isotherm does not understand: {text}")]
+    #[error("{path} has content that isotherm cannot parse: {text}")]
     Parse {
         /// path of the file
         path: PathBuf,
@@ -30,11 +30,12 @@ pub enum NumaError {
         text: String,
     },
     /// The kernel reports no nodes.
-    #[error("this kernel tells of no nodes (CONFIG_NUMA): there is nothing to interleave")]
+    #[error("this kernel reports no nodes (CONFIG_NUMA): there is nothing to interleave")]
     NoNodes,
     /// The kernel has no weights.
     #[error(
-        "this kernel has no weighted interleave (Linux 6.9 has): there are no weights to be set. Weights that are given to run, apply and verify need none of it"
+        "this kernel has no weighted interleave (Linux 6.9 has): there are no weights to set. \
+         run, apply and verify work with --weights all the same"
     )]
     NoWeights,
     /// There is no such node with memory.
@@ -47,17 +48,20 @@ pub enum NumaError {
     },
     /// The kernel has no automatic mode.
     #[error(
-        "this kernel has no automatic weights (Linux 6.16 has): isotherm interleave show tells what they would be, if firmware tells of bandwidth"
+        "this kernel has no automatic weights (Linux 6.16 has): isotherm interleave show prints \
+         what they would be, if firmware reports bandwidth"
     )]
     NoAuto,
     /// Firmware reports no bandwidth.
     #[error(
-        "the kernel has no automatic weights here: firmware tells of no bandwidth (HMAT, CDAT). isotherm interleave probe measures it"
+        "the kernel has no automatic weights here: firmware reports no bandwidth (HMAT, CDAT). \
+         isotherm interleave probe measures it"
     )]
     NoBandwidth,
     /// A run of another isotherm holds other weights.
     #[error(
-        "isotherm {owner} runs a command with the weights {theirs}, and weights are those of the whole machine: wait until it has ended, or use the same"
+        "isotherm {owner} runs a command with the weights {theirs}, and weights apply to the \
+         whole machine: wait until it has ended, or use the same weights"
     )]
     InUse {
         /// pid of that isotherm
@@ -67,7 +71,8 @@ pub enum NumaError {
     },
     /// Another program has changed weights while a run holds them.
     #[error(
-        "the weights of nodes {} are not those that you ask for, and isotherm runs a command, with which they stay: wait until it has ended, or set them back",
+        "the weights of nodes {} differ from the requested ones, and cannot change while \
+         isotherm runs a command with them: wait until it has ended, or set them back",
         list(.nodes)
     )]
     Changed {
@@ -75,7 +80,9 @@ pub enum NumaError {
         nodes: Vec<u32>,
     },
     /// The state file cannot be used.
-    #[error("cannot {what} {path}, which tells what isotherm has changed: {source}. It takes root")]
+    #[error(
+        "cannot {what} {path}, which lists the changes of isotherm: {source}. This requires root"
+    )]
     State {
         /// failed operation
         what: &'static str,
@@ -86,7 +93,10 @@ pub enum NumaError {
     },
     /// The state file is not understood.
     #[error(
-        "{path} notes what weights were before isotherm has changed them, and this isotherm does not understand it: {text}. One of the version that wrote it can put them back (isotherm interleave set restore). If weights are as you want them (isotherm interleave show), remove the file"
+        "{path}, which lists the weights from before isotherm changed them, has content that \
+         isotherm cannot parse: {text}. The version of isotherm that wrote it can restore them \
+         (isotherm interleave set restore). If the weights are as you want them (isotherm \
+         interleave show), remove the file"
     )]
     Note {
         /// path of the file
@@ -96,7 +106,8 @@ pub enum NumaError {
     },
     /// The cpuset of the process does not allow the node.
     #[error(
-        "process {pid} may use memory of the nodes {} only, and not of node {node}: its cpuset says so",
+        "process {pid} may use only memory of the nodes {}, and not of node {node}: change its \
+         cpuset, or choose other nodes",
         list(.allowed)
     )]
     NotAllowed {
@@ -109,7 +120,9 @@ pub enum NumaError {
     },
     /// The kernel hides page frames from isotherm.
     #[error(
-        "which pages belong to one large folio is not told (/proc/kpageflags): it takes root, and CAP_SYS_ADMIN. Without that, parts of a folio would be moved against each other"
+        "cannot determine which pages belong to one large folio (/proc/kpageflags): this \
+         requires root and CAP_SYS_ADMIN. Without it, isotherm would move parts of one folio to \
+         different nodes"
     )]
     NoFrames,
     /// The placement of pages cannot be read or changed.
@@ -123,10 +136,10 @@ pub enum NumaError {
         source: io::Error,
     },
     /// A memory policy cannot be set.
-    #[error("the kernel does not take the memory policy: {0}")]
+    #[error("the kernel rejects the memory policy: {0}")]
     Policy(io::Error),
     /// isotherm cannot allocate memory on a node.
-    #[error("{mib} MiB on node {node} cannot be had to measure with: {source}")]
+    #[error("cannot allocate {mib} MiB on node {node} for the measurement: {source}")]
     Memory {
         /// requested size in MiB
         mib: u64,
@@ -149,7 +162,9 @@ fn list(nodes: &[u32]) -> String {
 
 fn rights(e: &io::Error) -> &'static str {
     match e.raw_os_error() {
-        Some(libc::EPERM) => ". It takes CAP_SYS_NICE for processes of other users: run as root",
+        Some(libc::EPERM) => {
+            ". This requires CAP_SYS_NICE for processes of other users: run as root"
+        }
         _ => "",
     }
 }

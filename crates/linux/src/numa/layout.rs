@@ -8,11 +8,11 @@ use isotherm_core::AddrRange;
 
 use super::batch::Batch;
 use super::error::NumaError;
-use super::laid_out::LaidOut;
+use super::move_result::MoveResult;
 use super::nodes::{allowed_nodes_of, nodes};
 use super::pieces::{Piece, Pieces};
 use super::windows::windows;
-use crate::ops::{Held, refused};
+use crate::ops::{HeldProcess, refused};
 use crate::proc::{KPageFlags, Pagemap, ProcError};
 use crate::sys::{self, UNTOLD};
 
@@ -24,7 +24,7 @@ const STRETCHES: usize = 4096;
 
 /// The memory of a process, held by a pidfd.
 pub struct Layout {
-    held: Held,
+    held: HeldProcess,
     pieces: Pieces,
 }
 
@@ -41,7 +41,7 @@ impl Layout {
     /// # Errors
     /// If the process does not exist, or isotherm may not read it.
     pub fn of(root: &Path, pid: i32) -> Result<Self, NumaError> {
-        let held = Held::take(root, pid)?;
+        let held = HeldProcess::take(root, pid)?;
         let pagemap = Pagemap::open(root, pid).map_err(|e| refused(pid, e))?;
         let flags = KPageFlags::open(root).map_err(no_flags)?;
         Ok(Layout { held, pieces: Pieces::new(pagemap, flags) })
@@ -80,8 +80,8 @@ impl Layout {
         &mut self,
         range: AddrRange,
         rule: impl Fn(Piece) -> u32,
-    ) -> Result<LaidOut, NumaError> {
-        let mut sum = LaidOut::default();
+    ) -> Result<MoveResult, NumaError> {
+        let mut sum = MoveResult::default();
         self.parts(range, |layout, part| layout.compare(part, &rule, &mut sum).map(drop))?;
         Ok(sum)
     }
@@ -94,7 +94,7 @@ impl Layout {
     pub fn lay_out<R: Fn(Piece) -> u32>(
         &mut self,
         parts: impl IntoIterator<Item = (AddrRange, R)>,
-        sum: &mut LaidOut,
+        sum: &mut MoveResult,
     ) -> Result<(), NumaError> {
         let mut waiting: BTreeMap<u32, (Vec<Piece>, u64)> = BTreeMap::new();
         for (range, rule) in parts {
@@ -141,7 +141,7 @@ impl Layout {
         &mut self,
         range: AddrRange,
         rule: impl Fn(Piece) -> u32,
-        out: &mut LaidOut,
+        out: &mut MoveResult,
     ) -> Result<Vec<Misplaced>, NumaError> {
         let found = self.pieces.of(range)?;
         out.left.partial += found.partial;
@@ -173,7 +173,12 @@ impl Layout {
     }
 
     /// Moves the pieces, and counts the results that the kernel reports afterwards.
-    fn move_to(&self, node: u32, pieces: Vec<Piece>, out: &mut LaidOut) -> Result<(), NumaError> {
+    fn move_to(
+        &self,
+        node: u32,
+        pieces: Vec<Piece>,
+        out: &mut MoveResult,
+    ) -> Result<(), NumaError> {
         let mut batch = Batch::new(node, pieces);
         while !batch.pieces().is_empty() {
             let addrs: Vec<u64> = batch.pieces().iter().map(|p| p.start).collect();
@@ -193,14 +198,14 @@ impl Layout {
 
     fn not_moved(&self, node: u32, source: std::io::Error) -> NumaError {
         let (root, pid) = (&self.held.root, self.held.pid);
-        let told = match source.raw_os_error() {
+        let error = match source.raw_os_error() {
             Some(libc::EACCES) => allowed_nodes_of(root, pid)
                 .map(|allowed| NumaError::NotAllowed { pid, node, allowed }),
             Some(libc::ENODEV) => nodes(root)
                 .map(|all| NumaError::NoNode { node, have: all.iter().map(|n| n.node).collect() }),
             _ => return self.failed("moved", source),
         };
-        told.unwrap_or_else(|e| e)
+        error.unwrap_or_else(|e| e)
     }
 
     /// Whether the process is ending: it then has no memory for a moment before it has ended (EINVAL).

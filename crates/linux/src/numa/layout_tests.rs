@@ -19,7 +19,7 @@ fn own_pages_are_found_and_an_absent_node_is_told() {
     assert_eq!(here.pages, 32);
     assert_eq!(here.found.values().sum::<u64>(), 32);
     assert_eq!(here.asked, BTreeMap::from([(0, 32)]));
-    let mut done = LaidOut::default();
+    let mut done = MoveResult::default();
     let absent = layout.lay_out([(own.range(0, 64), |_| 1000)], &mut done).unwrap_err();
     assert!(absent.to_string().contains("no node 1000 with memory"), "{absent}");
     assert_eq!((done.misplaced, done.moved), (32, 0));

@@ -107,13 +107,13 @@ fn node(dir: &Path, id: u32, online: &[u32], tier: Option<u32>) -> Result<Node, 
 
 /// None if firmware reports neither latency nor bandwidth.
 fn access(dir: &Path) -> Option<Access> {
-    let told = |name: &str| number(&dir.join(name)).filter(|&n| n > 0);
+    let positive = |name: &str| number(&dir.join(name)).filter(|&n| n > 0);
     let access = Access {
         initiators: numbered(dir, "node"),
-        read_mb_s: told("read_bandwidth"),
-        write_mb_s: told("write_bandwidth"),
-        read_ns: told("read_latency"),
-        write_ns: told("write_latency"),
+        read_mb_s: positive("read_bandwidth"),
+        write_mb_s: positive("write_bandwidth"),
+        read_ns: positive("read_latency"),
+        write_ns: positive("write_latency"),
     };
     let tells = access.read_mb_s.or(access.write_mb_s).or(access.read_ns).or(access.write_ns);
     tells.map(|_| access)

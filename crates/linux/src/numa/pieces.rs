@@ -44,7 +44,7 @@ pub(super) struct Pieces {
 
 /// The pieces of a range, and the number of pages whose folio lies only partly in the range.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FolioPieces {
     pub pieces: Vec<Piece>,
     pub partial: u64,
 }
@@ -64,7 +64,7 @@ impl Pieces {
     }
 
     /// The pieces of `range`.
-    pub fn of(&mut self, range: AddrRange) -> Result<Found, NumaError> {
+    pub fn of(&mut self, range: AddrRange) -> Result<FolioPieces, NumaError> {
         let entries: Vec<PagemapEntry> = self.pagemap.read(range).collect();
         let addrs = (range.start..range.end).step_by(PAGE_SIZE as usize);
         let present = addrs.zip(entries).filter(|(_, e)| e.is_present());
@@ -104,8 +104,8 @@ fn ends(pages: &[Page]) -> impl Iterator<Item = u64> + '_ {
 }
 
 /// Joins heads with the tails that follow them. `is_tail` is asked about the frame after a run.
-fn found(pages: &[Page], is_tail: impl Fn(u64) -> bool) -> Found {
-    let mut found = Found::default();
+fn found(pages: &[Page], is_tail: impl Fn(u64) -> bool) -> FolioPieces {
+    let mut found = FolioPieces::default();
     for run in pages.chunk_by(follows) {
         let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
         let len = run.len() as u64;
@@ -136,7 +136,7 @@ mod tests {
         text.chars().enumerate().filter(|(_, c)| *c != '.').map(page).collect()
     }
 
-    /// `behind` are those of the frames behind what is there that are tails, counted in `text`.
+    /// `behind` lists the tails after the mapped frames, as indices into `text`.
     fn orders(text: &str, behind: &[u64]) -> (Vec<(u64, u32)>, u64) {
         let found = found(&pages(text), |frame| behind.contains(&(frame - 100)));
         let place = |p: &Piece| ((p.start - BASE) / PAGE_SIZE, p.order);

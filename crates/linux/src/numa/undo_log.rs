@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::change::{PutBack, Wanted};
+use super::change::{PutBack, RequestedWeights};
 use super::error::NumaError;
 use super::weights::{Setting, WeightFiles, weights_text};
 use crate::state::{self, Thread, boot_id};
@@ -110,13 +110,13 @@ impl UndoLog {
     }
 
     /// Writes the wanted setting. If that fails, restores the previous one.
-    pub fn write(&self, wanted: &Wanted, before: &Setting) -> Result<(), NotWritten> {
+    pub fn write(&self, wanted: &RequestedWeights, before: &Setting) -> Result<(), NotWritten> {
         let written = match wanted {
-            Wanted::Weights(weights) => {
+            RequestedWeights::Weights(weights) => {
                 weights.iter().try_for_each(|(&node, &weight)| self.files.write(node, weight))
             }
-            Wanted::Auto => self.files.write_auto(true),
-            Wanted::Default => self.files.write_default(),
+            RequestedWeights::Auto => self.files.write_auto(true),
+            RequestedWeights::Default => self.files.write_default(),
         };
         written.map_err(|why| {
             let undo = |wrote| self.undo(&Change { before: before.clone(), wrote });

@@ -22,12 +22,16 @@ pub enum AttachError {
     NoProcess(i32),
     /// The process exists, but `/proc` hides it.
     #[error(
-        "process {0} exists, and /proc does not show it: it is another user's, and /proc is mounted with hidepid. Run as root, or as a member of the group that the mount option gid= names (findmnt /proc)"
+        "process {0} exists, but /proc does not show it: it belongs to another user, and /proc \
+         is mounted with hidepid. Run as root, or as a member of the group that the mount option \
+         gid= names (findmnt /proc)"
     )]
     Hidden(i32),
     /// The process exists, but BPF does not find it.
     #[error(
-        "process {pid} ({comm}) exists, and the kernel does not let a BPF program find it, so that its page tables cannot be read: the system protects it from being inspected (cat /proc/{pid}/maps is refused, too, if so). Watch another process; or try --look smaps"
+        "process {pid} ({comm}) exists, but the kernel does not let a BPF program find it, so \
+         isotherm cannot read its page tables: the system protects it from inspection (then cat \
+         /proc/{pid}/maps fails too). Watch another process, or try --look smaps"
     )]
     Protected {
         /// pid of the process
@@ -37,7 +41,9 @@ pub enum AttachError {
     },
     /// The process cannot be read although isotherm has all capabilities.
     #[error(
-        "process {pid} ({comm}) exists, and the system protects it from being looked at, also by root: {source}. A security module, a user namespace above this one, or the sandbox that isotherm runs in does that: run isotherm outside of it, or watch another process"
+        "process {pid} ({comm}) exists, but the system protects it from inspection, even by \
+         root: {source}. The cause is a security module, a parent user namespace, or a sandbox \
+         around isotherm: run isotherm outside of it, or watch another process"
     )]
     Forbidden {
         /// pid of the process
@@ -55,7 +61,9 @@ pub enum AttachError {
     KernelThread(i32, String),
     /// isotherm or the machine lacks resources, such as descriptors.
     #[error(
-        "process {pid} cannot be watched for now: {source}. Each process takes three descriptors: raise the limit on open files (ulimit -Hn, or LimitNOFILE= of the unit) or watch fewer"
+        "process {pid} cannot be watched for now: {source}. Each process requires three \
+         descriptors: raise the limit on open files (ulimit -Hn, or LimitNOFILE= of the unit) or \
+         watch fewer"
     )]
     Short {
         /// pid of the process
@@ -65,7 +73,8 @@ pub enum AttachError {
     },
     /// isotherm lacks the permission to read the process.
     #[error(
-        "process {pid} may not be looked at: {source}. It takes CAP_SYS_PTRACE (and, but for looking by BPF, CAP_DAC_READ_SEARCH) for processes of other users: run as root"
+        "isotherm may not inspect process {pid}: {source}. Processes of other users require \
+         CAP_SYS_PTRACE (and, except with BPF, CAP_DAC_READ_SEARCH): run as root"
     )]
     Refused {
         /// pid of the process
@@ -75,7 +84,9 @@ pub enum AttachError {
     },
     /// isotherm cannot clear accessed bits by `process_madvise`.
     #[error(
-        "accessed bits of process {pid} cannot be cleared: {source}. process_madvise takes CAP_SYS_NICE (and CAP_SYS_PTRACE for processes of other users): run as root; and Linux 5.10 or later"
+        "cannot clear accessed bits of process {pid}: {source}. process_madvise requires Linux \
+         5.10 or later, and CAP_SYS_NICE (and CAP_SYS_PTRACE for processes of other users): run \
+         as root"
     )]
     NoClearing {
         /// pid of the process
@@ -85,7 +96,8 @@ pub enum AttachError {
     },
     /// isotherm cannot clear all accessed bits at once by `clear_refs`.
     #[error(
-        "accessed bits of process {pid} cannot be cleared: {source}. clear_refs takes CAP_DAC_OVERRIDE for processes of other users: run as root"
+        "cannot clear accessed bits of process {pid}: {source}. clear_refs requires \
+         CAP_DAC_OVERRIDE for processes of other users: run as root"
     )]
     NoClearRefs {
         /// pid of the process
@@ -103,7 +115,7 @@ pub enum AttachError {
 
 /// A process held by a pidfd.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldProcess {
     pub pid: i32,
     pub pidfd: OwnedFd,
     /// root of the file system that contains `/proc`
@@ -134,7 +146,7 @@ impl std::ops::AddAssign<&Postponed> for Postponed {
 /// control socket.
 const SPARE_DESCRIPTORS: u64 = 32;
 
-impl Held {
+impl HeldProcess {
     /// Opens a pidfd of process `pid` in isotherm's own pid namespace.
     pub fn take(root: &Path, pid: i32) -> Result<Self, AttachError> {
         proc::check_namespace(root)?;
@@ -152,7 +164,7 @@ impl Held {
             return Err(not_opened(pid, rustix::io::Errno::MFILE));
         }
         let postponed = RefCell::default();
-        Ok(Held { pid, pidfd, root: root.to_owned(), postponed })
+        Ok(HeldProcess { pid, pidfd, root: root.to_owned(), postponed })
     }
 
     /// The state of the process after its mappings were read again. If reading failed for a temporary reason,
@@ -236,7 +248,7 @@ fn exists(pid: i32) -> bool {
 }
 
 /// The reason for which BPF does not find a held process: it has ended, or is protected.
-pub(super) fn not_found(held: &Held, e: WalkError) -> AttachError {
+pub(super) fn not_found(held: &HeldProcess, e: WalkError) -> AttachError {
     match (e, proc::comm(&held.root, held.pid)) {
         (WalkError::NoTask(pid), Ok(comm)) if !held.has_ended() => {
             AttachError::Protected { pid, comm }
@@ -295,7 +307,7 @@ mod tests {
     /// ENOMEM or EACCES from `/proc/PID/maps` of one target ended the watching of all.
     #[test]
     fn a_failed_reading_is_noted_and_what_is_known_stays() {
-        let held = Held::take("/".as_ref(), own_pid()).unwrap();
+        let held = HeldProcess::take("/".as_ref(), own_pid()).unwrap();
         let failed = |errno| {
             let source = io::Error::from_raw_os_error(errno);
             Err(AttachError::Proc(ProcError::Read { path: "/proc/7/maps".into(), source }))
@@ -317,7 +329,7 @@ mod tests {
     }
 
     fn missing(pid: i32) -> AttachError {
-        let held = Held::take("/".as_ref(), pid).unwrap();
+        let held = HeldProcess::take("/".as_ref(), pid).unwrap();
         not_found(&held, WalkError::NoTask(pid))
     }
 
@@ -328,7 +340,7 @@ mod tests {
         assert!(matches!(said, AttachError::Protected { .. }) && !said.is_gone(), "{said}");
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        let held = Held::take("/".as_ref(), pid).unwrap();
+        let held = HeldProcess::take("/".as_ref(), pid).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(not_found(&held, WalkError::NoTask(pid)).is_gone(), "it has ended");

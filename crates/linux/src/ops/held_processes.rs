@@ -1,25 +1,24 @@
 //! Held processes that another source observes.
 
 use std::ops::Deref;
-use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use isotherm_core::TargetId;
 
-use super::held::{AttachError, Held};
-use super::processes::Hold;
+use super::held::{AttachError, HeldProcess};
+use super::processes::{Hold, hold_by_targets};
 use super::targets::Targets;
 
 /// Only holds processes: for a source that observes them by itself.
 #[derive(Debug, Default)]
-pub struct HeldProcesses(Targets<Kept>);
+pub struct HeldProcesses(Targets<HeldOnly>);
 
 #[derive(Debug)]
-struct Kept(Held);
+struct HeldOnly(HeldProcess);
 
-impl Deref for Kept {
-    type Target = Held;
-    fn deref(&self) -> &Held {
+impl Deref for HeldOnly {
+    type Target = HeldProcess;
+    fn deref(&self) -> &HeldProcess {
         &self.0
     }
 }
@@ -34,24 +33,10 @@ impl HeldProcesses {
 
 impl Hold for HeldProcesses {
     fn attach(&mut self, pid: i32) -> Result<TargetId, AttachError> {
-        Ok(self.0.add(Kept(Held::take(Path::new("/"), pid)?)))
+        Ok(self.0.add(HeldOnly(HeldProcess::take(Path::new("/"), pid)?)))
     }
 
-    fn is_alive(&self, target: TargetId) -> bool {
-        self.0.is_alive(target)
-    }
-
-    fn ended(&self) -> Vec<TargetId> {
-        self.0.ended()
-    }
-
-    fn ends(&self) -> Option<BorrowedFd<'_>> {
-        self.0.ends()
-    }
-
-    fn detach(&mut self, target: TargetId) {
-        self.0.remove(target);
-    }
+    hold_by_targets!(0);
 }
 
 #[cfg(test)]

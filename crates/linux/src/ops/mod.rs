@@ -19,7 +19,7 @@ pub(crate) mod vaddr;
 mod window;
 
 pub use held::{AttachError, Postponed};
-pub(crate) use held::{Held, refused};
+pub(crate) use held::{HeldProcess, refused};
 pub use held_processes::HeldProcesses;
 pub use idle::{Idle, IdleError, Physical};
 pub use processes::{Hold, Processes};

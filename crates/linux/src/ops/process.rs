@@ -13,8 +13,8 @@ use isotherm_core::{
 
 use super::annotate::{annotate, mapping_at};
 use super::busy::Busy;
-use super::held::{AttachError, Held, no_refs, not_cleared, not_found, refused};
-use super::touched::Touched;
+use super::held::{AttachError, HeldProcess, no_refs, not_cleared, not_found, refused};
+use super::touched::TouchHistory;
 use crate::proc::{self, ClearRefs, Holdings, Pagemap};
 use crate::sys::{Advice, process_madvise};
 use crate::walker::{Glance, Identity, MapChanges, WalkError, Walker};
@@ -29,7 +29,7 @@ const SHARED_EVERY: u32 = 32;
 /// A target of [`super::Vaddr`].
 #[derive(Debug)]
 pub(crate) struct Process {
-    held: Held,
+    held: HeldProcess,
     pub identity: Identity,
     /// `/proc/PID/maps`: while it is open, no later address space can have the same kernel address, so that a
     /// new address space always has another address.
@@ -63,12 +63,12 @@ pub(crate) struct Process {
     /// Number of actions on this process.
     pub acts: u64,
     /// When its pages were last touched; `None` until a caller requests this.
-    pub touched: Option<Touched>,
+    pub touched: Option<TouchHistory>,
 }
 
 impl Deref for Process {
-    type Target = Held;
-    fn deref(&self) -> &Held {
+    type Target = HeldProcess;
+    fn deref(&self) -> &HeldProcess {
         &self.held
     }
 }
@@ -82,7 +82,7 @@ impl Process {
         pid: i32,
         cold: bool,
     ) -> Result<Self, AttachError> {
-        let held = Held::take(root, pid)?;
+        let held = HeldProcess::take(root, pid)?;
         let identity = walker.identity(pid).map_err(|e| not_found(&held, e))?;
         let space = proc::open_maps(root, pid).map_err(|e| refused(pid, e))?;
         let refs = ClearRefs::open(root, pid);
@@ -283,14 +283,14 @@ impl Process {
         if let (Some(pagemap), Some((first, last))) = (&mut self.pagemap, ends) {
             let last = last as u64 + 1;
             let range = AddrRange::new(start + first as u64 * PAGE_SIZE, start + last * PAGE_SIZE);
-            let (asked, mut told) = (open, PageMask::default());
+            let (asked, mut answered) = (open, PageMask::default());
             for (page, entry) in (first..).zip(pagemap.read(range)) {
-                told.insert(page);
+                answered.insert(page);
                 if asked.contains(page) && entry.is_present() && !entry.is_exclusive() {
                     shared.insert(page);
                 }
             }
-            open = asked.without(&told);
+            open = asked.without(&answered);
         }
         self.note_shared(shared.and(&noted), area);
         shared.or(&open)

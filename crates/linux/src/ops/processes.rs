@@ -28,10 +28,34 @@ pub trait Hold {
     fn detach(&mut self, target: TargetId);
 
     /// The readings of targets that have failed for a temporary reason so far.
-    fn postponed(&self) -> Postponed {
-        Postponed::default()
-    }
+    fn postponed(&self) -> Postponed;
 }
+
+/// The functions of [`Hold`] that the [`Targets`](super::targets::Targets) in a field provide.
+macro_rules! hold_by_targets {
+    ($field:tt) => {
+        fn is_alive(&self, target: TargetId) -> bool {
+            self.$field.is_alive(target)
+        }
+
+        fn ended(&self) -> Vec<TargetId> {
+            self.$field.ended()
+        }
+
+        fn ends(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+            self.$field.ends()
+        }
+
+        fn detach(&mut self, target: TargetId) {
+            self.$field.remove(target);
+        }
+
+        fn postponed(&self) -> $crate::ops::Postponed {
+            self.$field.postponed()
+        }
+    };
+}
+pub(super) use hold_by_targets;
 
 /// An operations set whose targets are processes.
 pub trait Processes: Space + Look + Act + Hold + Send {}

@@ -6,14 +6,14 @@ use std::path::Path;
 use isotherm_core::{AddrRange, Liveness, Mapping, OpsError};
 
 use super::annotate::{annotate, mapping_at};
-use super::held::{AttachError, Held, refused};
+use super::held::{AttachError, HeldProcess, refused};
 use super::process::HOLDINGS_EVERY;
 use crate::proc::{self, Holdings, Pagemap, Usage};
 
 /// A target of [`super::Smaps`] and of [`super::Idle`].
 #[derive(Debug)]
 pub(crate) struct ProcfsProcess {
-    held: Held,
+    held: HeldProcess,
     /// It belongs to one address space, so that it detects an `exec`.
     pub pagemap: Pagemap,
     pub mappings: Vec<Mapping>,
@@ -23,8 +23,8 @@ pub(crate) struct ProcfsProcess {
 }
 
 impl Deref for ProcfsProcess {
-    type Target = Held;
-    fn deref(&self) -> &Held {
+    type Target = HeldProcess;
+    fn deref(&self) -> &HeldProcess {
         &self.held
     }
 }
@@ -32,7 +32,7 @@ impl Deref for ProcfsProcess {
 impl ProcfsProcess {
     /// Holds process `pid`, and opens its pagemap.
     pub fn attach(root: &Path, pid: i32) -> Result<Self, AttachError> {
-        let held = Held::take(root, pid)?;
+        let held = HeldProcess::take(root, pid)?;
         let pagemap = Pagemap::open(root, pid).map_err(|e| refused(pid, e))?;
         if held.has_ended() {
             return Err(AttachError::NoProcess(pid));

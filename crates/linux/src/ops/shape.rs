@@ -184,7 +184,7 @@ mod tests {
         let at = |page| window(2 * MIB + page * PAGE_SIZE, 1);
         assert_eq!(plan.ranges, [at(1), at(9)]);
         assert!(plan.folios.is_empty(), "it is not young");
-        // Nor over a page of which nothing was told.
+        // Nor over a page without information.
         let folio = |i| if i == 5 { None } else { order0(i) };
         let plan = plan_of(window(2 * MIB, 16), &[1, 9], &[], folio);
         assert_eq!(plan.ranges, [at(1), at(9)]);
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn what_would_split_is_left() {
-        // Outside of the area, in two tables, not told.
+        // Outside of the area, in two tables, without information.
         let cases: [(u64, Option<Folio>); 3] = [
             (MIB, Some(Folio { order: 4, index: 1, on_lru: true, mapped: 1 })),
             (4 * MIB - PAGE_SIZE, Some(Folio { order: 4, index: 0, on_lru: true, mapped: 1 })),

@@ -2,7 +2,6 @@
 //! each mapping.
 
 use std::ops::Deref;
-use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,8 +10,8 @@ use isotherm_core::{
 };
 
 use super::epochs;
-use super::held::{AttachError, Held, Postponed, no_refs};
-use super::processes::Hold;
+use super::held::{AttachError, HeldProcess, no_refs};
+use super::processes::{Hold, hold_by_targets};
 use super::procfs_process::ProcfsProcess;
 use super::targets::Targets;
 use crate::proc::{self, ClearRefs, Refs, Usage};
@@ -67,8 +66,8 @@ impl Smaps {
 }
 
 impl Deref for Target {
-    type Target = Held;
-    fn deref(&self) -> &Held {
+    type Target = HeldProcess;
+    fn deref(&self) -> &HeldProcess {
         &self.process
     }
 }
@@ -158,25 +157,7 @@ impl Hold for Smaps {
         Ok(self.targets.add(target))
     }
 
-    fn is_alive(&self, target: TargetId) -> bool {
-        self.targets.is_alive(target)
-    }
-
-    fn ended(&self) -> Vec<TargetId> {
-        self.targets.ended()
-    }
-
-    fn ends(&self) -> Option<BorrowedFd<'_>> {
-        self.targets.ends()
-    }
-
-    fn detach(&mut self, target: TargetId) {
-        self.targets.remove(target);
-    }
-
-    fn postponed(&self) -> Postponed {
-        self.targets.postponed()
-    }
+    hold_by_targets!(targets);
 }
 
 impl Look for Smaps {

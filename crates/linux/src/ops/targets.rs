@@ -10,7 +10,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-use super::held::{Held, Postponed};
+use super::held::{HeldProcess, Postponed};
 use crate::sys::process_cpu;
 
 /// Held processes; an id is never used again.
@@ -31,15 +31,15 @@ impl<P> Default for Targets<P> {
     }
 }
 
-impl<P: Deref<Target = Held>> Targets<P> {
+impl<P: Deref<Target = HeldProcess>> Targets<P> {
     pub fn add(&mut self, process: P) -> TargetId {
         let id = TargetId(self.next_id);
         self.next_id += 1;
-        let told = self.ends.as_ref().is_some_and(|ends| {
+        let is_added = self.ends.as_ref().is_some_and(|ends| {
             let data = EventData::new_u64(id.0.into());
             epoll::add(ends, &process.pidfd, data, EventFlags::IN).is_ok()
         });
-        if !told {
+        if !is_added {
             // From now on, each target is checked separately.
             self.ends = None;
         }

@@ -31,7 +31,7 @@ struct BlockStamps {
 /// c is soon after f. But a page that was touched all the time was touched at c. So the last touch counts as at f,
 /// but at most a quarter of T before c.
 #[derive(Debug)]
-pub(crate) struct Touched {
+pub(crate) struct TouchHistory {
     /// the time from which seconds are counted
     zero: Nanos,
     /// the time since when clears are recorded
@@ -58,10 +58,10 @@ impl BlockStamps {
     }
 }
 
-impl Touched {
+impl TouchHistory {
     /// Without knowledge of the time before `now`.
     pub fn since(now: Nanos) -> Self {
-        Touched { zero: now, since: now, blocks: HashMap::new() }
+        TouchHistory { zero: now, since: now, blocks: HashMap::new() }
     }
 
     /// Records that the `young` pages of the block at `start` were young until `now`, and are cleared.
@@ -82,7 +82,7 @@ impl Touched {
     }
 
     /// Whether any page of `range`, which lies in one block, was touched within `time` before `now`, or may
-    /// have been: see [`Touched`]. A page that was young at its last reading counts as still young.
+    /// have been: see [`TouchHistory`]. A page that was young at its last reading counts as still young.
     pub fn within(&self, range: AddrRange, time: Duration, now: Nanos) -> bool {
         if now.since(self.since) < time {
             return true;
@@ -147,14 +147,14 @@ mod tests {
 
     #[test]
     fn nothing_is_known_of_before() {
-        let touched = Touched::since(at(100));
+        let touched = TouchHistory::since(at(100));
         assert!(touched.within(pages(0, 1), FIVE, at(104)));
         assert!(!touched.within(pages(0, 1), FIVE, at(105)));
     }
 
     #[test]
     fn each_page_has_a_time_of_its_own() {
-        let mut touched = Touched::since(at(0));
+        let mut touched = TouchHistory::since(at(0));
         touched.note(7 * BLOCK_SIZE, &PageMask::span(10, 20), at(100));
         touched.note(7 * BLOCK_SIZE, &PageMask::span(15, 16), at(103));
         let within = |first, end, now| touched.within(pages(first, end), FIVE, at(now));
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn what_others_clear_was_touched_until_then() {
-        let mut touched = Touched::since(at(0));
+        let mut touched = TouchHistory::since(at(0));
         let start = 7 * BLOCK_SIZE;
         let all = PageMask::span(0, 512);
         let mut read = |first, end, now| {
@@ -189,7 +189,7 @@ mod tests {
     /// Found at 100 s and cleared at 104 s: probably touched at 100 s, but maybe at 104 s.
     #[test]
     fn what_was_found_young_counts_from_then_but_for_a_part_of_the_time() {
-        let mut touched = Touched::since(at(0));
+        let mut touched = TouchHistory::since(at(0));
         let start = 7 * BLOCK_SIZE;
         let found = PageMask::span(0, 10);
         touched.read(start, &PageMask::span(0, 512), &found, at(100));
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn seconds_never_run_out() {
-        let mut touched = Touched::since(at(0));
+        let mut touched = TouchHistory::since(at(0));
         let block = 7 * BLOCK_SIZE;
         for (page, second) in [(1, 1000), (2, 65_530), (3, 65_540), (4, 400_000)] {
             touched.note(block, &PageMask::span(page, page + 1), at(second));
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn what_is_unmapped_is_forgotten() {
-        let mut touched = Touched::since(at(0));
+        let mut touched = TouchHistory::since(at(0));
         touched.note(7 * BLOCK_SIZE, &PageMask::span(0, 1), at(10));
         touched.keep(|range| range.start == 7 * BLOCK_SIZE);
         assert!(touched.within(pages(0, 1), FIVE, at(11)));

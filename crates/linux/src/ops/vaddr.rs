@@ -1,7 +1,6 @@
 //! Virtual memory of processes: BPF reads page tables; `MADV_COLD` clears accessed bits, and `clear_refs`
 //! clears those that `MADV_COLD` does not.
 
-use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,9 +11,9 @@ use isotherm_core::{
 
 use super::clear::{check_folios, clear};
 use super::epochs::{Epochs, Scope};
-use super::held::{AttachError, Postponed};
+use super::held::AttachError;
 use super::process::Process;
-use super::processes::Hold;
+use super::processes::{Hold, hold_by_targets};
 use super::survey::{PressureCache, Price, measure_price};
 use super::targets::Targets;
 use super::window::read_windows;
@@ -140,25 +139,7 @@ impl Hold for Vaddr {
         Ok(self.targets.add(process))
     }
 
-    fn is_alive(&self, target: TargetId) -> bool {
-        self.targets.is_alive(target)
-    }
-
-    fn ended(&self) -> Vec<TargetId> {
-        self.targets.ended()
-    }
-
-    fn ends(&self) -> Option<BorrowedFd<'_>> {
-        self.targets.ends()
-    }
-
-    fn detach(&mut self, target: TargetId) {
-        self.targets.remove(target);
-    }
-
-    fn postponed(&self) -> Postponed {
-        self.targets.postponed()
-    }
+    hold_by_targets!(targets);
 }
 
 impl Look for Vaddr {

@@ -2,7 +2,7 @@
 
 use isotherm_core::{AddrRange, Ask, Nanos, OpsError, PAGE_SIZE, PageMask, Seen, Unknown};
 
-use super::epochs::{Asked, Epochs};
+use super::epochs::{CandidatePage, Epochs};
 use super::process::Process;
 use super::shape::{Pages, Plan, plan};
 use crate::sys::monotonic;
@@ -25,7 +25,7 @@ pub(super) struct Work {
     /// the reason why they are unknown if epochs have no result for them
     why: Unknown,
     /// pages to look up in epochs
-    asked: Vec<Asked>,
+    asked: Vec<CandidatePage>,
     pub partial: PageMask,
     pub clear: Plan,
 }
@@ -151,7 +151,7 @@ impl Window {
         let takes_epochs = process.takes_epochs() && !ask.clear;
         let strangers = process.has_strangers(area.start);
         let asked = unclearable.and(&resident);
-        let asked = asked.iter().filter(|_| takes_epochs).map(|page| Asked {
+        let asked = asked.iter().filter(|_| takes_epochs).map(|page| CandidatePage {
             frame: answer.frame(range, page),
             young: young.contains(page),
             mapped: if strangers { answer.folio(page).map(|f| f.mapped) } else { Some(0) },

@@ -51,7 +51,10 @@ pub enum PhysicalError {
     #[error("/proc/iomem and /proc/zoneinfo have no page of memory in common: is /proc mounted?")]
     None,
     /// too many stretches
-    #[error("memory lies in {0} pieces: isotherm takes {MOST_STRETCHES} at most, so choose a part")]
+    #[error(
+        "physical memory has {0} separate ranges, and isotherm supports at most \
+             {MOST_STRETCHES}: choose a part"
+    )]
     Pieces(usize),
     /// no such node
     #[error("there is no memory on node {node}: nodes with memory are {}", list(.have))]

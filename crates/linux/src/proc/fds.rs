@@ -45,7 +45,7 @@ impl Holdings {
 /// Maximum number of descriptors to read. A process with more may hold any object.
 pub(crate) const MAX_FDS: usize = 65_536;
 /// The kernel may be working on a ring; reading it is repeated for this time.
-const PATIENCE: Duration = Duration::from_millis(2);
+const TIMEOUT: Duration = Duration::from_millis(2);
 const PAUSE: Duration = Duration::from_micros(200);
 
 /// A descriptor of a process.
@@ -103,7 +103,7 @@ pub(crate) fn holdings_of(
             }
             false
         });
-        if busy.is_empty() || begin.elapsed() >= PATIENCE {
+        if busy.is_empty() || begin.elapsed() >= TIMEOUT {
             break;
         }
         std::thread::sleep(PAUSE);
@@ -250,14 +250,14 @@ mod tests {
 
     #[test]
     fn a_ring_that_does_not_tell_may_have_fixed_anything() {
-        let told = |info: &[(&str, &str)]| {
+        let ring = |info: &[(&str, &str)]| {
             let root = tree(&[("9", "anon_inode:[io_uring]")], info);
             held(&root).hides_all()
         };
-        assert_eq!(told(&[("9", "pos:\t0\nSqMask:\t0x7\n")]), Some(Unknown::Dma));
-        assert_eq!(told(&[("9", "UserFiles:\t0\nUserBufs:\t2\nPollList:\n")]), Some(Unknown::Dma));
-        assert_eq!(told(&[("9", "UserFiles:\t0\nUserBufs:\t0\nPollList:\n")]), None);
-        assert_eq!(told(&[]), None, "it is closed by now");
+        assert_eq!(ring(&[("9", "pos:\t0\nSqMask:\t0x7\n")]), Some(Unknown::Dma));
+        assert_eq!(ring(&[("9", "UserFiles:\t0\nUserBufs:\t2\nPollList:\n")]), Some(Unknown::Dma));
+        assert_eq!(ring(&[("9", "UserFiles:\t0\nUserBufs:\t0\nPollList:\n")]), None);
+        assert_eq!(ring(&[]), None, "it is closed by now");
     }
 
     #[test]

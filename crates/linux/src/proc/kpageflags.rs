@@ -181,7 +181,7 @@ mod tests {
     fn flags_of_frames_in_any_order() {
         let (_root, flags) = file(&[0, 1 << 5, 1 << 10, 1 << 12, 1 << 24]);
         let got = flags.of(&[3, 1, 2, 3, 4, 5, 6, 1 << 50]).unwrap();
-        let told = |f: &PageFlags| match f {
+        let letter = |f: &PageFlags| match f {
             f if f.is_lru() => 'l',
             f if f.is_free() => 'f',
             f if f.is_user() => 'u',
@@ -189,13 +189,13 @@ mod tests {
             f if f.is_hole() => '-',
             _ => '?',
         };
-        assert_eq!(got.iter().map(told).collect::<String>(), "ulfuz---");
+        assert_eq!(got.iter().map(letter).collect::<String>(), "ulfuz---");
     }
 
     #[test]
     fn what_nobody_maps_is_unknown_where_reads_leave_no_trace() {
         let (lru, mapped, anon, shared) = (1u64 << 5, 1 << 11, 1 << 12, 1 << 14);
-        // Of files, mapped and not, anonymous, of shared memory, and a folio of a file.
+        // Pages of files (unmapped and mapped), anonymous and shared memory, and a folio of a file.
         let (root, _) =
             file(&[0, lru, lru | mapped, lru | anon, lru | shared, 1 << 10, HEAD | lru, TAIL]);
         let contents = |mglru: Option<&str>| {

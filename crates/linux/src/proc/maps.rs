@@ -41,11 +41,11 @@ pub fn mappings(root: &Path, pid: i32) -> Result<Vec<Mapping>, ProcError> {
 pub fn parse_maps(text: &str) -> Result<Vec<Mapping>, String> {
     let mut names = Names::default();
     let mut out = Vec::new();
-    let mut told = 0;
+    let mut covered = 0;
     for line in text.lines() {
         let mut area = parse_line(line).ok_or_else(|| line.to_owned())?;
-        area.range.start = area.range.start.max(told).min(area.range.end);
-        told = told.max(area.range.end);
+        area.range.start = area.range.start.max(covered).min(area.range.end);
+        covered = covered.max(area.range.end);
         let accessible = area.permissions.starts_with(|c| c != '-')
             || area.permissions.get(1..3).is_some_and(|wx| wx != "--");
         // Addresses in the upper half belong to the kernel ([vsyscall]).
@@ -154,8 +154,8 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
     #[test]
     fn what_changes_while_it_is_read_is_disjoint() {
         let area = |(start, end): (u64, u64)| format!("{start:x}-{end:x} rw-p 00000000 00:00 0 \n");
-        let told = [(0x1000, 0x5000), (0x3000, 0x9000), (0x4000, 0x6000), (0x9000, 0xa000)];
-        let maps = parse_maps(&told.map(area).concat()).unwrap();
+        let covered = [(0x1000, 0x5000), (0x3000, 0x9000), (0x4000, 0x6000), (0x9000, 0xa000)];
+        let maps = parse_maps(&covered.map(area).concat()).unwrap();
         let ranges: Vec<_> = maps.iter().map(|m| (m.range.start, m.range.end)).collect();
         assert_eq!(ranges, [(0x1000, 0x5000), (0x5000, 0x9000), (0x9000, 0xa000)]);
     }

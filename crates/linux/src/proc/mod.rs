@@ -69,7 +69,7 @@ pub enum ProcError {
         source: io::Error,
     },
     /// the file has an unknown form
-    #[error("{path} holds what isotherm does not understand: {what}")]
+    #[error("{path} has content that isotherm cannot parse: {what}")]
     Parse {
         /// the file
         path: PathBuf,
@@ -78,7 +78,9 @@ pub enum ProcError {
     },
     /// a container without a `/proc` of its own
     #[error(
-        "/proc is not that of the pid namespace isotherm is in, so its pids are of other processes: mount it anew (mount -t proc proc /proc in a mount namespace of your own, as unshare --mount-proc does), or run isotherm outside"
+        "/proc belongs to another pid namespace than isotherm, so its pids mean other processes: \
+         mount it again (mount -t proc proc /proc in a mount namespace of your own, as unshare \
+         --mount-proc does), or run isotherm outside"
     )]
     Foreign,
 }

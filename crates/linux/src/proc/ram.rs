@@ -30,8 +30,8 @@ pub fn system_ram(root: &Path) -> Result<Vec<Ram>, ProcError> {
     if firmware.is_empty() {
         return Err(ProcError::parse(
             &path,
-            "it shows no System RAM (it takes CAP_SYS_ADMIN to see it), and \
-             /sys/firmware/memmap does not tell either: run as root",
+            "it shows no System RAM (this requires CAP_SYS_ADMIN), and neither does \
+             /sys/firmware/memmap: run as root",
         ));
     }
     Ok(firmware)

@@ -6,7 +6,7 @@ use super::{View, mismatch, order0};
 use crate::walker::{Plain, Reader, Span, WalkError, Walker, own_pid, pages_in_block};
 use crate::x86::Level;
 
-/// A page as blocks tell of it.
+/// A page as the bits of a block describe it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Bits {
     huge: bool,
@@ -15,7 +15,7 @@ struct Bits {
     plain: bool,
 }
 
-/// Compares what is told of the pages of `range`, which lie in one block, with what was `seen` of them
+/// Compares the bits of the pages of `range`, which lie in one block, with the entries that were `seen`
 /// by windows. `zero` is the frame of the zero page, which is no memory of a process.
 pub(super) fn agree(
     page: &'static str,
@@ -25,11 +25,11 @@ pub(super) fn agree(
     zero: Option<u64>,
 ) -> Result<(), WalkError> {
     let expected: Vec<Bits> = seen.iter().map(|view| bits_of(view, zero)).collect();
-    let told = read(walker, range, seen.len())?;
-    if told == expected {
+    let found = read(walker, range, seen.len())?;
+    if found == expected {
         Ok(())
     } else {
-        Err(mismatch(page, &format!("{expected:?}"), &told).into())
+        Err(mismatch(page, &format!("{expected:?}"), &found).into())
     }
 }
 
@@ -52,7 +52,7 @@ fn read(walker: &mut Walker, range: AddrRange, pages: usize) -> Result<Vec<Bits>
     let mut blocks = Vec::new();
     let mut reader = Reader::new(&spans);
     while reader.run(walker, own_pid(), &mut blocks)?.is_some() {}
-    // Of one that changed meanwhile, nothing is told.
+    // The reader returns no block if its table changed meanwhile.
     let [block] = blocks[..] else { return Ok(Vec::new()) };
     let asked = pages_in_block(block.start, range);
     let plain = block.plain.unwrap_or_default();

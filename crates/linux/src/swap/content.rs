@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::testing::{put, tree};
 
-    /// Process 20 is below 10, and 30 is somebody else's; both are in a group, of version 1 or 2.
+    /// Process 20 is a child of 10, and 30 belongs to another program; both are in a group, of version 1 or 2.
     fn machine(mount: &str, files: [(&str, &str); 3]) -> tempfile::TempDir {
         let stat = |pid: i32, ppid: i32, comm: &str| {
             format!("{pid} ({comm}) S {ppid} 0 0 0 -1 0 0 0 0 0 0 0 0 0 0 0 1 0 9 0 0\n")
@@ -224,7 +224,7 @@ mod tests {
         assert!(text.contains("20.0 MiB of app (pid 20), 10.0 MiB of db (pid 30)"), "{text}");
     }
 
-    /// 30 MiB are to come back to the group, which is at its limit but for files that may go.
+    /// 30 MiB must return to the group, which is at its limit except for droppable files.
     #[test]
     fn what_does_not_fit_is_left_where_it_is() {
         let mib = |n: u64| (n << 20).to_string();

@@ -31,7 +31,8 @@ pub enum SwapError {
     },
     /// Swap of this name already exists.
     #[error(
-        "isotherm has made {device} already, of {} MiB: {restore} takes it away; or give yours another name (--name NAME)",
+        "isotherm has already made {device} of {} MiB: {restore} removes it; or choose another \
+         name (--name NAME)",
         .bytes >> 20
     )]
     InUse {
@@ -49,12 +50,14 @@ pub enum SwapError {
     Name(String),
     /// isotherm has made no swap of this name.
     #[error(
-        "isotherm has made no swap called {0} (or the machine was started anew since): isotherm system swap zram SIZE --name {0} makes some"
+        "isotherm has made no swap called {0} (or the machine has rebooted since): isotherm \
+         system swap zram SIZE --name {0} makes some"
     )]
     NoSuch(String),
     /// Processes of others have memory in it.
     #[error(
-        "{device} is not taken away, as others have memory in swap that would be brought back: {who}. End them, or say --force"
+        "{device} is not removed: other programs have memory in swap, which would move back: \
+         {who}. End them, or give --force"
     )]
     Foreign {
         /// the device
@@ -64,7 +67,9 @@ pub enum SwapError {
     },
     /// The content does not fit in memory or in the limit of a cgroup.
     #[error(
-        "{device} is not taken away, as {need} would come back to {place}, which has room for {room}: processes would be killed. End something that needs memory there, or raise the limit, and try again"
+        "{device} is not removed: {need} would move back to {place}, which has room for {room}, \
+         and the kernel would kill processes. End a program that needs memory there, or raise \
+         the limit, and try again"
     )]
     NoRoom {
         /// the device
@@ -78,7 +83,8 @@ pub enum SwapError {
     },
     /// Another program has changed the device.
     #[error(
-        "{device} is not as isotherm has made it, and is left alone: somebody else has set it to {bytes} bytes. Remove {noted} if that is as it should be"
+        "isotherm leaves {device} alone: another program has changed its size to {bytes} bytes. \
+         If that is intended, remove {noted}"
     )]
     NotOurs {
         /// the device
@@ -100,11 +106,12 @@ pub enum SwapError {
     },
     /// A state file is not readable for this isotherm.
     #[error(
-        "{0} holds what isotherm does not understand: swapon --show tells what there is; remove that file when it is right"
+        "{0} has content that isotherm cannot parse: check the swap devices (swapon --show), \
+         then remove that file"
     )]
     Noted(PathBuf),
     /// Another isotherm makes or removes this swap now.
-    #[error("another isotherm is making or taking away swap: try again when it has done so")]
+    #[error("another isotherm is making or removing swap: try again when it has finished")]
     Busy,
     /// swapon has failed.
     #[error("cannot swap to {device}: {source}{}", hint(.source))]
@@ -115,7 +122,7 @@ pub enum SwapError {
         source: io::Error,
     },
     /// swapoff has failed.
-    #[error("cannot take back what is in {device}: {source}{}", off_hint(.source))]
+    #[error("cannot move the content of {device} back to memory: {source}{}", off_hint(.source))]
     Off {
         /// the device
         device: PathBuf,
@@ -123,7 +130,7 @@ pub enum SwapError {
         source: io::Error,
     },
     /// The device could neither be used nor be removed.
-    #[error("{why}. What was added for it cannot be taken away: {removal}. Do it by: {how}")]
+    #[error("{why}. Removing the incomplete swap failed too: {removal}. Remove it by hand: {how}")]
     Left {
         /// why it cannot be used
         why: Box<SwapError>,
@@ -140,7 +147,7 @@ pub enum SwapError {
 fn off_hint(e: &io::Error) -> &'static str {
     match e.kind() {
         io::ErrorKind::OutOfMemory => {
-            ". Memory is too short for it: end something that needs much of it, and try again"
+            ". There is too little memory: end a program that uses much of it, and try again"
         }
         _ => hint(e),
     }

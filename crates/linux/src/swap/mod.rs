@@ -6,16 +6,16 @@
 
 mod content;
 mod error;
-mod noted;
+mod notes;
 mod zram;
 
 use std::path::Path;
 
 pub use content::{Content, Holder};
 pub use error::SwapError;
-pub use noted::{Restore, restore, restore_left, set_up};
+pub use notes::{Restore, restore, restore_left, set_up};
 
-use self::noted::SwapNote;
+use self::notes::SwapNote;
 use self::zram::Zram;
 use crate::proc::meminfo;
 

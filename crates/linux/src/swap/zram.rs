@@ -48,7 +48,7 @@ impl Zram {
             ErrorKind::NotFound => SwapError::NoZram { path: path.clone() },
             _ => SwapError::File { what: "read", path: path.clone(), source },
         })?;
-        let unlike = || io::Error::new(ErrorKind::InvalidData, "it says no number");
+        let unlike = || io::Error::new(ErrorKind::InvalidData, "it holds no number");
         let number = text.trim().parse().map_err(|_| unlike());
         let number = number.map_err(|source| SwapError::File { what: "use", path, source })?;
         Ok(Zram { root: root.to_owned(), number })

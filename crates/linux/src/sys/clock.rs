@@ -84,12 +84,12 @@ impl Stopwatch {
 /// The time for which the calling thread was ready to run while other tasks ran. Zero if the kernel does not
 /// count it (`CONFIG_SCHED_INFO`).
 fn waited_for_cpu() -> Duration {
-    let told = || {
+    let read_time = || {
         let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
         // The fields are CPU time, waiting time, and the number of time slices.
         Some(Duration::from_nanos(text.split(' ').nth(1)?.parse().ok()?))
     };
-    told().unwrap_or_default()
+    read_time().unwrap_or_default()
 }
 
 /// CPU time of process `pid` so far, exact to the nanosecond. `None` if there is no such process.

@@ -13,7 +13,7 @@ const WATCHING: CapabilitySet = CapabilitySet::BPF
 
 /// The capabilities to keep in addition to those for watching.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptCapabilities {
     /// the one to read files of other users (`CAP_DAC_READ_SEARCH`): `/proc/PID/pagemap` and `/proc/PID/fd`,
     /// unless isotherm looks only by BPF
     pub reading: bool,
@@ -29,7 +29,7 @@ pub struct Kept {
 ///
 /// # Errors
 /// If the kernel refuses. Then no capability changes.
-pub fn drop_privileges(kept: Kept) -> io::Result<()> {
+pub fn drop_privileges(kept: KeptCapabilities) -> io::Result<()> {
     let when = |kept, capability| if kept { capability } else { CapabilitySet::empty() };
     let kept = WATCHING
         | when(kept.reading, CapabilitySet::DAC_READ_SEARCH)

@@ -3,7 +3,7 @@
 use std::io;
 
 /// Maximum number of pages in one call (`UIO_MAXIOV`).
-const MOST: usize = 1024;
+const MAX_TOUCHES: usize = 1024;
 
 /// Reads a byte of each of `pages`, which counts as an access by the process itself. Returns the number of
 /// pages that could be read.
@@ -12,7 +12,7 @@ const MOST: usize = 1024;
 /// ESRCH if there is no such process, EPERM if its memory may not be read.
 pub fn touch(pid: i32, pages: &[u64]) -> io::Result<u64> {
     let mut read = 0;
-    for part in pages.chunks(MOST) {
+    for part in pages.chunks(MAX_TOUCHES) {
         let mut rest = part;
         while !rest.is_empty() {
             let got = match read_bytes(pid, rest) {
@@ -29,11 +29,12 @@ pub fn touch(pid: i32, pages: &[u64]) -> io::Result<u64> {
 }
 
 fn read_bytes(pid: i32, pages: &[u64]) -> io::Result<usize> {
-    let mut bytes = [0u8; MOST];
-    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: pages.len().min(MOST) };
+    let mut bytes = [0u8; MAX_TOUCHES];
+    let local =
+        libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: pages.len().min(MAX_TOUCHES) };
     let remote: Vec<libc::iovec> = pages
         .iter()
-        .take(MOST)
+        .take(MAX_TOUCHES)
         .map(|&page| libc::iovec { iov_base: page as usize as *mut libc::c_void, iov_len: 1 })
         .collect();
     // SAFETY: the kernel writes at most as many bytes as `local` states, which `bytes` has. Both live until

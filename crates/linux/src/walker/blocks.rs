@@ -191,7 +191,7 @@ mod tests {
     use crate::sys::{OwnPages, SleepingChild};
     use crate::walker::own_pid;
 
-    /// Of a huge page that nobody may touch the kernel keeps the frame inverted, but for its low bits.
+    /// The kernel inverts the frame number of a PROT_NONE huge page, except for its low bits.
     #[test]
     fn who_maps_a_huge_page_is_told_whatever_its_entry_is_like() {
         if !rustix::process::geteuid().is_root() {

@@ -11,7 +11,7 @@ use crate::sys::is_transient;
 #[non_exhaustive]
 pub enum WalkError {
     /// The kernel does not load the program.
-    #[error("the kernel does not load the BPF program that reads page tables: {reason}. {help}")]
+    #[error("the kernel rejects the BPF program that reads page tables: {reason}. {help}")]
     Load {
         /// message of libbpf or the kernel
         reason: String,
@@ -36,7 +36,8 @@ pub enum WalkError {
     },
     /// isotherm does not find an address in the kernel.
     #[error(
-        "cannot find {what} in kernel memory ({detail}): this kernel lays its memory out in a way isotherm does not know; reading page tables by BPF is not possible here"
+        "cannot find {what} in kernel memory ({detail}): isotherm does not know the memory \
+         layout of this kernel, and cannot read page tables by BPF here"
     )]
     Bearings {
         /// the missing address
@@ -46,12 +47,12 @@ pub enum WalkError {
     },
     /// The proof with isotherm's own pages has failed.
     #[error(
-        "reading page tables by BPF does not give the truth on this kernel, so it is not used: {0}"
+        "reading page tables by BPF gives wrong results on this kernel, so isotherm does not use it: {0}"
     )]
     Proof(#[from] proof::ProofError),
     /// isotherm cannot determine which memory is System RAM.
     #[error(
-        "cannot tell which physical addresses are System RAM, so no page table is followed: {0}"
+        "cannot determine which physical addresses are System RAM, so isotherm reads no page tables: {0}"
     )]
     Ram(#[from] ProcError),
     /// There is no such process.
@@ -62,7 +63,8 @@ pub enum WalkError {
     NoMemory(i32),
     /// The kernel is too old for this type of program.
     #[error(
-        "this kernel lets no BPF program of this kind find a process: bpf_task_from_pid is for it since Linux 6.10"
+        "this kernel does not let such a BPF program find a process: bpf_task_from_pid requires \
+         Linux 6.10"
     )]
     NoFunction,
     /// The kernel is too old for this type of program in a container.
@@ -72,7 +74,9 @@ pub enum WalkError {
     Namespace,
     /// isotherm cannot start a child process for the proof.
     #[error(
-        "the proof that page tables are read rightly takes a child process for a moment, and none can be had: {0}. Raise the limit on processes (pids.max of the control group, ulimit -u), or let isotherm fork"
+        "the self-test of the page-table reader requires a child process, and cannot start one: \
+         {0}. Raise the limit on processes (pids.max of the control group, ulimit -u), or let \
+         isotherm fork"
     )]
     Fork(io::Error),
     /// A system call on isotherm's own pages has failed.

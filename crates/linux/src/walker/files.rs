@@ -100,9 +100,9 @@ mod tests {
             let same = (0..100).any(|_| {
                 let shown: Vec<Descriptor> = proc::descriptors(root, own_pid()).collect();
                 let expected: Vec<&Descriptor> = shown.iter().filter(|d| matters(d)).collect();
-                let (told, _) = walker.descriptors(root, own_pid()).unwrap();
+                let (found, _) = walker.descriptors(root, own_pid()).unwrap();
                 expected.len() > usize::from(ring.is_some())
-                    && told.iter().collect::<Vec<_>>() == expected
+                    && found.iter().collect::<Vec<_>>() == expected
             });
             assert!(same, "{reading:?}: {:?}", walker.descriptors(root, own_pid()));
         }

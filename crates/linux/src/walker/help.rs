@@ -18,8 +18,8 @@ fn help_with_bpf(root: &Path, missing: &[&str]) -> String {
         );
     }
     if !root.join("sys/kernel/btf/vmlinux").exists() {
-        return "There is no /sys/kernel/btf/vmlinux: it takes a kernel built with \
-                CONFIG_DEBUG_INFO_BTF, as those of the big distributions are"
+        return "There is no /sys/kernel/btf/vmlinux: use a kernel built with \
+                CONFIG_DEBUG_INFO_BTF, as the large distributions build theirs"
             .into();
     }
     let lockdown = std::fs::read_to_string(root.join("sys/kernel/security/lockdown"));
@@ -28,7 +28,7 @@ fn help_with_bpf(root: &Path, missing: &[&str]) -> String {
                 boot it with lockdown=integrity, or without"
             .into();
     }
-    "It takes Linux 6.1 or later".into()
+    "This requires Linux 6.1 or later".into()
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! The BPF page table reader: loads and runs it.
 
 mod answer;
-mod bearings;
 mod blocks;
 mod error;
 mod files;
 mod help;
+mod kernel_layout;
 mod task_iter;
 
 use std::mem::MaybeUninit;
@@ -102,7 +102,7 @@ impl Walker {
     /// correct with isotherm's own pages.
     ///
     /// # Errors
-    /// What is missing here, why, and what would help.
+    /// The missing feature, the reason, and a remedy.
     pub fn load(reading: Reading) -> Result<Self, WalkError> {
         let mut walker = Self::open(reading)?;
         let ram = proc::system_ram("/".as_ref())?;
@@ -156,7 +156,7 @@ impl Walker {
                 let guesses = !missing_capabilities().is_empty();
                 let reason = if guesses { e.to_string() } else { crate::log::reason(&e) };
                 let help = bpf_help();
-                WalkError::Load { reason, help, log: crate::log::said() }
+                WalkError::Load { reason, help, log: crate::log::last_messages() }
             }
         };
         let mut skel = WalkSkelBuilder::default().open(place).map_err(load_error)?;

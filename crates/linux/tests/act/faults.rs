@@ -3,7 +3,7 @@
 use isotherm_core::{Action, AddrRange, Failure, Liveness, PAGE_SIZE, Space, TargetId, Work};
 
 use crate::common::swap::Alone;
-use crate::common::{attached, part, root_or_skip};
+use crate::common::{attached, needs_root, part};
 use crate::{MS, apply, with_memory, work};
 
 /// A work with a short second look.
@@ -24,9 +24,7 @@ const ACTIONS: [Action; 8] = [
 
 #[test]
 fn who_has_ended_or_is_another_program_is_gone() {
-    if !root_or_skip("who_has_ended_or_is_another_program_is_gone") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let (mut process, mut ops, target, memory) = with_memory(1000, "small");
     assert_eq!(apply(&mut ops, looked(&Action::Stat, target, memory)).applied, memory.len());
@@ -46,9 +44,7 @@ fn who_has_ended_or_is_another_program_is_gone() {
 
 #[test]
 fn who_is_killed_in_the_middle_is_no_error() {
-    if !root_or_skip("who_is_killed_in_the_middle_is_no_error") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(256) else { return };
     for delay in [0, 1, 5, 20] {
         let (mut process, mut ops, target, memory) = with_memory(30_000, "small");
@@ -67,9 +63,7 @@ fn who_is_killed_in_the_middle_is_no_error() {
 
 #[test]
 fn who_unmaps_in_the_middle_loses_nothing_else() {
-    if !root_or_skip("who_unmaps_in_the_middle_loses_nothing_else") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(256) else { return };
     let (mut process, mut ops, target, memory) = with_memory(30_000, "small");
     let holes = std::thread::spawn(move || {
@@ -92,9 +86,7 @@ fn who_unmaps_in_the_middle_loses_nothing_else() {
 /// Ten million words are checked, round after round, while all cold memory is paged out at once.
 #[test]
 fn no_word_is_lost() {
-    if !root_or_skip("no_word_is_lost") {
-        return;
-    }
+    needs_root!();
     const PAGES: u64 = 4000;
     const ROUNDS: u64 = 10_000_000 / (PAGES * 512) + 1;
     let Some(_alone) = Alone::with_swap(128) else { return };

@@ -10,14 +10,12 @@ use isotherm_linux::{Clearing, Hold, Vaddr};
 
 use crate::common::settings::{HUGE_PAGES, folios_of_64_kib, mthp};
 use crate::common::swap::Alone;
-use crate::common::{attached, part, root_or_skip};
+use crate::common::{attached, needs_root, part};
 use crate::{ALL, MS, apply, huge, pages, with_memory, work};
 
 #[test]
 fn what_is_resident_and_cold_is_paged_out() {
-    if !root_or_skip("what_is_resident_and_cold_is_paged_out") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let (mut process, mut ops, target) = attached();
     let memory = process.map(1000, "small");
@@ -33,9 +31,7 @@ fn what_is_resident_and_cold_is_paged_out() {
 
 #[test]
 fn what_cannot_be_seen_is_let_alone() {
-    if !root_or_skip("what_cannot_be_seen_is_let_alone") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let (mut process, mut ops, target) = attached();
     let [locked, shared] = ["locked", "small"].map(|kind| {
@@ -59,9 +55,7 @@ fn what_cannot_be_seen_is_let_alone() {
 
 #[test]
 fn a_folio_of_which_a_part_is_touched_stays_whole() {
-    if !root_or_skip("a_folio_of_which_a_part_is_touched_stays_whole") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let _huge = HUGE_PAGES.lock();
     let Some(settings) = folios_of_64_kib() else { return };
@@ -87,9 +81,7 @@ fn a_folio_of_which_a_part_is_touched_stays_whole() {
 
 #[test]
 fn a_huge_page_goes_whole_or_stays() {
-    if !root_or_skip("a_huge_page_goes_whole_or_stays") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let _huge = HUGE_PAGES.lock();
     let (mut process, mut ops, target, memory) = with_memory(4 * 512, "huge");
@@ -110,9 +102,7 @@ fn a_huge_page_goes_whole_or_stays() {
 
 #[test]
 fn a_budget_is_kept_to_the_page_and_the_next_goes_on_behind() {
-    if !root_or_skip("a_budget_is_kept_to_the_page_and_the_next_goes_on_behind") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let (mut process, mut ops, target, memory) = with_memory(3000, "small");
     let mut from = memory.start;
@@ -148,9 +138,7 @@ impl Begins for Begun {
 /// Each work advances by a step, so that the total time is soon used up.
 #[test]
 fn of_many_little_works_the_last_are_left() {
-    if !root_or_skip("of_many_little_works_the_last_are_left") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let (process, mut ops, target, memory) = with_memory(3000, "small");
     let part = |n: u64| {
@@ -183,9 +171,7 @@ fn of_many_little_works_the_last_are_left() {
 
 #[test]
 fn what_makes_no_sense_is_an_error() {
-    if !root_or_skip("what_makes_no_sense_is_an_error") {
-        return;
-    }
+    needs_root!();
     let (process, mut ops, target, memory) = with_memory(10, "small");
     let cold = work(&Action::Cold, target, memory);
     let bytes = AddrRange::new(memory.start + 1, memory.end);

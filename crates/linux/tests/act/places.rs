@@ -4,7 +4,7 @@ use isotherm_core::{Act, Action, AddrRange, Destination, Destinations, Failure, 
 use isotherm_linux::proc::{KPageFlags, Pagemap};
 
 use crate::common::settings::HUGE_PAGES;
-use crate::common::{Obedient, attached, part, root_or_skip};
+use crate::common::{Obedient, attached, needs_root, part};
 use crate::{MS, apply, pages, with_memory, work};
 
 /// The number of pages of `range` with this flag (a bit of `/proc/kpageflags`).
@@ -22,9 +22,7 @@ const ACTIVE: u32 = 6;
 
 #[test]
 fn pages_move_up_and_down_the_lists() {
-    if !root_or_skip("pages_move_up_and_down_the_lists") {
-        return;
-    }
+    needs_root!();
     let _huge = HUGE_PAGES.lock();
     let (mut process, mut ops, target) = attached();
     let small = process.map(1000, "small");
@@ -45,9 +43,7 @@ fn pages_move_up_and_down_the_lists() {
 
 #[test]
 fn memory_moves_to_nodes_that_are_there() {
-    if !root_or_skip("memory_moves_to_nodes_that_are_there") {
-        return;
-    }
+    needs_root!();
     let (process, mut ops, target, memory) = with_memory(300, "small");
     let to = |node| {
         let all = [Destination { node, weight: 1 }];

@@ -4,14 +4,12 @@ use isotherm_core::{Action, Budget, Failure, Look, PAGE_SIZE, PageFilter, PageKi
 
 use crate::common::settings::{HUGE_PAGES, Setting};
 use crate::common::swap::Alone;
-use crate::common::{attached, part, root_or_skip};
+use crate::common::{attached, needs_root, part};
 use crate::{ALL, MS, apply, huge, pages, with_memory, work};
 
 #[test]
 fn huge_pages_are_made_of_what_is_used() {
-    if !root_or_skip("huge_pages_are_made_of_what_is_used") {
-        return;
-    }
+    needs_root!();
     let _huge = HUGE_PAGES.lock();
     let (mut process, mut ops, target) = attached();
     // Five blocks of small pages, in memory that may have huge ones.
@@ -49,9 +47,7 @@ fn huge_pages_are_made_of_what_is_used() {
 
 #[test]
 fn huge_pages_are_demoted() {
-    if !root_or_skip("huge_pages_are_demoted") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let _huge = HUGE_PAGES.lock();
     let (mut process, mut ops, target, memory) = with_memory(4 * 512, "huge");
@@ -73,9 +69,7 @@ fn huge_pages_are_demoted() {
 
 #[test]
 fn what_is_split_where_swap_is_full_is_said_to_have_no_room() {
-    if !root_or_skip("what_is_split_where_swap_is_full_is_said_to_have_no_room") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(8) else { return };
     let _huge = HUGE_PAGES.lock();
     let (mut process, mut ops, target) = attached();
@@ -95,9 +89,7 @@ fn what_is_split_where_swap_is_full_is_said_to_have_no_room() {
 
 #[test]
 fn filters_hold_back() {
-    if !root_or_skip("filters_hold_back") {
-        return;
-    }
+    needs_root!();
     let _huge = HUGE_PAGES.lock();
     let (mut process, mut ops, target) = attached();
     let small = process.map(300, "small");

@@ -3,14 +3,12 @@
 use isotherm_core::{Act, Action, BLOCK_SIZE, Failure, Look, PAGE_SIZE, Support, align_down};
 
 use crate::common::swap::Alone;
-use crate::common::{Obedient, attached, part, root_or_skip};
+use crate::common::{Obedient, attached, needs_root, part};
 use crate::{MS, apply, pages, with_memory, work};
 
 #[test]
 fn without_swap_it_is_said_and_nothing_is_tried_in_vain() {
-    if !root_or_skip("without_swap_it_is_said_and_nothing_is_tried_in_vain") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::without_swap() else { return };
     let (process, mut ops, target, memory) = with_memory(3000, "small");
     let said = ops.supports(&Action::PageOut);
@@ -23,9 +21,7 @@ fn without_swap_it_is_said_and_nothing_is_tried_in_vain() {
 
 #[test]
 fn full_swap_is_no_room() {
-    if !root_or_skip("full_swap_is_no_room") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(8) else { return };
     let (process, mut ops, target, memory) = with_memory(4096, "small");
     let done = apply(&mut ops, work(&Action::PageOut, target, memory));
@@ -41,9 +37,7 @@ fn full_swap_is_no_room() {
 
 #[test]
 fn what_was_paged_out_is_read_back() {
-    if !root_or_skip("what_was_paged_out_is_read_back") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let (mut process, mut ops, target) = attached();
     let memory = process.map(1000, "small");
@@ -66,9 +60,7 @@ fn what_was_paged_out_is_read_back() {
 /// Idle ages are kept for these pages, and dropped for pages that were freed or never touched.
 #[test]
 fn a_survey_says_which_pages_are_in_swap() {
-    if !root_or_skip("a_survey_says_which_pages_are_in_swap") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let (mut process, mut ops, target) = attached();
     let memory = process.map(2000, "small");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use isotherm_core::{Act, Action, Look, PAGE_SIZE, PageFilter, PageKind, Work};
 
 use crate::common::swap::Alone;
-use crate::common::{attached, part, root_or_skip};
+use crate::common::{attached, needs_root, part};
 use crate::{MS, apply, pages, with_memory, work};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -13,9 +13,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// A cold region of which a tenth is hot loses none of that tenth.
 #[test]
 fn hot_pages_of_a_cold_region_stay() {
-    if !root_or_skip("hot_pages_of_a_cold_region_stay") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(256) else { return };
     let (mut process, mut ops, target, memory) = with_memory(16_000, "small");
     let thread = process.keep_touching(memory, 10);
@@ -37,9 +35,7 @@ fn hot_pages_of_a_cold_region_stay() {
 /// Another program has cleared accessed bits, and accesses through a cached translation do not set them.
 #[test]
 fn what_a_tlb_holds_stays_too() {
-    if !root_or_skip("what_a_tlb_holds_stays_too") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let (mut process, mut ops, target) = attached();
     // Other memory is in use all the time.
@@ -61,9 +57,7 @@ fn what_a_tlb_holds_stays_too() {
 /// Another program clears accessed bits during the wait, as kswapd may.
 #[test]
 fn what_somebody_else_clears_was_touched() {
-    if !root_or_skip("what_somebody_else_clears_was_touched") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let (mut process, mut ops, target, memory) = with_memory(1000, "small");
     let meddler = std::thread::spawn(move || {
@@ -88,9 +82,7 @@ fn what_somebody_else_clears_was_touched() {
 /// A clear by another program does not change what is known of the pages.
 #[test]
 fn what_was_touched_within_a_time_stays() {
-    if !root_or_skip("what_was_touched_within_a_time_stays") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let (mut process, mut ops, target, memory) = with_memory(1000, "small");
     let kind = PageKind::Touched { within: 3 * SECOND };
@@ -114,9 +106,7 @@ fn what_was_touched_within_a_time_stays() {
 /// Another program clears bits between two reads, as reclaim and DAMON do.
 #[test]
 fn what_somebody_else_has_cleared_was_touched() {
-    if !root_or_skip("what_somebody_else_has_cleared_was_touched") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let (mut process, mut ops, target, memory) = with_memory(1000, "small");
     let kind = PageKind::Touched { within: 3 * SECOND };
@@ -139,9 +129,7 @@ fn what_somebody_else_has_cleared_was_touched() {
 /// Another process has the target's CPU for much longer than the wait.
 #[test]
 fn who_does_not_get_to_run_is_waited_for() {
-    if !root_or_skip("who_does_not_get_to_run_is_waited_for") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let (mut process, mut ops, target, memory) = with_memory(1000, "small");
     process.keep_touching(memory, 10);
@@ -175,9 +163,7 @@ fn who_does_not_get_to_run_is_waited_for() {
 
 #[test]
 fn several_works_wait_once() {
-    if !root_or_skip("several_works_wait_once") {
-        return;
-    }
+    needs_root!();
     let (_process, mut ops, target, memory) = with_memory(1000, "small");
     let cold = Work { recheck: 50 * MS, ..work(&Action::Cold, target, memory) };
     let parts = (0..100).map(|i| Work { range: part(memory, i * 10, 10), ..cold.clone() });

@@ -1,5 +1,5 @@
 //! Linux 3.15 (commit 3a025760fc15): uses local zones with a remaining batch. If none of them is above its
-//! low watermark, it resets all batches, whatever the reason.
+//! low watermark, it resets all batches, for any reason.
 
 use super::{AfterFair, FairPass, FairPolicy, FairVerdict};
 use crate::zone::Zone;

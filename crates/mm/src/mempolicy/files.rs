@@ -22,10 +22,10 @@ pub enum FileError {
     #[error("there is no such file: name a node with memory, or a kernel that has it")]
     Missing,
     /// EINVAL
-    #[error("the kernel takes a weight of 1 to 255, and true or false as the mode")]
+    #[error("the kernel accepts a weight of 1 to 255, and true or false as the mode")]
     Invalid,
     /// ENODEV
-    #[error("firmware has told the bandwidth of no node: set weights by hand")]
+    #[error("firmware reports the bandwidth of no node: set weights by hand")]
     NoBandwidth,
 }
 

@@ -37,7 +37,7 @@ pub enum PolicyError {
     #[error("none of the policy's nodes is allowed: name one that the cpuset has")]
     NoNodes,
     /// nodes are named for a mode without nodes
-    #[error("a local policy has no nodes, and nothing that they mean: leave them out")]
+    #[error("a local policy has neither nodes nor flags for nodes: leave them out")]
     Nodes,
 }
 

@@ -227,7 +227,7 @@ mod tests {
             }
         }
 
-        /// Of any range, each node has its share with an error below its weight; of whole rounds exactly.
+        /// In any range, the share of each node has an error below its weight; in whole rounds it is exact.
         #[test]
         fn shares(weights in weights(), from in 0..u64::MAX / 2, n in 0_u64..1 << 40) {
             let counts = weights.counts(from..from + n);

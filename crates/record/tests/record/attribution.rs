@@ -93,7 +93,7 @@ fn what_may_not_stand_in_a_record_is_not_written() {
     let _ = writer.attribution(second.clone()).unwrap();
     let _ = writer.attribution(long).unwrap();
     let refused = writer.attribution(first).unwrap_err().to_string();
-    assert!(refused.contains("after what was read later"), "{refused}");
+    assert!(refused.contains("after a later one"), "{refused}");
     let _ = writer.snapshot(&few(1)[0]).unwrap();
     writer.finish(Why::Stopped, "").unwrap();
     assert_eq!(told(reader(&bytes)), [second]);
@@ -112,7 +112,7 @@ fn rows_that_do_not_ascend_are_damage() {
         [&bytes[..a], &bytes[b..b_end], &bytes[a_end..b], &bytes[a..a_end], &bytes[b_end..]];
     let swapped = parts.concat();
     let error = reader(&swapped).find_map(Result::err).unwrap().to_string();
-    assert!(error.contains("comes after what was read later"), "{error}");
+    assert!(error.contains("comes after a later one"), "{error}");
     let mut skipping = reader(&swapped).skip_damaged();
     let told = told(skipping.by_ref());
     assert!(told.is_sorted_by_key(|a| a.at) && told.len() < all.len(), "{}", told.len());

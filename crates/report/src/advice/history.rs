@@ -8,7 +8,7 @@ use super::idle::{Fact, Ladder};
 
 /// State of a block in one snapshot: sums over the regions in it, in bytes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Now {
+pub(super) struct BlockSums {
     length: f64,
     seen: f64,
     is_unknown: bool,
@@ -20,9 +20,9 @@ pub(super) struct Now {
     age: Duration,
 }
 
-impl Now {
+impl BlockSums {
     pub(super) fn new() -> Self {
-        Now {
+        BlockSums {
             length: 0.0,
             seen: 0.0,
             is_unknown: false,
@@ -80,7 +80,7 @@ pub(super) struct Block {
 
 /// Memory that was touched after an idle time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Return {
+pub(super) struct ReturnedBytes {
     /// number of idle times that it had reached
     pub(super) level: usize,
     pub(super) bytes: f64,
@@ -90,11 +90,11 @@ impl Block {
     /// Adds a snapshot of `seconds` that ended at `end` since the start of the recording.
     pub(super) fn push(
         &mut self,
-        now: &Now,
+        now: &BlockSums,
         seconds: f64,
         end: Duration,
         ladder: &Ladder,
-    ) -> Option<Return> {
+    ) -> Option<ReturnedBytes> {
         self.bytes = now.seen;
         self.is_unknown = now.is_unknown;
         if self.is_unknown || now.seen <= 0.0 {
@@ -113,7 +113,7 @@ impl Block {
             let level = std::mem::take(&mut self.level);
             (self.idle_since, self.busy) = (None, Some(end));
             self.returns += u32::from(level >= ladder.least);
-            return (level > 0).then_some(Return { level, bytes: now.touched });
+            return (level > 0).then_some(ReturnedBytes { level, bytes: now.touched });
         }
         // Merged regions have a mean of their ages. Memory that was touched is idle at most since that touch,
         // and memory without a touch never becomes younger.
@@ -138,8 +138,8 @@ mod tests {
         Ladder::new(vec![S(30), S(5), S(10)], S(10))
     }
 
-    fn now(regions: &[RegionView]) -> Now {
-        let mut now = Now::new();
+    fn now(regions: &[RegionView]) -> BlockSums {
+        let mut now = BlockSums::new();
         for r in regions {
             now.add(&Fact::new(r, Duration::from_millis(20), 10.0, &ladder()), r.range);
         }
@@ -155,9 +155,9 @@ mod tests {
         let mut block = Block::default();
         let push = |block: &mut Block, r, end| block.push(&now(&[r]), 1.0, S(end), &ladder());
         assert_eq!(push(&mut block, idle(40), 50), None);
-        // Joined with what is younger: not a touch.
+        // Joined with younger memory, which is not a touch.
         assert_eq!(push(&mut block, idle(3), 51), None);
-        // Nor is one page of a hundred.
+        // One page of a hundred is no touch either.
         let one = RegionView { touched_bp: 100, ..region(0, 1 << 16, 50.0) };
         assert_eq!(push(&mut block, one, 51), None);
         let back = push(&mut block, region(0, 1 << 16, 5.0), 52).unwrap();

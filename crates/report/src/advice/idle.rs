@@ -118,7 +118,7 @@ mod tests {
             let r = RegionView { age: S(60), touched_bp, ..region(0, 1 << 16, hz) };
             Fact::new(&r, S(1), 10.0, &ladder()).level
         };
-        // Of pages touched once in 1000 s, 1 % are within 10 s, and 3 % within 30 s.
+        // If pages are touched once in 1000 s, 1 % of them are touched within 10 s, and 3 % within 30 s.
         assert_eq!([level(0.001, 10_000), level(0.01, 10_000)], [2, 0]);
         // A page of a hundred is let go with the rest, a page of twenty is not.
         assert_eq!([level(50.0, 100), level(50.0, 500)], [3, 0]);

@@ -17,7 +17,7 @@ use isotherm_core::{AgeCurve, Snapshot, TargetId, TargetView};
 use crate::access::TargetName;
 use crate::basis::ms;
 use crate::filter::{FilterError, Gate};
-use history::{Block, Now};
+use history::{Block, BlockSums};
 use idle::{Fact, Ladder};
 use layout::Layout;
 use ranges::{ranges, stretches};
@@ -128,9 +128,9 @@ impl AdviceBuilder {
     fn target(&mut self, view: &TargetView, time: &Range<Duration>, sample: Duration) -> Moment {
         let seconds = (time.end - time.start).as_secs_f64();
         let mut moment = Moment::new(&self.ladder);
-        let mut open: Option<(usize, Now)> = None;
+        let mut open: Option<(usize, BlockSums)> = None;
         let (blocks, ladder) = (&mut self.blocks, &self.ladder);
-        let mut close = |open: Option<(usize, Now)>, moment: &mut Moment| {
+        let mut close = |open: Option<(usize, BlockSums)>, moment: &mut Moment| {
             let Some((i, now)) = open else { return };
             let back = blocks.get_mut(i).and_then(|b| b.push(&now, seconds, time.end, ladder));
             if let Some(back) = back {
@@ -145,7 +145,7 @@ impl AdviceBuilder {
             for place in self.layout.within(view.id, r.range) {
                 for (i, part) in self.layout.blocks(place, r.range) {
                     if open.as_ref().is_none_or(|o| o.0 != i) {
-                        close(open.replace((i, Now::new())), &mut moment);
+                        close(open.replace((i, BlockSums::new())), &mut moment);
                     }
                     if let Some((_, now)) = &mut open {
                         now.add(&fact, part);

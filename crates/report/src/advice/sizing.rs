@@ -6,7 +6,7 @@ use std::time::Duration;
 use isotherm_core::{AgeCurve, HeatBytes, RegionView, Thresholds, together};
 
 use super::figures::{IdleRow, Sizing};
-use super::history::Return;
+use super::history::ReturnedBytes;
 use super::idle::{Fact, Ladder};
 use crate::basis::ms;
 use crate::distribution::Distribution;
@@ -50,7 +50,7 @@ impl Moment {
         }
     }
 
-    pub(super) fn returned(&mut self, back: &Return) {
+    pub(super) fn returned(&mut self, back: &ReturnedBytes) {
         for sum in self.returned.iter_mut().take(back.level) {
             *sum += back.bytes;
         }

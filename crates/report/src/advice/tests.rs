@@ -68,7 +68,7 @@ fn the_hottest_are_locked_as_far_as_the_limit_goes() {
     let a = advise(&steady(), Wishes::default());
     assert_eq!(of(&a, Action::Lock), [(0, 8)]);
     let lock = &a.actions[0];
-    // Of 4 x 100 + 12 x 50 + 2 x 1 touches, and three snapshots of 4 x 5.
+    // All touches: 4 x 100 + 12 x 50 + 2 x 1, and three snapshots of 4 x 5.
     let all = 400.0 + 600.0 + 2.0 + 4.0 * 5.0 * 3.0 / 100.0;
     assert!((lock.access_percent - 600.0 / all * 100.0).abs() < 1e-6, "{lock:?}");
     assert_eq!((lock.size_bytes, lock.ranges, &lock.scheme), (8 * MIB, 1, &None));
@@ -200,7 +200,7 @@ fn text_says_what_to_do_in_words() {
         "anonymous (65.0 MiB from 0x7efffff00000): 8.0 MiB at offset 0x100000",
         "madvise((char *)base + 0x1300000, 0x600000, MADV_PAGEOUT);",
         "never came back",
-        "no advice on 4.0 MiB that cannot be seen",
+        "no advice on 4.0 MiB that cannot be observed",
         "memory.high 29.0 MiB",
         "4K null  null 0.1Hz  15s null  pageout",
     ] {

@@ -24,7 +24,7 @@ const MOST_OTHERS: usize = 1 << 14;
 /// Maximum number of attributions that wait for their snapshot. Beyond it, the oldest is dropped.
 const MOST_WAITING: usize = 1 << 16;
 /// Default length of a part of the time.
-const EVERY: Duration = Duration::from_secs(1);
+const DEFAULT_PART: Duration = Duration::from_secs(1);
 
 /// The kind of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub struct GroupsBuilder {
     every: Duration,
     /// attributions later than the last snapshot
     waiting: VecDeque<Attribution>,
-    told: BTreeMap<TargetId, Attribution>,
+    attributions: BTreeMap<TargetId, Attribution>,
     rows: BTreeMap<Key, Course>,
     others: BTreeSet<Key>,
     /// seconds of each part that snapshots cover
@@ -81,9 +81,9 @@ impl GroupsBuilder {
             options,
             basis: BasisTally::default(),
             by,
-            every: every.unwrap_or(EVERY).max(Duration::from_millis(1)),
+            every: every.unwrap_or(DEFAULT_PART).max(Duration::from_millis(1)),
             waiting: VecDeque::new(),
-            told: BTreeMap::new(),
+            attributions: BTreeMap::new(),
             rows: BTreeMap::new(),
             others: BTreeSet::new(),
             seen: BTreeMap::new(),
@@ -95,7 +95,7 @@ impl GroupsBuilder {
     /// the start of their targets.
     pub fn begin(&mut self, first: impl IntoIterator<Item = Attribution>) {
         self.waiting.clear();
-        self.told = first.into_iter().map(|a| (a.target, a)).collect();
+        self.attributions = first.into_iter().map(|a| (a.target, a)).collect();
     }
 
     /// Adds an attribution of a target.
@@ -123,7 +123,7 @@ impl GroupsBuilder {
         for view in filter.views(s) {
             let t = &self.options.thresholds;
             let bytes: HeatBytes = filter.clipped(view).map(|r| r.bytes(t)).sum();
-            let saved = self.told.get(&view.id).map(|a| a.swapped);
+            let saved = self.attributions.get(&view.id).map(|a| a.swapped);
             let shares = Shares::of(&bytes, saved);
             let snapshot = self.snapshots;
             self.rows_of(view.id, |row| row.add(part, snapshot, &shares, seconds));
@@ -156,7 +156,7 @@ impl GroupsBuilder {
         while self.waiting.front().is_some_and(|a| a.at <= end) {
             let Some(new) = self.waiting.pop_front() else { return };
             let (target, faults) = (new.target, new.major_faults);
-            let before = self.told.insert(target, new);
+            let before = self.attributions.insert(target, new);
             let wanted =
                 self.options.filter.targets.as_ref().is_none_or(|ids| ids.contains(&target));
             let part = part.filter(|_| wanted);
@@ -168,7 +168,7 @@ impl GroupsBuilder {
     }
 
     fn keys(&self, target: TargetId) -> Vec<Key> {
-        match (self.by, self.told.get(&target)) {
+        match (self.by, self.attributions.get(&target)) {
             (By::Process, _) => vec![Key::Process(target)],
             (By::Cgroup, Some(a)) => a.groups().map(|path| Key::Cgroup(path.to_owned())).collect(),
             (By::Cgroup, None) => vec![Key::Cgroup(String::new())],
@@ -223,7 +223,7 @@ impl GroupsBuilder {
             Key::Cgroup(path) if path.is_empty() => (None, "(not told)".to_owned(), None),
             Key::Cgroup(path) => (None, path.clone(), None),
             Key::Process(id) => {
-                let cgroup = self.told.get(id).map(|a| a.cgroup.to_string());
+                let cgroup = self.attributions.get(id).map(|a| a.cgroup.to_string());
                 (Some(id.0), self.options.label(*id), cgroup)
             }
         };

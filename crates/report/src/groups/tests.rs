@@ -4,7 +4,7 @@ use isotherm_core::{TargetView, Unknown};
 
 const KIB: u64 = 1024;
 
-/// Of a target, 64 KiB: the first half touched if it is `hot`, else not for long.
+/// 64 KiB of a target: the first half is touched if `hot`, the rest is idle for long.
 fn view(id: u32, hot: bool) -> TargetView {
     let hz = if hot { 50.0 } else { 0.0 };
     let regions = vec![region(0, 0x8000, hz), unknown(0x8000, 0x10000, Unknown::Dma)];

@@ -58,7 +58,7 @@ struct Sum {
     seen: f32,
     touches: f32,
     /// seconds for which the basis of the rate is known; of these, extended and old ones
-    told: f32,
+    known_seconds: f32,
     extended: f32,
     old: f32,
 }
@@ -198,7 +198,7 @@ impl Sum {
     fn add(&mut self, state: State, support: Option<RateSupport>, seconds: f32) {
         if let (State::Untouched | State::Touched(_), Some(s)) = (state, support) {
             let part = |bp: u32| seconds * bp.min(10_000) as f32 / 10_000.0;
-            self.told += seconds;
+            self.known_seconds += seconds;
             self.extended += part(s.extended_bp);
             self.old += part(s.old_bp());
         }
@@ -216,9 +216,9 @@ impl Sum {
 
     /// The basis of most of its rate.
     fn support(&self) -> CellSupport {
-        let half = self.told / 2.0;
+        let half = self.known_seconds / 2.0;
         match self.cell() {
-            Cell::Rate(_) if self.told <= 0.0 => CellSupport::NotSaid,
+            Cell::Rate(_) if self.known_seconds <= 0.0 => CellSupport::NotSaid,
             Cell::Rate(_) if self.old >= half => CellSupport::Old,
             Cell::Rate(_) if self.old + self.extended >= half => CellSupport::Extended,
             Cell::Rate(_) => CellSupport::Measured,

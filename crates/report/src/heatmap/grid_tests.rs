@@ -70,7 +70,7 @@ fn unknown_and_absent_are_no_rate() {
     assert_eq!(column(&map, 0), [u, u, u, u, a, a, a, Cell::Rate(1.0)]);
 }
 
-/// Of the region that is drawn, by the time for which that is said.
+/// A cell shows the support that held for most of the time for which the support is known.
 #[test]
 fn a_cell_says_what_most_of_its_rate_rests_on() {
     let of = |support| vec![RegionView { support, ..region(0, 0x8000, 1.0) }];

@@ -111,7 +111,7 @@ fn share(percent: f64) -> String {
 /// The memory without advice.
 fn silence(a: &Advice) -> String {
     let unknown = bytes(a.unknown_bytes_at_end);
-    let mut out = format!("no advice on {unknown} that cannot be seen");
+    let mut out = format!("no advice on {unknown} that cannot be observed");
     if a.left_out_bytes > 0 {
         let _ = write!(out, ", nor on {} in too many small mappings", bytes(a.left_out_bytes));
     }

@@ -76,8 +76,8 @@ pub fn regions_picture(regions: &Regions) -> Result<Picture, RenderError> {
     Chart {
         title: &regions.title,
         otherwise: "Regions",
-        note: "How many regions there are. Each takes one look in a sampling interval, so this \
-               bounds the cost."
+        note: "The number of regions. isotherm looks at each once per sampling interval, so this \
+               limits the cost."
             .to_owned(),
         basis: &regions.basis,
         series: vec![Series { name: "regions", color: color::at(0.2), course: &regions.regions }],

@@ -34,9 +34,9 @@ pub fn groups_text(g: &Groups, top: usize, over_time: bool) -> String {
         let _ = writeln!(out, "(others): {} that came when there were too many", g.others);
     }
     if g.by == "cgroup" {
-        out += "\na control group has what is in those below it, too";
+        out += "\na control group includes the groups below it";
     }
-    out += "\nsaved: in swap; refaulted: a page for each time that one was waited for\n";
+    out += "\nsaved: in swap; refaulted: one page for each major fault\n";
     out + &footer(&g.basis)
 }
 
@@ -56,10 +56,10 @@ fn heads(first: &str, refaulted: bool) -> String {
 }
 
 fn line(out: &mut String, name: &str, s: &Shares, refaulted: Option<Option<u64>>) {
-    let told = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), bytes);
+    let or_dash = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), bytes);
     let sizes = [s.resident_bytes, s.hot_bytes, s.warm_bytes, s.cold_bytes, s.unknown_bytes];
-    let cells = sizes.map(bytes).into_iter().chain([told(s.saved_bytes)]);
-    *out += &columns(name, cells.chain(refaulted.map(told)));
+    let cells = sizes.map(bytes).into_iter().chain([or_dash(s.saved_bytes)]);
+    *out += &columns(name, cells.chain(refaulted.map(or_dash)));
 }
 
 fn columns(name: &str, cells: impl Iterator<Item = String>) -> String {
@@ -86,7 +86,7 @@ mod tests {
     use crate::filter::Options;
     use std::time::Duration;
 
-    /// Groups may be made by whoever was given a part of the tree.
+    /// Every user to whom a part of the tree is delegated can create groups.
     #[test]
     fn a_name_does_not_steer_the_terminal() {
         assert_eq!(short("/a\u{1b}[2J\nb"), "/a\u{fffd}[2J\u{fffd}b");

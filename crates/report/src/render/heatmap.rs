@@ -18,7 +18,7 @@ const GROUP_GAP: usize = 14;
 /// Height below the last panel, for the time axis, legend and footer.
 const FOOT: usize = 190;
 /// A panel with fewer rows than this is drawn with higher rows.
-const LEAST: usize = 40;
+const MIN_ROWS: usize = 40;
 
 const ABSENT: Rgb = [0xe9, 0xec, 0xf0];
 const STRIPES: [Rgb; 2] = [[0xd3, 0xd8, 0xdf], [0x87, 0x90, 0x9d]];
@@ -56,7 +56,7 @@ pub fn heatmap_picture(map: &Heatmap) -> Result<Picture, RenderError> {
 }
 
 fn height(panel: &Panel) -> usize {
-    panel.cells.rows().max(LEAST)
+    panel.cells.rows().max(MIN_ROWS)
 }
 
 /// The first pixel of each panel's cells. There is a gap between targets.

@@ -120,7 +120,7 @@ fn curve(row: &NeedRow) -> String {
     out
 }
 
-/// What comes back, over the memory that is kept, as a picture. It has the first row: all targets together.
+/// A picture of the returning memory over the kept memory. It shows the first row: all targets together.
 ///
 /// # Errors
 /// If the built-in font cannot be read.

@@ -173,7 +173,7 @@ mod tests {
         (info.width, info.height, rgb)
     }
 
-    /// What a program makes of the SVG that knows nothing of our font is what the PNG shows.
+    /// A renderer without our font draws the SVG like the PNG.
     #[test]
     fn another_renderer_draws_the_same() {
         use crate::render::style::{HEADING, LABEL, NAME, NOTE};

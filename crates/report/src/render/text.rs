@@ -130,13 +130,13 @@ fn at_least_a_page(n: u64) -> String {
 
 /// A name that fits its column; the middle of a long name is cut.
 fn cut(name: &str) -> String {
-    const KEPT: usize = NAME - 1;
+    const KEPT_CHARS: usize = NAME - 1;
     let name = printable(name);
     let n = name.chars().count();
-    if n <= KEPT {
+    if n <= KEPT_CHARS {
         return name;
     }
-    let begin: String = name.chars().take(KEPT - 10).collect();
+    let begin: String = name.chars().take(KEPT_CHARS - 10).collect();
     let end: String = name.chars().skip(n - 8).collect();
     format!("{begin}..{end}")
 }
@@ -146,8 +146,8 @@ fn monitor(s: &Summary) -> String {
     let ran = |t: &TargetRow| t.cpu_percent.is_some();
     let target = match s.target_cpu_percent {
         Some(p) if s.targets.iter().all(ran) => format!("ran {p:.1} % of one CPU"),
-        Some(p) => format!("ran {p:.1} % of one CPU, without those that cannot be told"),
-        None => "whether it ran cannot be told: what did not run looks cold".to_owned(),
+        Some(p) => format!("ran {p:.1} % of one CPU, without targets whose time is unknown"),
+        None => "unknown whether it ran; a process that does not run looks cold".to_owned(),
     };
     format!(
         "\ntarget    {target}\nmonitor   {:.2} % of one CPU{}, {} looks/s, {} clears/s\n          \
@@ -175,7 +175,7 @@ fn lost(m: &MonitorFigures) -> String {
 /// Coverage and error of the snapshots, if the monitor reports them.
 fn seen(m: &MonitorFigures) -> String {
     let Some(coverage) = m.coverage_percent else { return String::new() };
-    let mut out = format!("seen      {coverage:.1} % of what can be seen");
+    let mut out = format!("seen      {coverage:.1} % of the observable memory");
     if let Some(error) = m.error_log2 {
         let _ = write!(out, ", rates within a factor of {:.2}", error.exp2());
     }
@@ -219,14 +219,12 @@ fn definitions(s: &Summary) -> String {
     };
     let support = match s.mean.extended_bytes + s.mean.old_bytes {
         0 => "",
-        _ => "extended: presumed from a sample of its stretch; old: of a time that has passed\n",
+        _ => "extended: presumed from a sample of its stretch; old: from an earlier time\n",
     };
     format!(
-        "\n{}hot: touched at {} or more; cold: untouched for {} or more; warm: the rest\n\
-         unknown: resident, but its accesses cannot be seen\n\
-         {support}\
-         {early}\
-         p95: not exceeded for 95 % of the time; mean: over time; share: of resident\n{}\n",
+        "\n{}hot: touched at {} or more; cold: untouched for {} or more; warm: the \
+         rest\nunknown: resident, but its accesses cannot be observed\n{support}{early}p95: not \
+         exceeded for 95 % of the time; mean: over time; share: of resident\n{}\n",
         gaps_line(&s.gaps),
         units::hz(s.hot_hz),
         cold,

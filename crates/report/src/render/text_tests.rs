@@ -55,7 +55,7 @@ rates     100.0 % measured, 0.0 % extended, 0.0 % old
 regions   5 on average, 5 at most, 1,000 allowed
 
 hot: touched at 10 Hz or more; cold: untouched for 5 s or more; warm: the rest
-unknown: resident, but its accesses cannot be seen
+unknown: resident, but its accesses cannot be observed
 nothing can be cold in the first 5 s: --time 5s.. leaves them out
 p95: not exceeded for 95 % of the time; mean: over time; share: of resident
 looked at: the record does not say how
@@ -78,7 +78,7 @@ fn targets_get_a_table_if_there_are_several() {
     s.targets[1].cpu_percent = None;
     let text = summary_text(&s, 2);
     assert!(text.contains("\nworker                      2.0 MiB"), "{text}");
-    assert!(text.contains("without those that cannot be told"));
+    assert!(text.contains("without targets whose time is unknown"));
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn mappings_with_a_few_bytes_of_heat_are_not_named() {
     assert!(text.contains("\n1 more                      < 4 KiB"), "{text}");
 }
 
-/// Of a monitor that keeps within a budget, and knows how much it has seen.
+/// The quality of a monitor that has a budget and counts its coverage.
 #[test]
 fn a_budget_and_what_it_buys_are_told() {
     let mut s = Summarizer::new(Options::default());
@@ -119,7 +119,7 @@ fn a_budget_and_what_it_buys_are_told() {
     let expected = "\
 monitor   1.00 % of one CPU + 0.50 % lost (budget 1 %), 100 looks/s, 40 clears/s
           (a clear is a TLB shootdown on each CPU that runs the target)
-seen      95.0 % of what can be seen, rates within a factor of 1.41
+seen      95.0 % of the observable memory, rates within a factor of 1.41
           cleared less in 50.0 % of the time: memory was short
           120 pages/s were cleared by others (reclaim, a kdamond)
 rates     92.0 % measured, 7.0 % extended, 1.0 % old

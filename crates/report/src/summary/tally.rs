@@ -121,16 +121,16 @@ impl CostTally {
 
     pub(super) fn figures(&self, seconds: f64, attrs: &Attrs) -> MonitorFigures {
         let q = &self.quality;
-        let told = |value: f64| (q.seconds > 0.0).then(|| value / q.seconds);
+        let average = |value: f64| (q.seconds > 0.0).then(|| value / q.seconds);
         MonitorFigures {
             kind: attrs.monitor.name(),
             cpu_percent: percent(self.cpu, seconds),
             lost_percent: percent(self.lost, seconds),
             budget_percent: attrs.budget().map(|ppm| f64::from(ppm) / 1e4),
-            coverage_percent: told(q.coverage_bp / 100.0),
+            coverage_percent: average(q.coverage_bp / 100.0),
             error_log2: (q.errors > 0.0).then(|| q.error_log2 / q.errors),
-            stolen_per_s: told(q.externally_cleared),
-            restrained_percent: told(q.restrained * 100.0),
+            stolen_per_s: average(q.externally_cleared),
+            restrained_percent: average(q.restrained * 100.0),
             looks_per_s: self.looks / seconds,
             clears_per_s: self.clears / seconds,
             regions_mean: self.regions / seconds,

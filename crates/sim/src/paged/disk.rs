@@ -109,7 +109,7 @@ impl Disk {
     /// The time to reach a page: by moving the arm, or by passing the pages in between.
     fn seek_ns(&mut self, to: u64) -> u64 {
         let way = to.abs_diff(self.head);
-        // What lies ahead comes by itself.
+        // Pages ahead of the head pass below it while the disk turns.
         let passing = if to >= self.head { self.transfer_ns(way) } else { u64::MAX };
         let seek = self.arm_ns(way) + self.turn_ns();
         self.stats.seeks += u64::from(seek < passing);

@@ -46,4 +46,4 @@ pub use spec::{Costs, DiskSpec, MachineSpec, NodeSpec, SpecError, SwapSpec, Zone
 pub use stream::{Stream, StreamOrder};
 pub use system::{Actor, Counts, PagedMachine};
 pub use toucher::{Populate, Toucher};
-pub use watcher::{Watched, Watcher, addresses, target};
+pub use watcher::{WatchResults, Watcher, addresses, target};

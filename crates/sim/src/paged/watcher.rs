@@ -109,7 +109,7 @@ fn look(entries: &mut [Entry], clear: bool, now: Nanos) -> Seen {
 
 /// The results of a [`Watcher`].
 #[derive(Debug, Default)]
-pub struct Watched {
+pub struct WatchResults {
     /// in order of time
     pub snapshots: Vec<Arc<Snapshot>>,
     /// the error that ended it early, if any
@@ -120,7 +120,7 @@ pub struct Watched {
 pub struct Watcher {
     monitor: RegionSampler<Tables>,
     end: u64,
-    watched: Rc<RefCell<Watched>>,
+    watched: Rc<RefCell<WatchResults>>,
 }
 
 impl Watcher {
@@ -134,11 +134,11 @@ impl Watcher {
         processes: &[usize],
         attrs: Attrs,
         length: Duration,
-    ) -> Result<(Self, Rc<RefCell<Watched>>), AttrsError> {
+    ) -> Result<(Self, Rc<RefCell<WatchResults>>), AttrsError> {
         let targets: Vec<TargetId> = processes.iter().map(|&p| target(p)).collect();
         let monitor = RegionSampler::new(Tables::default(), attrs, &targets, machine.seed)?;
         let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
-        let watched = Rc::new(RefCell::new(Watched::default()));
+        let watched = Rc::new(RefCell::new(WatchResults::default()));
         let end = machine.now.saturating_add(length);
         Ok((Watcher { monitor, end, watched: Rc::clone(&watched) }, watched))
     }

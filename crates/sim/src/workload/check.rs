@@ -31,7 +31,7 @@ impl Workload {
     /// Returns the workload if it is valid.
     ///
     /// # Errors
-    /// What is invalid, and what would be valid.
+    /// The first invalid part, and what would be valid.
     pub fn checked(self) -> Result<Self, WorkloadError> {
         number("regions", self.regions.len(), MAX_REGIONS)?;
         number("phases", self.phases.len(), MAX_PHASES)?;

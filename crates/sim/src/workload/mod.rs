@@ -176,7 +176,7 @@ impl Workload {
     pub fn parse(text: &str) -> Result<Self, WorkloadError> {
         let Form { picture } = toml::from_str(text)?;
         let workload: Workload = match picture {
-            Some(_) => toml::from_str::<picture::Pictured>(text)?.try_into()?,
+            Some(_) => toml::from_str::<picture::PictureFile>(text)?.try_into()?,
             None => toml::from_str(text)?,
         };
         workload.checked()

@@ -15,7 +15,7 @@ const REST: [char; 2] = ['.', ' '];
 /// The file of a workload that has a picture instead of regions and phases.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Pictured {
+pub(super) struct PictureFile {
     about: String,
     #[serde(default = "once")]
     repeat: u32,
@@ -48,11 +48,11 @@ struct Picture {
     threads: u32,
 }
 
-impl TryFrom<Pictured> for Workload {
+impl TryFrom<PictureFile> for Workload {
     type Error = WorkloadError;
 
-    fn try_from(file: Pictured) -> Result<Self, WorkloadError> {
-        let Pictured { about, repeat, islands, picture } = file;
+    fn try_from(file: PictureFile) -> Result<Self, WorkloadError> {
+        let PictureFile { about, repeat, islands, picture } = file;
         let rows: Vec<Vec<char>> = picture.rows.iter().map(|r| r.chars().collect()).collect();
         let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
         let mut phases = Vec::new();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Rate;
 
-/// What is read from and written as a text of its own.
+/// A value that is parsed from a text and printed as one.
 macro_rules! as_text {
     ($name:ident, $type:ty, $read:path, $write:path) => {
         pub(super) mod $name {

@@ -193,7 +193,7 @@ mod tests {
         for asked in [MonitorKind::Exposure, MonitorKind::Pages] {
             let why =
                 kind(Some(asked), &all, &OfRegions::default(), false).unwrap_err().to_string();
-            assert!(why.contains("choose the regions monitor"), "{why}");
+            assert!(why.contains("choose --monitor regions"), "{why}");
         }
         assert!(kind(None, &ALL, &OfRegions::default(), false).is_err());
     }

@@ -4,11 +4,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use isotherm::interleave::rule::{From, Machine, text};
+use isotherm::interleave::rule::{Machine, WeightsSource, text};
 use isotherm::interleave::{hot_ranges, keep};
 use isotherm::stop::Stop;
 use isotherm_core::AddrRange;
-use isotherm_linux::numa::{self, LaidOut, Layout};
+use isotherm_linux::numa::{self, Layout, MoveResult};
 use isotherm_linux::sys;
 use isotherm_mm::mempolicy::Weights;
 use isotherm_report::{bytes, json};
@@ -34,7 +34,7 @@ struct Round<'a> {
     /// number of the round, from 1 on
     round: u32,
     #[serde(flatten)]
-    laid_out: &'a LaidOut,
+    laid_out: &'a MoveResult,
 }
 
 #[derive(Serialize)]
@@ -59,7 +59,8 @@ pub fn run(o: &Apply) -> Result<ExitCode> {
         "with --keep isotherm moves them back"
     });
     if o.hot && o.keep {
-        say("isotherm: apply looks for hot memory only once: start it again when that changes");
+        say("isotherm: apply determines the hot memory only once: start it again when the hot \
+             memory changes");
     }
     let hot = o.hot.then(|| hot_ranges(o.pid, o.watch, &stop)).transpose()?;
     if stop.is_over() {
@@ -72,7 +73,7 @@ struct Applying<'a> {
     o: &'a Apply,
     layout: Layout,
     weights: Weights,
-    from: From,
+    from: WeightsSource,
     hot: Option<Vec<AddrRange>>,
     round: u32,
 }
@@ -108,7 +109,7 @@ impl Applying<'_> {
         done.with_context(|| format!("{} pages of process {pid} had been moved by then", out.moved))
     }
 
-    fn print(&self, out: &LaidOut) -> Result<ExitCode> {
+    fn print(&self, out: &MoveResult) -> Result<ExitCode> {
         if self.o.json {
             return print((json(&self.as_printed(out))? + "\n").as_bytes());
         }
@@ -122,7 +123,7 @@ impl Applying<'_> {
         };
         let again = if self.round > 1 { format!(" (round {})", self.round) } else { String::new() };
         let text = format!(
-            "process {}, {of}, by the weights {} ({}){again}:\n  {}\n  pages before, and as asked for: {}\n",
+            "process {}, {of}, by the weights {} ({}){again}:\n  {}\n  pages before, and requested: {}\n",
             self.o.pid,
             text(&self.weights),
             self.from.text(),
@@ -132,7 +133,7 @@ impl Applying<'_> {
         print(text.as_bytes())
     }
 
-    fn as_printed<'a>(&self, laid_out: &'a LaidOut) -> Round<'a> {
+    fn as_printed<'a>(&self, laid_out: &'a MoveResult) -> Round<'a> {
         let weight = |&(node, weight): &(u32, u8)| Weight { node, weight };
         Round {
             schema_version: 1,

@@ -39,7 +39,7 @@ fn root() -> &'static Path {
 fn sweep() {
     match numa::sweep(root()) {
         Ok(done) if done.is_something() => say(format_args!(
-            "isotherm: a run that was killed has left weights: {}",
+            "isotherm: restored the weights after a run was killed: {}",
             set::put_back_text(&done)
         )),
         Ok(_) => {}

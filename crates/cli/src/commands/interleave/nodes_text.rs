@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use isotherm_core::PAGE_SIZE;
-use isotherm_linux::numa::{LaidOut, Left};
+use isotherm_linux::numa::{MoveResult, UnmovedPages};
 use isotherm_report::bytes;
 
 /// `N0 640 of 641, N1 ...`: for each node, the pages that lie there, and the pages that the weights
@@ -16,26 +16,29 @@ pub fn found_of_asked(found: &BTreeMap<u32, u64>, asked: &BTreeMap<u32, u64>) ->
 }
 
 /// The result of placing pages, in one line.
-pub fn laid_out(out: &LaidOut) -> String {
+pub fn laid_out(out: &MoveResult) -> String {
     let size = |pages: u64| bytes(pages * PAGE_SIZE);
     let mut text = format!(
-        "{} pages ({}) looked at, {} elsewhere than the weights ask for: {} moved, {} left{}",
+        "{} pages ({}) checked, {} on other nodes than the weights require: {} moved, {} not moved{}",
         out.pages,
         size(out.pages),
         out.misplaced,
         out.moved,
         out.left.total() - out.left.partial,
-        why(&out.left)
+        reasons(&out.left)
     );
     text += &folios(out);
     text
 }
 
 /// The pages of folios, which are not judged page by page.
-pub fn folios(out: &LaidOut) -> String {
+pub fn folios(out: &MoveResult) -> String {
     let mut text = String::new();
     if out.left.partial > 0 {
-        text += &format!("; {} pages are parts of large folios, and not judged", out.left.partial);
+        text += &format!(
+            "; {} pages are parts of large folios, and were not checked",
+            out.left.partial
+        );
     }
     if out.in_folios > 0 {
         text += &format!("; {} pages are in large folios, which move whole", out.in_folios);
@@ -43,16 +46,16 @@ pub fn folios(out: &LaidOut) -> String {
     text
 }
 
-fn why(left: &Left) -> String {
+fn reasons(left: &UnmovedPages) -> String {
     let reasons = [
         (left.shared, "mapped by other processes too"),
         (left.gone, "gone meanwhile"),
         (left.busy, "in use by the kernel or a device"),
         (left.no_room, "no room where they belong"),
     ];
-    let told: Vec<String> =
+    let parts: Vec<String> =
         reasons.iter().filter(|r| r.0 > 0).map(|(n, why)| format!("{n} {why}")).collect();
-    if told.is_empty() { String::new() } else { format!(" ({})", told.join(", ")) }
+    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
 }
 
 #[cfg(test)]
@@ -61,15 +64,15 @@ mod tests {
 
     #[test]
     fn what_is_left_has_its_reason() {
-        let left = Left { shared: 2, no_room: 1, partial: 4, ..Left::default() };
-        let out = LaidOut { pages: 10, misplaced: 5, moved: 2, left, ..LaidOut::default() };
+        let left = UnmovedPages { shared: 2, no_room: 1, partial: 4, ..UnmovedPages::default() };
+        let out = MoveResult { pages: 10, misplaced: 5, moved: 2, left, ..MoveResult::default() };
         let text = laid_out(&out);
         assert!(
-            text.contains("2 moved, 3 left (2 mapped by other processes too, 1 no room"),
+            text.contains("2 moved, 3 not moved (2 mapped by other processes too, 1 no room"),
             "{text}"
         );
         assert!(text.contains("4 pages are parts"), "{text}");
-        let whole = LaidOut { pages: 10, in_folios: 8, ..LaidOut::default() };
+        let whole = MoveResult { pages: 10, in_folios: 8, ..MoveResult::default() };
         assert_eq!(folios(&whole), "; 8 pages are in large folios, which move whole");
         let none = BTreeMap::from([(0, 3)]);
         assert_eq!(found_of_asked(&none, &BTreeMap::from([(1, 3)])), "N0 3 of 0, N1 0 of 3");

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use isotherm::interleave::Chosen;
+use isotherm::interleave::ChosenLayout;
 use isotherm::interleave::probe::{Measuring, Plan, Probed};
 use isotherm::interleave::rule::Machine;
 use isotherm::stop::Stop;
@@ -62,7 +62,7 @@ fn chosen(machine: &Machine, nodes: &[u32]) -> Result<Vec<u32>> {
         return Ok(machine.nodes.iter().map(|n| n.node).filter(|n| allowed.contains(n)).collect());
     }
     let one = WeightList(vec![1; nodes.len()]);
-    let layout = Chosen { nodes: nodes.to_vec(), weights: Some(one) };
+    let layout = ChosenLayout { nodes: nodes.to_vec(), weights: Some(one) };
     let (rule, _) = machine.rule(&layout, &allowed, i32::try_from(std::process::id())?)?;
     Ok(rule.nodes().iter().map(|n| n.0).collect())
 }
@@ -70,8 +70,8 @@ fn chosen(machine: &Machine, nodes: &[u32]) -> Result<Vec<u32>> {
 /// Asks the user whether to start. Without a terminal it fails.
 fn agreed(plan: &Plan) -> Result<bool> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        let text = "probe saturates the memory of this machine, and all that runs on it waits: --yes has it \
-                    begin without being asked";
+        let text = "probe saturates the memory of this machine and slows down all its programs: \
+                    give --yes to start without a confirmation";
         return Err(UsageError::new(text).into());
     }
     say(format_args!(

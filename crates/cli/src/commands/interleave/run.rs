@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use isotherm::follow::{Started, resolve};
-use isotherm::interleave::rule::{From, Machine, text};
-use isotherm::interleave::{Family, MOST, keep};
+use isotherm::follow::{StartedCommand, resolve};
+use isotherm::interleave::rule::{Machine, WeightsSource, text};
+use isotherm::interleave::{Family, MAX_FAMILY, keep};
 use isotherm::stop::{Cause, Stop};
-use isotherm_linux::numa::{self, Holding, LaidOut, Layout, NumaError};
+use isotherm_linux::numa::{self, Holding, Layout, MoveResult, NumaError};
 use isotherm_linux::sys::{NodeMask, PolicyMode, allowed_nodes, set_policy};
 use isotherm_mm::mempolicy::Weights;
 
@@ -39,7 +39,7 @@ pub fn run(o: &Run) -> Result<ExitCode> {
         (PolicyMode::PREFERRED, [fastest(&weights)].into_iter().collect())
     };
     let family = if by_kernel { None } else { Some(Family::begin(root())?) };
-    let mut started = with_policy(start, || Started::spawn(&program, &o.command))??;
+    let mut started = with_policy(start, || StartedCommand::spawn(&program, &o.command))??;
     let Some(family) = family else {
         let status = started.end(&stop)?;
         holding.map_or(Ok(()), put_back)?;
@@ -87,16 +87,17 @@ fn fastest(weights: &Weights) -> u32 {
 
 /// Sets the given weights for the whole machine. Without given weights, root's run notes those of
 /// the machine, so that no other run changes them meanwhile.
-fn hold(weights: &Weights, from: From) -> Result<Option<Holding>> {
-    if from != From::Given {
+fn hold(weights: &Weights, from: WeightsSource) -> Result<Option<Holding>> {
+    if from != WeightsSource::Given {
         say(format_args!("isotherm: by the weights of the machine, {}", text(weights)));
         if !rustix::process::geteuid().is_root() {
-            say("isotherm: others may change them meanwhile: isotherm notes only root's runs");
+            say("isotherm: another isotherm may change them during this run: only a run as root \
+                 can prevent that");
             return Ok(None);
         }
     }
     let holding = numa::hold(root(), &weights.nodes().iter().copied().collect())?;
-    if from != From::Given {
+    if from != WeightsSource::Given {
         return Ok(Some(holding));
     }
     say(format_args!(
@@ -133,11 +134,11 @@ fn with_policy<T>(policy: (PolicyMode, NodeMask), act: impl FnOnce() -> T) -> Re
 /// the findings of the last round, and the number of pages that all rounds moved.
 fn move_while_it_runs(
     o: &Run,
-    (started, family): (&mut Started, &Family),
+    (started, family): (&mut StartedCommand, &Family),
     weights: &Weights,
     stop: &Stop,
-) -> Result<LaidOut> {
-    let (mut last, mut moved) = (LaidOut::default(), 0);
+) -> Result<MoveResult> {
+    let (mut last, mut moved) = (MoveResult::default(), 0);
     let (mut refused, mut too_many) = (BTreeSet::new(), false);
     let mut rounds = keep::Rounds::every(o.interval);
     rounds.after(Duration::ZERO);
@@ -146,11 +147,11 @@ fn move_while_it_runs(
             continue;
         }
         let since = Instant::now();
-        let mut round = LaidOut::default();
+        let mut round = MoveResult::default();
         let pids = family.pids(started.pid());
-        if pids.len() >= MOST && !std::mem::replace(&mut too_many, true) {
+        if pids.len() >= MAX_FAMILY && !std::mem::replace(&mut too_many, true) {
             say(format_args!(
-                "isotherm: the command has started {MOST} processes or more: isotherm leaves the others as \
+                "isotherm: the command has started {MAX_FAMILY} processes or more: isotherm leaves the others as \
                  they are"
             ));
         }
@@ -159,7 +160,7 @@ fn move_while_it_runs(
                 Ok(mut layout) => keep::round(&mut layout, weights, None),
                 // A process that has ended meanwhile is no failure.
                 Err(NumaError::Attach(e)) if e.is_gone() => continue,
-                Err(e) => (LaidOut::default(), Err(e.into())),
+                Err(e) => (MoveResult::default(), Err(e.into())),
             };
             round += &out;
             moved += out.moved;
@@ -175,7 +176,7 @@ fn move_while_it_runs(
         }
         rounds.after(since.elapsed());
     }
-    Ok(LaidOut { moved, ..last })
+    Ok(MoveResult { moved, ..last })
 }
 
 #[cfg(test)]

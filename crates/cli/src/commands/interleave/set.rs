@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use isotherm::interleave::SetTo;
 use isotherm::interleave::rule::Machine;
-use isotherm_linux::numa::{self, PutBack, Wanted};
+use isotherm_linux::numa::{self, PutBack, RequestedWeights};
 
 use super::root;
 use crate::cli::Set;
@@ -16,10 +16,10 @@ pub fn run(o: &Set) -> Result<ExitCode> {
     let wanted = match &o.to {
         SetTo::Weights(weights) => {
             Machine::read()?.check_nodes(weights.keys())?;
-            Wanted::Weights(weights.clone())
+            RequestedWeights::Weights(weights.clone())
         }
-        SetTo::Auto => Wanted::Auto,
-        SetTo::Default => Wanted::Default,
+        SetTo::Auto => RequestedWeights::Auto,
+        SetTo::Default => RequestedWeights::Default,
         SetTo::Restore => {
             let done = numa::put_back(root())?;
             return print((put_back_text(&done) + "\n").as_bytes());
@@ -56,7 +56,8 @@ pub fn put_back_text(done: &PutBack) -> String {
     if !done.left.is_empty() {
         let left = list(&done.left);
         parts.push(format!(
-            "another program has set those of nodes {left} since, and isotherm leaves them"
+            "another program has changed the weights of nodes {left} since, and isotherm does \
+             not restore those"
         ));
     }
     if parts.is_empty() {

@@ -17,7 +17,7 @@ use crate::commands::report::output::print;
 
 /// The output.
 #[derive(Serialize)]
-struct Shown {
+struct NodesOutput {
     schema_version: u32,
     nodes: Vec<Row>,
     /// `auto`, `manual`, or `fixed` if the kernel has no automatic mode; `None` without weighted
@@ -39,12 +39,12 @@ struct Row {
 
 /// Prints the nodes with their figures.
 pub fn run(o: &Show) -> Result<ExitCode> {
-    let shown = Shown::read()?;
+    let shown = NodesOutput::read()?;
     let text = if o.json { json(&shown)? + "\n" } else { shown.text() };
     print(text.as_bytes())
 }
 
-impl Shown {
+impl NodesOutput {
     fn read() -> Result<Self> {
         let machine = Machine::read()?;
         let derived = machine.by_bandwidth().unwrap_or_default();
@@ -55,7 +55,7 @@ impl Shown {
             weight_by_bandwidth: derived.get(&node.node).copied(),
             node,
         };
-        Ok(Shown {
+        Ok(NodesOutput {
             schema_version: 1,
             nodes: machine.nodes.into_iter().map(row).collect(),
             mode: files.as_ref().map(|_| match setting.auto {
@@ -85,12 +85,12 @@ impl Shown {
     /// The source of each figure, and the missing figures.
     fn sources(&self) -> String {
         let mut out = String::from("\n");
-        let told = self.nodes.iter().any(|r| r.node.cpu.is_some() || r.node.any.is_some());
-        let access = if told {
-            "/sys/devices/system/node/nodeN/access1/initiators, or access0: what firmware tells (HMAT, CDAT) of the \
-             best initiator"
+        let has_figures = self.nodes.iter().any(|r| r.node.cpu.is_some() || r.node.any.is_some());
+        let access = if has_figures {
+            "/sys/devices/system/node/nodeN/access1/initiators, or access0: reported by firmware \
+             (HMAT, CDAT) for the best initiator"
         } else {
-            "firmware tells of none (no HMAT, no CDAT); isotherm interleave probe measures"
+            "firmware reports none (no HMAT, no CDAT); isotherm interleave probe measures them"
         };
         let weights = match &self.weights_dir {
             Some(dir) => dir.display().to_string(),

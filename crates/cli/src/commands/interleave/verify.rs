@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use isotherm::interleave::rule::{Machine, is_by_address, text};
-use isotherm::interleave::{Chosen, cases};
+use isotherm::interleave::{ChosenLayout, cases};
 use isotherm_core::Mapping;
-use isotherm_linux::numa::{self, LaidOut, Layout, parse_list};
+use isotherm_linux::numa::{self, Layout, MoveResult, parse_list};
 use isotherm_linux::proc;
 use isotherm_report::json;
 use serde::Serialize;
@@ -26,12 +26,12 @@ struct Row {
     policy: String,
     weights: String,
     #[serde(flatten)]
-    found: LaidOut,
+    found: MoveResult,
 }
 
 /// The result for a process.
 #[derive(Serialize)]
-struct Verified {
+struct VerifyOutput {
     schema_version: u32,
     pid: i32,
     mappings: Vec<Row>,
@@ -56,7 +56,7 @@ fn of_kernel(as_json: bool) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(tried.failed())))
 }
 
-fn verify(pid: i32, o: &cli::Layout) -> Result<Verified> {
+fn verify(pid: i32, o: &cli::Layout) -> Result<VerifyOutput> {
     let machine = Machine::read()?;
     let mut layout = Layout::of(root(), pid)?;
     let allowed = numa::allowed_nodes_of(root(), pid)?;
@@ -90,13 +90,13 @@ fn verify(pid: i32, o: &cli::Layout) -> Result<Verified> {
     }
     if rows.is_empty() && given.is_none() {
         bail!(
-            "no memory of process {pid} is interleaved by weight by its own policy: give --nodes, and maybe \
-             --weights, to compare with these"
+            "process {pid} has no memory with a policy of weighted interleave: give --nodes, and \
+             optionally --weights, to compare with these"
         );
     }
-    let sum = |f: fn(&LaidOut) -> u64| rows.iter().map(|r| f(&r.found)).sum();
+    let sum = |f: fn(&MoveResult) -> u64| rows.iter().map(|r| f(&r.found)).sum();
     let (pages, misplaced) = (sum(|f| f.pages), sum(|f| f.misplaced));
-    Ok(Verified { schema_version: 1, pid, mappings: rows, pages, misplaced })
+    Ok(VerifyOutput { schema_version: 1, pid, mappings: rows, pages, misplaced })
 }
 
 /// The policy of a mapping. Each area has its own line in both files.
@@ -110,11 +110,11 @@ fn weighted(policy: &str) -> Option<Result<Vec<u32>>> {
     Some(parse_list(nodes).with_context(|| format!("cannot parse the policy {policy}")))
 }
 
-fn of_nodes(nodes: Vec<u32>) -> Chosen {
-    Chosen { nodes, weights: None }
+fn of_nodes(nodes: Vec<u32>) -> ChosenLayout {
+    ChosenLayout { nodes, weights: None }
 }
 
-impl Verified {
+impl VerifyOutput {
     fn text(&self) -> String {
         let mut out = String::new();
         for r in &self.mappings {
@@ -133,7 +133,7 @@ impl Verified {
         }
         let _ = writeln!(
             out,
-            "process {}: {} pages of private memory, {} elsewhere than the weights ask for",
+            "process {}: {} pages of private memory, {} on other nodes than the weights require",
             self.pid, self.pages, self.misplaced
         );
         out

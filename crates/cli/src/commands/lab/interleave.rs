@@ -49,8 +49,8 @@ fn figure(o: &InterleaveLab, curves: &[WeightCurve], loads: Option<&Loads>) -> R
         InterleaveFigure::Weights => (!curves.is_empty()).then(|| throughput(curves)),
         InterleaveFigure::Latency => loads.map(latency),
     };
-    let what = "there is nothing to draw: throughput is drawn of two nodes, latency of two whose idle_ns is \
-                told";
+    let what = "there is nothing to draw: a chart of throughput requires two nodes, and one of \
+                latency two nodes with idle_ns";
     lines.ok_or_else(|| UsageError::new(what).into())
 }
 

@@ -1,7 +1,7 @@
 //! `isotherm lab`.
 
+mod charts;
 mod fairzone;
-mod figures;
 mod interleave;
 mod weights;
 

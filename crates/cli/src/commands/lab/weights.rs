@@ -36,7 +36,7 @@ fn plot(curve: &WeightCurve) -> Plot {
         line(NETWORK, points(&|i| curve.points[i].network_percent)),
     ];
     for Mark { layout, percent, .. } in curve.published.iter().filter(|m| m.ratio.is_none()) {
-        lines.push(line(&format!("published, {layout} that are not said"), flat(*percent)));
+        lines.push(line(&format!("published, {layout} that are not stated"), flat(*percent)));
     }
     lines.retain(|l| !l.points.is_empty());
     let marks = std::iter::once(&curve.optimum).chain(&curve.published);
@@ -61,8 +61,8 @@ pub fn latency(loads: &Loads) -> Lines {
     Lines {
         title: "Mean latency over load".into(),
         note: format!(
-            "As long as the near node has bandwidth left, memory there is fastest; from {:.0} % of it on the \
-             far node helps. A line ends where a node can no more.",
+            "As long as the near node has bandwidth left, memory there is fastest; from {:.0} % \
+             of it on the far node helps. A line ends where a node reaches its bandwidth.",
             loads.threshold_percent
         ),
         x: "load, percent of what the near node can".into(),

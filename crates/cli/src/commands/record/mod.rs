@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Result;
 use isotherm::record::{RecordOptions, Recorded, record};
 use isotherm::session::{Progress, Silent};
-use isotherm::watch::{AttrsFor, What};
+use isotherm::watch::{AttrsFor, WatchedMemory};
 use isotherm_record::Limits;
 
 use self::status::last_lines;
@@ -44,7 +44,7 @@ pub fn in_passing(
 ) -> Result<ExitCode> {
     let options = RecordOptions {
         targets: targets.selection(false),
-        what: What::Processes(Vec::new()),
+        what: WatchedMemory::Processes(Vec::new()),
         look: watching.look,
         seed: watching.seed,
         output: path.to_owned(),
@@ -102,9 +102,10 @@ fn keep(
 /// Fails if the record cannot be written to standard output.
 fn check_stdout(o: &Record) -> Result<(), UsageError> {
     let text = if io::stdout().is_terminal() {
-        "a record is not for a terminal: give -o FILE, or pipe it into a program"
+        "standard output is a terminal, and a record is binary: give -o FILE, or pipe it into a program"
     } else if o.rotate.is_some() {
-        "standard output has no second file: leave out --rotate, or give -o FILE"
+        "--rotate requires files, and this record goes to standard output: leave out --rotate, \
+         or give -o FILE"
     } else if !o.targets.command.is_empty() {
         "the command that is started writes to standard output as well: give -o FILE"
     } else {

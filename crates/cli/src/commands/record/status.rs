@@ -25,7 +25,7 @@ pub fn last_lines(
         count(s.snapshots, "snapshot", "snapshots"),
     );
     if s.snapshots == 0 {
-        let kept = if s.in_place { "" } else { ", which is as it was before" };
+        let kept = if s.in_place { "" } else { ", which is unchanged" };
         return format!(
             "{recorded}\nit was too short for a snapshot in {name}{kept}: record for longer, or with a shorter {}",
             interval_option(*monitor)

@@ -229,8 +229,7 @@ fn each_snapshot(
     }
     match torn {
         Some(torn) if !any => {
-            Err(anyhow::Error::from(torn)
-                .context("there is no snapshot to show yet, or none is left"))
+            Err(anyhow::Error::from(torn).context("there is no snapshot to show"))
         }
         Some(torn) if warn => {
             say(format_args!("isotherm: {torn}"));

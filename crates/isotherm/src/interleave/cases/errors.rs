@@ -80,9 +80,9 @@ pub fn strict(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub fn told(bench: &Bench) -> Outcome {
+pub fn reported_task_policy(bench: &Bench) -> Outcome {
     policy(PolicyMode::WEIGHTED_INTERLEAVE, &bench.nodes)?;
-    let told = sys::policy().map_err(|e| e.to_string())?;
+    let reported = sys::policy().map_err(|e| e.to_string())?;
     let wanted = (PolicyMode::WEIGHTED_INTERLEAVE, mask(&bench.nodes));
-    if told == wanted { Ok(()) } else { Err(format!("{:?}", told.0)) }
+    if reported == wanted { Ok(()) } else { Err(format!("{:?}", reported.0)) }
 }

@@ -54,11 +54,15 @@ pub fn forked(bench: &Bench) -> Outcome {
 
 /// The policy that the kernel reports for a range: the policy that was set; the local mode if a preferred
 /// policy names no node; the default policy after the range was reset.
-pub fn told(bench: &Bench) -> Outcome {
+pub fn reported_policy(bench: &Bench) -> Outcome {
     let m = Memory::new(PAGES)?;
     let is = |mode: PolicyMode, nodes: &[u32]| {
-        let told = policy_at(m.range().start).map_err(text)?;
-        if told == (mode, mask(nodes)) { Ok(()) } else { Err(format!("{told:?}, not {mode:?}")) }
+        let reported = policy_at(m.range().start).map_err(text)?;
+        if reported == (mode, mask(nodes)) {
+            Ok(())
+        } else {
+            Err(format!("{reported:?}, not {mode:?}"))
+        }
     };
     let one = [first(bench)?];
     let weighted = bench.weighted.then_some(PolicyMode::WEIGHTED_INTERLEAVE);
@@ -127,7 +131,7 @@ pub fn moved_with_others(bench: &Bench) -> Outcome {
     m.is_by(&even(&[elsewhere])?).map_err(|e| format!("of its own alone: {e}"))?;
     match bind_range(&m, PolicyMode::BIND, &[node], Existing::MoveAll) {
         Ok(()) if may_move_all() => m.is_by(&even(&[node])?),
-        Ok(()) => Err("it takes no right".into()),
+        Ok(()) => Err("it requires no privilege".into()),
         Err(e) if may_move_all() => Err(e),
         Err(_) => Ok(()),
     }

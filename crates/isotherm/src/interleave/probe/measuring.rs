@@ -8,7 +8,7 @@ use anyhow::Result;
 use isotherm_linux::numa::{Bound, Mix, NumaError, measure};
 use tracing::info;
 
-use super::figures::{NodeFigures, PAUSES, Point, Probed};
+use super::results::{NodeFigures, PAUSES, Point, Probed};
 use crate::interleave::root;
 use crate::interleave::rule::Machine;
 use crate::stop::Stop;
@@ -18,7 +18,7 @@ const SLICE: Duration = Duration::from_secs(1);
 /// Measurements per node: three mixes, the idle latency, and the curve.
 const SLICES: u32 = 4 + PAUSES.len() as u32;
 /// Minimum memory that each thread streams over, in bytes; it should exceed the caches.
-const LEAST: u64 = 32 << 20;
+const MIN_THREAD_BYTES: u64 = 32 << 20;
 /// All threads together stream over this multiple of the largest cache.
 const CACHES: u64 = 2;
 /// Upper limit on the cache size that the machine reports, in bytes.
@@ -41,8 +41,8 @@ impl Plan {
     pub fn new(machine: &Machine, nodes: &[u32], time: Duration) -> Result<Self> {
         let threads = available_parallelism().map_or(1, usize::from);
         let cache = last_cache(root()) * CACHES;
-        let per_thread = (cache / threads as u64).max(LEAST).next_multiple_of(2 << 20);
-        let chain = cache.max(2 * LEAST).next_multiple_of(2 << 20);
+        let per_thread = (cache / threads as u64).max(MIN_THREAD_BYTES).next_multiple_of(2 << 20);
+        let chain = cache.max(2 * MIN_THREAD_BYTES).next_multiple_of(2 << 20);
         let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX).max(1);
         // The other half of the time is for touching the memory for the first time.
         let slice = SLICE.min(time / 2 / count / SLICES);
@@ -51,7 +51,7 @@ impl Plan {
             let needed = plan.bytes_a_node();
             if node.free_bytes / 2 < needed {
                 let source = std::io::Error::other(format!(
-                    "{} MiB are free, and half of that is left alone",
+                    "{} MiB are free, and isotherm leaves half of it free",
                     node.free_bytes >> 20
                 ));
                 let (mib, node) = (needed >> 20, node.node);

@@ -1,7 +1,7 @@
 //! Measures bandwidth and latency of each node, and computes weights from them.
 
-mod figures;
 mod measuring;
+mod results;
 
-pub use figures::{NodeFigures, Point, Probed};
 pub use measuring::{Measuring, Plan};
+pub use results::{NodeFigures, Point, Probed};

@@ -26,7 +26,7 @@ pub(in crate::act) fn huge_pages(root: &Path) -> Support {
         Ok(_) => takes_advice(Advice::Collapse).map_or_else(
             |e| {
                 Support::No(format!(
-                    "the kernel does not take MADV_COLLAPSE: {e}. Linux 6.1 and later do"
+                    "the kernel rejects MADV_COLLAPSE: {e}. It requires Linux 6.1 or later"
                 ))
             },
             |()| Support::Yes,

@@ -9,7 +9,7 @@ use crate::act::memory::ProcessMemory;
 use crate::act::operation::Operation;
 use crate::act::pieces::{Piece, nodes, pages_of};
 use crate::act::progress::{Failures, Reply, StepResult};
-use crate::numa::{self, LaidOut, Layout, NumaError, node_of};
+use crate::numa::{self, Layout, MoveResult, NumaError, node_of};
 
 /// The rule: nodes share by weight, page by page number.
 pub(in crate::act) fn weights(to: &Destinations) -> Result<Weights, String> {
@@ -54,7 +54,7 @@ impl Operation for Migrate {
         if process.has_ended() {
             return Ok(gone);
         }
-        let mut sum = LaidOut::default();
+        let mut sum = MoveResult::default();
         let by_area = pieces.chunk_by(|a, b| a.area == b.area);
         let parts = by_area.flat_map(|part| {
             let area = part.first().map_or(0, |p| p.area);

@@ -57,9 +57,9 @@ impl Kdamond {
         self.members.extend(added);
         self.next_update = Nanos(0);
         if whole {
-            self.seat.set_up(&self.context())?;
+            self.own_kdamond.set_up(&self.context())?;
             // The kernel refuses, and may stop, if a target has ended in the meantime.
-            if self.seat.commit().is_ok() && self.seat.is_running() {
+            if self.own_kdamond.commit().is_ok() && self.own_kdamond.is_running() {
                 self.committed = true;
                 return Ok(());
             }
@@ -68,7 +68,7 @@ impl Kdamond {
     }
 
     pub(super) fn restart(&mut self) -> Result<(), DamonError> {
-        self.seat.stop()?;
+        self.own_kdamond.stop()?;
         self.reader.forget()?;
         self.begin()
     }

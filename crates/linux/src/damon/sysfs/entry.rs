@@ -5,18 +5,18 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Maximal number of bytes read from a file: the kernel shows at most a page.
-const LIMIT: u64 = 4096;
+const MAX_FILE_BYTES: u64 = 4096;
 /// Maximal number of elements of a list.
-const MOST: u64 = 100_000;
+const MAX_ELEMENTS: u64 = 100_000;
 /// While a kdamond handles a command, other files return EBUSY: isotherm tries again for this long.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A file of DAMON could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SysfsError {
     /// The kernel does not have the file.
-    #[error("{path} is not there: it takes Linux {since} or later")]
+    #[error("{path} does not exist: it requires Linux {since} or later")]
     Missing {
         /// path of the file
         path: PathBuf,
@@ -42,7 +42,7 @@ pub enum SysfsError {
         source: io::Error,
     },
     /// isotherm does not understand the content.
-    #[error("{path} holds '{text}', which isotherm does not understand")]
+    #[error("{path} holds '{text}', which isotherm cannot parse")]
     Parse {
         /// path of the file
         path: PathBuf,
@@ -138,11 +138,11 @@ impl<T: Entry> Entry for Option<T> {
 
 /// A value that the kernel shows but does not accept; writing it does nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Shown<T>(pub T);
+pub struct Unwritable<T>(pub T);
 
-impl<T: Entry> Entry for Shown<T> {
+impl<T: Entry> Entry for Unwritable<T> {
     fn read(place: &Place) -> Result<Self, SysfsError> {
-        T::read(place).map(Shown)
+        T::read(place).map(Unwritable)
     }
 
     fn write(&self, _: &Place) -> Result<(), SysfsError> {
@@ -158,7 +158,7 @@ pub trait Element: Entry {
 
 impl<T: Element> Entry for Vec<T> {
     fn read(place: &Place) -> Result<Self, SysfsError> {
-        let count = u64::read(&place.join(T::COUNT, None))?.min(MOST);
+        let count = u64::read(&place.join(T::COUNT, None))?.min(MAX_ELEMENTS);
         (0..count).map(|i| T::read(&place.join(&i.to_string(), None))).collect()
     }
 
@@ -172,9 +172,9 @@ impl<T: Element> Entry for Vec<T> {
 
 /// Numbered directories that the kernel creates, without a count, in the order of their numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Numbered<T>(pub Vec<T>);
+pub struct NumberedDirs<T>(pub Vec<T>);
 
-impl<T: Entry> Entry for Numbered<T> {
+impl<T: Entry> Entry for NumberedDirs<T> {
     fn read(place: &Place) -> Result<Self, SysfsError> {
         let entries = std::fs::read_dir(&place.path)
             .map_err(|source| SysfsError::Read { path: place.path.clone(), source })?;
@@ -182,7 +182,7 @@ impl<T: Entry> Entry for Numbered<T> {
         let mut names: Vec<u64> = names.collect();
         names.sort_unstable();
         let all = names.iter().map(|n| T::read(&place.join(&n.to_string(), None)));
-        all.collect::<Result<_, _>>().map(Numbered)
+        all.collect::<Result<_, _>>().map(NumberedDirs)
     }
 
     fn write(&self, _: &Place) -> Result<(), SysfsError> {
@@ -227,7 +227,7 @@ impl Word for String {
 fn read_text(place: &Place) -> Result<String, SysfsError> {
     let read = || {
         let mut text = String::new();
-        std::fs::File::open(&place.path)?.take(LIMIT).read_to_string(&mut text)?;
+        std::fs::File::open(&place.path)?.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
         Ok(text)
     };
     patiently(read).map_err(|source| match source.kind() {
@@ -256,7 +256,7 @@ fn patiently<T>(what: impl Fn() -> io::Result<T>) -> io::Result<T> {
     let since = Instant::now();
     loop {
         match what() {
-            Err(e) if is_busy(&e) && since.elapsed() < PATIENCE => {
+            Err(e) if is_busy(&e) && since.elapsed() < TIMEOUT => {
                 std::thread::sleep(Duration::from_millis(5));
             }
             result => return result,

@@ -10,7 +10,7 @@ mod words;
 
 use std::path::{Path, PathBuf};
 
-pub use entry::{Element, Entry, Numbered, Place, Shown, SysfsError, Word, read, write};
+pub use entry::{Element, Entry, NumberedDirs, Place, SysfsError, Unwritable, Word, read, write};
 pub use tree::{
     AccessPattern, Bounds, Context, Destination, Filter, Goal, Intervals, IntervalsGoal, Kdamond,
     MonitoringAttrs, Probe, ProbeFilter, Quotas, Region, Scheme, Stats, Target, TriedProbe,

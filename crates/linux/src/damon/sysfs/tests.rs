@@ -43,7 +43,7 @@ fn every_file_is_read() {
     }
 }
 
-/// What is read from one tree and written to another makes it the same, but for what the kernel
+/// Reading one tree and writing it to another makes both equal, except for files that the kernel
 /// only shows.
 #[test]
 fn every_file_is_written() {
@@ -88,14 +88,17 @@ fn values_are_what_the_kernel_shows() {
     assert_eq!(kdamond.contexts[0].schemes[0].quotas.goal_tuner, Some(GoalTuner::Consist));
 }
 
-/// Of what the kernel does not have, the file and the kernel that has it are named.
+/// An error about a missing feature names the file and the kernel that has it.
 #[test]
 fn what_is_not_there_is_said() {
     let dir = tree(KERNELS[0].1);
     let mut kdamonds = all(&dir).unwrap();
     kdamonds[0].contexts[0].pause = Some(true);
     let error = write(dir.path(), &kdamonds).unwrap_err().to_string();
-    assert!(error.contains("0/contexts/0/pause is not there") && error.contains("7.2"), "{error}");
+    assert!(
+        error.contains("0/contexts/0/pause does not exist") && error.contains("7.2"),
+        "{error}"
+    );
     kdamonds[0].contexts[0].pause = None;
     kdamonds[0].contexts[0].schemes[0].core_filters = Some(vec![Filter::default()]);
     let error = write(dir.path(), &kdamonds).unwrap_err().to_string();

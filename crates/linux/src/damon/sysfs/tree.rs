@@ -1,7 +1,7 @@
 //! The tree below `/sys/kernel/mm/damon/admin/kdamonds`, from Linux 6.12 to 7.2. A file that is newer than 6.12
 //! is an `Option`, and `since` names its first kernel. Each file is declared once.
 
-use super::entry::{Element, Entry, Numbered, Place, Shown, SysfsError};
+use super::entry::{Element, Entry, NumberedDirs, Place, SysfsError, Unwritable};
 use super::words::{
     Action, Available, Command, FilterType, GoalMetric, GoalTuner, Operations, ProbeFilterType,
     WatermarkMetric,
@@ -53,9 +53,9 @@ directories! {
         /// its contexts; the kernel accepts one
         contexts: Vec<Context>;
         /// on or off
-        state: Shown<Command>;
+        state: Unwritable<Command>;
         /// pid of its thread; -1 when it is off
-        pid: Shown<i32>;
+        pid: Unwritable<i32>;
         /// interval in milliseconds in which the kernel refreshes shown values by itself; 0: never
         refresh_ms: Option<u64>, since "6.17";
     }
@@ -63,7 +63,7 @@ directories! {
     /// The memory to monitor, how to monitor it, and the actions on it.
     Context of "nr_contexts" {
         /// operations sets that the kernel has
-        avail_operations: Shown<Available>;
+        avail_operations: Unwritable<Available>;
         /// operations set to use
         operations: Operations;
         /// bytes per step of an address
@@ -203,7 +203,7 @@ directories! {
         /// the interval, in milliseconds
         reset_interval_ms: u64;
         /// limit in bytes that results from all quotas
-        effective_bytes: Shown<u64>;
+        effective_bytes: Unwritable<u64>;
         /// how the quota is adjusted to its goals
         goal_tuner: Option<GoalTuner>, since "7.1";
         /// share of failed work that is charged: numerator
@@ -287,19 +287,19 @@ directories! {
     /// The statistics of a scheme.
     Stats {
         /// regions to which it was tried
-        nr_tried: Shown<u64>;
+        nr_tried: Unwritable<u64>;
         /// bytes of these regions
-        sz_tried: Shown<u64>;
+        sz_tried: Unwritable<u64>;
         /// regions to which it was applied
-        nr_applied: Shown<u64>;
+        nr_applied: Unwritable<u64>;
         /// bytes of these regions
-        sz_applied: Shown<u64>;
+        sz_applied: Unwritable<u64>;
         /// bytes that passed the filters of the operations set
-        sz_ops_filter_passed: Option<Shown<u64>>, since "6.14";
+        sz_ops_filter_passed: Option<Unwritable<u64>>, since "6.14";
         /// times that a quota was exhausted
-        qt_exceeds: Shown<u64>;
+        qt_exceeds: Unwritable<u64>;
         /// results that it has processed
-        nr_snapshots: Option<Shown<u64>>, since "7.0";
+        nr_snapshots: Option<Unwritable<u64>>, since "7.0";
         /// maximal number of results to process; 0: no limit
         max_nr_snapshots: Option<u64>, since "7.0";
     }
@@ -307,30 +307,30 @@ directories! {
     /// The memory to which a scheme was tried last.
     TriedRegions {
         /// total size in bytes
-        total_bytes: Shown<u64>;
+        total_bytes: Unwritable<u64>;
         /// the regions
-        regions: Numbered<TriedRegion> = ".";
+        regions: NumberedDirs<TriedRegion> = ".";
     }
 
     /// A region to which a scheme was tried.
     TriedRegion {
         /// first address
-        start: Shown<u64>;
+        start: Unwritable<u64>;
         /// first address after the region
-        end: Shown<u64>;
+        end: Unwritable<u64>;
         /// sampling intervals with an access
-        nr_accesses: Shown<u32>;
+        nr_accesses: Unwritable<u32>;
         /// aggregation intervals since the accesses last changed
-        age: Shown<u32>;
+        age: Unwritable<u32>;
         /// bytes that passed the filters of the operations set
-        sz_filter_passed: Option<Shown<u64>>, since "6.14";
+        sz_filter_passed: Option<Unwritable<u64>>, since "6.14";
         /// results of the probes of the context, in their order
-        probes: Option<Numbered<TriedProbe>>, since "7.2";
+        probes: Option<NumberedDirs<TriedProbe>>, since "7.2";
     }
 
     /// The result of a probe in a region.
     TriedProbe {
         /// samples with its property in the aggregation interval
-        hits: Shown<u32>;
+        hits: Unwritable<u32>;
     }
 }

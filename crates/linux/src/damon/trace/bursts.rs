@@ -6,13 +6,13 @@ use std::time::Duration;
 use isotherm_core::Nanos;
 
 use super::format::Event;
-use crate::damon::results::Aggregated;
+use crate::damon::results::AggregationResult;
 
 /// One thread writes all events of a result at once. It may change its CPU in between, and isotherm reads the
 /// buffer of another CPU a little later: so it waits this long.
 const SETTLE: Duration = Duration::from_millis(10);
 /// Maximal number of pending events.
-const MOST: usize = 1 << 20;
+const MAX_PENDING: usize = 1 << 20;
 
 /// Events that are not yet part of a result.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ pub(super) struct Traced {
 impl Bursts {
     /// Adds the events that were read from all CPUs.
     pub fn add(&mut self, events: impl Iterator<Item = Traced>) {
-        let room = MOST.saturating_sub(self.pending.len());
+        let room = MAX_PENDING.saturating_sub(self.pending.len());
         self.pending.extend(events.take(room));
         self.pending.sort_by_key(|t| t.at);
     }
@@ -49,7 +49,7 @@ impl Bursts {
 
     /// The first result that is complete by `now`; results are at least `interval` apart. A result with missing
     /// events is dropped.
-    pub fn next(&mut self, now: Nanos, interval: Duration) -> Option<Aggregated> {
+    pub fn next(&mut self, now: Nanos, interval: Duration) -> Option<AggregationResult> {
         loop {
             let len = self.first_burst(interval);
             let last = self.pending.get(len.checked_sub(1)?)?.at;
@@ -75,13 +75,13 @@ impl Bursts {
     }
 
     /// Whether the result contains all targets of the last result.
-    fn has_all(&self, result: &Aggregated) -> bool {
+    fn has_all(&self, result: &AggregationResult) -> bool {
         let there = |target: &u64| result.targets.contains_key(target);
         self.last.as_ref().is_none_or(|(targets, _)| targets.iter().all(there))
     }
 
     /// Whether it follows the last result so closely that it must be the missing part of that.
-    fn is_rest(&self, result: &Aggregated, interval: Duration) -> bool {
+    fn is_rest(&self, result: &AggregationResult, interval: Duration) -> bool {
         self.last.as_ref().is_some_and(|(_, at)| result.at.since(*at) < interval / 2)
     }
 
@@ -98,7 +98,7 @@ impl Bursts {
 }
 
 /// The result, if each target has as many regions as its events state.
-fn whole(burst: &[Traced], at: Nanos) -> Option<Aggregated> {
+fn whole(burst: &[Traced], at: Nanos) -> Option<AggregationResult> {
     let mut targets = BTreeMap::<u64, Vec<_>>::new();
     for t in burst {
         targets.entry(t.event.target).or_default().push(t.event.region);
@@ -107,7 +107,7 @@ fn whole(burst: &[Traced], at: Nanos) -> Option<Aggregated> {
         let count = targets.get(&t.event.target).map_or(0, Vec::len) as u64;
         count == t.event.nr_regions && !t.after_loss
     };
-    burst.iter().all(complete).then_some(Aggregated { at, targets })
+    burst.iter().all(complete).then_some(AggregationResult { at, targets })
 }
 
 #[cfg(test)]
@@ -120,7 +120,7 @@ mod tests {
     const INTERVAL: Duration = Duration::from_millis(100);
     const MS: u64 = 1_000_000;
 
-    /// Of `nr` regions of `target`, those that `which` names.
+    /// The regions `which` of the `nr` regions of `target`.
     fn burst(ms: u64, target: u64, nr: u64, which: std::ops::Range<u64>) -> Vec<Traced> {
         let event = |i: u64| {
             let range = AddrRange::new(i * 4096, (i + 1) * 4096);
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(results(&mut bursts, 445), [(431, vec![2, 1])]);
     }
 
-    /// One that has gone is waited for once.
+    /// The reader waits only once for a target that has ended.
     #[test]
     fn a_target_that_has_gone_is_not_waited_for() {
         let mut bursts = Bursts::default();
@@ -188,7 +188,7 @@ mod tests {
             burst(101, 2, 1, 0..1),
             burst(200, 0, 1, 0..1),
             burst(300, 0, 1, 0..1),
-            // The first target has gone: only time tells that this is another result.
+            // The first target has ended: only the time shows that this is another result.
             burst(400, 1, 1, 0..1),
         ];
         bursts.add(all.concat().into_iter().rev());
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(bursts.dropped, 3);
     }
 
-    /// What another CPU had is read later.
+    /// The events of another CPU are read later.
     #[test]
     fn events_come_out_of_order() {
         let mut bursts = Bursts::default();

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use isotherm_core::Nanos;
 
-use super::results::Aggregated;
+use super::results::AggregationResult;
 use bursts::{Bursts, Traced};
 use format::Format;
 use page::Page;
@@ -128,7 +128,7 @@ impl Trace {
         &mut self,
         now: Nanos,
         interval: Duration,
-    ) -> Result<Option<Aggregated>, TraceError> {
+    ) -> Result<Option<AggregationResult>, TraceError> {
         let ready = self.bursts.next(now, interval);
         if ready.is_some() {
             return Ok(ready);

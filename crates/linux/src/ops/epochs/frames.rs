@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// When a page was accessed in an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Touched {
+pub(super) enum EpochAccess {
     #[default]
     Never,
     /// before the first read
@@ -19,7 +19,7 @@ pub(super) enum Touched {
 pub(super) struct Frame {
     /// number of entries that map it; 255 means 255 or more
     pub mapped: u8,
-    pub touched: Touched,
+    pub touched: EpochAccess,
 }
 
 /// Frames per chunk. Most memory of one mapping has adjacent frames.
@@ -54,9 +54,9 @@ pub(super) struct Frames {
 
 impl Frames {
     /// Notes that a frame was found accessed.
-    pub fn touch(&mut self, frame: u64, touched: Touched) {
+    pub fn touch(&mut self, frame: u64, touched: EpochAccess) {
         let f = self.entry(frame);
-        if f.touched == Touched::Never {
+        if f.touched == EpochAccess::Never {
             f.touched = touched;
         }
     }
@@ -103,12 +103,12 @@ mod tests {
         for frame in [5, 1 << 36, 6, 5] {
             frames.map(frame);
         }
-        frames.touch(5, Touched::First);
-        frames.touch(5, Touched::Later);
-        frames.touch(1 << 36, Touched::Later);
-        assert_eq!(frames.get(5), Frame { mapped: 2, touched: Touched::First });
-        assert_eq!(frames.get(6), Frame { mapped: 1, touched: Touched::Never });
-        assert_eq!(frames.get(1 << 36), Frame { mapped: 1, touched: Touched::Later });
+        frames.touch(5, EpochAccess::First);
+        frames.touch(5, EpochAccess::Later);
+        frames.touch(1 << 36, EpochAccess::Later);
+        assert_eq!(frames.get(5), Frame { mapped: 2, touched: EpochAccess::First });
+        assert_eq!(frames.get(6), Frame { mapped: 1, touched: EpochAccess::Never });
+        assert_eq!(frames.get(1 << 36), Frame { mapped: 1, touched: EpochAccess::Later });
         assert_eq!(frames.get(7), Frame::default());
         (0..1000).for_each(|_| frames.map(6));
         assert_eq!(frames.get(6).mapped, 255);

@@ -15,7 +15,7 @@ use std::time::Duration;
 use isotherm_core::{AddrRange, Cost, Mapping, MappingKind, Nanos, OpsError, PAGE_SIZE, Unknown};
 
 pub(crate) use self::flush::flush_by_advice;
-use self::frames::{Frames, Touched};
+use self::frames::{EpochAccess, Frames};
 use super::process::Process;
 use super::survey::{Price, read_blocks};
 use super::targets::Targets;
@@ -98,7 +98,7 @@ struct Read {
 
 /// A resident page in question.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct CandidatePage {
     pub frame: u64,
     /// Whether it was accessed since the current epoch began.
     pub young: bool,
@@ -108,7 +108,7 @@ pub(super) struct Asked {
 
 /// The result of the last epoch for some pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Exposed {
+pub(super) struct EpochResult {
     /// pages whose accesses were observed
     pub visible: u32,
     /// visible pages that were accessed from `since` to `read_at`
@@ -147,21 +147,23 @@ impl Epochs {
     }
 
     /// The result of the last complete epoch for `pages`; `None` if there is none.
-    pub fn answer(&self, pages: impl Iterator<Item = Asked>) -> Option<Exposed> {
+    pub fn answer(&self, pages: impl Iterator<Item = CandidatePage>) -> Option<EpochResult> {
         let Complete { since, exposure, frames } = self.complete.as_ref()?;
         let (since, read_at) = (*since, *since + *exposure);
         let mut e =
-            Exposed { visible: 0, young: 0, later: 0, shared: 0, unseen: 0, since, read_at };
+            EpochResult { visible: 0, young: 0, later: 0, shared: 0, unseen: 0, since, read_at };
         for page in pages {
             let frame = frames.get(page.frame);
             let elsewhere = page.mapped.is_none_or(|n| n > u32::from(frame.mapped));
             match frame.touched {
-                Touched::First => (e.visible, e.young) = (e.visible + 1, e.young + 1),
-                Touched::Later => (e.visible, e.later) = (e.visible + 1, e.later + 1),
-                Touched::Never if frame.mapped == 0 => e.unseen += 1,
-                Touched::Never if page.young => (e.visible, e.later) = (e.visible + 1, e.later + 1),
-                Touched::Never if elsewhere => e.shared += 1,
-                Touched::Never => e.visible += 1,
+                EpochAccess::First => (e.visible, e.young) = (e.visible + 1, e.young + 1),
+                EpochAccess::Later => (e.visible, e.later) = (e.visible + 1, e.later + 1),
+                EpochAccess::Never if frame.mapped == 0 => e.unseen += 1,
+                EpochAccess::Never if page.young => {
+                    (e.visible, e.later) = (e.visible + 1, e.later + 1)
+                }
+                EpochAccess::Never if elsewhere => e.shared += 1,
+                EpochAccess::Never => e.visible += 1,
             }
         }
         Some(e)
@@ -285,7 +287,7 @@ impl Epoch {
     ) -> Result<Read, OpsError> {
         let time = monotonic().since(self.since);
         let ran = cpu_in_epoch(targets);
-        let touched = if self.first.is_none() { Touched::First } else { Touched::Later };
+        let touched = if self.first.is_none() { EpochAccess::First } else { EpochAccess::Later };
         let zero = walker.zero_frames().to_vec();
         for process in targets.all() {
             let windows: Vec<AddrRange> =
@@ -313,7 +315,7 @@ impl Epoch {
         range: AddrRange,
         answer: &Answer<'_>,
         zero: &[u64],
-        touched: Touched,
+        touched: EpochAccess,
         last: bool,
     ) {
         if matches!(answer.level, Level::None | Level::Changed) {
@@ -426,15 +428,19 @@ mod tests {
     fn epochs() -> Epochs {
         let mut frames = Frames::default();
         (1..=5).for_each(|f| frames.map(f));
-        frames.touch(1, Touched::First);
-        frames.touch(2, Touched::Later);
+        frames.touch(1, EpochAccess::First);
+        frames.touch(2, EpochAccess::Later);
         let complete = Complete { since: Nanos(1_000_000_000), exposure: 20 * MS, frames };
         Epochs { complete: Some(complete), ..Epochs::new(Scope::Unclearable, false) }
     }
 
-    fn ask(pages: &[(u64, Option<u32>)]) -> Exposed {
+    fn ask(pages: &[(u64, Option<u32>)]) -> EpochResult {
         epochs()
-            .answer(pages.iter().map(|&(frame, mapped)| Asked { frame, mapped, young: frame == 5 }))
+            .answer(pages.iter().map(|&(frame, mapped)| CandidatePage {
+                frame,
+                mapped,
+                young: frame == 5,
+            }))
             .unwrap()
     }
 
@@ -479,7 +485,7 @@ mod tests {
 
     #[test]
     fn before_the_first_epoch_there_is_no_answer() {
-        let pages = [Asked { frame: 1, mapped: Some(1), young: false }];
+        let pages = [CandidatePage { frame: 1, mapped: Some(1), young: false }];
         assert_eq!(Epochs::new(Scope::All, true).answer(pages.into_iter()), None);
     }
 }

@@ -1,6 +1,5 @@
 //! Processes on kernels with idle page tracking, observed by the frames of their pages.
 
-use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,8 +8,8 @@ use isotherm_core::{
 };
 
 use super::tracking::{Tracking, Window};
-use crate::ops::held::{AttachError, Postponed};
-use crate::ops::processes::Hold;
+use crate::ops::held::AttachError;
+use crate::ops::processes::{Hold, hold_by_targets};
 use crate::ops::procfs_process::ProcfsProcess;
 use crate::ops::targets::Targets;
 use crate::proc::{Pagemap, ProcError};
@@ -23,11 +22,12 @@ use crate::walker::own_pid;
 pub enum IdleError {
     /// The kernel has no readable idle page bitmap.
     #[error(
-        "idle page tracking is not to be had: {0}. It takes a kernel built with CONFIG_IDLE_PAGE_TRACKING, and root"
+        "idle page tracking is not available: {0}. It requires a kernel built with \
+         CONFIG_IDLE_PAGE_TRACKING, and root"
     )]
     NoBitmap(#[from] ProcError),
     /// The kernel hides frame numbers from isotherm.
-    #[error("page frames are hidden from this process: that takes CAP_SYS_ADMIN")]
+    #[error("the kernel hides page frames from this process: reading them requires CAP_SYS_ADMIN")]
     NoFrames,
 }
 
@@ -87,25 +87,7 @@ impl Hold for Idle {
         Ok(self.targets.add(process))
     }
 
-    fn is_alive(&self, target: TargetId) -> bool {
-        self.targets.is_alive(target)
-    }
-
-    fn ended(&self) -> Vec<TargetId> {
-        self.targets.ended()
-    }
-
-    fn ends(&self) -> Option<BorrowedFd<'_>> {
-        self.targets.ends()
-    }
-
-    fn detach(&mut self, target: TargetId) {
-        self.targets.remove(target);
-    }
-
-    fn postponed(&self) -> Postponed {
-        self.targets.postponed()
-    }
+    hold_by_targets!(targets);
 }
 
 impl Look for Idle {

@@ -152,14 +152,14 @@ mod tests {
         // In any order, and from its middle on; the other folio is not on a list, so that it is the
         // kernel's own.
         let windows: [&[u64]; 4] = [&[3, 4, 5], &[6, 7], &[7, 2, 5], &[9, 10, 12]];
-        let told = |windows: &[&[u64]], clear| look(&tracking, windows, clear);
-        let young = told(&windows, false);
+        let looked = |windows: &[&[u64]], clear| look(&tracking, windows, clear);
+        let young = looked(&windows, false);
         let counted: Vec<_> = young.iter().map(counts).collect();
         assert_eq!(counted, [[16, 3, 3], [16, 2, 2], [16, 3, 3], [16, 0, 0]]);
         assert_eq!(young[3].unknown.0[Unknown::Special.index()], 3);
-        let [marked] = *told(&[&[2, 3, 6, 7]], true) else { panic!() };
+        let [marked] = *looked(&[&[2, 3, 6, 7]], true) else { panic!() };
         assert!(counts(&marked) == [16, 4, 4] && marked.cleared_at > marked.read_at);
-        let idle = told(&windows, true);
+        let idle = looked(&windows, true);
         let counted: Vec<_> = idle.iter().map(counts).collect();
         assert_eq!(counted, [[16, 3, 0], [16, 2, 0], [16, 3, 0], [16, 0, 0]]);
         assert!(idle.iter().all(|s| s.cleared_at == s.read_at), "nothing to be cleared");

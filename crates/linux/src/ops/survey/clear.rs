@@ -28,7 +28,7 @@ pub(crate) struct ClearCost {
 
 /// One block with its classified pages.
 #[derive(Debug, Clone)]
-pub(super) struct Sorted {
+pub(super) struct ClassifiedBlock {
     pub block: RawBlock,
     pub area: AddrRange,
     pub asked: PageMask,
@@ -68,13 +68,13 @@ pub(crate) fn clear(
         cost.blocks += blocks.len() as u64;
         cost.entries += blocks.iter().map(RawBlock::entries).sum::<u64>();
         let of = |b: &RawBlock| Some(sort(process, *b, stretches.get(b.span)?));
-        let mut sorted: Vec<Sorted> = blocks.iter().filter_map(of).collect();
+        let mut sorted: Vec<ClassifiedBlock> = blocks.iter().filter_map(of).collect();
         sort_folios(walker, process, &mut sorted)?;
         clear_wanted(process, &mut sorted, &mut cost)?;
         for s in &sorted {
             process.note_touched(s.block.start, &s.wanted.and(&s.block.young), s.cleared_at);
         }
-        out.extend(sorted.iter().filter_map(Sorted::cleared));
+        out.extend(sorted.iter().filter_map(ClassifiedBlock::cleared));
     }
 }
 
@@ -112,7 +112,7 @@ fn are_near(before: AddrRange, after: AddrRange) -> bool {
 }
 
 /// Classifies all pages except those of folios that are not plain.
-fn sort(process: &mut Process, block: RawBlock, stretch: &ClearSpan) -> Sorted {
+fn sort(process: &mut Process, block: RawBlock, stretch: &ClearSpan) -> ClassifiedBlock {
     let whole = AddrRange::new(block.start, block.start + BLOCK_SIZE);
     let first = stretch.runs.partition_point(|r| r.end <= whole.start);
     let runs = stretch.runs.get(first..).unwrap_or_default();
@@ -122,8 +122,15 @@ fn sort(process: &mut Process, block: RawBlock, stretch: &ClearSpan) -> Sorted {
         .fold(PageMask::default(), |asked, r| asked.or(&pages_in_block(block.start, *r)));
     let area = stretch.area;
     let (none, cleared_at) = (PageMask::default(), block.read_at);
-    let mut sorted =
-        Sorted { block, area, asked, wanted: none, kept: none, hidden: Vec::new(), cleared_at };
+    let mut sorted = ClassifiedBlock {
+        block,
+        area,
+        asked,
+        wanted: none,
+        kept: none,
+        hidden: Vec::new(),
+        cleared_at,
+    };
     let young = block.young.and(&asked);
     if let Some(why) = stretch.unknown {
         sorted.hidden.push((why, block.resident));
@@ -143,7 +150,7 @@ fn sort(process: &mut Process, block: RawBlock, stretch: &ClearSpan) -> Sorted {
     sorted
 }
 
-impl Sorted {
+impl ClassifiedBlock {
     /// Marks pages that cannot be observed, and that no range may cover.
     pub fn keep(&mut self, why: Unknown, pages: PageMask) {
         self.hidden.push((why, pages));
@@ -164,7 +171,7 @@ impl Sorted {
 /// become unknown.
 fn clear_wanted(
     process: &Process,
-    sorted: &mut [Sorted],
+    sorted: &mut [ClassifiedBlock],
     cost: &mut ClearCost,
 ) -> Result<(), OpsError> {
     let mut runs = Runs::default();
@@ -196,7 +203,10 @@ fn clear_wanted(
 }
 
 /// The blocks that overlap `range`.
-fn of_range(sorted: &mut [Sorted], range: AddrRange) -> impl Iterator<Item = &mut Sorted> {
+fn of_range(
+    sorted: &mut [ClassifiedBlock],
+    range: AddrRange,
+) -> impl Iterator<Item = &mut ClassifiedBlock> {
     let first = sorted.partition_point(|s| s.block.start + BLOCK_SIZE <= range.start);
     let rest = sorted.get_mut(first..).unwrap_or_default();
     rest.iter_mut().take_while(move |s| s.block.start < range.end)

@@ -2,7 +2,7 @@
 
 use isotherm_core::{AddrRange, BLOCK_SIZE, OpsError, PAGE_SIZE, PageMask, Unknown};
 
-use super::clear::Sorted;
+use super::clear::ClassifiedBlock;
 use crate::ops::process::Process;
 use crate::ops::shape::{is_whole, whole};
 use crate::walker::{Answer, Walker, Want, fitting, pages_in_block};
@@ -106,10 +106,10 @@ impl Special {
 pub(super) fn sort_folios(
     walker: &mut Walker,
     process: &mut Process,
-    sorted: &mut [Sorted],
+    sorted: &mut [ClassifiedBlock],
 ) -> Result<(), OpsError> {
     let open = sorted.iter_mut().map(|s| (s.special(), s));
-    let (asked, open): (Vec<Special>, Vec<&mut Sorted>) =
+    let (asked, open): (Vec<Special>, Vec<&mut ClassifiedBlock>) =
         open.filter(|(special, _)| !special.pages.is_empty()).unzip();
     let found = behind(walker, process, &asked)?;
     for ((s, special), behind) in open.into_iter().zip(&asked).zip(found) {
@@ -121,7 +121,7 @@ pub(super) fn sort_folios(
     Ok(())
 }
 
-impl Sorted {
+impl ClassifiedBlock {
     /// The pages that are neither plain nor classified yet.
     fn special(&self) -> Special {
         let pages = match self.block.plain {

@@ -207,7 +207,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn told(root: &Path, pid: i32) -> Option<Pressure> {
+    fn pressure_of(root: &Path, pid: i32) -> Option<Pressure> {
         pressure(root, pid, &mut MachineReclaim::default()).0
     }
 
@@ -264,28 +264,28 @@ mod tests {
     #[test]
     fn the_nearest_limit_above_counts() {
         let root = machine("0::/a/b\n");
-        let p = told(root.path(), 7).unwrap();
+        let p = pressure_of(root.path(), 7).unwrap();
         let want = Pressure { scanned: 9, refaults: 7, private_refaults: 3, major_faults: 2, ..p };
         assert_eq!((p, p.headroom), (want, Some(4 * MIB)), "of the group above");
         assert_eq!(p.stalled, Duration::ZERO, "not counted");
         write(&root, "cgroup/unified/a/memory.high", "max");
-        assert_eq!(told(root.path(), 7).unwrap().headroom, Some(16 * MIB));
+        assert_eq!(pressure_of(root.path(), 7).unwrap().headroom, Some(16 * MIB));
         write(&root, "cgroup/unified/a/b/memory.max", "max");
-        assert_eq!(told(root.path(), 7).unwrap().headroom, None);
+        assert_eq!(pressure_of(root.path(), 7).unwrap().headroom, None);
     }
 
     #[test]
     fn version_1_with_a_limit_and_without() {
         let root = machine("4:memory:/old\n0::/\n");
-        let p = told(root.path(), 7).unwrap();
+        let p = pressure_of(root.path(), 7).unwrap();
         assert_eq!((p.major_faults, p.stalled, p.headroom), (0, Duration::from_millis(2), None));
         write(&root, "cgroup/memory/old/memory.limit_in_bytes", "3145728");
-        let p = told(root.path(), 7).unwrap();
+        let p = pressure_of(root.path(), 7).unwrap();
         assert_eq!((p.major_faults, p.headroom), (8, Some(2 * MIB)));
         assert_eq!((p.scanned, p.stalled), (42, Duration::from_millis(2)), "limits, the machine");
     }
 
-    /// Those of a group are at their limit first, then kswapd is at work, then somebody allocates.
+    /// First the group is at its limit, then kswapd runs, then a task allocates.
     #[test]
     fn reclaim_of_groups_is_not_that_of_the_machine() {
         let mut machine = MachineReclaim::default();
@@ -304,7 +304,7 @@ mod tests {
     fn without_a_group_the_machine_tells() {
         for cgroup in ["0::/\n", "0::/../elsewhere\n", "0::/gone\n", "4:cpu:/a\n", ""] {
             let root = machine(cgroup);
-            assert_eq!(told(root.path(), 7).unwrap().stalled, Duration::from_millis(2));
+            assert_eq!(pressure_of(root.path(), 7).unwrap().stalled, Duration::from_millis(2));
         }
         let root = machine("0::/\n");
         write(
@@ -312,7 +312,7 @@ mod tests {
             "proc/meminfo",
             "MemTotal: 8388608 kB\nMemFree: 1 kB\nMemAvailable: 409600 kB\n",
         );
-        let headroom = told(root.path(), 7).unwrap().headroom.unwrap();
+        let headroom = pressure_of(root.path(), 7).unwrap().headroom.unwrap();
         assert!((200 * MIB..400 * MIB).contains(&headroom), "above the low watermarks: {headroom}");
     }
 
@@ -343,8 +343,8 @@ mod tests {
         let root = machine("0::/a/b\n");
         let mut cache = PressureCache::new(root.path());
         let mut at = |ms: u64| {
-            let told = cache.get(7, Nanos(ms * 1_000_000)).unwrap();
-            (told.major_faults, told.headroom)
+            let pressure = cache.get(7, Nanos(ms * 1_000_000)).unwrap();
+            (pressure.major_faults, pressure.headroom)
         };
         let (faults, Some(headroom)) = at(1000) else { panic!("the group has a limit") };
         let stat = |faults| format!("pgscan 9\npgmajfault {faults}\n");
@@ -371,6 +371,6 @@ mod tests {
     #[test]
     fn this_machine() {
         let me = crate::walker::own_pid();
-        assert!(told("/".as_ref(), me).is_some());
+        assert!(pressure_of("/".as_ref(), me).is_some());
     }
 }

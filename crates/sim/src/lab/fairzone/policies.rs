@@ -33,7 +33,7 @@ pub enum RulesError {
     Number,
 }
 
-/// Reads a file of rules; what it does not say is as in Linux 3.15.
+/// Reads a file of rules; missing ones are as in Linux 3.15.
 ///
 /// # Errors
 /// If it is no such thing or makes no sense.

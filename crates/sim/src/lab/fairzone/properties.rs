@@ -55,7 +55,7 @@ struct Drawn {
 /// Tests all properties on this many machines.
 ///
 /// # Errors
-/// None that is known.
+/// If a machine cannot be built, which should never happen.
 pub fn properties(seed: u64, machines: u32) -> Result<Vec<Property>, LabError> {
     let mut found = Vec::new();
     for (claim, holds) in CLAIMS {

@@ -55,7 +55,7 @@ fn mark(layout: &str, ratio: Option<f64>, percent: f64) -> Mark {
     Mark { layout: layout.to_owned(), ratio, percent }
 }
 
-/// The curve for nodes of which all but the first are alike. `network` returns the throughput with given
+/// The curve for nodes of which all except the first are equal. `network` returns the throughput with given
 /// weights.
 pub(super) fn curve(
     (table, run): (&'static str, &str),

@@ -20,7 +20,7 @@ impl NodesSpec {
         Forecast {
             schema_version: 1,
             machine: self.about.clone(),
-            nodes: self.node.iter().map(NodeSpec::told).collect(),
+            nodes: self.node.iter().map(NodeSpec::to_forecast).collect(),
             outlooks: vec![
                 named("near node only", near),
                 named("even", vec![1.0; nodes.len()]),
@@ -63,7 +63,7 @@ impl NodesSpec {
 }
 
 impl NodeSpec {
-    fn told(&self) -> ForecastNode {
+    fn to_forecast(&self) -> ForecastNode {
         ForecastNode {
             name: self.name.clone(),
             bandwidth_mb_s: self.bandwidth_mb_s,

@@ -88,7 +88,7 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing is better than the perfect shares, and short rounds are never worse than even ones.
+        /// No shares are better than the perfect ones, and short rounds are never worse than even ones.
         #[test]
         fn bounds(
             bandwidths in proptest::collection::vec(1.0_f64..30.0, 1..5),

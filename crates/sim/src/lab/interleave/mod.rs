@@ -65,7 +65,7 @@ pub fn predict(published: &Published) -> Interleave {
 }
 
 impl Published {
-    /// Of the machine of STREAM, by its first run.
+    /// Figures of the machine of STREAM, from its first run.
     fn loads(&self) -> Option<Loads> {
         let run = self.stream.run.first()?;
         let pair = latency::Pair {

@@ -61,7 +61,9 @@ pub enum NodesError {
     #[error("choose 1 to {MAX_LINES} lines in flight, of 1 to {MAX_LINES} bytes")]
     Lines,
     /// a missing idle latency
-    #[error("lines in flight take an idle latency of each node: tell it, or leave the lines out")]
+    #[error(
+        "lines in flight require an idle latency of each node: give it, or leave out the lines"
+    )]
     Idle,
     /// the curve
     #[error(

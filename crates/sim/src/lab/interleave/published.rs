@@ -6,7 +6,7 @@ use super::latency::Curve;
 use super::network::MAX_LINES;
 
 /// Maximum number of runs or claims.
-const MOST: usize = 100;
+const MAX_ROWS: usize = 100;
 
 /// Published measurements, in a file like `crates/sim/lab/interleave.toml`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -148,7 +148,7 @@ pub enum PublishedError {
     )]
     Curve,
     /// the number of runs or claims
-    #[error("there are {0} runs or claims in a place: choose 1 to {MOST}, of stream 2 or more")]
+    #[error("there are {0} runs or claims in a place: choose 1 to {MAX_ROWS}, of stream 2 or more")]
     Runs(usize),
 }
 
@@ -174,7 +174,7 @@ impl Published {
             (self.mlc.expanders.len(), 1),
             (self.claim.len(), 0),
         ];
-        if let Some(bad) = counts.iter().find(|(n, least)| n < least || *n > MOST) {
+        if let Some(bad) = counts.iter().find(|(n, least)| n < least || *n > MAX_ROWS) {
             return Err(PublishedError::Runs(bad.0));
         }
         match self.figures().into_iter().find(|f| !(f.1 > 0.0 && f.1.is_finite())) {

@@ -1,4 +1,4 @@
-//! What the tables say of what was published.
+//! The tables compared with the published figures.
 
 use super::*;
 
@@ -41,8 +41,8 @@ fn the_law_promises_what_weights_do_not_keep_and_queues_say_why() {
     assert!(all_within(&errors(&table, "1:1", NETWORK), -0.6, 0.6), "and it spoils nothing");
 }
 
-/// Who waits for the far node asks the near one for less: the near one is to have more than its
-/// share.
+/// A core that waits for the far node requests less from the near node, so the near node should get more
+/// than its share.
 #[test]
 fn queues_move_the_optimum_to_the_near_node() {
     for o in table("STREAM").optima {
@@ -51,7 +51,7 @@ fn queues_move_the_optimum_to_the_near_node() {
     }
 }
 
-/// What a cell says has no effect on what is said of it, for each that is predicted.
+/// No prediction of a cell depends on the published value of that cell.
 #[test]
 fn no_cell_is_predicted_from_itself() {
     type Change = fn(&mut Published, usize) -> &mut f64;
@@ -87,7 +87,7 @@ fn no_cell_is_predicted_from_itself() {
     assert_eq!(cells.filter(|c| !c.predictions.is_empty()).count(), predicted, "it is all of them");
 }
 
-/// Of W2 no number of expanders has both rows; of W5 the least one is found.
+/// For W2 no number of expanders gives both rows; for W5 the smallest one is found.
 #[test]
 fn the_rows_of_mlc_contradict_each_other() {
     let table = table("MLC");

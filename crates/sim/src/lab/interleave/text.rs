@@ -22,7 +22,7 @@ impl Interleave {
         for table in &self.tables {
             out += &table.text();
         }
-        out += "\nWhat is said of these figures, and in which sense it follows\n";
+        out += "\nClaims about these figures, and in which sense they follow\n";
         for claim in &self.claims {
             out += &reading(claim);
         }

@@ -44,8 +44,8 @@ impl Xsbench {
         let [dram, cxl] = self.nodes();
         let (far, near) = (self.weighted * cxl, self.weighted * dram);
         let why = format!(
-            "the weights are not said. By the law {:.2} s are those of {:.2}:1, or of {:.2}:1; what lies \
-             between is faster",
+            "the weights are not stated. By the law {:.2} s are those of {:.2}:1, or of {:.2}:1; \
+             what lies between is faster",
             self.weighted,
             (1.0 - far) / far,
             near / (1.0 - near)

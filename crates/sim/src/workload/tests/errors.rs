@@ -9,7 +9,7 @@ duration = "1s"
 access = [{ region = "a", rate = 1 }, { region = "b", rate = 2 }]
 "#;
 
-/// With `from` replaced by `to`, it is refused, and told all of `said`.
+/// With `from` replaced by `to`, the workload is refused, with all of `said` in the error.
 fn assert_refused(from: &str, to: &str, said: &[&str]) {
     assert!(GOOD.contains(from), "{from}");
     let error = Workload::parse(&GOOD.replace(from, to)).map(|w| format!("{w:?}")).unwrap_err();

@@ -48,7 +48,7 @@ proptest! {
         }
         let islands = layout.parts.iter().filter(|p| p.of == Owner::Island).count();
         prop_assert_eq!(islands, w.islands as usize);
-        // Whatever is touched has cold memory before and behind it.
+        // All touched memory has cold memory before and after it.
         for pair in layout.parts.windows(2) {
             prop_assert!((pair[0].of == Owner::Cold) != (pair[1].of == Owner::Cold), "{:?}", pair);
         }

@@ -79,6 +79,6 @@ fn random_threads_go_their_own_ways_over_all_pages() {
     let mut distinct = pages;
     distinct.sort_unstable();
     distinct.dedup();
-    // Of 2048 pages, each is touched ten times in the mean.
+    // Each of 2048 pages is touched ten times in the mean.
     assert!(distinct.len() > 2040, "{}", distinct.len());
 }

@@ -23,7 +23,7 @@ const SIZE: usize = 4096;
 const VERSION: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Noted {
+struct SwapState {
     version: u32,
     boot_id: String,
     number: u32,
@@ -59,7 +59,7 @@ pub fn set_up(root: &Path, name: Option<&str>, bytes: u64) -> Result<PathBuf, Sw
         }
     }
     let zram = Zram::add(root).inspect_err(|_| forget(&path))?;
-    let noted = Noted { version: VERSION, boot_id, number: zram.number, bytes };
+    let noted = SwapState { version: VERSION, boot_id, number: zram.number, bytes };
     // Noted before it is used, so that a later isotherm can remove it after a crash.
     let done = state::write(&file, SIZE, &noted)
         .map_err(|e| failed("write", &path, e))
@@ -92,7 +92,7 @@ impl SwapNote {
         let path = root.join(DIR).join(format!("swap-zram{}.json", zram.number));
         let (file, boot_id) = begin(root, &path)?;
         let bytes = align_down(bytes, PAGE_SIZE);
-        let noted = Noted { version: VERSION, boot_id, number: zram.number, bytes };
+        let noted = SwapState { version: VERSION, boot_id, number: zram.number, bytes };
         state::write(&file, SIZE, &noted)
             .map_err(|e| failed("write", &path, e))
             .inspect_err(|_| forget(&path))?;
@@ -253,11 +253,11 @@ fn lock(path: &Path, create: bool) -> Result<Locked, SwapError> {
 }
 
 /// The content of a note; none in a new file.
-fn read(mut file: &File, path: &Path) -> Result<Option<Noted>, SwapError> {
+fn read(mut file: &File, path: &Path) -> Result<Option<SwapState>, SwapError> {
     let mut text = String::new();
     let read = (&mut file).take(SIZE as u64).read_to_string(&mut text);
     read.map_err(|e| failed("read", path, e))?;
-    match serde_json::from_str::<Noted>(&text) {
+    match serde_json::from_str::<SwapState>(&text) {
         Ok(noted) if noted.version == VERSION => Ok(Some(noted)),
         _ if text.trim().is_empty() => Ok(None),
         _ => Err(SwapError::Noted(path.to_owned())),
@@ -302,10 +302,11 @@ mod tests {
         assert!(restored(root.path()).unwrap().is_empty(), "it has a name");
         let said = set_up(root.path(), Some("web"), 4 << 20).unwrap_err().to_string();
         assert!(said.contains("swap restore --name web"), "{said}");
-        let mut told = Vec::new();
-        let said = restore(root.path(), &by("web"), &mut |c: &Content| told.push(c.to_string()));
+        let mut contents = Vec::new();
+        let said =
+            restore(root.path(), &by("web"), &mut |c: &Content| contents.push(c.to_string()));
         assert!(matches!(said, Err(SwapError::Off { .. })), "here is no such device: {said:?}");
-        assert!(told[0].contains("zram7 (--name web) holds 0.0 MiB"), "{told:?}");
+        assert!(contents[0].contains("zram7 (--name web) holds 0.0 MiB"), "{contents:?}");
         for bad in ["", ".x", "a/b", "a b", &"x".repeat(65)] {
             let said = set_up(root.path(), Some(bad), 4 << 20).unwrap_err();
             assert!(matches!(said, SwapError::Name(_)), "{bad}: {said}");
@@ -314,7 +315,7 @@ mod tests {
 
     fn noted(boot_id: &str) -> String {
         let boot_id = boot_id.to_owned();
-        let noted = Noted { version: VERSION, boot_id, number: 7, bytes: 4 << 20 };
+        let noted = SwapState { version: VERSION, boot_id, number: 7, bytes: 4 << 20 };
         serde_json::to_string(&noted).unwrap()
     }
 
@@ -322,7 +323,7 @@ mod tests {
     fn what_is_not_ours_is_left_alone() {
         let root = machine("8388608\n", &noted("this"));
         let said = restored(root.path()).unwrap_err().to_string();
-        assert!(said.contains("left alone") && said.contains("zram7"), "{said}");
+        assert!(said.contains("isotherm leaves") && said.contains("zram7"), "{said}");
         assert!(root.path().join(PATH).exists());
         let said = set_up(root.path(), None, 4 << 20).unwrap_err();
         assert!(matches!(said, SwapError::InUse { .. }), "{said}");
@@ -382,13 +383,13 @@ mod tests {
         assert!(!root.path().join(PATH).exists());
     }
 
-    /// The device comes, takes no size, and does not go.
+    /// Adding the device works; setting its size and removing it fail.
     #[test]
     fn why_there_is_none_is_told_with_what_is_left() {
         let root = machine("0\n", "");
         put(root.path(), "sys/class/zram-control/hot_add", "8\n");
         let said = set_up(root.path(), None, 4 << 20).unwrap_err().to_string();
-        for part in ["zram8/disksize", "cannot take back", "hot_remove"] {
+        for part in ["zram8/disksize", "cannot move the content of", "hot_remove"] {
             assert!(said.contains(part), "{part} is not in: {said}");
         }
         assert!(root.path().join(PATH).exists(), "what is left is noted");

@@ -6,7 +6,7 @@ use isotherm_core::{AddrRange, Nanos, PAGE_SIZE, Thresholds};
 use isotherm_sim::{GroundTruth, Interval, MachineKind, Stretch, TRUTH_VERSION};
 
 /// Counters that all threads update.
-pub struct Ledger {
+pub struct AccessCounts {
     /// touches per stretch since the start
     touches: Vec<AtomicU64>,
     /// per page, the number of the interval in which it was last touched; 0: never
@@ -15,11 +15,11 @@ pub struct Ledger {
     interval: AtomicU32,
 }
 
-impl Ledger {
+impl AccessCounts {
     pub fn new(stretches: usize, pages: usize) -> Self {
         let zero = || AtomicU64::new(0);
         let never = || AtomicU32::new(0);
-        Ledger {
+        AccessCounts {
             touches: std::iter::repeat_with(zero).take(stretches).collect(),
             stamps: std::iter::repeat_with(never).take(pages).collect(),
             interval: AtomicU32::new(1),
@@ -52,9 +52,9 @@ impl Ledger {
     }
 }
 
-/// The completed intervals, read from a `Ledger`.
-pub struct Book<'a> {
-    ledger: &'a Ledger,
+/// The completed intervals, read from a `AccessCounts`.
+pub struct TruthRecorder<'a> {
+    access_counts: &'a AccessCounts,
     stretches: Vec<Stretch>,
     base: u64,
     seed: u64,
@@ -64,17 +64,17 @@ pub struct Book<'a> {
     intervals: Vec<Interval>,
 }
 
-impl<'a> Book<'a> {
+impl<'a> TruthRecorder<'a> {
     /// No intervals yet; the first one starts at `begin`.
     pub fn new(
-        ledger: &'a Ledger,
+        access_counts: &'a AccessCounts,
         stretches: Vec<Stretch>,
         base: u64,
         seed: u64,
         begin: Nanos,
     ) -> Self {
         let before = vec![0; stretches.len()];
-        Book { ledger, stretches, base, seed, begin, before, intervals: Vec::new() }
+        TruthRecorder { access_counts, stretches, base, seed, begin, before, intervals: Vec::new() }
     }
 
     /// Ends the current interval, unless its length is 0.
@@ -83,8 +83,9 @@ impl<'a> Book<'a> {
         if now <= start {
             return;
         }
-        let sums: Vec<u64> = self.ledger.touches.iter().map(|sum| sum.load(Relaxed)).collect();
-        let current = self.ledger.interval.fetch_add(1, Relaxed);
+        let sums: Vec<u64> =
+            self.access_counts.touches.iter().map(|sum| sum.load(Relaxed)).collect();
+        let current = self.access_counts.interval.fetch_add(1, Relaxed);
         let pages: Vec<(u64, u64)> =
             self.stretches.iter().map(|s| self.touched_and_idle(s, current, now)).collect();
         self.intervals.push(Interval {
@@ -103,7 +104,7 @@ impl<'a> Book<'a> {
         let page =
             |addr: u64| usize::try_from((addr - self.base) / PAGE_SIZE).unwrap_or(usize::MAX);
         let stride = usize::try_from(stretch.stride).unwrap_or(usize::MAX);
-        let stamps = self.ledger.stamps.get(page(stretch.start)..page(stretch.end));
+        let stamps = self.access_counts.stamps.get(page(stretch.start)..page(stretch.end));
         let (mut touched, mut idle) = (0, 0);
         for stamp in stamps.unwrap_or_default().iter().step_by(stride) {
             let stamp = stamp.load(Relaxed);

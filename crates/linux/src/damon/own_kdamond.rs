@@ -13,12 +13,12 @@ use super::sysfs::{
 use crate::sys::process_cpu;
 
 /// A kdamond that is set up; removed when dropped.
-pub(super) struct Seat {
+pub(super) struct OwnKdamond {
     root: PathBuf,
     claim: Claim,
 }
 
-impl Seat {
+impl OwnKdamond {
     /// Creates a kdamond, if no other user has one.
     pub fn take(root: &Path) -> Result<Self, DamonError> {
         // Check first: without DAMON, no state may be written.
@@ -34,11 +34,12 @@ impl Seat {
         claim.mark.making = true;
         claim.save()?;
         sysfs::write(&all.join(Kdamond::COUNT), &1u64)?;
-        let mut seat = Seat { root: root.to_owned(), claim };
-        seat.claim.mark.directory = std::fs::metadata(seat.dir()).ok().map(|m| m.ino());
-        seat.claim.mark.making = false;
-        seat.claim.save()?;
-        Ok(seat)
+        let mut own_kdamond = OwnKdamond { root: root.to_owned(), claim };
+        own_kdamond.claim.mark.directory =
+            std::fs::metadata(own_kdamond.dir()).ok().map(|m| m.ino());
+        own_kdamond.claim.mark.making = false;
+        own_kdamond.claim.save()?;
+        Ok(own_kdamond)
     }
 
     /// Removes the kdamond.
@@ -152,5 +153,5 @@ fn refuse(availability: Availability) -> Result<(), DamonError> {
 }
 
 #[cfg(test)]
-#[path = "seat_tests.rs"]
+#[path = "own_kdamond_tests.rs"]
 pub(super) mod tests;

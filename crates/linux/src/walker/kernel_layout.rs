@@ -85,7 +85,7 @@ impl Walker {
                 self.vmemmap = x;
                 Ok(())
             }
-            _ => Err(missing(format!("the pages of the kernel stack say {bases:x?}"))),
+            _ => Err(missing(format!("the pages of the kernel stack give {bases:x?}"))),
         }
     }
 }

@@ -18,7 +18,6 @@ pub enum Work {
 
 impl Work {
     /// The number, in either unit.
-    #[must_use]
     pub fn number(self) -> f64 {
         match self {
             Work::Seconds(n) | Work::PerSecond(n) => n,

@@ -44,15 +44,15 @@ fn context() -> Context {
     Context { monitoring_attrs, targets, ..Context::default() }
 }
 
-/// Whether everything that writes says that it is somebody else's.
-fn refuses(seat: &mut Seat) -> bool {
+/// Whether every write fails because the kdamond belongs to another program.
+fn refuses(own_kdamond: &mut OwnKdamond) -> bool {
     let all = [
-        seat.check(),
-        seat.set_up(&context()),
-        seat.commit(),
-        seat.tuned().map(drop),
-        seat.stop(),
-        seat.start(),
+        own_kdamond.check(),
+        own_kdamond.set_up(&context()),
+        own_kdamond.commit(),
+        own_kdamond.tuned().map(drop),
+        own_kdamond.stop(),
+        own_kdamond.start(),
     ];
     all.iter().all(|r| matches!(r, Err(DamonError::Stopped)))
 }
@@ -61,50 +61,50 @@ fn refuses(seat: &mut Seat) -> bool {
 fn made_started_stopped_and_taken_away() {
     let dir = free();
     let root = dir.path();
-    let mut seat = Seat::take(root).unwrap();
+    let mut own_kdamond = OwnKdamond::take(root).unwrap();
     assert_eq!(read(root, "nr_kdamonds"), "1");
-    seat.start().unwrap();
-    assert!(seat.is_running());
+    own_kdamond.start().unwrap();
+    assert!(own_kdamond.is_running());
     assert_eq!(read(root, "0/state"), "on");
-    seat.stop().unwrap();
-    assert!(!seat.is_running());
-    seat.start().unwrap();
-    drop(seat);
+    own_kdamond.stop().unwrap();
+    assert!(!own_kdamond.is_running());
+    own_kdamond.start().unwrap();
+    drop(own_kdamond);
     assert_eq!((read(root, "0/state"), read(root, "nr_kdamonds")), ("off".into(), "0".into()));
     assert!(!root.join("run/isotherm/damon.json").exists());
 }
 
-/// Somebody has made the directory anew.
+/// Another program has recreated the directory.
 #[test]
 fn another_directory_is_left_alone() {
     let dir = free();
     let root = dir.path();
-    let mut seat = Seat::take(root).unwrap();
-    seat.start().unwrap();
+    let mut own_kdamond = OwnKdamond::take(root).unwrap();
+    own_kdamond.start().unwrap();
     fs::rename(root.join(ALL).join("0"), root.join(ALL).join("before")).unwrap();
     file(root, &format!("{ALL}/0/state"), "on\n");
     file(root, &format!("{ALL}/0/pid"), "607\n");
-    assert!(!seat.is_running() && refuses(&mut seat));
-    drop(seat);
+    assert!(!own_kdamond.is_running() && refuses(&mut own_kdamond));
+    drop(own_kdamond);
     assert_eq!((read(root, "0/state"), read(root, "nr_kdamonds")), ("on".into(), "1".into()));
 }
 
-/// Somebody has taken the directory for a kdamond of his own, after ours was stopped too.
+/// Another program uses the directory for its own kdamond, and has also stopped ours.
 #[test]
 fn another_thread_is_left_alone() {
     for stop in [false, true] {
         let dir = free();
         let root = dir.path();
-        let mut seat = Seat::take(root).unwrap();
-        seat.start().unwrap();
+        let mut own_kdamond = OwnKdamond::take(root).unwrap();
+        own_kdamond.start().unwrap();
         if stop {
-            seat.stop().unwrap();
+            own_kdamond.stop().unwrap();
         }
         thread(root, 700, 9000);
         file(root, &format!("{ALL}/0/pid"), "700\n");
         file(root, &format!("{ALL}/0/state"), "on\n");
-        assert!(!seat.is_running() && refuses(&mut seat), "stopped before: {stop}");
-        drop(seat);
+        assert!(!own_kdamond.is_running() && refuses(&mut own_kdamond), "stopped before: {stop}");
+        drop(own_kdamond);
         assert_eq!((read(root, "0/state"), read(root, "nr_kdamonds")), ("on".into(), "1".into()));
     }
 }

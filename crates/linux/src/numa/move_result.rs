@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// Pages that stayed on their node, by reason, in pages of 4 KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Left {
+pub struct UnmovedPages {
     /// mapped by other processes too (EACCES)
     pub shared: u64,
     /// unmapped or swapped out in the meantime
@@ -19,7 +19,7 @@ pub struct Left {
     pub partial: u64,
 }
 
-impl Left {
+impl UnmovedPages {
     /// The sum over all reasons.
     #[must_use]
     pub fn total(&self) -> u64 {
@@ -29,7 +29,7 @@ impl Left {
 
 /// The placement before moving and the result, in pages of 4 KiB.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct LaidOut {
+pub struct MoveResult {
     /// pages that were checked
     pub pages: u64,
     /// pages of these in folios of more than one page
@@ -43,11 +43,11 @@ pub struct LaidOut {
     /// misplaced pages that were moved
     pub moved: u64,
     /// misplaced pages that were not moved, by reason
-    pub left: Left,
+    pub left: UnmovedPages,
 }
 
-impl std::ops::AddAssign<&LaidOut> for LaidOut {
-    fn add_assign(&mut self, o: &LaidOut) {
+impl std::ops::AddAssign<&MoveResult> for MoveResult {
+    fn add_assign(&mut self, o: &MoveResult) {
         self.pages += o.pages;
         self.in_folios += o.in_folios;
         self.misplaced += o.misplaced;

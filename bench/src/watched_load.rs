@@ -24,7 +24,7 @@ const SETTLED: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// A load, and the monitors that watch it.
-pub struct Watched {
+pub struct WatchedLoad {
     load: Load,
     cpus: Vec<usize>,
     /// by number of the way, from 1 on; `None` for `clear_refs` with `smaps`
@@ -34,23 +34,20 @@ pub struct Watched {
 /// A monitor in a thread of its own: its cost is the CPU time of the thread.
 struct Watcher {
     ask: Sender<Duration>,
-    told: Receiver<Result<Told>>,
+    told: Receiver<Result<MonitorResult>>,
     quality: Option<Quality>,
 }
 
 /// The results of a monitor.
-struct Told {
+struct MonitorResult {
     cost: Cost,
     quality: Option<Quality>,
 }
 
-impl Watched {
+impl WatchedLoad {
     /// Starts a load with one thread on each of the last `threads` of `allowed`. If that leaves a CPU for the
     /// monitors, the load has its CPUs to itself under `SCHED_FIFO`, and this thread uses the others; else
     /// all share the CPUs. The monitors of `setups` then run one after the other until they have settled.
-    ///
-    /// # Errors
-    /// If the load cannot be started or watched.
     pub fn start(
         shape: Shape,
         threads: usize,
@@ -62,14 +59,11 @@ impl Watched {
         cpus::pin(if ours.is_empty() { allowed } else { ours })?;
         let cpus: Vec<usize> = theirs.iter().copied().cycle().take(threads).collect();
         let load = Load::start(Shape { cpus: cpus.clone(), fifo: !ours.is_empty(), ..shape })?;
-        Watched::of(load, cpus, setups, seed)
+        WatchedLoad::of(load, cpus, setups, seed)
     }
 
     /// Watches a load that runs on these CPUs. The monitors of `setups` run one after the other until they
     /// have settled.
-    ///
-    /// # Errors
-    /// If it cannot be watched.
     pub fn of(load: Load, cpus: Vec<usize>, setups: &[Setup], seed: u64) -> Result<Self> {
         let mut watchers = Vec::new();
         for setup in setups {
@@ -79,26 +73,21 @@ impl Watched {
             }
             watchers.push(watcher);
         }
-        Ok(Watched { load, cpus, watchers })
+        Ok(WatchedLoad { load, cpus, watchers })
     }
 
     /// Whether the load has its CPUs to itself.
-    #[must_use]
     pub fn is_alone(&self) -> bool {
         self.load.is_fifo()
     }
 
     /// The share of the memory that the monitor of a way covered last, from 0 to 1, if it reports that.
-    #[must_use]
     pub fn coverage(&self, way: usize) -> Option<f64> {
         let watcher = self.watchers.get(way.checked_sub(1)?)?.as_ref()?;
         watcher.quality.map(|q| f64::from(q.coverage_bp) / 1e4)
     }
 
     /// Watches for `length`, after a lead-in.
-    ///
-    /// # Errors
-    /// If the load has ended.
     pub fn slice(&mut self, way: usize, length: Duration) -> Result<Slice> {
         self.watch(way, LEAD_IN)?;
         let before = self.counts()?;
@@ -209,8 +198,8 @@ fn monitor_of(setup: &Setup, pid: i32, seed: u64) -> Result<Box<AnyMonitor>> {
     Ok(watch(ops, setup.attrs, &[target], seed)?)
 }
 
-fn run(monitor: &mut AnyMonitor, length: Duration) -> Result<Told> {
-    let mut told = Told { cost: Cost::default(), quality: None };
+fn run(monitor: &mut AnyMonitor, length: Duration) -> Result<MonitorResult> {
+    let mut told = MonitorResult { cost: Cost::default(), quality: None };
     let ended = watch_for(monitor, length, |_, s| {
         told.cost += s.cost;
         told.quality = s.quality;

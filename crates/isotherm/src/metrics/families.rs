@@ -63,7 +63,7 @@ impl Scene<'_> {
             name: "isotherm_build",
             unit: "",
             kind: Kind::Info,
-            help: "Which isotherm this is.",
+            help: "Version of isotherm.",
         };
         out.family(build);
         out.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
@@ -80,16 +80,16 @@ impl Scene<'_> {
         all.refaults = Some(self.attributions.refaults());
         watched.iter().filter_map(|t| self.ages.idle(*t)).for_each(|idle| all.add_idle(&idle));
         all.returned = Some(*self.ages.returned());
-        memory(&mut out, "isotherm", "all that is watched", &[all]);
+        memory(&mut out, "isotherm", "all watched processes", &[all]);
         memory(&mut out, "isotherm_cgroup", "a control group, with those below it", &groups);
         gauge(
             &mut out,
             "isotherm_cgroups_left_out",
             "",
-            "Control groups that are not told, being smaller.",
+            "Control groups that are left out because they are smaller.",
             left_out,
         );
-        memory(&mut out, "isotherm_process", "a process", &told(processes));
+        memory(&mut out, "isotherm_process", "a process", &with_others(processes));
         if let Some(engine) = self.engine {
             schemes(&mut out, engine);
         }
@@ -111,7 +111,8 @@ impl Scene<'_> {
                 out,
                 "isotherm_budget_ratio",
                 "ratio",
-                "Share of a CPU that watching may take, both together.",
+                "Limit of the cost of watching, as a share of one CPU: own CPU time plus the \
+                 time that the targets lose.",
                 budget,
             );
         }
@@ -120,12 +121,13 @@ impl Scene<'_> {
                 out,
                 "isotherm_coverage_ratio",
                 "ratio",
-                "Share of the memory that can be seen of which the last snapshot tells.",
+                "Share of the observable memory that the last snapshot describes.",
                 coverage,
             );
         }
         if let Some(s) = spent.support {
-            let help = "Share of the resident memory that can be seen whose rate is measured, extended from a sample, or old.";
+            let help = "Share of the observable resident memory whose rate is measured, extended \
+                        from a sample, or old.";
             let (name, unit, kind) = ("isotherm_support_ratio", "ratio", Kind::Gauge);
             out.family(Family { name, unit, kind, help });
             for (support, share) in
@@ -156,15 +158,15 @@ impl Scene<'_> {
         let views = self.snapshot.iter().flat_map(|s| &s.targets);
         let views: BTreeMap<TargetId, &TargetView> = views.map(|view| (view.id, view)).collect();
         let row = |(pid, target): (i32, TargetId)| {
-            let told = self.attributions.of(target);
+            let attribution = self.attributions.of(target);
             let text = |of: Option<&str>| of.unwrap_or_default().to_owned();
             let mut row = MetricRow::new(vec![
                 ("pid", pid.to_string()),
-                ("comm", text(told.map(|a| &*a.comm))),
-                ("cgroup", text(told.map(|a| &*a.cgroup))),
+                ("comm", text(attribution.map(|a| &*a.comm))),
+                ("cgroup", text(attribution.map(|a| &*a.cgroup))),
             ]);
-            row.refaults = told.map(|a| a.major_faults);
-            row.add(&BytesByHeat::of(views.get(&target)?), told.map_or(0, |a| a.swapped));
+            row.refaults = attribution.map(|a| a.major_faults);
+            row.add(&BytesByHeat::of(views.get(&target)?), attribution.map_or(0, |a| a.swapped));
             row.add_idle(&self.ages.idle(target).unwrap_or_default());
             Some((target, row))
         };
@@ -177,8 +179,8 @@ impl Scene<'_> {
     fn groups(&self, processes: &[(TargetId, MetricRow)]) -> (Vec<MetricRow>, usize) {
         let mut groups: BTreeMap<&str, MetricRow> = BTreeMap::new();
         for (target, row) in processes {
-            let told = self.attributions.of(*target).filter(|a| !a.cgroup.is_empty());
-            for path in told.iter().flat_map(|a| a.groups()) {
+            let attribution = self.attributions.of(*target).filter(|a| !a.cgroup.is_empty());
+            for path in attribution.iter().flat_map(|a| a.groups()) {
                 let new = || MetricRow::new(vec![("cgroup", path.to_owned())]);
                 let group = groups.entry(path).or_insert_with(new);
                 group.add(&row.memory, row.saved);
@@ -201,7 +203,7 @@ impl Scene<'_> {
 
 /// The largest processes, and all others as one row. That row has no refaults: a counter must not decrease, and
 /// the sum would decrease when a process leaves the group.
-fn told(processes: Vec<(TargetId, MetricRow)>) -> Vec<MetricRow> {
+fn with_others(processes: Vec<(TargetId, MetricRow)>) -> Vec<MetricRow> {
     let mut rows: Vec<MetricRow> = processes.into_iter().map(|(_, row)| row).collect();
     let rest = rows.split_off(MOST_PROCESSES.min(rows.len()));
     if !rest.is_empty() {
@@ -238,7 +240,7 @@ fn memory(out: &mut Text, prefix: &str, of: &str, rows: &[MetricRow]) {
     }
     bytes(out, "resident", format!("Resident memory of {of}, as far as it is watched."));
     rows.iter().for_each(|row| sample(out, row, &[], row.memory.resident));
-    bytes(out, "saved", format!("Memory of {of} that is in swap, whoever has put it there."));
+    bytes(out, "saved", format!("Memory of {of} in swap, whichever program paged it out."));
     rows.iter().for_each(|row| sample(out, row, &[], row.saved));
     let help = format!(
         "Memory of {of}, resident or in swap, that is untouched for this age in seconds or longer."
@@ -257,7 +259,7 @@ fn memory(out: &mut Text, prefix: &str, of: &str, rows: &[MetricRow]) {
         rows.iter().for_each(|row| row.returned.iter().for_each(|r| ages(out, row, r)));
     }
     let (name, kind) = (format!("{prefix}_refaults"), Kind::Counter);
-    let help = format!("Pages of {of} that were waited for, from swap or files (major faults).");
+    let help = format!("Major faults of {of}: pages read from swap or files.");
     out.family(Family { name: &name, unit: "", kind, help: &help });
     for row in rows {
         row.refaults.iter().for_each(|&faults| sample(out, row, &[], faults));
@@ -298,7 +300,7 @@ fn schemes(out: &mut Text, engine: &Engine) {
         ("isotherm_scheme_failed_bytes", "bytes", "Bytes on which a scheme has failed.", |s| {
             s.failed.bytes as f64
         }),
-        ("isotherm_scheme_act_seconds", "seconds", "Time that a scheme has taken to act.", |s| {
+        ("isotherm_scheme_act_seconds", "seconds", "Time that a scheme has spent acting.", |s| {
             s.took.as_secs_f64()
         }),
         (
@@ -310,7 +312,7 @@ fn schemes(out: &mut Text, engine: &Engine) {
         (
             "isotherm_scheme_inactive",
             "",
-            "Times that a scheme was due and its watermarks had it off.",
+            "Times that a scheme was due and its watermarks deactivated it.",
             |s| s.inactive as f64,
         ),
     ];

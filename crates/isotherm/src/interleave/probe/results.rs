@@ -65,8 +65,8 @@ impl Probed {
         let mut all = Vec::new();
         if self.nodes.len() < 2 {
             all.push(
-                "One node: this tells its own bandwidth, and from which load on its latency grows. It cannot tell \
-                 weights, which are between nodes, nor whether a second node would be of use: that takes loads \
+                "One node: the curve shows its bandwidth, and the load at which its latency \
+                 begins to grow. Weights require two nodes. A second node helps only under loads \
                  near the end of the curve."
                     .to_owned(),
             );
@@ -78,7 +78,7 @@ impl Probed {
         };
         let unmeasured = with(|n| n.curve.is_empty());
         if !unmeasured.is_empty() {
-            all.push(format!("No time was left for nodes {unmeasured}: {why}."));
+            all.push(format!("There was no time to measure nodes {unmeasured}: {why}."));
         }
         let cut = with(|n| (1..PAUSES.len()).contains(&n.curve.len()));
         if !cut.is_empty() {
@@ -87,14 +87,12 @@ impl Probed {
             ));
         }
         if self.threads < 2 {
-            all.push(
-                "One CPU: the curve shares it between load and chain, and means little.".to_owned(),
-            );
+            all.push("One CPU: load and chain share it, so the curve means little.".to_owned());
         }
         if let Some(text) = self.typed() {
             all.push(format!(
-                "To use these weights: isotherm interleave set {text}. They share out bandwidth, and pay where \
-                 it is short: memory that is not busy is best left on the node of the lowest latency."
+                "To use these weights: isotherm interleave set {text}. They help where bandwidth \
+                 is short. Keep memory that is not busy on the node of the lowest latency."
             ));
         }
         all
@@ -142,8 +140,8 @@ impl Probed {
         let most = xs.fold(0.1_f64, f64::max);
         Lines {
             title: "Latency of memory under load".into(),
-            note: "Where the line bends upwards, bandwidth is short: from there on it pays to share it with \
-                   another node."
+            note: "Where the line bends upwards, bandwidth is short: from there on, interleaving \
+                   with another node helps."
                 .into(),
             x: "bandwidth of the load, 10^9 bytes a second; two reads for a write".into(),
             y: "time of a read that waits for the one before, ns".into(),
@@ -211,11 +209,11 @@ mod tests {
     fn one_node_tells_no_weights() {
         let one = Probed::new(vec![node(0, Some(9000.0))], 2, 3.0, false);
         assert!(one.weights.is_empty());
-        assert!(one.text().contains("cannot tell weights"), "{}", one.text());
+        assert!(one.text().contains("Weights require two nodes"), "{}", one.text());
         let part = Probed::new(vec![node(0, Some(9000.0)), NodeFigures::of(1)], 2, 3.0, false);
         assert!(part.weights.is_empty());
         let text = part.text();
-        assert!(text.contains("No time was left for nodes 1: make --time"), "{text}");
+        assert!(text.contains("There was no time to measure nodes 1: make --time"), "{text}");
         assert!(text.contains("The curve of nodes 0 ends early"), "{text}");
         let stopped = Probed::new(vec![NodeFigures::of(0)], 2, 3.0, true).text();
         assert!(stopped.contains("a signal has stopped it"), "{stopped}");
