@@ -48,15 +48,14 @@ impl<'a> AimLine<'a> {
         let of = self.cgroup.map_or_else(String::new, |path| format!(" in {path}"));
         let choice = self.age_seconds.map_or_else(String::new, |age| {
             format!(
-                "pages out what is idle for {age:.0} s: {} of {}, of which {} of the rest should come back each \
-                 minute",
+                "pages out what is idle for {age:.0} s, {} of {}; each minute, {} of the rest should come back",
                 bytes(self.idle),
                 bytes(self.idle + self.kept),
                 share(self.expected_per_minute)
             )
         });
         let text = match self.reason {
-            AimReason::Curve => format!("{choice}; {came} came back each minute"),
+            AimReason::Curve => format!("{choice}, and {came} came back"),
             AimReason::TooMuch => {
                 format!("too much came back ({came} of the rest each minute): {choice}")
             }
@@ -102,8 +101,8 @@ mod tests {
         let words = |why, age| AimLine::new(&step(why, age)).words();
         assert_eq!(
             words(AimReason::Curve, Some(42)),
-            "reclaim in /shop: pages out what is idle for 42 s: 30.0 MiB of 130 MiB, of which 1.00 % of the rest \
-             should come back each minute; 2.00 % came back each minute"
+            "reclaim in /shop: pages out what is idle for 42 s, 30.0 MiB of 130.0 MiB; each minute, 1.00 % of the \
+             rest should come back, and 2.00 % came back"
         );
         let much = words(AimReason::TooMuch, Some(50));
         assert!(much.contains("too much came back (2.00 %") && much.contains("idle for 50 s"));
