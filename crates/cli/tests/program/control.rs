@@ -146,7 +146,7 @@ fn silent_clients_give_way() {
     assert_eq!(service.status()["pid"], service.child.id());
     dropped.clear();
     many[0].1.read_line(&mut dropped).unwrap();
-    assert!(dropped.contains("dropped:"), "{dropped}");
+    assert!(dropped.contains("closed:"), "{dropped}");
     for (child, _) in &mut many {
         child.kill().unwrap();
         child.wait().unwrap();
