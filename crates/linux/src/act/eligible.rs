@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use isotherm_core::{Heat, PageMask, Work};
 
-use super::filter::{let_through, rejects_touched};
+use super::filter::let_through;
 use super::pieces::{BlockPieces, Piece};
 use crate::ops::process::Process;
 
@@ -23,14 +23,8 @@ pub(super) struct Prepared {
     pub young: HashMap<u64, PageMask>,
 }
 
-/// Whether pages that are touched from now on are to be left alone, and no filter rejects them: such a filter goes by
-/// bits that were cleared long ago.
-pub(super) fn waits_for_touches(work: &Work<'_>) -> bool {
-    is_for_untouched(work) && !rejects_touched(work.filters)
-}
-
 /// Whether pages that are touched from now on are to be left alone.
-pub(super) fn is_for_untouched(work: &Work<'_>) -> bool {
+pub(super) fn waits_for_touches(work: &Work<'_>) -> bool {
     !work.recheck.is_zero() && work.action.prefers() == Some(Heat::Cold)
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use isotherm_core::{PageFilter, PageKind};
+use isotherm_core::{BLOCK_SIZE, PAGE_SIZE, PageFilter, PageKind, PageMask, align_down};
 
 use super::pieces::{Piece, nodes};
 use crate::ops::process::Process;
@@ -19,8 +19,16 @@ pub(super) fn let_through(process: &Process, filters: &[PageFilter], pieces: &mu
     };
     let mut nodes = nodes.into_iter();
     let now = monotonic();
-    let touched = |p: &Piece, within| {
-        process.touched.as_ref().is_none_or(|t| t.within(p.range(), within, now))
+    // Pieces are in order of addresses, so the last block is the next one mostly.
+    let mut last: Option<(u64, Duration, PageMask)> = None;
+    let mut touched = |p: &Piece, within| {
+        let Some(history) = &process.touched else { return true };
+        let start = align_down(p.start, BLOCK_SIZE);
+        if last.is_none_or(|(of, time, _)| (of, time) != (start, within)) {
+            last = Some((start, within, history.recent(start, within, now)));
+        }
+        let page = ((p.start - start) / PAGE_SIZE) as usize;
+        last.is_none_or(|(.., recent)| recent.count_in(page, page + p.pages as usize) > 0)
     };
     pieces.retain(|p| lets_through(filters, p, nodes.next().flatten(), |time| touched(p, time)));
 }
@@ -32,9 +40,9 @@ fn lets_through(
     filters: &[PageFilter],
     piece: &Piece,
     node: Option<u32>,
-    touched: impl Fn(Duration) -> bool,
+    mut touched: impl FnMut(Duration) -> bool,
 ) -> bool {
-    let is_of = |kind: PageKind| match kind {
+    let mut is_of = |kind: PageKind| match kind {
         PageKind::HugePage { min, max } => (min..=max).contains(&piece.bytes()),
         PageKind::Node(wanted) => node == Some(wanted),
         PageKind::Young => piece.young,
@@ -56,11 +64,12 @@ pub(super) fn ask_for_touched(filters: &[PageFilter]) -> bool {
     filters.iter().any(|f| matches!(f.kind, PageKind::Touched { .. }))
 }
 
-/// Whether the first filter rejects touched pages, so that no such page passes.
-pub(super) fn rejects_touched(filters: &[PageFilter]) -> bool {
-    let rejects =
-        |f: &PageFilter| matches!(f.kind, PageKind::Touched { .. }) && f.matching && !f.allow;
-    filters.first().is_some_and(rejects)
+/// The time within which the first filter rejects touched pages: no such page passes.
+pub(super) fn rejects_within(filters: &[PageFilter]) -> Option<Duration> {
+    filters.first().filter(|f| f.matching && !f.allow).and_then(|f| match f.kind {
+        PageKind::Touched { within } => Some(within),
+        _ => None,
+    })
 }
 
 #[cfg(test)]
@@ -93,9 +102,9 @@ mod tests {
         assert!(lets(&not(9), 1, false, 0) && !lets(&not(10), 1, false, 0));
         assert!(!lets(&not(9), 1, true, 0), "it is young right now");
         assert!(ask_for_touched(&not(9)) && !ask_for_touched(&[]));
-        assert!(rejects_touched(&not(9)) && !rejects_touched(&[]));
+        assert_eq!(rejects_within(&not(9)), Some(Duration::from_secs(9)));
         let huge_first = [f(HUGE, true, true), not(9)[0]];
-        assert!(!rejects_touched(&huge_first), "touched huge pages pass");
+        assert_eq!(rejects_within(&huge_first), None, "touched huge pages pass");
     }
 
     #[test]

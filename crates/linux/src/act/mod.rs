@@ -30,7 +30,7 @@ use std::time::Duration;
 use isotherm_core::{Act, Action, Applied, Budget, OpsError, PAGE_SIZE, Support, TargetId, Work};
 
 use self::demote::demote;
-use self::eligible::{Prepared, is_for_untouched};
+use self::eligible::{Prepared, waits_for_touches};
 use self::filter::ask_for_touched;
 use self::prepare::{note_young, prepare};
 use self::progress::LONGEST_WORK;
@@ -149,9 +149,9 @@ impl Vaddr {
             if process.touched.is_none() && works.iter().any(asks) {
                 process.touched = Some(TouchHistory::since(monotonic()));
             }
-            let flushes = |w: &Work<'_>| w.target == work.target && is_for_untouched(w);
+            let waits = |w: &Work<'_>| w.target == work.target && waits_for_touches(w);
             match process.refresh(walker) {
-                Ok(true) if works.iter().any(flushes) => drop(flush_by_advice(walker, process)?),
+                Ok(true) if works.iter().any(waits) => drop(flush_by_advice(walker, process)?),
                 // If it is unknown which memory may be touched, nothing is touched until the mappings can be
                 // read.
                 Err(e) if e.is_transient() => {

@@ -4,12 +4,15 @@ use isotherm_core::{Action, AddrRange, OpsError, PAGE_SIZE, Work};
 
 use super::demote::split;
 use super::eligible::{Prepared, waits_for_touches};
+use super::filter::rejects_within;
 use super::pieces::{VisibleRange, visible_ranges};
 use crate::ops::survey::{clear, read_blocks};
 use crate::ops::vaddr::Vaddr;
-use crate::sys::Stopwatch;
+use crate::sys::{Stopwatch, monotonic};
 use crate::walker::{Plain, Span};
 
+/// Clears of the young pages within the time for which pages are to be untouched.
+const CLEARS_PER_AGE: u32 = 4;
 /// Bytes to clear between two checks of the clock: at most 2 ms.
 const CLEARED_AT_ONCE: u64 = 16 << 20;
 
@@ -30,7 +33,8 @@ pub(super) fn prepare(ops: &mut Vaddr, work: &Work<'_>) -> Result<Prepared, OpsE
     Ok(prepared)
 }
 
-/// Clears the young pages.
+/// Clears the young pages. If a filter rejects what was touched within a time, pages found young here are out of the
+/// question. Their bits are cleared now and then only, so that they have an age later.
 fn clear_young(
     ops: &mut Vaddr,
     work: &Work<'_>,
@@ -42,6 +46,7 @@ fn clear_young(
     let range = AddrRange::new(work.range.start, prepared.upto);
     let (mut armed, mut at) = (0, range.start);
     let mut cleared = Vec::new();
+    let every = rejects_within(work.filters).map(|within| within / CLEARS_PER_AGE);
     while at < range.end {
         // Half of the time is reserved for the later steps.
         let late = at > range.start && began.elapsed() >= work.budget.time / 2;
@@ -50,8 +55,11 @@ fn clear_young(
             break;
         }
         let end = range.end.min((at / CLEARED_AT_ONCE + 1) * CLEARED_AT_ONCE);
-        let runs: Vec<AddrRange> =
+        let mut runs: Vec<AddrRange> =
             visible_ranges(process, AddrRange::new(at, end)).iter().map(|r| r.range).collect();
+        if let (Some(history), Some(every)) = (&mut process.touched, every) {
+            runs = history.due_for_clear(&runs, every, monotonic());
+        }
         cleared.clear();
         clear(walker, process, &runs, &mut cleared)?;
         armed += cleared.iter().map(|c| u64::from(c.armed.count()) * PAGE_SIZE).sum::<u64>();

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, BLOCK_SIZE, Nanos, PAGE_SIZE, PageMask, align_down};
+use isotherm_core::{AddrRange, BLOCK_SIZE, Nanos, PAGE_SIZE, PageMask, align_down, join_touching};
+
+use crate::walker::in_blocks;
 
 const PAGES: usize = (BLOCK_SIZE / PAGE_SIZE) as usize;
 /// Largest stamp. Stamps are seconds, counted from 1. When they run out, all stamps older than half of this
@@ -21,6 +23,8 @@ struct BlockStamps {
     at: [u16; PAGES],
     /// seconds between these two, before the last clear
     doubt: [u8; PAGES],
+    /// the second in which an action last cleared all young pages; 0: never
+    swept: u16,
 }
 
 /// The last touches of pages. It needs three bytes for each page of a block in which any page was young: 800 KiB
@@ -52,7 +56,10 @@ impl BlockStamps {
 
     /// Records that the `young` pages, and of the `resident` ones no others, were young in this second.
     fn read(&mut self, resident: &PageMask, young: &PageMask, second: u16) {
-        self.cleared(&self.young.and(resident).without(young), second);
+        // Others cleared these at an unknown time, so they count as touched until now.
+        let lost = self.young.and(resident).without(young);
+        self.cleared(&lost, second);
+        lost.iter().for_each(|page| self.doubt[page] = 0);
         young.without(&self.young).iter().for_each(|page| self.at[page] = second);
         self.young = self.young.or(young);
     }
@@ -81,26 +88,45 @@ impl TouchHistory {
         }
     }
 
-    /// Whether any page of `range`, which lies in one block, was touched within `time` before `now`, or may
-    /// have been: see [`TouchHistory`]. A page that was young at its last reading counts as still young.
-    pub fn within(&self, range: AddrRange, time: Duration, now: Nanos) -> bool {
+    /// The pages of the block at `start` that were touched within `time` before `now`, or may have been: see
+    /// [`TouchHistory`]. A page that was young at its last reading counts as still young.
+    pub fn recent(&self, start: u64, time: Duration, now: Nanos) -> PageMask {
         if now.since(self.since) < time {
-            return true;
+            return PageMask::span(0, PAGES);
         }
-        let start = align_down(range.start, BLOCK_SIZE);
-        let page = |addr: u64| ((addr - start) / PAGE_SIZE) as usize;
-        let pages = page(range.start)..page(range.end).min(PAGES);
-        let Some(block) = self.blocks.get(&start) else { return false };
-        // If another program has cleared it since the last reading, isotherm has not recorded that.
-        if block.young.count_in(pages.start, pages.end) > 0 {
-            return true;
-        }
+        let Some(block) = self.blocks.get(&start) else { return PageMask::default() };
         let touched = |page: usize| {
-            let at = self.zero + Duration::from_secs(u64::from(block.at[page]) - 1);
+            let at = self.zero + Duration::from_secs(u64::from(block.at[page]).saturating_sub(1));
             let doubt = Duration::from_secs(block.doubt[page].into()).min(time / EARLY);
-            now.since(at) + doubt < time
+            block.at[page] > 0 && now.since(at) + doubt < time
         };
-        pages.filter(|page| block.at[*page] > 0).any(touched)
+        // If another program has cleared a young page since the last reading, isotherm has not recorded that.
+        block.young.or(&PageMask::of(PAGES, touched))
+    }
+
+    /// The parts of `runs` whose young pages no action has cleared for the time `every`. They count as cleared now.
+    pub fn due_for_clear(
+        &mut self,
+        runs: &[AddrRange],
+        every: Duration,
+        now: Nanos,
+    ) -> Vec<AddrRange> {
+        let second = self.second(now);
+        let mut is_due = |part: &AddrRange| {
+            // Without an entry, no page of the block was ever found young.
+            let Some(block) = self.blocks.get_mut(&align_down(part.start, BLOCK_SIZE)) else {
+                return true;
+            };
+            // In the same second, another part of the block has its turn.
+            let again = block.swept == second || u64::from(second - block.swept) >= every.as_secs();
+            if block.swept == 0 || again {
+                block.swept = second;
+                return true;
+            }
+            false
+        };
+        let parts = runs.iter().flat_map(|run| in_blocks(*run));
+        join_touching(parts.filter(|part| is_due(part)))
     }
 
     /// Forgets blocks without any mapped memory.
@@ -109,8 +135,12 @@ impl TouchHistory {
     }
 
     fn block(&mut self, start: u64) -> &mut BlockStamps {
-        let unknown =
-            || BlockStamps { young: PageMask::default(), at: [0; PAGES], doubt: [0; PAGES] };
+        let unknown = || BlockStamps {
+            young: PageMask::default(),
+            at: [0; PAGES],
+            doubt: [0; PAGES],
+            swept: 0,
+        };
         self.blocks.entry(start).or_insert_with(unknown)
     }
 
@@ -126,6 +156,7 @@ impl TouchHistory {
         let less = u16::try_from(shift).unwrap_or(u16::MAX);
         let stamps = self.blocks.values_mut().flat_map(|block| &mut block.at);
         stamps.for_each(|at| *at = at.saturating_sub(less));
+        self.blocks.values_mut().for_each(|b| b.swept = b.swept.saturating_sub(less));
         (second - shift) as u16
     }
 }
@@ -138,9 +169,17 @@ mod tests {
         Nanos(s * 1_000_000_000)
     }
 
-    fn pages(first: u64, end: u64) -> AddrRange {
-        let start = 7 * BLOCK_SIZE;
-        AddrRange::new(start + first * PAGE_SIZE, start + end * PAGE_SIZE)
+    const BLOCK: u64 = 7 * BLOCK_SIZE;
+
+    impl TouchHistory {
+        /// Whether any of these pages counts as touched.
+        fn within(&self, (first, end): (usize, usize), time: Duration, now: Nanos) -> bool {
+            self.recent(BLOCK, time, now).count_in(first, end) > 0
+        }
+    }
+
+    fn pages(first: usize, end: usize) -> (usize, usize) {
+        (first, end)
     }
 
     const FIVE: Duration = Duration::from_secs(5);
@@ -186,6 +225,19 @@ mod tests {
         assert!(within(18, 146), "it is gone, and was young when it was last seen");
     }
 
+    #[test]
+    fn young_pages_are_cleared_now_and_then() {
+        let mut touched = TouchHistory::since(at(0));
+        let all = AddrRange::new(BLOCK - BLOCK_SIZE, BLOCK + BLOCK_SIZE);
+        let other = AddrRange::new(BLOCK - BLOCK_SIZE, BLOCK);
+        let mut due = |now| touched.due_for_clear(&[all], FIVE, at(now));
+        assert_eq!(due(10), [all]);
+        touched.note(BLOCK, &PageMask::span(0, 1), at(10));
+        let mut due = |now| touched.due_for_clear(&[all], FIVE, at(now));
+        assert_eq!([due(11), due(12), due(15)], [vec![all], vec![other], vec![other]]);
+        assert_eq!([due(16), due(16), due(17)], [vec![all], vec![all], vec![other]]);
+    }
+
     /// Found at 100 s and cleared at 104 s: probably touched at 100 s, but maybe at 104 s.
     #[test]
     fn what_was_found_young_counts_from_then_but_for_a_part_of_the_time() {
@@ -207,7 +259,6 @@ mod tests {
         let block = 7 * BLOCK_SIZE;
         for (page, second) in [(1, 1000), (2, 65_530), (3, 65_540), (4, 400_000)] {
             touched.note(block, &PageMask::span(page, page + 1), at(second));
-            let page = page as u64;
             let within = |s| touched.within(pages(page, page + 1), FIVE, at(second + s));
             assert!(within(4) && !within(6), "page {page}");
         }
