@@ -31,7 +31,7 @@ const SETTINGS: [&[&str]; 6] = [
     &["--min-age", "10min", "--pages", "--quota", "none", "--quota-size", "none"],
     &["--limit", "48G"],
     &["--tiers", "32G:80ns,64G:250ns"],
-    &["--sweep", "min-age=1min..12h", "--pages"],
+    &["--sweep", "min-age=1min..6h", "--pages"],
 ];
 
 fn main() -> Result<()> {

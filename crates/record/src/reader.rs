@@ -90,8 +90,8 @@ impl Reader {
         self
     }
 
-    /// Skips snapshots that end before `until` without reading them, unless they have idle ages. It holds until
-    /// the next call.
+    /// Skips snapshots that end before `until` without reading them, unless they have idle ages. A few later ones
+    /// may be skipped too. They do not count as lost. It holds until the next call.
     pub fn skip_until(&mut self, until: Nanos) {
         self.state.skip_until(until);
     }
@@ -143,6 +143,7 @@ impl Reader {
             Some(path) => {
                 self.frames = Frames::new(open(&path)?);
                 self.path = path;
+                self.state.next_file();
                 Ok(())
             }
             None if self.state.ended() => {

@@ -18,7 +18,7 @@ use crate::check;
 use crate::columns::unknown_name;
 use crate::lists::{Lists, column};
 use crate::quality;
-use crate::scalars::{self, END, SCALARS, SEQ};
+use crate::scalars::{self, END, SCALARS, SEQ, START};
 
 const SHORT_LISTS: &str = "the lists of a snapshot are not of one length";
 const SHORT: Bad = Bad::new(SHORT_LISTS);
@@ -97,6 +97,13 @@ impl Rows {
     pub(crate) fn peek(&self) -> Option<(u64, Nanos)> {
         let at = |column: usize| self.scalars.get(column)?.values().get(self.next).copied();
         Some((at(SEQ)?, Nanos(at(END)?)))
+    }
+
+    /// The end of the last snapshot, and the time from the start of the first one until then.
+    pub(crate) fn span(&self) -> Option<(Nanos, Duration)> {
+        let start = Nanos(*self.scalars.get(START)?.values().first()?);
+        let end = Nanos(*self.scalars.get(END)?.values().last()?);
+        Some((end, end.since(start)))
     }
 
     /// Skips the next snapshot without reading it.

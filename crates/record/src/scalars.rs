@@ -13,8 +13,9 @@ pub(crate) const SCALARS: [&str; 24] = [
     ATTRS[10], ATTRS[11], ATTRS[12], ATTRS[13], ATTRS[14], ATTRS[15],
 ];
 
-/// Places of the number and the end of a snapshot in [`SCALARS`].
+/// Places of the number, the start and the end of a snapshot in [`SCALARS`].
 pub(crate) const SEQ: usize = 0;
+pub(crate) const START: usize = 1;
 pub(crate) const END: usize = 2;
 
 /// Names of the attributes, in the columns of snapshots and in the facts.

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
@@ -50,6 +51,12 @@ pub(crate) struct State {
     passes: bool,
     /// snapshots that end earlier and have no ages are skipped
     skip_until: Nanos,
+    /// whether the file has had a schema of snapshots: only rows follow
+    in_rows: bool,
+    /// presumed end of the last frame of snapshots, and its length
+    reached: (Nanos, Duration),
+    /// whether frames were skipped, so that the next snapshot has any number
+    jumps: bool,
 }
 
 impl State {
@@ -71,6 +78,9 @@ impl State {
             ended: false,
             passes: false,
             skip_until: Nanos(0),
+            in_rows: false,
+            reached: (Nanos(0), Duration::ZERO),
+            jumps: false,
         })
     }
 
@@ -94,8 +104,14 @@ impl State {
         self.missing + self.missing_at_begin + self.missing_at_end
     }
 
+    /// Notes that another file begins.
+    pub(crate) fn next_file(&mut self) {
+        self.in_rows = false;
+    }
+
     /// Notes that a frame was skipped.
     pub(crate) fn skipped(&mut self) {
+        self.in_rows = false;
         self.begins_damaged |= self.last_seq.is_none();
     }
 
@@ -104,7 +120,10 @@ impl State {
         let (version, kind) = (frame.version, frame.kind);
         let payload = Buffer::from_vec(frame.payload);
         let passes = self.passes && matches!(kind, Kind::Snapshots | Kind::Mappings | Kind::Ages);
-        if passes && holds_rows(&payload)? {
+        if passes && ((self.in_rows && kind == Kind::Snapshots) || holds_rows(&payload)?) {
+            return Ok(());
+        }
+        if kind == Kind::Snapshots && self.in_rows && self.is_early() {
             return Ok(());
         }
         match decode(payload, self.schemas.of_version(version, kind))? {
@@ -119,7 +138,7 @@ impl State {
 
     fn begin(&mut self, schema: &Schema, events: &mut VecDeque<Event>) -> Result<(), Bad> {
         let facts = Facts::from_metadata(&schema.metadata)?;
-        self.ended = false;
+        (self.ended, self.in_rows) = (false, true);
         if self.facts.as_ref() != Some(&facts) {
             (self.newest_set, self.last_seq, self.last_attribution) = (None, None, None);
             self.missing = self.missing();
@@ -139,7 +158,11 @@ impl State {
     ) -> Result<(), Bad> {
         ensure(!self.ended, "it comes after the end")?;
         match kind {
-            Kind::Snapshots => self.rows = Some(Rows::of(rows)?),
+            Kind::Snapshots => {
+                let rows = Rows::of(rows)?;
+                self.reached = rows.span().unwrap_or(self.reached);
+                self.rows = Some(rows);
+            }
             Kind::Mappings => {
                 for set in to_sets(rows)? {
                     events.extend(self.add(set)?);
@@ -167,8 +190,11 @@ impl State {
                     None if self.begins_damaged && end.files <= 1 => end.snapshots,
                     None => 0,
                 };
+                if self.jumps {
+                    self.missing_at_end = 0;
+                }
                 events.push_back(Event::End(end));
-                self.ended = true;
+                (self.ended, self.in_rows) = (true, false);
             }
         }
         Ok(())
@@ -212,6 +238,18 @@ impl State {
         }))
     }
 
+    /// Whether the next frame of snapshots can be skipped unread. Frames are about as long as the one before, and
+    /// no ages have come for this one.
+    fn is_early(&mut self) -> bool {
+        let (end, length) = self.reached;
+        let is_early = self.ages.is_empty() && end + length * 2 < self.skip_until;
+        if is_early {
+            self.reached.0 = end + length;
+            self.jumps = true;
+        }
+        is_early
+    }
+
     /// Skips the next snapshots, as far as nobody wants them.
     fn pass_early(&mut self) -> Result<(), Bad> {
         while let Some((seq, end)) = self.rows.as_ref().and_then(Rows::peek) {
@@ -228,7 +266,7 @@ impl State {
         let next = match self.last_seq {
             Some(last) => {
                 ensure(last < seq, "a snapshot comes after a later one")?;
-                last + 1
+                if std::mem::take(&mut self.jumps) { seq } else { last + 1 }
             }
             None => {
                 // The numbers start with zero.

@@ -56,6 +56,7 @@ mod soak;
 mod swap;
 mod synthetic;
 mod tracepoints;
+mod whatif;
 #[path = "../../../linux/tests/common/words.rs"]
 #[allow(clippy::undocumented_unsafe_blocks, reason = "memory of our own, mapped for this")]
 mod words;

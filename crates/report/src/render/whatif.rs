@@ -53,7 +53,7 @@ pub fn what_if_text(w: &WhatIf) -> String {
     w.sound().for_each(|row| out += &tiers(row));
     let mut sound = w.sound();
     if let (Some(row), None) = (sound.next(), sound.next()) {
-        out += &over_time(row);
+        out += &if row.tiers.is_empty() { over_time(row) } else { String::new() };
     }
     out + &notes(w, compares)
 }

@@ -14,7 +14,7 @@ use super::samples::{Sample, Samples, Touches, visible_share};
 use super::{Prices, Tier};
 
 /// Samples of all targets at the start; twice as many at most.
-const SAMPLES: u64 = 4096;
+const SAMPLES: u64 = 2048;
 /// Time to look at a page before an action: `docs/concepts/acting.md`.
 const LOOK: f64 = 0.13e-6;
 
@@ -125,7 +125,7 @@ impl Memory {
         let mut moved = vec![0.0; tiers.len()];
         for (i, (tier, moved)) in tiers.iter().zip(&mut moved).enumerate() {
             let is_last = i + 1 == tiers.len();
-            let in_tier = |s: &&mut Sample| s.tier == i && s.out < 1.0;
+            let in_tier = |s: &&mut Sample| usize::from(s.tier) == i && s.out < 1.0;
             let used: f64 = samples.iter().filter(|s| in_tier(s)).map(|s| s.pages).sum();
             let mut over = used - tier.bytes as f64 / PAGE_SIZE as f64;
             if over <= 0.0 {

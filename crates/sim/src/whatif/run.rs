@@ -19,7 +19,7 @@ const LEAST_LOOKS: u32 = 4;
 /// Longest time between two looks without a minimum age.
 const LONGEST: Duration = Duration::from_secs(30);
 /// Looks until the time between two of them is doubled.
-const STEPS: u32 = 8192;
+const STEPS: u32 = 4096;
 /// Turns of the schemes between two looks, and the least time between two turns.
 const TURNS: u32 = 16;
 const TURN: Duration = Duration::from_millis(10);

@@ -37,15 +37,16 @@ pub(super) struct Sample {
     /// time of the last page-out
     out_at: f64,
     /// the tier that it lies in; 0 is the fastest
-    pub tier: usize,
+    pub tier: u8,
     /// Its region was untouched as a whole in the last snapshot, and for at least half of the page's age: it is
     /// not touched alone.
     is_idle: bool,
     /// rate of the touched pages of its region in Hz, and their share
-    hz: f64,
-    share: f64,
-    /// bin of its age in this step
-    bin: usize,
+    hz: f32,
+    share: f32,
+    /// in this step, the bin of its age, or the share of its pages that survives untouched
+    bin: u8,
+    survives: f32,
 }
 
 impl Sample {
@@ -56,8 +57,10 @@ impl Sample {
     }
 
     /// The share of the pages of its region that a time of `dt` leaves untouched, if touches are at random.
-    fn survives(&self, dt: f64) -> f64 {
-        1.0 - self.share + self.share * (-self.hz * dt).exp()
+    fn surviving(&self, dt: f64) -> f32 {
+        let touches = self.hz * dt as f32;
+        let left = if touches < 16.0 { (-touches).exp() } else { 0.0 };
+        1.0 - self.share + self.share * left
     }
 }
 
@@ -96,9 +99,9 @@ impl Row {
     }
 }
 
-/// An age within a bin: ages are spread evenly over their logarithm. `part` is 0 to 1.
+/// An age within a bin, which is narrow: `part` is 0 to 1.
 fn within((from, to): (f64, f64), part: f64) -> f64 {
-    from * (to / from).powf(part)
+    from + (to - from) * part
 }
 
 /// The touches of some time.
@@ -113,10 +116,11 @@ pub(super) struct Touches {
 impl Touches {
     fn note(&mut self, s: &mut Sample, at: f64) {
         self.returned += s.out * s.pages;
-        if self.by_tier.len() <= s.tier {
-            self.by_tier.resize(s.tier + 1, 0.0);
+        let tier = usize::from(s.tier);
+        if self.by_tier.len() <= tier {
+            self.by_tier.resize(tier + 1, 0.0);
         }
-        if let Some(tier) = self.by_tier.get_mut(s.tier) {
+        if let Some(tier) = self.by_tier.get_mut(tier) {
             *tier += (1.0 - s.out) * s.pages;
         }
         (s.touched, s.out, s.tier) = (at, 0.0, 0);
@@ -133,8 +137,8 @@ pub(super) struct Samples {
     due: Option<[f64; AGE_BINS]>,
     now: f64,
     dice: u64,
-    /// samples in order of age
-    order: Vec<usize>,
+    /// ages and indexes, to sort them
+    order: Vec<(u32, u32)>,
 }
 
 impl Samples {
@@ -202,10 +206,12 @@ impl Samples {
         for s in &mut self.all {
             all += s.pages;
             if is_old(s) {
-                s.bin = AgeHistogram::bin(((now + dt / 2.0 - s.touched).max(0.0) * 1e3) as u64);
-                open[s.bin] += if s.is_idle { 0.0 } else { s.pages };
+                let bin = AgeHistogram::bin(((now + dt / 2.0 - s.touched).max(0.0) * 1e3) as u64);
+                s.bin = bin as u8;
+                open[bin] += if s.is_idle { 0.0 } else { s.pages };
             } else {
-                survivors += s.pages * s.survives(dt);
+                s.survives = s.surviving(dt);
+                survivors += s.pages * f64::from(s.survives);
             }
         }
         let mut chances = [0.0; AGE_BINS];
@@ -220,7 +226,7 @@ impl Samples {
         let young = Young::of(&row, dt);
         let mut samples = std::mem::take(&mut self.all);
         for s in samples.iter_mut().filter(|s| is_old(s)) {
-            let chance = if s.is_idle { 0.0 } else { chances[s.bin] };
+            let chance = if s.is_idle { 0.0 } else { chances[usize::from(s.bin)] };
             if chance > 0.0 && self.throw() < chance {
                 let at = to - young.age(self.throw());
                 touches.note(s, at);
@@ -230,7 +236,7 @@ impl Samples {
         }
         let needed = (row.at_least(dt) * all - old).max(0.0) / survivors.max(1e-9);
         for s in samples.iter_mut().filter(|s| !is_old(s) && s.touched <= now) {
-            if self.throw() >= needed * s.survives(dt) {
+            if self.throw() >= needed * f64::from(s.survives) {
                 let at = to - young.age(self.throw());
                 touches.note(s, at);
             }
@@ -251,17 +257,18 @@ impl Samples {
     fn take_ages(&mut self) {
         let Some(row) = self.rows.front() else { return };
         let samples = &mut self.all;
-        if self.order.len() != samples.len() {
-            self.order = (0..samples.len()).collect();
-        }
-        self.order.sort_by(|a, b| samples[*a].touched.total_cmp(&samples[*b].touched));
+        // The bits of positive numbers are in the order of the numbers.
+        let age = |s: &Sample| ((self.now - s.touched).max(0.0) as f32).to_bits();
+        self.order.clear();
+        self.order.extend(samples.iter().zip(0..).map(|(s, i)| (age(s), i)));
+        self.order.sort_unstable();
         let all: f64 = samples.iter().map(|s| s.pages).sum();
         let scale = row.pages() / all.max(1e-9);
         let mut bins = row.bins();
         let Some((mut ages, mut pages)) = bins.next() else { return };
         let (mut at, mut bin_from) = (0.0, 0.0);
-        for i in &self.order {
-            let s = &mut samples[*i];
+        for (_, i) in self.order.iter().rev() {
+            let Some(s) = samples.get_mut(*i as usize) else { continue };
             let middle = at + s.pages * scale / 2.0;
             at += s.pages * scale;
             while middle > bin_from + pages {
@@ -312,7 +319,7 @@ impl Samples {
         let sparse = (1.0 / visible).log2().ceil().clamp(0.0, 32.0) as u32;
         let (step, fine) = (stride << sparse, stride << sparse.saturating_sub(1));
         let (start, end) = (region.range.start / PAGE_SIZE, region.range.end / PAGE_SIZE);
-        let mut known = there.iter().filter(|s| s.page.is_multiple_of(fine)).peekable();
+        let mut known = there.iter().filter(|s| s.page & (fine - 1) == 0).peekable();
         let mut next = start.div_ceil(step).saturating_mul(step);
         loop {
             match known.peek() {
@@ -333,19 +340,18 @@ impl Samples {
             let lone = there.first().copied().unwrap_or_else(|| self.new_sample(start, region));
             self.all.push(lone);
         }
-        let ends: Vec<u64> = self.all[first + 1..].iter().map(|s| s.page * PAGE_SIZE).collect();
-        let ends = ends.into_iter().chain([region.range.end]);
         let mut from = region.range.start;
         let mut due = self.due();
         let is_idle = is_idle(region);
         let since = self.now - region.age.as_secs_f64();
-        let share = f64::from(region.touched_bp.min(10_000)) / 1e4;
-        for (i, end) in (first..self.all.len()).zip(ends) {
-            let woke = self.all[i].is_idle && !is_idle && self.throw() < share;
+        let share = region.touched_bp.min(10_000) as f32 / 1e4;
+        for i in first..self.all.len() {
+            let end = self.all.get(i + 1).map_or(region.range.end, |s| s.page * PAGE_SIZE);
+            let woke = self.all[i].is_idle && !is_idle && self.throw() < f64::from(share);
             let s = &mut self.all[i];
             s.cell = AddrRange::new(from, end);
             s.pages = (end - from) as f64 / PAGE_SIZE as f64 * visible;
-            (s.hz, s.share) = (f64::from(region.rate.hz), share);
+            (s.hz, s.share) = (region.rate.hz, share);
             if is_idle {
                 s.touched = s.touched.min(since);
             }
@@ -382,6 +388,7 @@ impl Samples {
             hz: 0.0,
             share: 0.0,
             bin: 0,
+            survives: 0.0,
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use isotherm_core::scheme::{Metrics, Process};
-use isotherm_core::{Attrs, Snapshot};
+use isotherm_core::{Attrs, Nanos, Snapshot};
 use isotherm_record::{Event, ReadError};
 use isotherm_report::{Filter, FilterError, Options};
 use isotherm_sim::whatif::Player;
@@ -57,7 +57,7 @@ impl<'a> Record<'a> {
         let mut reader = open(&self.part.input)?;
         let Filter { time, targets, .. } = &self.options.filter;
         let wanted = time.clone().unwrap_or(Duration::ZERO..Duration::MAX);
-        let mut begin = None;
+        let (mut begin, mut span) = (None, Duration::ZERO);
         let mut played: Option<(Duration, Duration)> = None;
         while let Some(event) = reader.next() {
             let s = match event {
@@ -71,7 +71,14 @@ impl<'a> Record<'a> {
             };
             let begin = *begin.get_or_insert(s.start);
             let (from, to) = (s.start.since(begin), s.end.since(begin));
-            if from >= wanted.start && to <= wanted.end {
+            span = to;
+            if from < wanted.start {
+                reader.skip_until(begin + wanted.start);
+            }
+            if to > wanted.end {
+                // What follows is not read, but for the length of the record.
+                reader.skip_until(Nanos(u64::MAX));
+            } else if from >= wanted.start {
                 played = Some((played.map_or(from, |p| p.0), to));
                 match targets {
                     None => player.push(&s)?,
@@ -84,6 +91,10 @@ impl<'a> Record<'a> {
                 reader.skip_until(player.next());
             }
         }
-        Ok(played.ok_or(FilterError::Empty)?)
+        let none = || match (time, begin) {
+            (Some(asked), Some(_)) => FilterError::Time { asked: asked.clone(), span },
+            _ => FilterError::Empty,
+        };
+        Ok(played.ok_or_else(none)?)
     }
 }
