@@ -9,15 +9,13 @@ use crate::alone::Alone;
 use crate::load::MIB;
 use crate::need::strewn;
 use crate::reclaim::Service;
-use crate::run::{isotherm, root_or_skip, run_in, until};
+use crate::run::{isotherm, needs_root, run_in, until};
 use crate::schemes::log_in;
 
 /// Of 96 MiB, 93 are never touched, between pages that are touched all the time.
 #[test]
 fn an_objective_finds_its_age() {
-    if !root_or_skip("an_objective_finds_its_age") {
-        return;
-    }
+    needs_root!();
     let Some(_alone) = Alone::with_swap(256) else { return };
     let strewn = strewn();
     let pid = strewn.pid();
@@ -37,14 +35,12 @@ fn an_objective_finds_its_age() {
     for key in first.as_object().unwrap().keys() {
         assert!(documented.contains(&format!("`{key}`")), "{key} is not documented");
     }
-    assert!(service.err().contains("pages out what is idle for"), "{}", service.err());
+    assert!(service.err().contains("pages out memory that is idle for"), "{}", service.err());
 }
 
 #[test]
 fn an_objective_requires_ages_of_pages() {
-    if !root_or_skip("an_objective_requires_ages_of_pages") {
-        return;
-    }
+    needs_root!();
     let dir = TempDir::new().unwrap();
     for (options, status, said) in [
         (&["--aim", "save 30%", "--monitor", "regions"][..], 1, "requires idle ages of pages"),

@@ -48,7 +48,8 @@ impl<'a> AimLine<'a> {
         let of = self.cgroup.map_or_else(String::new, |path| format!(" in {path}"));
         let choice = self.age_seconds.map_or_else(String::new, |age| {
             format!(
-                "pages out what is idle for {age:.0} s, {} of {}; each minute, {} of the rest should come back",
+                "pages out memory that is idle for {age:.0} s, {} of {}; each minute, {} of the \
+                 rest should come back",
                 bytes(self.idle),
                 bytes(self.idle + self.kept),
                 share(self.expected_per_minute)
@@ -101,8 +102,8 @@ mod tests {
         let words = |why, age| AimLine::new(&step(why, age)).words();
         assert_eq!(
             words(AimReason::Curve, Some(42)),
-            "reclaim in /shop: pages out what is idle for 42 s, 30.0 MiB of 130.0 MiB; each minute, 1.00 % of the \
-             rest should come back, and 2.00 % came back"
+            "reclaim in /shop: pages out memory that is idle for 42 s, 30.0 MiB of 130.0 MiB; \
+             each minute, 1.00 % of the rest should come back, and 2.00 % came back"
         );
         let much = words(AimReason::TooMuch, Some(50));
         assert!(much.contains("too much came back (2.00 %") && much.contains("idle for 50 s"));

@@ -89,12 +89,12 @@ impl Surroundings {
             Scope::Machine => true,
             Scope::Group(name) => self.metrics.groups.contains_key(name),
         };
-        let no_memory = "it goes by free memory, which a record does not show: give the machine's memory with \
-                         --memory";
+        let no_memory = "it depends on free memory, which a record does not show: give the \
+                         machine's memory with --memory";
         match scheme.watermarks.as_ref().map(|w| &w.metric) {
             Some(Mark::Free) if self.memory.is_none() => return missing(no_memory),
             Some(Mark::Fragmentation) => {
-                return missing("it goes by fragmentation, which a record does not show");
+                return missing("it depends on fragmentation, which a record does not show");
             }
             Some(Mark::Stalled(of)) if !has(of) => return missing(NO_GROUP),
             _ => {}
@@ -130,7 +130,7 @@ impl Surroundings {
     }
 }
 
-const NO_GROUP: &str = "it goes by the figures of one control group, and only those of all targets together can be \
+const NO_GROUP: &str = "it depends on one control group, and only all targets together can be \
                         played: write of = \"targets\" or of = \"machine\"";
 
 /// Why a setting cannot be played.
