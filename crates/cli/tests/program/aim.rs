@@ -29,8 +29,9 @@ fn an_objective_finds_its_age() {
     let chosen: Vec<&Value> = log.iter().filter(|line| line["action"] == "aim").collect();
     let first = chosen.iter().find(|line| line["why"] == "curve").unwrap();
     assert!(first["age_seconds"].as_f64() >= Some(5.0), "{first}");
-    let idle = first["idle"].as_u64().unwrap();
-    assert!((88 * MIB..96 * MIB).contains(&idle), "{first}");
+    // The program itself adds some memory, most of it idle.
+    let [idle, kept] = ["idle", "kept"].map(|key| first[key].as_u64().unwrap());
+    assert!(idle >= 88 * MIB && (2 * MIB..=8 * MIB).contains(&kept), "{first}");
     let documented = include_str!("../../../../docs/abi/testing/audit-log.md");
     for key in first.as_object().unwrap().keys() {
         assert!(documented.contains(&format!("`{key}`")), "{key} is not documented");
