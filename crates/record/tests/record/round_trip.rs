@@ -1,8 +1,9 @@
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use isotherm_core::{Nanos, RateSupport, Snapshot};
-use isotherm_record::{Event, Facts, Limits, ReadError, Reader, Why, Writer, rounded};
+use isotherm_core::{Nanos, PageAges, RateSupport, Snapshot};
+use isotherm_record::{Event, Facts, Limits, Lost, ReadError, Reader, Why, Writer, rounded};
 use proptest::prelude::*;
 
 use crate::samples::{
@@ -41,6 +42,38 @@ fn what_is_told_of_targets_comes_before_the_snapshots_that_waited_with_it() {
     assert_eq!(kinds, [[true; 4], [false; 4]].concat());
     let of = |e: &Event| matches!(e, Event::Attribution(a) if *a == attribution(&all[3]));
     assert_eq!(events.iter().filter(|e| of(e)).count(), 1);
+}
+
+/// 160 s, with ages every 30 s. Frames hold 5 s.
+#[test]
+fn snapshots_that_nobody_needs_are_skipped_but_for_those_with_ages() {
+    let mut all = few(400);
+    for s in all.iter_mut().skip(74).step_by(75) {
+        let ages = PageAges { since: s.start, begun: s.start, ..PageAges::default() };
+        s.targets[0].ages = Some(Arc::new(ages));
+    }
+    let bytes = record(&all);
+    let mut reader = reader(&bytes);
+    let wait = Duration::from_secs(20);
+    let mut read = Vec::new();
+    while let Some(event) = reader.next() {
+        if let Event::Snapshot(s) = event.unwrap() {
+            reader.skip_until(s.end + wait);
+            read.push(s);
+        }
+    }
+    assert_eq!(reader.lost(), Lost::default());
+    assert!((8..20).contains(&read.len()), "{}", read.len());
+    for s in &read {
+        assert_eq!(**s, rounded(&all[usize::try_from(s.seq).unwrap()]));
+    }
+    let with_ages = |s: &&Arc<Snapshot>| s.targets[0].ages.is_some();
+    assert_eq!(read.iter().filter(with_ages).count(), 5);
+    for pair in read.windows(2) {
+        let gap = pair[1].end.since(pair[0].end);
+        assert!(gap < wait + Duration::from_secs(10), "{gap:?}");
+        assert!(gap >= wait || with_ages(&&pair[1]), "{gap:?}");
+    }
 }
 
 /// A file contains its targets. Data of other targets would belong to none.

@@ -109,8 +109,7 @@ impl Run {
 
     /// Time between two looks.
     pub fn step(&self) -> Duration {
-        // Snapshots do not come at exact times.
-        self.step - self.step / 8
+        jittered(self.step)
     }
 
     pub fn push(&mut self, target: TargetId, ages: &Arc<PageAges>, end: Nanos) {
@@ -246,7 +245,7 @@ impl Acting {
         })
     }
 
-    /// Quota windows that are shorter than a step become as long: they hold as many times the quota.
+    /// Quota windows that are shorter than a step become nearly as long: they hold as many times the quota.
     fn set_step(&mut self, step: Duration) -> Result<(), WhatIfError> {
         let schemes = self.schemes.iter().map(|scheme| {
             let times = windows(scheme, step);
@@ -311,10 +310,15 @@ impl Acting {
     }
 }
 
-/// Quota windows of a scheme in a step.
+/// Quota windows of a scheme in a step: with each look a window begins.
 fn windows(scheme: &Scheme, step: Duration) -> u32 {
-    let times = step.as_secs_f64() / scheme.quota.reset.as_secs_f64().max(1e-3);
-    (times.ceil() as u32).max(1)
+    let times = jittered(step).as_secs_f64() / scheme.quota.reset.as_secs_f64().max(1e-3);
+    (times.floor() as u32).max(1)
+}
+
+/// The least time between two looks, because snapshots do not come at exact times.
+fn jittered(step: Duration) -> Duration {
+    step - step / 8
 }
 
 /// The age that a scheme demands.
@@ -351,4 +355,18 @@ fn uses(tiers: &[Tier], counted: &Moment) -> Vec<TierUse> {
             moved_down: of(&counted.moved, i),
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_core::Action;
+    use isotherm_core::scheme::Pattern;
+
+    #[test]
+    fn a_step_holds_as_many_windows_as_fit() {
+        let scheme = Scheme::new("x", Pattern::default(), Action::PageOut);
+        let of = |seconds| windows(&scheme, Duration::from_secs(seconds));
+        assert_eq!([of(1), of(2), of(8), of(30)], [1, 1, 7, 26]);
+    }
 }
