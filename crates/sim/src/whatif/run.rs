@@ -16,8 +16,9 @@ const LEAST: Duration = Duration::from_secs(1);
 /// Looks per minimum age: at first as many as `reclaim --pages` has, at least a few.
 const LOOKS: u32 = 30;
 const LEAST_LOOKS: u32 = 4;
-/// Longest time between two looks without a minimum age.
+/// Longest time between two looks without a minimum age, and with a short one.
 const LONGEST: Duration = Duration::from_secs(30);
+const LONGEST_OF_SHORT: Duration = Duration::from_secs(15);
 /// Looks until the time between two of them is doubled.
 const STEPS: u32 = 4096;
 /// Turns of the schemes between two looks, and the least time between two turns.
@@ -87,7 +88,7 @@ impl Run {
             memory,
             min_age,
             step: LEAST,
-            longest: if is_aged { least(LEAST_LOOKS) } else { LONGEST },
+            longest: if is_aged { least(LEAST_LOOKS).max(LONGEST_OF_SHORT) } else { LONGEST },
             looks: 0,
             due: Nanos(0),
             begin: None,
