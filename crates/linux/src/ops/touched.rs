@@ -12,7 +12,7 @@ const PAGES: usize = (BLOCK_SIZE / PAGE_SIZE) as usize;
 /// range become equally old.
 const LAST: u64 = u16::MAX as u64;
 /// A page counts as idle for a time at most this part of the time too early.
-const EARLY: u32 = 4;
+const EARLY: u32 = 6;
 
 /// What is known of the pages of a block.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ struct BlockStamps {
 /// A page that was found young at second f, cleared at c, and not found young since was last touched between f and
 /// c. Most pages that are idle for a time T were touched at f: pages with this age are touched about once in T, and
 /// c is soon after f. But a page that was touched all the time was touched at c. So the last touch counts as at f,
-/// but at most a quarter of T before c.
+/// but at most a sixth of T before c.
 #[derive(Debug)]
 pub(crate) struct TouchHistory {
     /// the time from which seconds are counted
@@ -250,7 +250,7 @@ mod tests {
             touched.within(pages(0, 10), Duration::from_secs(time), Nanos(now * 100_000_000_u64))
         };
         assert_eq!([within(30, 1299), within(30, 1300)], [true, false]);
-        assert_eq!([within(12, 1129), within(12, 1130)], [true, false], "at most 3 s too early");
+        assert_eq!([within(12, 1139), within(12, 1140)], [true, false], "at most 2 s too early");
     }
 
     #[test]
