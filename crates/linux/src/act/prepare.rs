@@ -12,7 +12,7 @@ use crate::sys::{Stopwatch, monotonic};
 use crate::walker::{Plain, Span};
 
 /// Clears of the young pages within the time for which pages are to be untouched.
-const CLEARS_PER_AGE: u32 = 8;
+const CLEARS_PER_AGE: u32 = 2;
 /// Bytes to clear between two checks of the clock: at most 2 ms.
 const CLEARED_AT_ONCE: u64 = 16 << 20;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{Engine, Event, Metrics, Quota, Scheme, Why, mean_hz};
-use isotherm_core::{Nanos, PAGE_SIZE, PageAges, PageKind, Snapshot, TargetId};
+use isotherm_core::{KNOWN_SHARE, Nanos, PAGE_SIZE, PageAges, PageKind, Snapshot, TargetId};
 
 use super::course::{Course, Moment};
 use super::memory::Memory;
@@ -24,8 +24,6 @@ const STEPS: u32 = 4096;
 /// Turns of the schemes between two looks, and the least time between two turns.
 const TURNS: u32 = 16;
 const TURN: Duration = Duration::from_millis(10);
-/// Ages are known up to this share of the record.
-const KNOWN_SHARE: f64 = 2.0 / 3.0;
 
 pub(super) struct Run {
     name: String,
