@@ -11,8 +11,6 @@ use crate::ops::vaddr::Vaddr;
 use crate::sys::{Stopwatch, monotonic};
 use crate::walker::{Plain, Span};
 
-/// Clears of the young pages within the time for which pages are to be untouched.
-const CLEARS_PER_AGE: u32 = 2;
 /// Bytes to clear between two checks of the clock: at most 2 ms.
 const CLEARED_AT_ONCE: u64 = 16 << 20;
 
@@ -24,7 +22,13 @@ pub(super) fn prepare(ops: &mut Vaddr, work: &Work<'_>) -> Result<Prepared, OpsE
         split(ops, work, &mut prepared, began)?;
     }
     if waits_for_touches(work) {
-        clear_young(ops, work, &mut prepared, began)?;
+        // If a filter rejects what was touched within a time, young pages are out of the question. They are cleared
+        // only if the monitor does not, so that they have an age later.
+        let process = ops.targets.get(work.target)?;
+        let lately = |within| process.cleared.is_some_and(|at| monotonic().since(at) < within);
+        if !rejects_within(work.filters).is_some_and(lately) {
+            clear_young(ops, work, &mut prepared, began)?;
+        }
     } else if !work.recheck.is_zero() && *work.action == Action::HugePage {
         note_young(ops, work, &mut prepared)?;
         prepared.waits = !prepared.young.is_empty();
@@ -33,8 +37,7 @@ pub(super) fn prepare(ops: &mut Vaddr, work: &Work<'_>) -> Result<Prepared, OpsE
     Ok(prepared)
 }
 
-/// Clears the young pages. If a filter rejects what was touched within a time, pages found young here are out of the
-/// question. Their bits are cleared now and then only, so that they have an age later.
+/// Clears the young pages.
 fn clear_young(
     ops: &mut Vaddr,
     work: &Work<'_>,
@@ -46,7 +49,6 @@ fn clear_young(
     let range = AddrRange::new(work.range.start, prepared.upto);
     let (mut armed, mut at) = (0, range.start);
     let mut cleared = Vec::new();
-    let every = rejects_within(work.filters).map(|within| within / CLEARS_PER_AGE);
     while at < range.end {
         // Half of the time is reserved for the later steps.
         let late = at > range.start && began.elapsed() >= work.budget.time / 2;
@@ -55,11 +57,8 @@ fn clear_young(
             break;
         }
         let end = range.end.min((at / CLEARED_AT_ONCE + 1) * CLEARED_AT_ONCE);
-        let mut runs: Vec<AddrRange> =
+        let runs: Vec<AddrRange> =
             visible_ranges(process, AddrRange::new(at, end)).iter().map(|r| r.range).collect();
-        if let (Some(history), Some(every)) = (&mut process.touched, every) {
-            runs = history.due_for_clear(&runs, every, monotonic());
-        }
         cleared.clear();
         clear(walker, process, &runs, &mut cleared)?;
         armed += cleared.iter().map(|c| u64::from(c.armed.count()) * PAGE_SIZE).sum::<u64>();

@@ -64,6 +64,8 @@ pub(crate) struct Process {
     pub acts: u64,
     /// When its pages were last touched; `None` until a caller requests this.
     pub touched: Option<TouchHistory>,
+    /// when the monitor last cleared pages of its choice
+    pub cleared: Option<Nanos>,
 }
 
 impl Deref for Process {
@@ -117,6 +119,7 @@ impl Process {
             ran_at_flush: Duration::ZERO,
             acts: 0,
             touched: None,
+            cleared: None,
         })
     }
 

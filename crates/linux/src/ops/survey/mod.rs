@@ -56,6 +56,9 @@ impl Survey for Vaddr {
     ) -> Result<Cost, OpsError> {
         let process = self.targets.get(target)?;
         let cleared = clear(&mut self.walker, process, runs, out)?;
+        if cleared.young > 0 {
+            process.cleared = Some(monotonic());
+        }
         let lost = Price::here().of(cleared.clears, process.running(), cleared.young);
         Ok(Cost {
             cpu: self.cpu.lap(),
