@@ -233,6 +233,22 @@ fn what_its_pages_hold_back_has_another_turn() {
     }
 }
 
+/// Paging out takes far longer than looking, and does not delay the next look: it would delay it ever more.
+#[test]
+fn slow_actions_do_not_delay_the_next_look() {
+    let kind = PageKind::Touched { within: 30 * SECOND };
+    let page_filters = vec![PageFilter { kind, matching: true, allow: false }];
+    let one = Scheme { page_filters, ..scheme("s", Action::PageOut) };
+    let fate = |_, page| if page < 16 { Fate::Done } else { Fate::Passed };
+    let (mut engine, mut desk) = (engine(&[one]), Desk::with(fate));
+    (desk.takes, desk.begins) = (Duration::from_millis(1), Duration::from_micros(10));
+    for second in 0..60 {
+        let all = [view(0, 16, 0.0, SECOND), view(100, 16, 0.0, SECOND)];
+        step(&mut engine, &mut desk, second * 1000, &all);
+    }
+    assert_eq!(desk.asked.len(), 120, "two regions each second");
+}
+
 /// The next window may begin before the monitor has a new snapshot.
 #[test]
 fn a_window_that_did_not_suffice_says_when_the_next_one_begins() {

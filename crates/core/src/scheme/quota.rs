@@ -165,13 +165,6 @@ impl Charge {
         u64::try_from(all).unwrap_or(u64::MAX)
     }
 
-    /// The time that the action takes for `bytes` at the measured speed; zero if it is not measured.
-    pub fn time_for(&self, bytes: u64) -> Duration {
-        let past = self.past_bytes + self.gone_over;
-        let ns = (self.past_time + self.time).as_nanos() * u128::from(bytes);
-        Duration::from_nanos(u64::try_from(ns / u128::from(past.max(1))).unwrap_or(u64::MAX))
-    }
-
     /// The limit of the window, in bytes.
     pub fn bound(&self) -> u64 {
         self.bound

@@ -25,6 +25,9 @@ use crate::time::Nanos;
 /// failed on some bytes; and each may wait for a second look.
 const MAX_BATCHES: usize = 16;
 
+/// Time of looks from which their speed is known well.
+const LONG_LOOKS: Duration = Duration::from_millis(100);
+
 /// The inputs of a step.
 pub(super) struct Step<'a> {
     pub now: Nanos,
@@ -48,6 +51,8 @@ pub(super) struct Running {
     acted: Acted,
     /// position where the last turn stopped
     place: Option<Place>,
+    /// bytes that were only looked at lately, and the time that this took
+    looked: (u64, Duration),
     aims: Aims,
     /// choices that were not taken yet
     pub aim_steps: Vec<AimStep>,
@@ -63,6 +68,7 @@ impl Running {
             gate: Gate::default(),
             acted: Acted::default(),
             place: None,
+            looked: (0, Duration::ZERO),
             aims: Aims::default(),
             aim_steps: Vec::new(),
         }
@@ -135,7 +141,7 @@ impl Running {
         let Step { snapshot, metrics, absent, now, .. } = *step;
         let (scheme, acted) = (&self.scheme, &self.acted);
         let page_age = self.page_age();
-        let pause = scheme.pause(page_age, self.charge.time_for(resident_bytes(snapshot)));
+        let pause = scheme.pause(page_age, self.time_for_look(resident_bytes(snapshot)));
         let by_page = page_age.is_some();
         let field =
             Field { scheme, snapshot, metrics, now, pause, by_page, aims, absent, acted, taken };
@@ -149,6 +155,13 @@ impl Running {
         self.stats.exceeded = self.charge.exceeded;
         self.stats.effective = self.charge.bound();
         done
+    }
+
+    /// The time that a look at `bytes` takes; zero if that is not known.
+    fn time_for_look(&self, bytes: u64) -> Duration {
+        let (looked, time) = self.looked;
+        let ns = time.as_nanos() * u128::from(bytes) / u128::from(looked.max(1));
+        Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
     /// The score at or above which the candidates use up the remaining quota.
@@ -264,6 +277,14 @@ impl Running {
         // Skipped memory also costs time, as in the kernel. Without it, a scheme that finds all memory in use
         // would appear slow, and would get no time for the rest.
         self.charge.add(charged, done.tried + done.passed, done.took);
+        if done.tried == 0 {
+            // Older looks count ever less.
+            if self.looked.1 > LONG_LOOKS {
+                self.looked = (self.looked.0 / 2, self.looked.1 / 2);
+            }
+            self.looked.0 += done.passed;
+            self.looked.1 += done.took;
+        }
         self.stats.took = self.stats.took.saturating_add(done.took);
         self.stats.tried.add(done.tried);
         self.stats.applied.add(done.applied);
