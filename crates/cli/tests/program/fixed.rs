@@ -109,9 +109,12 @@ fn what_devices_reach_and_huge_pages_stay_and_are_told() {
     }
     let log = service.log();
     assert!(log.iter().any(|line| around.iter().any(|r| r.intersect(&range(line)).is_some())));
+    // A region may lie across the border of a mapping.
     for line in log {
         let here = range(&line);
-        assert!([fixed, huge].iter().all(|r| r.intersect(&here).is_none()), "{line}");
+        let inside = [fixed, huge].into_iter().filter_map(|r| r.intersect(&here));
+        let outside = here.len() - inside.map(|r| r.len()).sum::<u64>();
+        assert!(line["applied"].as_u64().unwrap() <= outside, "{line}");
     }
     // That was the only reason.
     load.free();
