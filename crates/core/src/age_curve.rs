@@ -10,8 +10,13 @@ use crate::time::Nanos;
 pub const SHORTEST_AGE: f64 = 5.0;
 /// Ages up to this share of the time for which ages were counted are known from enough of it.
 pub const KNOWN_SHARE: f64 = 2.0 / 3.0;
+/// Why a record without idle ages gives no answer.
+pub const NO_AGES: &str = "the record has no idle ages: record for at least a minute with the default monitor (other \
+                           monitors, and isotherm before record version 5, do not count them)";
 /// Factor between two idle times of [`idle_times`].
 const STEP: f64 = 1.02;
+/// Pages of a counted window: they are not independent.
+const WINDOW_PAGES: f64 = 16.0;
 
 /// Idle times in s to choose from, the shortest first, up to `longest`.
 pub fn idle_times(longest: f64) -> impl Iterator<Item = f64> {
@@ -207,9 +212,6 @@ pub fn together<'a>(curves: impl Iterator<Item = &'a AgeCurve>, age: f64) -> Bey
 fn seconds(at: Nanos) -> f64 {
     at.0 as f64 / 1e9
 }
-
-/// Pages of a counted window: they are not independent.
-const WINDOW_PAGES: f64 = 16.0;
 
 #[cfg(test)]
 mod tests {

@@ -24,11 +24,12 @@ pub struct Cost {
 
 impl std::ops::AddAssign for Cost {
     fn add_assign(&mut self, o: Cost) {
-        self.cpu += o.cpu;
-        self.looks += o.looks;
-        self.pages += o.pages;
-        self.clears += o.clears;
-        self.lost += o.lost;
+        // The costs of a record may be any numbers.
+        self.cpu = self.cpu.saturating_add(o.cpu);
+        self.looks = self.looks.saturating_add(o.looks);
+        self.pages = self.pages.saturating_add(o.pages);
+        self.clears = self.clears.saturating_add(o.clears);
+        self.lost = self.lost.saturating_add(o.lost);
     }
 }
 

@@ -17,6 +17,7 @@ mod drive;
 mod estimator;
 mod exposure;
 mod factory;
+mod fault;
 mod heat;
 mod monitor;
 mod ops;
@@ -42,7 +43,7 @@ pub use act::{
     Act, Action, Applied, Begins, Budget, Cause, Destination, Destinations, Failure, PageFilter,
     PageKind, Support, Work,
 };
-pub use age_curve::{AgeCurve, Beyond, KNOWN_SHARE, SHORTEST_AGE, idle_times, together};
+pub use age_curve::{AgeCurve, Beyond, KNOWN_SHARE, NO_AGES, SHORTEST_AGE, idle_times, together};
 pub use ages::{AGE_BINS, AgeHistogram, HugeAges, PageAges};
 pub use attribution::Attribution;
 pub use attrs::{Attrs, AttrsError, MonitorKind};
@@ -51,6 +52,7 @@ pub use drive::{Driver, drive};
 pub use estimator::{Rate, rate};
 pub use exposure::Exposure;
 pub use factory::watch;
+pub use fault::{CodeMapping, Fault, FaultKind, SampleBudget};
 pub use heat::{Heat, HeatBytes, Thresholds};
 pub use monitor::{Monitor, Observer};
 pub use ops::{Activity, Ask, Liveness, Look, Mapping, MappingKind, Seen, Space};

@@ -5,6 +5,7 @@
 //! really comes back corrects the choice.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +26,16 @@ pub enum Aim {
     Refaults(u32),
     /// Share of the memory to give up, of 10,000.
     Save(u32),
+}
+
+/// As in the option `--aim`.
+impl fmt::Display for Aim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Aim::Refaults(ppm) => write!(f, "refault {}%", f64::from(ppm) / 1e4),
+            Aim::Save(bp) => write!(f, "save {}%", f64::from(bp) / 1e2),
+        }
+    }
 }
 
 /// Time between two choices.

@@ -1,8 +1,8 @@
 //! Tests of the choice of a minimum age.
 
-use super::super::stats::Why;
 use std::collections::BTreeSet;
 
+use super::super::stats::Why;
 use super::super::testing::{Asked, Desk, Fate, snapshot, target, view};
 use super::super::{Engine, Metrics, Pattern, Scheme};
 use super::*;
@@ -119,6 +119,15 @@ fn a_share_of_the_memory_is_saved_at_the_longest_age() {
     assert_eq!((more.reasons(), more.asked().len()), (vec![AimReason::NoAge], 0));
 }
 
+#[test]
+fn a_share_of_nothing_or_of_more_than_all_is_refused() {
+    for (aim, text) in [(Aim::Refaults(0), "refault 0%"), (Aim::Save(10_050), "save 100.5%")] {
+        let scheme =
+            Scheme { aim: Some(aim), ..Scheme::new("s", Pattern::default(), Action::PageOut) };
+        assert!(scheme.check().unwrap_err().to_string().contains(text), "{aim}");
+    }
+}
+
 /// 60 of 10,000 pages a minute may come back, and 120 come.
 #[test]
 fn what_really_comes_back_makes_the_age_longer() {
@@ -153,16 +162,17 @@ fn far_too_much_stops_at_once() {
 
 #[test]
 fn without_its_signals_it_does_nothing() {
-    for (sees, counts, after) in [(false, true, 220), (true, false, 101)] {
+    for (sees, counts, lost) in [(false, true, 241), (true, false, 100)] {
         let mut world = World::new(Aim::Refaults(6_000), 0);
         world.run(0, 100, 0);
         assert_eq!(world.reasons(), [AimReason::Curve]);
         (world.sees, world.counts) = (sees, counts);
         world.run(100, 250, 0);
+        assert_eq!(world.steps.iter().map(|s| s.at.0 / 1_000_000_000).collect::<Vec<_>>(), [lost]);
         assert_eq!(world.reasons(), [AimReason::Lost]);
         world.asked();
         world.run(250, 300, 0);
-        assert_eq!(world.asked().len(), 0, "since {after} s");
+        assert_eq!(world.asked().len(), 0);
         (world.sees, world.counts) = (true, true);
         world.run(300, 380, 0);
         assert_eq!(world.reasons(), [AimReason::Curve]);

@@ -52,7 +52,7 @@ pub enum SchemeError {
     #[error("{0:?} is no goal: a target above zero, a time below a second, a share of at most all")]
     Goal(Goal),
     /// an objective without a share
-    #[error("{0:?} is no objective: give a share above 0 %, of at most 100 %")]
+    #[error("the objective \"{0}\" cannot be kept: give a share above 0 %, of at most 100 %")]
     Aim(Aim),
     /// watermarks in a wrong order
     #[error(

@@ -1,5 +1,7 @@
 //! A scheme with its state between steps.
 
+use std::borrow::Cow;
+use std::iter;
 use std::time::Duration;
 
 use super::Scheme;
@@ -232,7 +234,7 @@ impl Running {
             Some(Heat::Cold) => self.scheme.recheck.unwrap_or(step.snapshot.attrs.sample),
             _ => Duration::ZERO,
         };
-        let filters: Vec<Vec<PageFilter>> = batch.iter().map(|(c, _)| self.filters(c)).collect();
+        let filters: Vec<_> = batch.iter().map(|(c, _)| self.filters(c)).collect();
         let work = |((c, budget), filters): (&(Candidate, Budget), _)| Work {
             action,
             target: c.target,
@@ -255,12 +257,15 @@ impl Running {
     }
 
     /// The page filters for a candidate.
-    fn filters(&self, c: &Candidate) -> Vec<PageFilter> {
+    fn filters(&self, c: &Candidate) -> Cow<'_, [PageFilter]> {
         let touched = |within| PageKind::Touched { within };
         let aimed = self.scheme.aim.and_then(|_| self.aims.age(c.target)).map(touched);
         let aimed = aimed.map(|kind| PageFilter { kind, matching: true, allow: false });
         let of_scheme = if c.allowed { &[][..] } else { &self.scheme.page_filters };
-        aimed.into_iter().chain(of_scheme.iter().copied()).collect()
+        match aimed {
+            None => Cow::Borrowed(of_scheme),
+            Some(aimed) => Cow::Owned(iter::once(aimed).chain(of_scheme.iter().copied()).collect()),
+        }
     }
 
     /// Records the result for the processed part of a candidate.
