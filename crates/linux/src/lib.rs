@@ -6,22 +6,27 @@
 mod act;
 mod attribution;
 pub mod cgroup;
+pub mod code;
 pub mod damon;
 pub mod doctor;
+pub mod faults;
 
 mod log;
 mod machine;
 mod metrics;
 pub mod numa;
 mod ops;
+pub mod page_cache;
 mod physical;
 pub mod proc;
 mod proof;
 mod state;
+mod storage;
 pub mod swap;
 pub mod sys;
 #[cfg(test)]
 mod testing;
+pub mod unwind;
 mod walker;
 mod watch_for;
 mod ways;
@@ -47,4 +52,16 @@ pub use ways::{Best, Way, WayError};
 #[allow(clippy::all, clippy::pedantic, clippy::restriction, missing_docs, warnings)]
 mod skel {
     include!(concat!(env!("OUT_DIR"), "/walk.skel.rs"));
+}
+
+/// Generated from `reads.bpf.c` by libbpf-cargo.
+#[allow(clippy::all, clippy::pedantic, clippy::restriction, missing_docs, warnings)]
+mod reads_skel {
+    include!(concat!(env!("OUT_DIR"), "/reads.skel.rs"));
+}
+
+/// Generated from `cache.bpf.c` by libbpf-cargo.
+#[allow(clippy::all, clippy::pedantic, clippy::restriction, missing_docs, warnings)]
+mod cache_skel {
+    include!(concat!(env!("OUT_DIR"), "/cache.skel.rs"));
 }

@@ -13,16 +13,7 @@
  * The verifier checks functions that are neither static nor inlined once, and not again on each path
  * that leads to them. This keeps loading cheap (a test counts the steps).
  */
-typedef unsigned char __u8;
-typedef unsigned short __u16, __be16;
-typedef int __s32;
-typedef unsigned int __u32, __be32, __wsum;
-typedef long long __s64;
-typedef unsigned long long __u64;
-#define NULL ((void *)0)
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
-#include <stdbool.h>
+#include "kernel.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -81,9 +72,6 @@ struct task_struct {
 struct vm_area_struct {
 	unsigned long vm_flags;
 } __attribute__((preserve_access_index));
-struct timespec64 {
-	long tv_sec;
-} __attribute__((preserve_access_index));
 struct atomic {
 	int counter;
 };
@@ -115,12 +103,6 @@ enum pageflags___of_6_1 { PG_double_map = 6 };
 extern struct task_struct *bpf_task_from_pid(__s32 pid) __ksym __weak;
 extern struct task_struct *bpf_task_from_vpid(__s32 pid) __ksym __weak;
 extern void bpf_task_release(struct task_struct *p) __ksym __weak;
-extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
-extern void bpf_rcu_read_lock(void) __ksym __weak;
-extern void bpf_rcu_read_unlock(void) __ksym __weak;
-
-/* Set before loading: loads through bpf_rdonly_cast(). */
-const volatile bool direct_loads = true;
 
 struct window {
 	__u64 addr;
@@ -192,20 +174,6 @@ struct walk {
 	__u32 first; /* first entry of the current window */
 	__u32 unused;
 };
-
-static __always_inline __u64 load(__u64 addr)
-{
-	__u64 word = 0;
-
-	if (direct_loads) {
-		struct timespec64 *at = bpf_rdonly_cast(
-			(void *)addr, bpf_core_type_id_kernel(struct timespec64));
-
-		return at->tv_sec;
-	}
-	bpf_probe_read_kernel(&word, sizeof(word), (void *)addr);
-	return word;
-}
 
 /* Without a branch, so that the verifier follows only one path. */
 __noinline int in_some_ram(__u64 table)
@@ -349,13 +317,6 @@ __noinline __u64 folio_of_huge(__u64 vmemmap, __u64 entry)
 	mapped = load(vmemmap + (first >> 12) * bpf_core_type_size(struct page)
 		      + bpf_core_field_offset(struct folio, _large_mapcount));
 	return (folio & 0xffffffff) | (mapped + 1) << 32;
-}
-
-/* An index that the verifier can see is in bounds; `size` is a power of two. */
-static __always_inline __u64 within(__u64 index, __u64 size)
-{
-	barrier_var(index);
-	return index & (size - 1);
 }
 
 static long read_folio(__u32 page, struct walk *w)

@@ -3,6 +3,7 @@
 //! Each reader takes the root of the file system or the directory of a group, so that tests can use a tree of
 //! their own.
 
+mod ids;
 mod members;
 mod memory;
 mod mounts;
@@ -13,6 +14,7 @@ mod stat;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use ids::MemoryGroups;
 pub use memory::{Limit, Reclaimed};
 pub use of_process::{Subtree, path_of};
 pub use pressure::{Averages, Pressure, machine_pressure};

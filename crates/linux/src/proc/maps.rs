@@ -31,6 +31,34 @@ pub fn mappings(root: &Path, pid: i32) -> Result<Vec<Mapping>, ProcError> {
     parse_maps(&text).map_err(|line| ProcError::parse(&path, &line))
 }
 
+/// A part of a file that a process may execute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileCode {
+    /// its addresses
+    pub range: AddrRange,
+    /// its offset in the file
+    pub offset: u64,
+    /// path of the file, as the process sees it
+    pub path: Arc<str>,
+}
+
+/// The files that `pid` may execute.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn code(root: &Path, pid: i32) -> Result<Vec<FileCode>, ProcError> {
+    Ok(parse_code(&read_limited(&pid_file(root, pid, "maps"), LIMIT)?))
+}
+
+fn parse_code(text: &str) -> Vec<FileCode> {
+    let mut names = Names::default();
+    let areas = text.lines().filter_map(parse_line);
+    let files = areas.filter(|a| a.permissions.contains('x') && a.name.starts_with('/'));
+    let mut code =
+        |a: Area<'_>| FileCode { range: a.range, offset: a.offset, path: names.shared(a.name) };
+    files.map(&mut code).collect()
+}
+
 /// Parses the text of `/proc/PID/maps`. The result is sorted and disjoint.
 ///
 /// The kernel writes the text page by page, and areas may change in between. An area that has grown downwards
@@ -64,6 +92,7 @@ pub fn parse_maps(text: &str) -> Result<Vec<Mapping>, String> {
 struct Area<'a> {
     range: AddrRange,
     permissions: &'a str,
+    offset: u64,
     inode: &'a str,
     name: &'a str,
 }
@@ -75,13 +104,14 @@ fn parse_line(line: &str) -> Option<Area<'_>> {
     let hex = |s| u64::from_str_radix(s, 16).ok();
     let (start, end) = (hex(start)?, hex(end)?);
     let (permissions, rest) = rest.split_once(' ')?;
-    let (_offset, rest) = rest.split_once(' ')?;
+    let (offset, rest) = rest.split_once(' ')?;
     let (_device, rest) = rest.split_once(' ')?;
     let (inode, name) = rest.split_once(' ').unwrap_or((rest, ""));
     let aligned = start % 4096 == 0 && end % 4096 == 0 && start <= end;
     aligned.then_some(Area {
         range: AddrRange::new(start, end),
         permissions,
+        offset: hex(offset)?,
         inode,
         name: name.trim_start(),
     })
@@ -148,6 +178,14 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
             ]
         );
         assert_eq!(maps[1].range, AddrRange::new(0x55d8_a100_0000, 0x55d8_a102_1000));
+    }
+
+    #[test]
+    fn only_files_with_execute_permission_are_code() {
+        let line = "55d8a0002000-55d8a0004000 r-xp 00002000 fe:00 1234  /usr/bin/a b\n";
+        let code = parse_code(&(TEXT.to_owned() + line));
+        let range = AddrRange::new(0x55d8_a000_2000, 0x55d8_a000_4000);
+        assert_eq!(code, [FileCode { range, offset: 0x2000, path: "/usr/bin/a b".into() }]);
     }
 
     /// From a process of which two threads mapped and unmapped memory.

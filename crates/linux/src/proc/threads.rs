@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{pid_file, read_limited};
+use super::{ProcError, pid_file, read_limited};
 
 /// A thread and its CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,22 @@ pub fn threads(root: &Path, pid: i32, limit: usize) -> Vec<ThreadTime> {
         Some(ThreadTime { tid: entry.file_name().to_str()?.parse().ok()?, ran })
     };
     dir.take(limit).filter_map(time).collect()
+}
+
+/// The ids of the threads of `pid`. None if the process has ended.
+#[must_use]
+pub fn tids(root: &Path, pid: i32) -> Vec<i32> {
+    let dir = std::fs::read_dir(pid_file(root, pid, "task")).into_iter().flatten().flatten();
+    dir.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The name of a thread of `pid`, as in `/proc/PID/task/TID/comm`.
+///
+/// # Errors
+/// If there is no such thread.
+pub fn thread_comm(root: &Path, pid: i32, tid: i32) -> Result<String, ProcError> {
+    let path = pid_file(root, pid, "task").join(tid.to_string()).join("comm");
+    Ok(read_limited(&path, 64)?.trim_end_matches('\n').to_owned())
 }
 
 /// Whether a thread of `pid` runs or waits for a CPU.
@@ -49,9 +65,14 @@ mod tests {
             std::fs::create_dir_all(&dir).unwrap();
             std::fs::write(dir.join("schedstat"), schedstat).unwrap();
             std::fs::write(dir.join("stat"), stat).unwrap();
+            std::fs::write(dir.join("comm"), "b b\n").unwrap();
         }
         let mut all = threads(root.path(), 7, 9);
         all.sort_by_key(|t| t.tid);
+        let mut ids = tids(root.path(), 7);
+        ids.sort_unstable();
+        assert_eq!((ids, tids(root.path(), 8)), (vec![7, 8, 9], vec![]));
+        assert_eq!(thread_comm(root.path(), 7, 8).unwrap(), "b b");
         assert_eq!(all, [ThreadTime { tid: 7, ran: 512 }, ThreadTime { tid: 9, ran: 99 }]);
         assert!(threads(root.path(), 7, 1).len() <= 1);
         assert_eq!(

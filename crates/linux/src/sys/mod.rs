@@ -1,6 +1,7 @@
 //! System calls, one per file. This is the only unsafe code beside the BPF loader.
 
 mod arena;
+mod cached;
 mod clock;
 mod cpus;
 mod fork;
@@ -18,8 +19,9 @@ mod touch;
 mod transient;
 
 pub use arena::{Arena, Backing};
+pub use cached::{CacheStat, cachestat, mincore};
 pub use clock::{CpuLaps, Stopwatch, monotonic, own_cpu, process_cpu, thread_cpu};
-pub use cpus::online_cpus;
+pub use cpus::{online_cpu_list, online_cpus};
 pub use fork::SleepingChild;
 pub use malloc::keep_little_memory;
 pub use mempolicy::{
@@ -29,7 +31,7 @@ pub use mempolicy::{
 pub use move_pages::{UNTOLD, migrate_pages, move_pages, page_nodes};
 pub use node_mask::{MAX_NODES, NodeMask};
 pub(crate) use own_pages::OwnPages;
-pub use pagemap_scan::resident_ranges;
+pub use pagemap_scan::{PageState, page_state, resident_ranges};
 pub(crate) use privileges::may_look_at_all;
 pub use privileges::{KeptCapabilities, drop_privileges, missing as missing_capabilities};
 pub use process_madvise::{Advice, advise_all, process_madvise, takes_advice};

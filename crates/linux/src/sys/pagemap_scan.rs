@@ -4,13 +4,16 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-use isotherm_core::{AddrRange, join_touching};
+use isotherm_core::{AddrRange, PAGE_SIZE, align_down, join_touching};
 
 /// `_IOWR('f', 16, struct pm_scan_arg)`, which has 96 bytes.
 const PAGEMAP_SCAN: libc::Ioctl = 0xc060_6610;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
+const PAGE_IS_SWAPPED: u64 = 1 << 4;
 /// The zero page, or the huge zero page.
 const PAGE_IS_PFNZERO: u64 = 1 << 5;
+/// A huge page, mapped by one entry.
+const PAGE_IS_HUGE: u64 = 1 << 6;
 /// Bytes to scan in one call. During the call the process cannot map memory.
 const PART: u64 = 1 << 30;
 /// Maximum number of ranges in one call.
@@ -86,6 +89,49 @@ pub fn resident_ranges(
     Ok(())
 }
 
+/// The state of one page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageState {
+    /// no memory, or the zero page
+    Absent,
+    /// in swap
+    Swapped,
+    /// resident
+    Base,
+    /// a part of a resident huge page that one entry maps
+    Huge,
+}
+
+/// The state of the page at `address` in the address space of `pagemap`.
+///
+/// # Errors
+/// ENOTTY before Linux 6.7; ESRCH if the address space has gone.
+pub fn page_state(pagemap: &File, address: u64) -> io::Result<PageState> {
+    let start = align_down(address, PAGE_SIZE);
+    let mut found = [PageRegion::default()];
+    let mut arg = ScanArg {
+        size: size_of::<ScanArg>() as u64,
+        start,
+        end: start + PAGE_SIZE,
+        vec: found.as_mut_ptr() as u64,
+        vec_len: 1,
+        category_inverted: PAGE_IS_PFNZERO,
+        category_mask: PAGE_IS_PFNZERO,
+        category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+        return_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED | PAGE_IS_HUGE,
+        ..ScanArg::default()
+    };
+    // SAFETY: `arg` has the type that the call requires, and `found` has room for the stated number of elements.
+    // Both live until the call returns.
+    match unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut arg) } {
+        0 => Ok(PageState::Absent),
+        n if n < 0 => Err(io::Error::last_os_error()),
+        _ if found[0].categories & PAGE_IS_SWAPPED != 0 => Ok(PageState::Swapped),
+        _ if found[0].categories & PAGE_IS_HUGE != 0 => Ok(PageState::Huge),
+        _ => Ok(PageState::Base),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::OwnPages;
@@ -106,6 +152,8 @@ mod tests {
             all => all.unwrap(),
         };
         assert_eq!(all, [own.range(1, 2), own.range(9, 1)]);
+        let state = |page| page_state(&pagemap, own.range(page, 1).start + 7).unwrap();
+        assert_eq!([0, 1, 5].map(state), [PageState::Absent, PageState::Base, PageState::Absent]);
         assert_eq!(resident(own.range(0, 16), 1).unwrap(), [own.range(1, 2)]);
         assert_eq!(resident(own.range(3, 4), 10).unwrap(), []);
     }

@@ -8,12 +8,11 @@ mod help;
 mod kernel_layout;
 mod task_iter;
 
-use std::mem::MaybeUninit;
 use std::time::Duration;
 
 use isotherm_core::AddrRange;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{OpenObject, ProgramInput, ProgramMut};
+use libbpf_rs::{ProgramInput, ProgramMut};
 
 pub use self::answer::{Answer, Batch, Glance, Identity, MapChanges, fitting};
 use self::answer::{glance, identity, pages_in};
@@ -21,9 +20,11 @@ pub(crate) use self::blocks::{Plain, RawBlock, Reader, Span, in_blocks, pages_in
 pub use self::error::WalkError;
 pub(crate) use self::help::bpf_help;
 use self::task_iter::TaskIter;
+pub(crate) use self::task_iter::written;
 use crate::proc::{self, Ram};
 use crate::proof;
 use crate::skel::{WalkSkel, WalkSkelBuilder, types};
+use crate::storage::Storage;
 use crate::sys::{missing_capabilities, monotonic};
 
 /// Maximal number of windows in one run.
@@ -81,17 +82,6 @@ pub struct Walker {
     blocks: Vec<RawBlock>,
 }
 
-/// The memory of libbpf's object; freed when dropped.
-struct Storage(*mut MaybeUninit<OpenObject>);
-
-impl Drop for Storage {
-    fn drop(&mut self) {
-        // SAFETY: the pointer comes from `Box::into_raw` in `Walker::try_open`. The skeleton that refers to it
-        // is dropped earlier (`Walker` declares it first).
-        drop(unsafe { Box::from_raw(self.0) });
-    }
-}
-
 // SAFETY: the skeleton holds raw pointers to maps and programs of its own object, which has no other user.
 // libbpf objects may be used from any thread, but only from one at a time: every method that uses them takes
 // `&mut self`.
@@ -142,11 +132,8 @@ impl Walker {
 
     fn try_open(reading: Reading) -> Result<Self, WalkError> {
         crate::log::quiet();
-        let storage = Box::into_raw(Box::new(MaybeUninit::uninit()));
-        let guard = Storage(storage);
-        // SAFETY: the box stays at its address and alive as long as `guard`, which `Walker` drops after the
-        // skeleton; there is no other copy of the pointer.
-        let place: &'static mut MaybeUninit<OpenObject> = unsafe { &mut *storage };
+        // SAFETY: `Walker` drops the skeleton, which has the only copy of the reference, before the storage.
+        let (guard, place) = unsafe { Storage::new() };
         let load_error = |e: libbpf_rs::Error| match e.kind() {
             libbpf_rs::ErrorKind::WouldBlock | libbpf_rs::ErrorKind::Interrupted => {
                 WalkError::Interrupted

@@ -35,8 +35,9 @@ impl TaskIter {
     }
 }
 
-/// The output of the program for process `pid`, at most `limit` bytes; nothing if there is no such process.
-pub(super) fn written(program: &ProgramMut<'_>, pid: i32, limit: usize) -> io::Result<Vec<u8>> {
+/// The output of the program for process `pid`, or for all with 0, at most `limit` bytes; nothing if there is no
+/// such process.
+pub(crate) fn written(program: &ProgramMut<'_>, pid: i32, limit: usize) -> io::Result<Vec<u8>> {
     let mut iter = begin(&link(program, pid)?)?;
     let (mut out, mut part) = (Vec::new(), [0; 4096]);
     while out.len() < limit {

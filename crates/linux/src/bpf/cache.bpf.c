@@ -1,0 +1,712 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Reads the page cache from its own data structures: the files of each super block, their names, and the
+ * tree of each file, whose nodes count the pages that are cached and those that were evicted. It takes no
+ * lock and writes nothing to the kernel. Page cache, dentries and inodes are freed by RCU, and all
+ * programs with direct loads read under it. Without it, each address is checked before use, and no load
+ * can fault.
+ */
+#include "kernel.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+#define MAX_SUPERS 1024
+#define MAX_FILES 8192
+#define MAX_NODES 16384
+#define MAX_DENTRIES 4096
+#define MAX_NAME 256
+#define NAME_BYTES (1 << 19)
+/* Steps of one run: bounds the time under RCU to some milliseconds. */
+#define MAX_INODES 8192
+#define MAX_STEPS (1 << 16)
+#define OVERLAYFS_MAGIC 0x794c7630
+
+#define CORE __attribute__((preserve_access_index))
+
+/* Only the used members, which are found by name on the running kernel. */
+struct list_head {
+	struct list_head *next;
+} CORE;
+struct hlist_node {
+	struct hlist_node *next;
+} CORE;
+struct hlist_head {
+	struct hlist_node *first;
+} CORE;
+struct rb_root {
+	void *rb_node;
+} CORE;
+struct rb_root_cached {
+	struct rb_root rb_root;
+} CORE;
+struct xarray {
+	void *xa_head;
+} CORE;
+struct xa_node {
+	unsigned char shift, offset, count, nr_values;
+	void *slots[64];
+	unsigned long marks[3];
+} CORE;
+struct xa_node___of_7_2 {
+	unsigned long marks[3][1];
+} CORE;
+struct inode;
+struct address_space {
+	struct inode *host;
+	struct xarray i_pages;
+	struct rb_root_cached i_mmap;
+	unsigned long nrpages;
+} CORE;
+struct super_block {
+	struct list_head s_list;
+	__u32 s_dev;
+	unsigned long s_magic;
+	char s_id[32];
+	struct list_head s_inodes;
+} CORE;
+struct inode {
+	struct super_block *i_sb;
+	struct address_space *i_mapping;
+	unsigned long i_ino;
+	unsigned short i_mode;
+	__u32 i_rdev;
+	unsigned int i_nlink;
+	long long i_size;
+	struct list_head i_sb_list;
+	struct hlist_head i_dentry;
+	struct address_space i_data;
+} CORE;
+struct qstr {
+	const unsigned char *name;
+} CORE;
+struct dentry {
+	struct dentry *d_parent;
+	struct qstr d_name;
+	union {
+		struct hlist_node d_alias;
+	} d_u;
+} CORE;
+struct dentry___of_7_2 {
+	struct hlist_node d_alias;
+} CORE;
+struct file {
+	struct inode *f_inode;
+	struct address_space *f_mapping;
+	void *private_data;
+} CORE;
+/* Since Linux 6.13. */
+struct ovl_file {
+	struct file *realfile;
+} CORE;
+struct fdtable {
+	struct file **fd;
+} CORE;
+struct files_struct {
+	struct fdtable *fdt;
+} CORE;
+struct kernfs_node {
+	__u64 id;
+} CORE;
+struct cgroup {
+	struct kernfs_node *kn;
+} CORE;
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	void *ss;
+} CORE;
+struct mem_cgroup {
+	struct cgroup_subsys_state css;
+} CORE;
+struct obj_cgroup {
+	struct mem_cgroup *memcg;
+} CORE;
+struct css_set {
+	struct cgroup_subsys_state *subsys[8];
+} CORE;
+struct task_struct {
+	int tgid;
+	struct files_struct *files;
+	struct css_set *cgroups;
+} CORE;
+struct vm_area_struct {
+	struct file *vm_file;
+} CORE;
+struct folio {
+	unsigned long memcg_data;
+} CORE;
+struct seq_file;
+struct bpf_iter_meta {
+	struct seq_file *seq;
+} CORE;
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	struct file *file;
+} CORE;
+struct bpf_iter__task_vma {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	struct vm_area_struct *vma;
+} CORE;
+enum pageflags {
+	PG_writeback = 1,
+	PG_referenced = 2,
+	PG_dirty = 4,
+	PG_active = 8,
+	PG_workingset = 9,
+};
+enum cgroup_subsys_id { memory_cgrp_id = 4 };
+
+#define AT(type, field) bpf_core_field_offset(type, field)
+#define LOAD(base, type, field) load((__u64)(base) + AT(type, field))
+
+static __always_inline void lock(void)
+{
+	if (direct_loads)
+		bpf_rcu_read_lock();
+}
+
+static __always_inline void unlock(void)
+{
+	if (direct_loads)
+		bpf_rcu_read_unlock();
+}
+
+/* The request. */
+struct order {
+	__u64 sb;         /* any super block; the one whose files to list */
+	__u64 cursor;     /* the inode that was visited last; 0: begin */
+	__u64 cursor_ino;
+	__u64 seed;       /* of the choice of pages */
+	__s32 fd;         /* of the caller, for keep_open_file */
+	__u32 entries;    /* of the input: files, or dentries */
+};
+
+struct super_entry {
+	__u64 sb, magic;
+	__u32 dev, unused;
+	char id[32];
+};
+
+struct cached_file {
+	__u64 inode, sb, ino;
+	__u64 pages, size;
+	__u64 parent; /* dentry of the directory; 0: the file has no name in memory */
+	__u32 name;   /* its place in `names` */
+	__u32 name_bytes;
+	__u32 nlink;
+	__u32 device; /* of a device file */
+	__u16 mode;
+	__u8 is_mapped;
+	__u8 unused[5];
+};
+
+/* A part of a file, at most 64 pages or a part of one folio. */
+struct cache_node {
+	__u64 first; /* page index */
+	__u64 group; /* cgroup to which the sampled page is charged; 0: none */
+	__u32 file;  /* index in `files` */
+	__u32 cached, evicted, dirty, writeback;
+	__u32 sample; /* enum sample */
+};
+
+enum sample { SAMPLED = 1, REFERENCED = 2, ACTIVE = 4, WORKINGSET = 8 };
+
+struct dentry_entry {
+	__u64 dentry, parent;
+	__u32 name, name_bytes;
+};
+
+/* What an iterator writes for each open or mapped file. */
+struct holder {
+	__u64 inode;
+	__u32 pid, unused;
+};
+
+struct place {
+	__u64 file; /* index in `files` */
+	__u64 page; /* to look at next */
+};
+
+struct order order;
+struct place at; /* the progress of read_nodes */
+__u32 found, visited, lost, more, name_end;
+struct super_entry supers[MAX_SUPERS];
+struct cached_file files[MAX_FILES];
+struct cache_node nodes[MAX_NODES];
+struct dentry_entry dentries[MAX_DENTRIES];
+char names[NAME_BYTES + MAX_NAME];
+
+/* The inode whose mapping has the pages. A file that was opened through an overlay has none itself: the
+ * real file below does. 0: not found. */
+static __always_inline __u64 host_of(__u64 file)
+{
+	__u64 inode, host, magic;
+
+	inode = LOAD(file, struct file, f_inode);
+	magic = LOAD(LOAD(inode, struct inode, i_sb), struct super_block, s_magic);
+	if (magic == OVERLAYFS_MAGIC) {
+		__u64 below = LOAD(file, struct file, private_data);
+
+		file = bpf_core_type_exists(struct ovl_file) ? LOAD(below, struct ovl_file, realfile) : below;
+	}
+	host = LOAD(LOAD(file, struct file, f_mapping), struct address_space, host);
+	/* Without this, a wrong guess at the overlay's data would give any address. */
+	if (LOAD(LOAD(host, struct inode, i_mapping), struct address_space, host) != host)
+		return 0;
+	return host;
+}
+
+/* All super blocks are on one ring. Its head is no super block: it lies in the kernel's image, which is at
+ * the end of the address space. */
+static long list_super(__u32 i, __u64 *sb)
+{
+	__u64 next = LOAD(*sb, struct super_block, s_list) - AT(struct super_block, s_list);
+
+	if (*sb < 0xffffffff80000000ull) {
+		struct super_entry *s = &supers[within(found, MAX_SUPERS)];
+
+		s->sb = *sb;
+		s->magic = LOAD(*sb, struct super_block, s_magic);
+		s->dev = LOAD(*sb, struct super_block, s_dev);
+		bpf_probe_read_kernel_str(s->id, sizeof(s->id),
+					  (void *)(*sb + AT(struct super_block, s_id)));
+		found++;
+	}
+	*sb = next;
+	more = found < MAX_SUPERS;
+	return next == order.sb || !more || !next;
+}
+
+SEC("syscall") int list_supers(void *ctx)
+{
+	__u64 sb = order.sb;
+
+	found = 0;
+	lock();
+	bpf_loop(MAX_SUPERS + 1, list_super, &sb, 0);
+	unlock();
+	return 0;
+}
+
+/* Appends a name, and returns its length without the end. */
+static __always_inline __u32 keep_name(__u64 dentry)
+{
+	__u64 name = LOAD(dentry, struct dentry, d_name.name), end = within(name_end, NAME_BYTES);
+	long n = bpf_probe_read_kernel_str(&names[end], MAX_NAME, (void *)name);
+
+	if (n <= 0)
+		return 0;
+	name_end += n - 1;
+	return n - 1;
+}
+
+static __always_inline __u64 dentry_of(__u64 inode)
+{
+	__u64 alias = LOAD(inode, struct inode, i_dentry.first);
+
+	if (!alias)
+		return 0;
+	if (bpf_core_field_exists(struct dentry___of_7_2, d_alias))
+		return alias - AT(struct dentry___of_7_2, d_alias);
+	return alias - AT(struct dentry, d_u);
+}
+
+static __always_inline __u64 mapping_of(__u64 inode)
+{
+	return inode + AT(struct inode, i_data);
+}
+
+/* The root of the tree of a file. */
+static __always_inline __u64 root_of(__u64 inode)
+{
+	return LOAD(mapping_of(inode), struct address_space, i_pages.xa_head);
+}
+
+static __always_inline void keep_file(__u64 inode)
+{
+	struct cached_file *f = &files[within(found, MAX_FILES)];
+	__u64 dentry = dentry_of(inode), mapping = mapping_of(inode);
+
+	f->inode = inode;
+	f->sb = LOAD(inode, struct inode, i_sb);
+	f->ino = LOAD(inode, struct inode, i_ino);
+	f->pages = LOAD(mapping, struct address_space, nrpages);
+	f->size = LOAD(inode, struct inode, i_size);
+	f->nlink = LOAD(inode, struct inode, i_nlink);
+	f->device = LOAD(inode, struct inode, i_rdev);
+	f->mode = LOAD(inode, struct inode, i_mode);
+	f->is_mapped = LOAD(mapping, struct address_space, i_mmap.rb_root.rb_node) != 0;
+	f->parent = 0;
+	f->name = name_end;
+	f->name_bytes = 0;
+	if (dentry) {
+		f->parent = LOAD(dentry, struct dentry, d_parent);
+		f->name_bytes = keep_name(dentry);
+	}
+	found++;
+}
+
+/* The file that the caller has open as order.fd. */
+SEC("syscall") int keep_open_file(void *ctx)
+{
+	struct task_struct *self = (void *)bpf_get_current_task();
+	struct file **fds = BPF_CORE_READ(self, files, fdt, fd), *file = NULL;
+	__u64 inode;
+
+	bpf_probe_read_kernel(&file, sizeof(file), fds + order.fd);
+	found = name_end = 0;
+	lock();
+	inode = host_of((__u64)file);
+	if (inode)
+		keep_file(inode);
+	unlock();
+	return 0;
+}
+
+struct inode_walk {
+	__u64 link, head;
+};
+
+static long list_inode(__u32 i, struct inode_walk *w)
+{
+	__u64 next = load(w->link), inode, root;
+
+	if (next == w->head) {
+		more = 0;
+		return 1;
+	}
+	/* An inode that is taken off the list points to itself. */
+	if (next == w->link || !next) {
+		lost = 1;
+		return 1;
+	}
+	w->link = next;
+	visited++;
+	inode = next - AT(struct inode, i_sb_list);
+	root = root_of(inode);
+	if (root)
+		keep_file(inode);
+	return found >= MAX_FILES || name_end >= NAME_BYTES;
+}
+
+/* The files with page cache or with notes of evicted pages, among the next inodes of a super block. If the
+ * inode at which the run before has stopped is gone, `lost` is set: begin again. */
+SEC("syscall") int list_files(void *ctx)
+{
+	struct inode_walk w = { .head = order.sb + AT(struct super_block, s_inodes) };
+
+	found = visited = lost = name_end = 0;
+	more = 1;
+	lock();
+	w.link = w.head;
+	if (order.cursor) {
+		__u64 next;
+
+		w.link = order.cursor + AT(struct inode, i_sb_list);
+		next = load(w.link);
+		lost = LOAD(order.cursor, struct inode, i_sb) != order.sb
+		       || LOAD(order.cursor, struct inode, i_ino) != order.cursor_ino
+		       || load(next + 8) != w.link || next == w.link;
+	}
+	if (!lost)
+		bpf_loop(MAX_INODES, list_inode, &w, 0);
+	order.cursor = w.link == w.head ? 0 : w.link - AT(struct inode, i_sb_list);
+	order.cursor_ino = order.cursor ? LOAD(order.cursor, struct inode, i_ino) : 0;
+	unlock();
+	return 0;
+}
+
+static long name_dentry(__u32 i, void *unused)
+{
+	struct dentry_entry *d = &dentries[within(i, MAX_DENTRIES)];
+
+	if (name_end >= NAME_BYTES)
+		return 1;
+	d->parent = LOAD(d->dentry, struct dentry, d_parent);
+	d->name = name_end;
+	d->name_bytes = keep_name(d->dentry);
+	found = i + 1;
+	return 0;
+}
+
+/* Names and parents of dentries. The parent of a root is the root itself. */
+SEC("syscall") int name_dentries(void *ctx)
+{
+	found = name_end = 0;
+	lock();
+	bpf_loop(order.entries, name_dentry, NULL, 0);
+	unlock();
+	return 0;
+}
+
+#define IS_NODE(entry) (((entry) & 3) == 2 && (entry) > 4096)
+#define IS_SIBLING(entry) (((entry) & 3) == 2 && (entry) < 256)
+#define IS_SHADOW(entry) ((entry) & 1)
+
+static __always_inline __u64 slot_of(__u64 node, __u32 slot)
+{
+	return load(node + AT(struct xa_node, slots) + (slot & 63) * 8);
+}
+
+/* Marks 0 and 1 are dirty and writeback. Only the first slot of a folio is marked. */
+static __always_inline __u64 marks_of(__u64 node, __u32 mark)
+{
+	__u64 marks = bpf_core_field_exists(struct xa_node___of_7_2, marks)
+			      ? AT(struct xa_node___of_7_2, marks)
+			      : AT(struct xa_node, marks);
+
+	return load(node + marks + mark * 8);
+}
+
+struct tally {
+	__u64 node, dirty, writeback;
+	__u32 nr_dirty, nr_writeback;
+};
+
+static long count_marks(__u32 slot, struct tally *t)
+{
+	__u64 entry = slot_of(t->node, slot), head = slot;
+
+	if (IS_SIBLING(entry))
+		head = entry >> 2;
+	t->nr_dirty += t->dirty >> (head & 63) & 1;
+	t->nr_writeback += t->writeback >> (head & 63) & 1;
+	return 0;
+}
+
+struct pick {
+	__u64 node, folio;
+	__u32 start;
+};
+
+static long pick_folio(__u32 i, struct pick *p)
+{
+	__u64 entry = slot_of(p->node, p->start + i);
+
+	if (IS_SIBLING(entry))
+		entry = slot_of(p->node, entry >> 2);
+	if (!entry || (entry & 3))
+		return 0;
+	p->folio = entry;
+	return 1;
+}
+
+struct cache_walk {
+	__u64 root;   /* of the tree of the file; 0: not read yet */
+	__u64 memory; /* the memory controller, `struct cgroup_subsys` */
+};
+
+/* The memory cgroup of a page: its id is the inode number of its directory. A page is charged to a group,
+ * or, in new kernels, to an object that leads to it: the group is the one that belongs to the memory
+ * controller. */
+static __always_inline __u64 group_of(__u64 folio, __u64 memory)
+{
+	__u64 group;
+
+	if (!memory || !bpf_core_field_exists(struct folio, memcg_data))
+		return 0;
+	group = LOAD(folio, struct folio, memcg_data) & ~7ull;
+	if (!group)
+		return 0;
+	if (LOAD(group, struct mem_cgroup, css.ss) != memory) {
+		group = LOAD(group, struct obj_cgroup, memcg);
+		if (LOAD(group, struct mem_cgroup, css.ss) != memory)
+			return 0;
+	}
+	return LOAD(LOAD(LOAD(group, struct mem_cgroup, css.cgroup), struct cgroup, kn), struct kernfs_node, id);
+}
+
+#define FLAG(flags, name, bit) \
+	((flags) >> bpf_core_enum_value(enum pageflags, name) & 1 ? (bit) : 0)
+
+static __always_inline void describe(struct cache_node *n, __u64 folio, __u64 memory)
+{
+	__u64 flags = load(folio);
+
+	n->sample = SAMPLED | FLAG(flags, PG_referenced, REFERENCED) | FLAG(flags, PG_active, ACTIVE)
+		    | FLAG(flags, PG_workingset, WORKINGSET);
+	n->group = group_of(folio, memory);
+}
+
+static __always_inline struct cache_node *new_node(__u64 page)
+{
+	struct cache_node *n = &nodes[within(found, MAX_NODES)];
+
+	n->first = page;
+	n->group = 0;
+	n->file = at.file;
+	n->cached = n->evicted = n->dirty = n->writeback = n->sample = 0;
+	found++;
+	return n;
+}
+
+/* A node of 64 slots for single pages. It counts its entries: only one page is looked at. */
+static __always_inline void read_leaf(struct cache_walk *w, __u64 node, __u64 page)
+{
+	struct cache_node *n = new_node(page);
+	struct tally t = { .node = node, .dirty = marks_of(node, 0), .writeback = marks_of(node, 1) };
+	struct pick p = { .node = node };
+	__u64 head = load(node);
+
+	n->evicted = head >> 24 & 0xff;
+	n->cached = (head >> 16 & 0xff) - n->evicted;
+	if (t.dirty | t.writeback) {
+		bpf_loop(64, count_marks, &t, 0);
+		n->dirty = t.nr_dirty;
+		n->writeback = t.nr_writeback;
+	}
+	if (n->cached) {
+		p.start = ((page ^ order.seed) * 0x9e3779b97f4a7c15ull) >> 58;
+		bpf_loop(64, pick_folio, &p, 0);
+		if (p.folio)
+			describe(n, p.folio, w->memory);
+	}
+}
+
+/* An entry above the leaves, for 2^shift pages of a large folio, or the only page of a file. */
+static __always_inline void read_entry(struct cache_walk *w, __u64 entry, __u64 page, __u32 shift)
+{
+	struct cache_node *n = new_node(page);
+	__u32 pages = 1u << (shift & 31);
+	__u64 flags;
+
+	if (IS_SHADOW(entry)) {
+		n->evicted = pages;
+		return;
+	}
+	flags = load(entry);
+	n->cached = pages;
+	n->dirty = FLAG(flags, PG_dirty, pages);
+	n->writeback = FLAG(flags, PG_writeback, pages);
+	describe(n, entry, w->memory);
+}
+
+static __always_inline void next_file(struct cache_walk *w)
+{
+	at.file++;
+	at.page = 0;
+	w->root = 0;
+}
+
+/* The next part of the file with pages; or skips one part without any. */
+static __always_inline void read_part(struct cache_walk *w)
+{
+	__u64 entry = w->root, node, page = at.page;
+	__u32 shift;
+
+	for (int depth = 0; depth < 11; depth++) {
+		node = entry - 2;
+		shift = load(node) & 0xff;
+		if (depth == 0 && shift < 58 && page >> (shift + 6)) {
+			next_file(w);
+			return;
+		}
+		if (shift == 0) {
+			read_leaf(w, node, page & ~63ull);
+			at.page = (page | 63) + 1;
+			return;
+		}
+		entry = slot_of(node, page >> (shift & 63));
+		if (IS_SIBLING(entry))
+			entry = slot_of(node, entry >> 2);
+		if (IS_NODE(entry))
+			continue;
+		if (entry)
+			read_entry(w, entry, page, shift);
+		at.page = ((page >> (shift & 63)) + 1) << (shift & 63);
+		if (!at.page) /* the end of the largest file */
+			next_file(w);
+		return;
+	}
+	next_file(w);
+}
+
+static long read_node(__u32 step, struct cache_walk *w)
+{
+	struct cached_file *f = &files[within(at.file, MAX_FILES)];
+
+	if (at.file >= order.entries) {
+		more = 0;
+		return 1;
+	}
+	if (found >= MAX_NODES)
+		return 1;
+	if (!w->root) {
+		/* Since it was listed, the file may have gone. */
+		if (LOAD(f->inode, struct inode, i_sb) != f->sb
+		    || LOAD(f->inode, struct inode, i_ino) != f->ino) {
+			next_file(w);
+			return 0;
+		}
+		w->root = root_of(f->inode);
+		if (!IS_NODE(w->root)) {
+			if (w->root)
+				read_entry(w, w->root, 0, 0);
+			next_file(w);
+			return 0;
+		}
+	}
+	read_part(w);
+	return 0;
+}
+
+static __always_inline __u64 memory_controller(void)
+{
+	struct task_struct *self = (void *)bpf_get_current_task();
+	__u64 sets = (__u64)BPF_CORE_READ(self, cgroups), css;
+
+	if (!bpf_core_enum_value_exists(enum cgroup_subsys_id, memory_cgrp_id))
+		return 0;
+	css = load(sets + AT(struct css_set, subsys)
+		   + 8 * bpf_core_enum_value(enum cgroup_subsys_id, memory_cgrp_id));
+	return LOAD(css, struct cgroup_subsys_state, ss);
+}
+
+/* The parts of order.entries files, from `at` on, until nodes[] is full. */
+SEC("syscall") int read_nodes(void *ctx)
+{
+	struct cache_walk w = {};
+
+	found = 0;
+	more = 1;
+	lock();
+	w.memory = memory_controller();
+	bpf_loop(MAX_STEPS, read_node, &w, 0);
+	unlock();
+	return 0;
+}
+
+static __always_inline void tell(struct seq_file *seq, struct task_struct *task, struct file *file)
+{
+	struct holder h = {};
+
+	h.pid = BPF_CORE_READ(task, tgid);
+	h.inode = host_of((__u64)file);
+	if (h.inode)
+		bpf_seq_write(seq, &h, sizeof(h));
+}
+
+SEC("iter/task_file") int list_open(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+
+	if (task && file)
+		tell(ctx->meta->seq, task, file);
+	return 0;
+}
+
+SEC("iter/task_vma") int list_mapped(struct bpf_iter__task_vma *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct vm_area_struct *vma = ctx->vma;
+	struct file *file;
+
+	if (!task || !vma)
+		return 0;
+	file = BPF_CORE_READ(vma, vm_file);
+	if (file)
+		tell(ctx->meta->seq, task, file);
+	return 0;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What all programs share: types, and loads of kernel memory that cannot fault. */
+typedef unsigned char __u8;
+typedef unsigned short __u16, __be16;
+typedef int __s32;
+typedef unsigned int __u32, __be32, __wsum;
+typedef long long __s64;
+typedef unsigned long long __u64;
+#define NULL ((void *)0)
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <stdbool.h>
+
+struct timespec64 {
+	long tv_sec;
+} __attribute__((preserve_access_index));
+
+extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
+extern void bpf_rcu_read_lock(void) __ksym __weak;
+extern void bpf_rcu_read_unlock(void) __ksym __weak;
+
+/* Set before loading: loads through bpf_rdonly_cast(). */
+const volatile bool direct_loads = true;
+
+static __always_inline __u64 load(__u64 addr)
+{
+	__u64 word = 0;
+
+	if (direct_loads) {
+		struct timespec64 *at = bpf_rdonly_cast(
+			(void *)addr, bpf_core_type_id_kernel(struct timespec64));
+
+		return at->tv_sec;
+	}
+	bpf_probe_read_kernel(&word, sizeof(word), (void *)addr);
+	return word;
+}
+
+/* An index that the verifier can see is in bounds; `size` is a power of two. */
+static __always_inline __u64 within(__u64 index, __u64 size)
+{
+	barrier_var(index);
+	return index & (size - 1);
+}

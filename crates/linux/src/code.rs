@@ -1,0 +1,188 @@
+//! The files that a process executes, and the names of their functions.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use blazesym::helper::read_elf_build_id;
+use blazesym::symbolize::source::{Elf, Source};
+use blazesym::symbolize::{CodeInfo, Input, Symbolized, Symbolizer};
+
+use crate::proc::{FileCode, ProcError, code};
+
+/// Reads which files processes execute. It reads the build id of each file once.
+#[derive(Default)]
+pub struct CodeReader {
+    /// by device and inode
+    build_ids: HashMap<(u64, u64), Arc<str>>,
+}
+
+impl CodeReader {
+    /// The files that `pid` may execute, each with its GNU build id in hexadecimal digits, which is empty if
+    /// there is none.
+    ///
+    /// # Errors
+    /// If the mappings of the process cannot be read.
+    pub fn read(&mut self, root: &Path, pid: i32) -> Result<Vec<(FileCode, Arc<str>)>, ProcError> {
+        let files = code(root, pid)?;
+        let below = root.join(format!("proc/{pid}/root"));
+        let mut with_id = |file: FileCode| {
+            let id = self.build_id(&below.join(file.path.trim_start_matches('/')));
+            (file, id)
+        };
+        Ok(files.into_iter().map(&mut with_id).collect())
+    }
+
+    fn build_id(&mut self, path: &Path) -> Arc<str> {
+        // A file that was replaced or cannot be read has no id that could be compared.
+        let Ok(file) = path.metadata() else { return "".into() };
+        let id = self.build_ids.entry((file.dev(), file.ino())).or_insert_with(|| id_of(path));
+        Arc::clone(id)
+    }
+}
+
+fn id_of(path: &Path) -> Arc<str> {
+    let id = read_elf_build_id(path).ok().flatten();
+    id.iter()
+        .flat_map(|id| id.iter())
+        .fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+        .into()
+}
+
+/// A function at an address of code, and its line.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Function {
+    /// demangled name
+    pub name: String,
+    /// `file:line`, if there is debug information
+    pub line: Option<String>,
+}
+
+/// Finds functions in binaries, their separate debug files, and the maps of compilers that generate code while
+/// a program runs (`/tmp/perf-PID.map`).
+pub struct Functions {
+    symbolizer: Symbolizer,
+    /// whether the file at a path has the expected build id
+    checked: HashMap<(PathBuf, Arc<str>), bool>,
+    generated: HashMap<u32, Vec<Generated>>,
+}
+
+/// A generated function.
+struct Generated {
+    start: u64,
+    len: u64,
+    name: String,
+}
+
+impl Default for Functions {
+    fn default() -> Self {
+        Functions {
+            symbolizer: Symbolizer::new(),
+            checked: HashMap::new(),
+            generated: HashMap::new(),
+        }
+    }
+}
+
+impl Functions {
+    /// The functions at `offset` of the file at `path`: the innermost inlined function first, and last the
+    /// function that contains it. None if the file is missing, has another build id, or has no symbol there.
+    pub fn in_file(&mut self, path: &Path, build_id: &Arc<str>, offset: u64) -> Vec<Function> {
+        let same = || build_id.is_empty() || *id_of(path) == **build_id;
+        if !*self.checked.entry((path.to_owned(), Arc::clone(build_id))).or_insert_with(same) {
+            return Vec::new();
+        }
+        let source = Source::Elf(Elf::new(path));
+        let found = self.symbolizer.symbolize_single(&source, Input::FileOffset(offset));
+        let Ok(Symbolized::Sym(found)) = found else { return Vec::new() };
+        let outer = (&*found.name, found.code_info.as_deref());
+        let inlined = found.inlined.iter().map(|f| (&*f.name, f.code_info.as_ref()));
+        // blazesym gives each function the place in it; the functions are nested outside in.
+        let mut all: Vec<Function> = std::iter::once(outer)
+            .chain(inlined)
+            .map(|(name, at)| Function { name: name.to_owned(), line: at.and_then(line) })
+            .collect();
+        all.reverse();
+        all
+    }
+
+    /// The generated function at `address` of process `pid`, if its compiler has written a map.
+    pub fn generated(&mut self, root: &Path, pid: u32, address: u64) -> Option<Function> {
+        let read = || parse_map(&std::fs::read_to_string(perf_map(root, pid)).unwrap_or_default());
+        let all = self.generated.entry(pid).or_insert_with(read);
+        let before = all.partition_point(|g| g.start <= address);
+        let found = all.get(before.checked_sub(1)?).filter(|g| address - g.start < g.len)?;
+        Some(Function { name: found.name.clone(), line: None })
+    }
+}
+
+fn line(at: &CodeInfo<'_>) -> Option<String> {
+    Some(format!("{}:{}", at.file.to_string_lossy(), at.line?))
+}
+
+fn perf_map(root: &Path, pid: u32) -> PathBuf {
+    root.join(format!("tmp/perf-{pid}.map"))
+}
+
+/// Parses lines `START LENGTH NAME`, whose numbers are hexadecimal. Of two functions at the same address, the
+/// later one is kept: the compiler has replaced the code.
+fn parse_map(text: &str) -> Vec<Generated> {
+    let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
+    let parse = |line: &str| {
+        let mut words = line.splitn(3, ' ');
+        let (start, len) = (hex(words.next()?)?, hex(words.next()?)?);
+        Some(Generated { start, len, name: words.next()?.to_owned() })
+    };
+    let mut all: Vec<Generated> = text.lines().filter_map(parse).collect();
+    all.reverse();
+    all.sort_by_key(|g| g.start);
+    all.dedup_by_key(|g| g.start);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::walker::own_pid;
+
+    #[inline(never)]
+    fn a_known_function() -> u64 {
+        std::hint::black_box(7)
+    }
+
+    #[test]
+    fn a_function_of_this_program_has_its_name_and_line() {
+        let address = a_known_function as fn() -> u64 as usize as u64;
+        assert_eq!(a_known_function(), 7);
+        let code = CodeReader::default().read("/".as_ref(), own_pid()).unwrap();
+        let (file, id) = code.iter().find(|(f, _)| f.range.contains(address)).unwrap();
+        assert!(id.len() >= 16, "{id}");
+        let offset = address - file.range.start + file.offset;
+        let mut functions = Functions::default();
+        let found = functions.in_file(file.path.as_ref().as_ref(), id, offset);
+        let last = found.last().unwrap();
+        assert!(last.name.contains("a_known_function"), "{last:?}");
+        assert!(last.line.as_ref().unwrap().contains("code.rs:"), "{last:?}");
+        // Another build of the file would give wrong names.
+        let other: Arc<str> = "00ff".into();
+        assert_eq!(functions.in_file(file.path.as_ref().as_ref(), &other, offset), []);
+    }
+
+    #[test]
+    fn generated_functions_come_from_the_map_of_their_process() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("tmp")).unwrap();
+        let text = "7f00 10 old\n7f20 8 LazyCompile:~b c.js:1\nnonsense\n7f00 10 new\n";
+        std::fs::write(perf_map(root.path(), 7), text).unwrap();
+        let mut functions = Functions::default();
+        let mut at = |pid, address| functions.generated(root.path(), pid, address).map(|f| f.name);
+        assert_eq!(at(7, 0x7f0f).as_deref(), Some("new"));
+        assert_eq!(at(7, 0x7f20).as_deref(), Some("LazyCompile:~b c.js:1"));
+        assert_eq!((at(7, 0x7f10), at(7, 0x7e00), at(8, 0x7f00)), (None, None, None));
+    }
+}

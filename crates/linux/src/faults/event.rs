@@ -1,0 +1,117 @@
+//! Events of `perf_event_open`: page faults of one thread on one CPU.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use perf_event_open_sys::bindings::{
+    self as sys, PERF_FLAG_FD_CLOEXEC, PERF_SAMPLE_ADDR, PERF_SAMPLE_CALLCHAIN,
+    PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER, PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
+    perf_event_attr,
+};
+use perf_event_open_sys::{ioctls, perf_event_open};
+
+/// Maximum number of frames of a stack.
+const MOST_FRAMES: u16 = 64;
+
+/// Bytes to copy from the top of the stack.
+const STACK_BYTES: u32 = 8192;
+
+/// What an event counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counts {
+    /// nothing: it only owns a ring
+    Nothing,
+    /// page faults that did not wait for a disk; it also reports new threads, their ends and names
+    Minor {
+        /// one in this many is sampled
+        period: u64,
+    },
+    /// page faults that did
+    Major {
+        /// one in this many is sampled
+        period: u64,
+    },
+}
+
+/// The threads that an event is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begins {
+    /// a thread that exists
+    Now,
+    /// the programs that this thread starts, from their `exec` on
+    AtExec,
+}
+
+fn attr(counts: Counts, begins: Begins) -> perf_event_attr {
+    let mut a = perf_event_attr {
+        type_: sys::PERF_TYPE_SOFTWARE,
+        size: u32::try_from(size_of::<perf_event_attr>()).unwrap_or(0),
+        config: u64::from(match counts {
+            Counts::Nothing => sys::PERF_COUNT_SW_DUMMY,
+            Counts::Minor { .. } => sys::PERF_COUNT_SW_PAGE_FAULTS_MIN,
+            Counts::Major { .. } => sys::PERF_COUNT_SW_PAGE_FAULTS_MAJ,
+        }),
+        clockid: libc::CLOCK_MONOTONIC,
+        ..perf_event_attr::default()
+    };
+    a.set_use_clockid(1);
+    let (Counts::Minor { period } | Counts::Major { period }) = counts else { return a };
+    let fields = PERF_SAMPLE_TID
+        | PERF_SAMPLE_TIME
+        | PERF_SAMPLE_ADDR
+        | PERF_SAMPLE_CALLCHAIN
+        | PERF_SAMPLE_REGS_USER
+        | PERF_SAMPLE_STACK_USER;
+    a.sample_type = u64::from(fields);
+    a.sample_max_stack = MOST_FRAMES;
+    // bp, sp and ip of x86-64, in the order of their bits
+    a.sample_regs_user = 1 << 6 | 1 << 7 | 1 << 8;
+    a.sample_stack_user = STACK_BYTES;
+    a.set_exclude_callchain_kernel(1);
+    a.set_sample_id_all(1);
+    // Without PERF_SAMPLE_PERIOD: with it, the kernel would sample every fault.
+    a.sample_period = period;
+    a.set_inherit(1);
+    if matches!(counts, Counts::Minor { .. }) {
+        a.set_task(1);
+        a.set_comm(1);
+        a.set_comm_exec(1);
+    }
+    if begins == Begins::AtExec {
+        a.set_disabled(1);
+        a.set_enable_on_exec(1);
+    }
+    a
+}
+
+/// Opens the event of a thread on a CPU; 0 is the calling thread. Threads and processes that it starts are
+/// included.
+pub(super) fn open(counts: Counts, begins: Begins, (tid, cpu): (i32, i32)) -> io::Result<OwnedFd> {
+    let mut attr = attr(counts, begins);
+    open_attr(&mut attr, tid, cpu).or_else(|e| match e.raw_os_error() {
+        // Without CAP_PERFMON, only faults in user space may be observed.
+        Some(libc::EACCES | libc::EPERM) => {
+            attr.set_exclude_kernel(1);
+            open_attr(&mut attr, tid, cpu)
+        }
+        _ => Err(e),
+    })
+}
+
+fn open_attr(attr: &mut perf_event_attr, tid: i32, cpu: i32) -> io::Result<OwnedFd> {
+    let flags = libc::c_ulong::from(PERF_FLAG_FD_CLOEXEC);
+    // SAFETY: `attr` is initialized, states its own size, and lives until the call returns.
+    let fd = unsafe { perf_event_open(attr, tid, cpu, -1, flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has returned a new descriptor, which nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Lets `event` write its samples into the ring of `owner`, an event on the same CPU.
+pub(super) fn redirect(event: &OwnedFd, owner: &OwnedFd) -> io::Result<()> {
+    // SAFETY: both are events, and the call accesses no memory of this process.
+    let done = unsafe { ioctls::SET_OUTPUT(event.as_raw_fd(), owner.as_raw_fd()) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

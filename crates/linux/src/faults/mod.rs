@@ -1,0 +1,299 @@
+//! Samples page faults of processes with their call stacks, by software events of `perf_event_open`. They need
+//! no counter of the CPU.
+//!
+//! An event counts one thread and the threads and processes that it starts later. Such an event may have a
+//! ring only on one CPU. Therefore each thread that exists when its process is attached gets one event per CPU
+//! and kind of fault, and all events of a CPU and kind share a ring.
+
+mod event;
+mod record;
+mod ring;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use isotherm_core::Nanos;
+
+use event::{Begins, Counts};
+use record::{Record, parse};
+pub use record::{Sampled, StackCopy};
+use ring::Ring;
+
+use crate::proc::{thread_comm, tids};
+use crate::sys::online_cpu_list;
+
+/// One in this many faults is sampled. A sample copies 8 KiB of the stack, which takes as long as two faults. The
+/// numbers are prime, so that faults in a regular order are not always sampled at the same place of it.
+const MINOR: Counts = Counts::Minor { period: 61 };
+/// Major faults are rarer and take longer.
+const MAJOR: Counts = Counts::Major { period: 7 };
+/// Data pages of the ring of a CPU. A sample has 8 KiB of stack, so that there is room for 500 and 125.
+const MINOR_PAGES: usize = 1024;
+const MAJOR_PAGES: usize = 256;
+/// Maximum number of open events.
+const MOST_EVENTS: usize = 65_536;
+
+/// Page faults cannot be sampled.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FaultsError {
+    /// the kernel refuses the events
+    #[error(
+        "cannot sample page faults of {what}: {source}; run isotherm as root, or set \
+         kernel.perf_event_paranoid to 1"
+    )]
+    Refused {
+        /// the process
+        what: String,
+        /// error of the system
+        source: io::Error,
+    },
+    /// too many threads and CPUs
+    #[error(
+        "cannot sample page faults of process {pid}: its threads on all CPUs require more than {MOST_EVENTS} \
+         events; start it with isotherm record --stacks -- COMMAND, which requires one event per CPU"
+    )]
+    TooMany {
+        /// the process
+        pid: i32,
+    },
+}
+
+/// What is new since the last call of [`FaultSampler::drain`].
+#[derive(Debug, PartialEq, Eq)]
+pub enum FaultNews {
+    /// a fault
+    Fault(Sampled),
+    /// A process runs another program: its earlier memory is gone.
+    Exec {
+        /// the process
+        pid: i32,
+        /// the time
+        at: Nanos,
+    },
+}
+
+impl FaultNews {
+    fn at(&self) -> Nanos {
+        match self {
+            FaultNews::Fault(s) => s.at,
+            FaultNews::Exec { at, .. } => *at,
+        }
+    }
+}
+
+/// Lets the samples of a ring represent those that did not fit into it too.
+fn stand_for_lost(news: &mut [FaultNews], lost: u64) {
+    let samples = news.iter_mut().filter_map(|n| match n {
+        FaultNews::Fault(s) => Some(&mut s.weight),
+        FaultNews::Exec { .. } => None,
+    });
+    let weights: Vec<&mut u64> = samples.collect();
+    let (n, all) = (weights.len() as u64, weights.len() as u64 + lost);
+    for (weight, i) in weights.into_iter().zip(1u64..) {
+        // The parts of the lost samples add up to all of them.
+        *weight = weight.saturating_mul(i * all / n - (i - 1) * all / n);
+    }
+}
+
+/// Samples page faults of processes.
+pub struct FaultSampler {
+    root: PathBuf,
+    cpus: Vec<Rings>,
+    /// The events by the process that they were opened for. [`COMMAND`] stands for this process, and is for the
+    /// command that it starts.
+    events: HashMap<i32, Vec<OwnedFd>>,
+    /// The threads that inherit their events: from the process with which key in `events`.
+    inherited: HashMap<i32, i32>,
+    /// attached processes, and the key of their events
+    attached: BTreeMap<i32, i32>,
+    names: HashMap<i32, Arc<str>>,
+    /// threads that have ended since the last drain: their names are still asked for
+    ended: Vec<i32>,
+    /// read from the rings, and not drained yet
+    news: Vec<FaultNews>,
+    lost: u64,
+}
+
+struct Rings {
+    cpu: i32,
+    minor: Ring,
+    major: Ring,
+}
+
+/// Key of the events that a command inherits.
+const COMMAND: i32 = 0;
+
+impl FaultSampler {
+    /// A sampler without processes.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    pub fn open(root: &Path) -> Result<Self, FaultsError> {
+        let refused = |source| FaultsError::Refused { what: "any process".to_owned(), source };
+        let rings = |cpu| -> io::Result<Rings> {
+            let ring = |pages| {
+                Ring::map(event::open(Counts::Nothing, Begins::Now, (COMMAND, cpu))?, pages)
+            };
+            Ok(Rings { cpu, minor: ring(MINOR_PAGES)?, major: ring(MAJOR_PAGES)? })
+        };
+        let cpus = online_cpu_list(root).into_iter().map(rings);
+        Ok(FaultSampler {
+            root: root.to_owned(),
+            cpus: cpus.collect::<Result<_, _>>().map_err(refused)?,
+            events: HashMap::new(),
+            inherited: HashMap::new(),
+            attached: BTreeMap::new(),
+            names: HashMap::new(),
+            ended: Vec::new(),
+            news: Vec::new(),
+            lost: 0,
+        })
+    }
+
+    /// Samples the program that the calling thread starts next, from its first instruction. Call
+    /// [`FaultSampler::started`] with its pid.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    pub fn expect_command(&mut self) -> Result<(), FaultsError> {
+        let opened = self.open_events(COMMAND, Begins::AtExec);
+        let events = opened
+            .map_err(|source| FaultsError::Refused { what: "a command".to_owned(), source })?;
+        self.events.insert(COMMAND, events);
+        Ok(())
+    }
+
+    /// Notes the pid of the started command.
+    pub fn started(&mut self, pid: i32) {
+        self.inherited.insert(pid, COMMAND);
+    }
+
+    /// Samples a process, its threads, and the processes that it starts. It is no error if it has ended.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    pub fn attach(&mut self, pid: i32) -> Result<(), FaultsError> {
+        if self.attached.contains_key(&pid) {
+            return Ok(());
+        }
+        if let Some(&key) = self.inherited.get(&pid) {
+            self.attached.insert(pid, key);
+            return Ok(());
+        }
+        let mut seen = BTreeSet::new();
+        let mut events = Vec::new();
+        // Threads may start meanwhile. Those that a thread with events starts inherit them.
+        loop {
+            self.read_rings();
+            let inherits = |tid: &i32| self.inherited.contains_key(tid);
+            let new = tids(&self.root, pid).into_iter().filter(|t| !inherits(t) && seen.insert(*t));
+            let new: Vec<i32> = new.collect();
+            if new.is_empty() {
+                break;
+            }
+            for tid in new {
+                match self.open_events(tid, Begins::Now) {
+                    Ok(opened) => events.extend(opened),
+                    // It has ended.
+                    Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
+                    Err(source) => {
+                        let what = format!("process {pid}");
+                        return Err(FaultsError::Refused { what, source });
+                    }
+                }
+                let open = events.len() + self.events.values().map(Vec::len).sum::<usize>();
+                if open > MOST_EVENTS {
+                    return Err(FaultsError::TooMany { pid });
+                }
+            }
+        }
+        self.events.insert(pid, events);
+        self.attached.insert(pid, pid);
+        Ok(())
+    }
+
+    fn open_events(&self, tid: i32, begins: Begins) -> io::Result<Vec<OwnedFd>> {
+        let mut events = Vec::with_capacity(self.cpus.len() * 2);
+        for rings in &self.cpus {
+            for (counts, ring) in [(MINOR, &rings.minor), (MAJOR, &rings.major)] {
+                let new = event::open(counts, begins, (tid, rings.cpu))?;
+                event::redirect(&new, ring.event())?;
+                events.push(new);
+            }
+        }
+        Ok(events)
+    }
+
+    /// Forgets a process. Its events stay open while an attached process inherits them.
+    pub fn detach(&mut self, pid: i32) {
+        let Some(key) = self.attached.remove(&pid) else { return };
+        if !self.attached.values().any(|&k| k == key) {
+            self.events.remove(&key);
+        }
+    }
+
+    /// Returns the new faults and programs, in the order of time.
+    pub fn drain(&mut self) -> Vec<FaultNews> {
+        for tid in std::mem::take(&mut self.ended) {
+            self.names.remove(&tid);
+        }
+        self.read_rings();
+        let mut news = std::mem::take(&mut self.news);
+        news.sort_by_key(FaultNews::at);
+        news
+    }
+
+    fn read_rings(&mut self) {
+        let FaultSampler { cpus, inherited, attached, names, ended, news, lost, .. } = self;
+        let mut note = |record, news: &mut Vec<FaultNews>, lost: &mut u64| match record {
+            Record::Fault(s) => news.push(FaultNews::Fault(s)),
+            Record::Name { at, pid, tid, name, exec } => {
+                names.insert(tid, name.into());
+                if exec {
+                    news.push(FaultNews::Exec { pid, at });
+                }
+            }
+            Record::Fork { tid, parent, parent_pid } => {
+                let key = inherited.get(&parent).or_else(|| attached.get(&parent_pid));
+                let key = key.copied().unwrap_or(parent_pid);
+                inherited.insert(tid, key);
+                if let Some(name) = names.get(&parent).cloned() {
+                    // Its own new name may stand in the ring of another CPU, which was read before.
+                    names.entry(tid).or_insert(name);
+                }
+            }
+            Record::Exit { tid } => {
+                inherited.remove(&tid);
+                ended.push(tid);
+            }
+            Record::Lost(n) => *lost += n,
+        };
+        for rings in cpus {
+            for (ring, counts) in [(&mut rings.minor, MINOR), (&mut rings.major, MAJOR)] {
+                let (first, before) = (news.len(), *lost);
+                ring.drain(|kind, misc, content| {
+                    let record = parse(kind, misc, content, counts);
+                    record.into_iter().for_each(|r| note(r, news, lost));
+                });
+                stand_for_lost(news.get_mut(first..).unwrap_or_default(), *lost - before);
+            }
+        }
+    }
+
+    /// The name of a thread.
+    pub fn name(&mut self, pid: i32, tid: i32) -> Arc<str> {
+        let root = &self.root;
+        let read = || thread_comm(root, pid, tid).unwrap_or_default().into();
+        self.names.entry(tid).or_insert_with(read).clone()
+    }
+
+    /// Number of samples that did not fit into a ring so far.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+}

@@ -1,0 +1,202 @@
+//! The records that the kernel writes into a ring.
+
+use std::sync::Arc;
+
+use isotherm_core::Nanos;
+use perf_event_open_sys::bindings as sys;
+
+use super::event::Counts;
+
+/// `PERF_CONTEXT_MAX`: values from here on separate the parts of a call chain.
+const CONTEXTS: u64 = (-4095_i64).cast_unsigned();
+
+/// A sampled page fault of some process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sampled {
+    /// the process
+    pub pid: i32,
+    /// the thread
+    pub tid: i32,
+    /// time of the fault
+    pub at: Nanos,
+    /// the touched address
+    pub address: u64,
+    /// whether the thread waited until the page was read
+    pub major: bool,
+    /// number of faults that this one represents
+    pub weight: u64,
+    /// Call stack in user space by frame pointers, the innermost frame first. It ends at the first function
+    /// that has none.
+    pub frames: Arc<[u64]>,
+    /// the registers and the top of the stack, to unwind it without frame pointers
+    pub copy: Option<StackCopy>,
+}
+
+/// The registers of a thread, and a copy of the top of its stack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StackCopy {
+    /// base pointer, stack pointer and instruction pointer
+    pub registers: [u64; 3],
+    /// the stack from the stack pointer on
+    pub bytes: Box<[u8]>,
+}
+
+/// What a record reports.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Record {
+    Fault(Sampled),
+    /// a thread has a new name; `exec`: its process runs another program
+    Name {
+        at: Nanos,
+        pid: i32,
+        tid: i32,
+        name: String,
+        exec: bool,
+    },
+    /// a thread has started another thread or process
+    Fork {
+        tid: i32,
+        parent: i32,
+        parent_pid: i32,
+    },
+    Exit {
+        tid: i32,
+    },
+    /// this number of records did not fit into the ring
+    Lost(u64),
+}
+
+/// Parses a record of a ring for what `counts` says; `None` if it is of no interest.
+pub(super) fn parse(kind: u32, misc: u16, content: &[u8], counts: Counts) -> Option<Record> {
+    let mut rest = Fields(content);
+    match kind {
+        sys::PERF_RECORD_SAMPLE => {
+            let (pid, tid) = (rest.id()?, rest.id()?);
+            let (at, address) = (Nanos(rest.long()?), rest.long()?);
+            let frames = rest.long()?;
+            let frames = (0..frames).map_while(|_| rest.long()).filter(|&f| f < CONTEXTS).collect();
+            let (major, weight) = match counts {
+                Counts::Major { period } => (true, period),
+                Counts::Minor { period } => (false, period),
+                Counts::Nothing => return None,
+            };
+            let copy = rest.copy();
+            Some(Record::Fault(Sampled { pid, tid, at, address, major, weight, frames, copy }))
+        }
+        sys::PERF_RECORD_COMM => {
+            let (pid, tid) = (rest.id()?, rest.id()?);
+            let name = rest.0.split(|&b| b == 0).next().unwrap_or_default();
+            let name = String::from_utf8_lossy(name).into_owned();
+            let exec = u32::from(misc) & sys::PERF_RECORD_MISC_COMM_EXEC != 0;
+            // Records that are no samples end with the ids of the thread and the time.
+            let (_, time) = rest.0.split_last_chunk()?;
+            Some(Record::Name { at: Nanos(u64::from_ne_bytes(*time)), pid, tid, name, exec })
+        }
+        sys::PERF_RECORD_FORK | sys::PERF_RECORD_EXIT => {
+            let (_pid, parent_pid) = (rest.id()?, rest.id()?);
+            let (tid, parent) = (rest.id()?, rest.id()?);
+            let fork = kind == sys::PERF_RECORD_FORK;
+            Some(match fork {
+                true => Record::Fork { tid, parent, parent_pid },
+                false => Record::Exit { tid },
+            })
+        }
+        sys::PERF_RECORD_LOST => {
+            let _event = rest.long()?;
+            rest.long().map(Record::Lost)
+        }
+        _ => None,
+    }
+}
+
+/// The remaining fields of a record.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    /// The registers and the stack. None of a thread without a user space.
+    fn copy(&mut self) -> Option<StackCopy> {
+        const ABI_64: u64 = sys::PERF_SAMPLE_REGS_ABI_64 as u64;
+        if self.long()? != ABI_64 {
+            return None;
+        }
+        let registers = [self.long()?, self.long()?, self.long()?];
+        let len = usize::try_from(self.long()?).ok()?;
+        let (bytes, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        let valid = usize::try_from(self.long()?).ok()?;
+        Some(StackCopy { registers, bytes: bytes.get(..valid)?.into() })
+    }
+
+    fn id(&mut self) -> Option<i32> {
+        let (bytes, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(i32::from_ne_bytes(*bytes))
+    }
+
+    fn long(&mut self) -> Option<u64> {
+        let (bytes, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u64::from_ne_bytes(*bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COUNTS: Counts = Counts::Minor { period: 64 };
+
+    fn bytes(ids: &[i32], longs: &[u64]) -> Vec<u8> {
+        let ids = ids.iter().flat_map(|n| n.to_ne_bytes());
+        ids.chain(longs.iter().flat_map(|n| n.to_ne_bytes())).collect()
+    }
+
+    #[test]
+    fn a_sample_has_the_user_part_of_its_stack() {
+        let user = (-512_i64).cast_unsigned();
+        let content = bytes(&[7, 8], &[100, 0x7f00_0000_1234, 3, user, 0x4010, 0x4020]);
+        let expected = Sampled {
+            pid: 7,
+            tid: 8,
+            at: Nanos(100),
+            address: 0x7f00_0000_1234,
+            major: false,
+            weight: 64,
+            frames: [0x4010, 0x4020].into(),
+            copy: None,
+        };
+        let parsed = |content: &[u8]| parse(sys::PERF_RECORD_SAMPLE, 0, content, COUNTS);
+        assert_eq!(parsed(&content), Some(Record::Fault(expected)));
+        assert_eq!(parsed(&content[..20]), None, "cut");
+        // The registers, and 8 of 16 bytes of a stack.
+        let stack = bytes(&[], &[2, 0x10, 0x20, 0x30, 16, 77, 0, 8]);
+        let Some(Record::Fault(s)) = parsed(&[content.clone(), stack].concat()) else { panic!() };
+        let copy = s.copy.unwrap();
+        assert_eq!((copy.registers, &*copy.bytes), ([0x10, 0x20, 0x30], &77u64.to_ne_bytes()[..]));
+        // A count of frames above the length of the record does not read beyond it.
+        let short = bytes(&[7, 8], &[100, 0x1000, u64::MAX, 0x4010]);
+        let Some(Record::Fault(s)) = parsed(&short) else { panic!() };
+        assert_eq!(*s.frames, [0x4010]);
+    }
+
+    #[test]
+    fn names_threads_and_losses() {
+        let mut named = bytes(&[7, 8], &[]);
+        named.extend(b"worker\0\0");
+        named.extend(bytes(&[7, 8], &[100]));
+        let exec = u16::try_from(sys::PERF_RECORD_MISC_COMM_EXEC).unwrap();
+        let name =
+            |exec| Record::Name { at: Nanos(100), pid: 7, tid: 8, name: "worker".to_owned(), exec };
+        assert_eq!(parse(sys::PERF_RECORD_COMM, 0, &named, COUNTS), Some(name(false)));
+        assert_eq!(parse(sys::PERF_RECORD_COMM, exec, &named, COUNTS), Some(name(true)));
+        let task = bytes(&[9, 7, 10, 8], &[5]);
+        let fork = Record::Fork { tid: 10, parent: 8, parent_pid: 7 };
+        assert_eq!(parse(sys::PERF_RECORD_FORK, 0, &task, COUNTS), Some(fork));
+        assert_eq!(parse(sys::PERF_RECORD_EXIT, 0, &task, COUNTS), Some(Record::Exit { tid: 10 }));
+        assert_eq!(
+            parse(sys::PERF_RECORD_LOST, 0, &bytes(&[], &[1, 42]), COUNTS),
+            Some(Record::Lost(42))
+        );
+        assert_eq!(parse(99, 0, &task, COUNTS), None);
+    }
+}

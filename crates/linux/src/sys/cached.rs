@@ -1,0 +1,76 @@
+//! `cachestat` and `mincore`: which pages of an open file are in the page cache.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+use isotherm_core::PAGE_SIZE;
+
+/// Pages of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct CacheStat {
+    /// in the cache
+    pub cached: u64,
+    /// with changes that are not on the disk yet
+    pub dirty: u64,
+    /// being written to the disk
+    pub writeback: u64,
+    /// no longer in the cache, as far as the kernel notes it
+    pub evicted: u64,
+    /// those of them that would still be there with a little more memory
+    pub recently_evicted: u64,
+}
+
+/// `SYS_cachestat`, the same on all architectures.
+const SYS_CACHESTAT: libc::c_long = 451;
+
+/// Counts the pages of the whole file (since Linux 6.5). A file that was opened through an overlay has none. The
+/// kernel requires the permission to write to the file, or its owner.
+///
+/// # Errors
+/// If the kernel lacks the call or refuses it.
+pub fn cachestat(file: &File) -> io::Result<CacheStat> {
+    let whole = [0_u64; 2];
+    let mut stat = CacheStat::default();
+    // SAFETY: both arguments have the form that the kernel expects, and live until the call returns.
+    let done =
+        unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), whole.as_ptr(), &raw mut stat, 0) };
+    if done == 0 { Ok(stat) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The pages of a file in the cache, from its first to its last. It maps the file for the call.
+///
+/// # Errors
+/// If the file cannot be mapped. The kernel reports all pages as cached to those who may not write to the file.
+pub fn mincore(file: &File) -> io::Result<Vec<bool>> {
+    let size = file.metadata()?.len();
+    let too_large = || io::Error::from(io::ErrorKind::FileTooLarge);
+    let bytes = usize::try_from(size).map_err(|_| too_large())?;
+    if bytes == 0 {
+        return Ok(Vec::new());
+    }
+    let mut pages = vec![0_u8; usize::try_from(size.div_ceil(PAGE_SIZE)).map_err(|_| too_large())?];
+    // SAFETY: a new mapping at an address that the kernel chooses. Nothing reads it; it is unmapped below.
+    let map = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            bytes,
+            libc::PROT_READ,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    if map == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the mapping has this length, and the vector a byte for each of its pages. The mapping is ours.
+    let done = unsafe {
+        let done = libc::mincore(map, bytes, pages.as_mut_ptr());
+        let result = if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+        libc::munmap(map, bytes);
+        result
+    };
+    done.map(|()| pages.iter().map(|page| page & 1 == 1).collect())
+}

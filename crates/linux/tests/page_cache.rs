@@ -1,0 +1,266 @@
+//! The page cache as the kernel's own system calls report it, on real files.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use common::needs_root;
+use isotherm_core::PAGE_SIZE;
+use isotherm_linux::page_cache::{
+    BLOCK_DEVICES, CachedFile, Directories, HUGETLBFS, Listing, PageCache, Part, ReadCounter,
+};
+use isotherm_linux::proc::mountinfo;
+use isotherm_linux::sys::{cachestat, mincore};
+use rustix::fs::{Advice, fadvise};
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+
+/// On the disk, not in memory as `/tmp` may be.
+fn folder() -> TempDir {
+    TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// A file of `pages` pages that was written to the disk, and of which nothing is cached.
+fn file_on_disk(folder: &TempDir, name: &str, pages: u64) -> File {
+    let mut options = File::options();
+    let file = options.read(true).write(true).create(true).truncate(true);
+    let file = file.open(folder.path().join(name)).unwrap();
+    for mib in 0..(pages * PAGE_SIZE).div_ceil(MIB) {
+        let bytes = MIB.min(pages * PAGE_SIZE - mib * MIB) as usize;
+        file.write_all_at(&vec![7; bytes], mib * MIB).unwrap();
+    }
+    file.sync_all().unwrap();
+    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+    fadvise(&file, 0, None, Advice::Random).unwrap();
+    file
+}
+
+fn read_page(file: &File, page: u64) {
+    file.read_exact_at(&mut [0], page * PAGE_SIZE).unwrap();
+}
+
+fn parts_of(cache: &mut PageCache, file: &CachedFile) -> Vec<Part> {
+    let mut parts = Vec::new();
+    cache.parts(std::slice::from_ref(file), |_, part| parts.push(part)).unwrap();
+    parts
+}
+
+fn open(cache: &mut PageCache, file: &File) -> CachedFile {
+    cache.open_file(file).unwrap().files.remove(0)
+}
+
+/// Cached pages by their part of 64 pages.
+fn by_mincore(file: &File) -> BTreeMap<u64, u32> {
+    let mut counts = BTreeMap::new();
+    for (page, is_cached) in mincore(file).unwrap().into_iter().enumerate() {
+        *counts.entry(page as u64 / 64).or_default() += u32::from(is_cached);
+    }
+    counts.retain(|_, n| *n > 0);
+    counts
+}
+
+fn sums(parts: &[Part]) -> BTreeMap<u64, u32> {
+    let mut counts = BTreeMap::new();
+    for part in parts.iter().filter(|p| p.cached > 0) {
+        *counts.entry(part.first / 64).or_default() += part.cached;
+    }
+    counts
+}
+
+#[test]
+fn the_same_pages_as_mincore_and_cachestat() {
+    needs_root!();
+    let folder = folder();
+    let mut cache = PageCache::load().unwrap();
+    let file = file_on_disk(&folder, "some", 20_000);
+    // Scattered pages, whole stretches, and the last page.
+    (0..20_000).step_by(37).chain(3_000..5_000).chain([19_999]).for_each(|p| read_page(&file, p));
+    let found = open(&mut cache, &file);
+    let parts = parts_of(&mut cache, &found);
+    assert_eq!(sums(&parts), by_mincore(&file));
+    assert!(parts.iter().map(|p| u64::from(p.cached)).sum::<u64>() >= 20_000 / 37 + 1_900);
+    assert_eq!((found.pages, found.size), (cachestat(&file).unwrap().cached, 20_000 * PAGE_SIZE));
+    // Each part has a sample: read once, so referenced. The marks of the last few pages lag behind.
+    let sampled = parts.iter().filter_map(|p| p.sample);
+    let referenced = sampled.clone().filter(|s| s.referenced || s.active).count();
+    assert!(sampled.count() == parts.len() && referenced * 10 > parts.len() * 9, "{referenced}");
+}
+
+#[test]
+fn large_folios_dirty_pages_and_evicted_ones() {
+    needs_root!();
+    let folder = folder();
+    let mut cache = PageCache::load().unwrap();
+    let file = file_on_disk(&folder, "large", 16_384);
+    // Read ahead in growing folios.
+    fadvise(&file, 0, None, Advice::Sequential).unwrap();
+    let mut buffer = vec![0; MIB as usize];
+    (0..64).for_each(|mib| file.read_exact_at(&mut buffer, mib * MIB).unwrap());
+    let found = open(&mut cache, &file);
+    let parts = parts_of(&mut cache, &found);
+    assert_eq!(sums(&parts).values().sum::<u32>(), 16_384, "all of it is cached");
+    // The disk may write some of them back meanwhile: then both readings change.
+    let same = (0..100).any(|n| {
+        file.write_all_at(&buffer, (10 + n % 3) * MIB).unwrap();
+        read_page(&file, 10 * 256);
+        let before = cachestat(&file).unwrap();
+        let parts = parts_of(&mut cache, &found);
+        let sum = |of: fn(&Part) -> u32| parts.iter().map(of).sum::<u32>();
+        let found = (u64::from(sum(|p| p.cached)), u64::from(sum(|p| p.dirty)));
+        before == cachestat(&file).unwrap()
+            && before.dirty >= 256
+            && found == (before.cached, before.dirty)
+    });
+    assert!(same, "{:?}", cachestat(&file));
+    file.sync_all().unwrap();
+    let parts = parts_of(&mut cache, &found);
+    assert_eq!(parts.iter().map(|p| p.dirty).sum::<u32>(), 0, "after sync");
+}
+
+#[test]
+fn empty_sparse_truncated_and_deleted_files() {
+    needs_root!();
+    let folder = folder();
+    let mut cache = PageCache::load().unwrap();
+    // One page at 1 TiB, one at 0: nothing between is looked at.
+    let sparse = file_on_disk(&folder, "sparse", 0);
+    sparse.write_all_at(&[1], 1 << 40).unwrap();
+    sparse.write_all_at(&[1], 0).unwrap();
+    let found = open(&mut cache, &sparse);
+    let parts = parts_of(&mut cache, &found);
+    let firsts: Vec<(u64, u32)> = parts.iter().map(|p| (p.first, p.cached)).collect();
+    assert_eq!(firsts, [(0, 1), ((1 << 40) / PAGE_SIZE, 1)]);
+    // Truncated to one page, then to none.
+    sparse.set_len(1).unwrap();
+    let found = open(&mut cache, &sparse);
+    let first = parts_of(&mut cache, &found);
+    assert_eq!(first.iter().map(|p| (p.first, p.cached)).collect::<Vec<_>>(), [(0, 1)]);
+    sparse.set_len(0).unwrap();
+    let found = open(&mut cache, &sparse);
+    assert_eq!((found.pages, parts_of(&mut cache, &found)), (0, vec![]));
+    // A deleted file that is open keeps its pages and its name.
+    let deleted = file_on_disk(&folder, "deleted", 300);
+    (0..300).for_each(|p| read_page(&deleted, p));
+    std::fs::remove_file(folder.path().join("deleted")).unwrap();
+    let listing = cache.open_file(&deleted).unwrap();
+    let found = &listing.files[0];
+    assert_eq!((found.links, found.pages, &*listing.name(found)), (0, 300, "deleted"));
+    assert_eq!(sums(&parts_of(&mut cache, found)).values().sum::<u32>(), 300);
+    // A file that is gone has no parts, and none of another file.
+    let gone = found.clone();
+    drop(deleted);
+    let parts = parts_of(&mut cache, &gone);
+    assert!(parts.iter().map(|p| p.cached).sum::<u32>() <= 300, "{parts:?}");
+}
+
+fn all(cache: &mut PageCache) -> Listing {
+    let mut listing = Listing::default();
+    for of in cache.super_blocks().unwrap().iter().filter(|s| s.magic != HUGETLBFS) {
+        cache.list(of, &mut listing).unwrap();
+    }
+    listing
+}
+
+/// `Cached` and `Buffers`, in pages.
+fn meminfo() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let kib = |key: &str| -> u64 {
+        let line = text.lines().find_map(|l| l.strip_prefix(key)).unwrap();
+        line.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    (kib("Cached:") + kib("Buffers:")) * 1024 / PAGE_SIZE
+}
+
+#[test]
+fn all_files_are_all_of_the_page_cache() {
+    needs_root!();
+    let folder = folder();
+    let mut cache = PageCache::load().unwrap();
+    let file = file_on_disk(&folder, "with a blank", 1_000);
+    (0..1_000).for_each(|p| read_page(&file, p));
+    // Other processes fill and empty the cache meanwhile.
+    let mut seen = Vec::new();
+    let near = (0..50).any(|_| {
+        let before = meminfo();
+        let pages: u64 = all(&mut cache).files.iter().map(|f| f.pages).sum();
+        let after = meminfo();
+        seen.push((before, pages, after));
+        // The counters of the kernel lag behind by some pages for each CPU.
+        (before.min(after)..=before.max(after)).contains(&pages) || pages.abs_diff(after) < 1_024
+    });
+    assert!(near, "Cached + Buffers before, files, and after: {seen:?}");
+
+    let supers = cache.super_blocks().unwrap();
+    assert!(supers.iter().any(|s| s.magic == BLOCK_DEVICES && s.name == "bdev"), "{supers:?}");
+    let listing = all(&mut cache);
+    let ino = file.metadata().unwrap().ino();
+    let named = |f: &&CachedFile| f.ino == ino && listing.name(f) == "with a blank";
+    let found = listing.files.iter().find(named).unwrap();
+    assert_eq!(found.pages, 1_000);
+    let of = supers.iter().find(|s| s.has(found)).unwrap();
+    let mounts = mountinfo("/".as_ref()).unwrap();
+    assert!(mounts.iter().any(|m| m.device == of.device), "{of:?}");
+    let mut folders = Directories::default();
+    cache.name_folders(listing.files.iter().map(|f| f.folder), &mut folders).unwrap();
+    let path = folders.path(found.folder).unwrap();
+    // Below the mount, whose place in the file system may be another.
+    let real = folder.path().canonicalize().unwrap();
+    assert!(real.ends_with(path.rsplit('/').next().unwrap()), "{path} is not {real:?}");
+}
+
+/// Every page of a long read counts once, and every short read of the same page.
+#[test]
+fn reads_are_counted_by_file() {
+    needs_root!();
+    let folder = folder();
+    let mut cache = PageCache::load().unwrap();
+    let Ok(mut counter) = ReadCounter::load() else {
+        eprintln!("skipped: this kernel has no tracepoint for reads");
+        return;
+    };
+    let [long, short, other] =
+        ["long", "short", "other"].map(|name| file_on_disk(&folder, name, 2_048));
+    let mut buffer = vec![0; 2_048 * PAGE_SIZE as usize];
+    [&long, &short, &other].iter().for_each(|file| file.read_exact_at(&mut buffer, 0).unwrap());
+    let ids = [&long, &short, &other].map(|file| open(&mut cache, file).id());
+    let begin = std::time::Instant::now();
+    let reads = counter.during(|| {
+        (0..40).for_each(|_| long.read_exact_at(&mut buffer, 0).unwrap());
+        (0..80_000).for_each(|i| read_page(&short, i % 3));
+    });
+    let seconds = begin.elapsed().as_secs_f64();
+    let reads = reads.unwrap();
+    // 81,920 and 80,000 page reads, of which one in 64 counts: 1,250 with a standard deviation of 35. The clock stops
+    // before the program is detached.
+    let pages = |id| reads.pages_per_second(id) * seconds;
+    assert!((70_000.0..120_000.0).contains(&pages(ids[0])), "{}", pages(ids[0]));
+    assert!((66_000.0..120_000.0).contains(&pages(ids[1])), "{}", pages(ids[1]));
+    let ratio = pages(ids[0]) / pages(ids[1]);
+    assert!((0.85..1.2).contains(&ratio), "{ratio}");
+    assert_eq!(pages(ids[2]), 0.0, "not read meanwhile");
+    assert_eq!(counter.during(|| ()).unwrap().pages_per_second(ids[0]), 0.0, "counts begin anew");
+}
+
+#[test]
+fn who_holds_a_file() {
+    needs_root!();
+    let folder = folder();
+    let mut cache = PageCache::load().unwrap();
+    let file = file_on_disk(&folder, "held", 10);
+    read_page(&file, 0);
+    let found = open(&mut cache, &file);
+    let pid = std::process::id().cast_signed();
+    let holds = |cache: &mut PageCache, id: u64| {
+        cache.holders().unwrap().iter().any(|h| h.pid == pid && h.file == id)
+    };
+    assert!(holds(&mut cache, found.id()), "an open file");
+    let program = open(&mut cache, &File::open("/proc/self/exe").unwrap());
+    assert!(holds(&mut cache, program.id()) && program.is_mapped, "the program, which is mapped");
+    drop(file);
+    assert!(!holds(&mut cache, found.id()), "a closed file");
+}
