@@ -2,7 +2,8 @@
 //! so that invalid data neither enter nor leave a record.
 
 use isotherm_core::{
-    AddrRange, Attribution, Mapping, Quality, RateSupport, RegionView, Snapshot, TargetView,
+    AddrRange, Attribution, CodeMapping, Fault, Mapping, Quality, RateSupport, RegionView,
+    Snapshot, TargetView,
 };
 
 use crate::bad::{Bad, ensure};
@@ -12,6 +13,12 @@ const WHOLE_BP: u32 = 10_000;
 /// Maximal length of a program's name in bytes: the kernel's 15, each of which may become a 3-byte replacement
 /// character, and some reserve.
 const MOST_COMM: usize = 64;
+/// Maximal number of frames of a stack. The kernel's own limit is 127 unless the administrator raises it.
+const MOST_FRAMES: usize = 1024;
+/// Maximal length of a file's path in bytes: the kernel's, and its ` (deleted)`.
+const MOST_PATH: usize = 4096 + 16;
+/// Maximal number of hexadecimal digits of a build id. Linkers write 16 to 64.
+const MOST_BUILD_ID: usize = 128;
 /// Maximal length of a cgroup's path in bytes, as in the kernel.
 const MOST_CGROUP: usize = 4096;
 
@@ -35,6 +42,22 @@ pub(crate) fn mappings(mappings: &[Mapping]) -> Result<(), Bad> {
 pub(crate) fn attribution(a: &Attribution) -> Result<(), Bad> {
     ensure(a.comm.len() <= MOST_COMM, "the name of a program is longer than any is")?;
     ensure(a.cgroup.len() <= MOST_CGROUP, "the path of a control group is longer than any is")
+}
+
+/// Checks that `f` may be in a record.
+pub(crate) fn fault(f: &Fault) -> Result<(), Bad> {
+    ensure(f.thread.len() <= MOST_COMM, "the name of a thread is longer than any is")?;
+    ensure(f.frames.len() <= MOST_FRAMES, "a stack has more frames than the kernel reports")?;
+    ensure(f.range.start <= f.range.end, "the memory of a fault ends before it starts")
+}
+
+/// Checks that the code of a target may be in a record.
+pub(crate) fn code(code: &[CodeMapping]) -> Result<(), Bad> {
+    disjoint(code.iter().map(|c| c.range), "the code of a target overlaps or is out of order")?;
+    let named = |c: &CodeMapping| c.path.len() <= MOST_PATH;
+    ensure(code.iter().all(named), "the path of a file is longer than any is")?;
+    let is_id = |id: &str| id.len() <= MOST_BUILD_ID && id.bytes().all(|b| b.is_ascii_hexdigit());
+    ensure(code.iter().all(|c| is_id(&c.build_id)), "a build id has no hexadecimal digits")
 }
 
 fn quality(q: &Quality) -> Result<(), Bad> {

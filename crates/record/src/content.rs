@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 
 use isotherm_core::{
-    AddrRange, Attrs, Nanos, RegionView, Snapshot, TargetId, TargetView, join_touching,
+    AddrRange, Attribution, Attrs, Fault, Nanos, RegionView, Snapshot, TargetId, TargetView,
+    join_touching,
 };
 
 use crate::event::Event;
@@ -39,7 +40,9 @@ impl Content {
             }
             Event::Target(fact) => self.target(fact),
             Event::Mappings { .. } => Vec::new(),
-            Event::Attribution(a) => self.announced(a.target).into_iter().collect(),
+            Event::Attribution(Attribution { target, .. })
+            | Event::Fault(Fault { target, .. })
+            | Event::Code { target, .. } => self.announced(*target).into_iter().collect(),
             Event::Snapshot(s) => self.snapshot(s),
             Event::End(end) => self.end(end),
         }

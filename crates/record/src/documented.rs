@@ -45,6 +45,8 @@ fn every_column_is_documented_and_every_documented_column_exists() {
         (Kind::End, "### End"),
         (Kind::Attribution, "### Attribution"),
         (Kind::Ages, "### Ages"),
+        (Kind::Faults, "### Faults"),
+        (Kind::Code, "### Code"),
     ] {
         let fields = schemas.of(kind).fields();
         let there = fields.iter().map(|f| (f.name().clone(), type_name(f))).collect();

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use isotherm_core::{Attribution, Mapping, Snapshot, TargetId};
+use isotherm_core::{Attribution, CodeMapping, Fault, Mapping, Snapshot, TargetId};
 
 use crate::facts::{End, Facts, TargetFact};
 use crate::frame::VERSION;
@@ -27,6 +27,16 @@ pub enum Event {
     /// The program and the cgroup of a target, its bytes in swap and its major faults. It comes before the
     /// snapshot in whose interval, or after which, it was read.
     Attribution(Attribution),
+    /// The files that a target may execute, for the stacks of the faults after it
+    Code {
+        /// the target
+        target: TargetId,
+        /// its code from now on
+        code: Arc<Vec<CodeMapping>>,
+    },
+    /// A sampled page fault, or a change of a sampled page. It comes before the snapshot in whose interval, or
+    /// after which, it was read.
+    Fault(Fault),
     /// an aggregation interval, with its mappings
     Snapshot(Arc<Snapshot>),
     /// the record is complete up to here

@@ -39,6 +39,14 @@ pub trait Sink {
     fn is_settled(&self) -> bool {
         true
     }
+
+    /// The record has snapshots, and its end.
+    ///
+    /// # Errors
+    /// If the record cannot be moved to its place.
+    fn finish(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Any writer, without rotation.
@@ -116,14 +124,20 @@ impl Files {
     /// Begins a record at `path` that keeps at most `keep` files. When this record settles, an earlier one at
     /// `path` is moved to FILE.old. Any other file there stays, and is an error.
     pub(crate) fn create(path: &Path, keep: u32) -> Result<Self, WriteError> {
+        Files::new(path, keep, false)
+    }
+
+    /// `aside`: it also waits for its place if there is no earlier record.
+    fn new(path: &Path, keep: u32, aside: bool) -> Result<Self, WriteError> {
         let io = |source| WriteError::Io { path: path.to_owned(), source };
         let earlier = records(path, keep)?;
-        let (file, aside) = if earlier.is_empty() {
+        let (file, aside) = if earlier.is_empty() && !aside {
             (begin(path).map_err(io)?, None)
         } else {
             let _earlier = lock_all(path, &earlier)?;
             let old = with_suffix(path, "old");
-            let stale = records(&old, MOST_FILES)?;
+            // Without an earlier record, FILE.old stays.
+            let stale = if earlier.is_empty() { Vec::new() } else { records(&old, MOST_FILES)? };
             lock_all(&old, &stale)?;
             let stale = stale.into_iter().map(|age| part(&old, age));
             let renames = earlier.into_iter().map(|age| (part(path, age), part(&old, age)));
@@ -287,5 +301,33 @@ impl Sink for Files {
 
     fn is_settled(&self) -> bool {
         self.aside.is_none()
+    }
+}
+
+/// Files whose record takes its place with its end only. If it is dropped before, nothing has changed.
+#[derive(Debug)]
+pub struct Whole(Files);
+
+impl Whole {
+    pub(crate) fn create(path: &Path) -> Result<Self, WriteError> {
+        Files::new(path, 1, true).map(Whole)
+    }
+}
+
+impl Sink for Whole {
+    fn append(&mut self, frames: &[u8]) -> io::Result<()> {
+        self.0.append(frames)
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn is_settled(&self) -> bool {
+        self.0.is_settled()
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.0.settle()
     }
 }

@@ -19,7 +19,7 @@ use crate::bad::Bad;
 /// First bytes of every frame, and therefore of every record.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89ISOTHM\n";
 /// The version that this program writes. It determines the columns of the tables.
-pub(crate) const VERSION: u16 = 5;
+pub(crate) const VERSION: u16 = 6;
 /// Maximal size of a payload in bytes, compressed or uncompressed.
 pub(crate) const MAX_PAYLOAD: usize = 64 << 20;
 /// Bytes before the payload.
@@ -38,12 +38,22 @@ pub(crate) enum Kind {
     End = 4,
     Attribution = 5,
     Ages = 6,
+    Faults = 7,
+    Code = 8,
 }
 
 impl Kind {
     /// All kinds, in the order at the beginning of a file.
-    pub(crate) const ALL: [Kind; 6] =
-        [Kind::Snapshots, Kind::Mappings, Kind::Targets, Kind::End, Kind::Attribution, Kind::Ages];
+    pub(crate) const ALL: [Kind; 8] = [
+        Kind::Snapshots,
+        Kind::Mappings,
+        Kind::Targets,
+        Kind::End,
+        Kind::Attribution,
+        Kind::Ages,
+        Kind::Faults,
+        Kind::Code,
+    ];
 }
 
 /// A frame with correct checksums.

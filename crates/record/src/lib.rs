@@ -1,6 +1,6 @@
 //! The record file: the stored snapshots of a [`Source`](isotherm_core::Source).
 //!
-//! A record consists of six tables (snapshots, mappings, targets, attribution, ages, end), whose rows are written
+//! A record consists of eight tables (snapshots, mappings, targets, attribution, ages, faults, code, end), whose rows are written
 //! alternately as they grow. Each table is an Arrow IPC stream. Each of its messages is in a frame of its own, so
 //! that damage to one frame does not affect the others. The schema message of the snapshots contains the
 //! [`Facts`] of the recording. `docs/abi/testing/record.md` is the specification.
@@ -23,6 +23,8 @@
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! [`import`] makes records of the recordings of other tools, and [`edit`] changes records.
 
 mod ages;
 mod attributions;
@@ -30,11 +32,15 @@ mod bad;
 mod check;
 mod columns;
 mod content;
+mod damo;
+pub mod edit;
 mod event;
 mod export;
 mod facts;
+mod faults;
 mod files;
 mod frame;
+pub mod import;
 mod limits;
 mod lists;
 mod mappings;
@@ -57,7 +63,10 @@ mod writer;
 mod documented;
 
 pub use event::{Event, Lost, Missing, ReadError};
-pub use export::{ExportError, Exported, export_arrow};
+pub use export::{
+    ExportError, Exported, export_arrow, export_damo_json, export_parquet, export_perf_script,
+    export_perfetto,
+};
 pub use facts::{End, Facts, TargetFact, Why};
 pub use files::{Files, Sink};
 pub use limits::{Limits, LimitsError};

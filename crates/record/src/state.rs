@@ -7,13 +7,14 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use arrow_schema::{ArrowError, Schema};
-use isotherm_core::{Nanos, PageAges, Snapshot, TargetId};
+use isotherm_core::{CodeMapping, Nanos, PageAges, Snapshot, TargetId};
 
 use crate::ages::to_ages;
 use crate::attributions::to_attributions;
 use crate::bad::{Bad, ensure};
 use crate::event::Event;
 use crate::facts::Facts;
+use crate::faults::{to_code, to_faults};
 use crate::frame::{Frame, Kind};
 use crate::mappings::{MappingSet, to_sets};
 use crate::message::{Message, decode, holds_rows};
@@ -36,6 +37,8 @@ pub(crate) struct State {
     last_attribution: Option<Nanos>,
     /// ages of the snapshots that come next
     ages: HashMap<(Nanos, TargetId), PageAges>,
+    /// the code of each target, to report each change once
+    code: HashMap<TargetId, Arc<Vec<CodeMapping>>>,
     missing: u64,
     /// snapshots after the last one, according to the end
     missing_at_end: u64,
@@ -69,6 +72,7 @@ impl State {
             last_seq: None,
             last_attribution: None,
             ages: HashMap::new(),
+            code: HashMap::new(),
             missing: 0,
             missing_at_end: 0,
             begins_damaged: false,
@@ -119,7 +123,8 @@ impl State {
     pub(crate) fn take(&mut self, frame: Frame, events: &mut VecDeque<Event>) -> Result<(), Bad> {
         let (version, kind) = (frame.version, frame.kind);
         let payload = Buffer::from_vec(frame.payload);
-        let passes = self.passes && matches!(kind, Kind::Snapshots | Kind::Mappings | Kind::Ages);
+        let is_memory = !matches!(kind, Kind::Targets | Kind::Attribution | Kind::End);
+        let passes = self.passes && is_memory;
         if passes && ((self.in_rows && kind == Kind::Snapshots) || holds_rows(&payload)?) {
             return Ok(());
         }
@@ -144,6 +149,7 @@ impl State {
             self.missing = self.missing();
             (self.missing_at_begin, self.missing_at_end, self.ends) = (0, 0, 0);
             self.sets.clear();
+            self.code.clear();
             self.facts = Some(facts.clone());
             events.push_back(Event::Facts(facts));
         }
@@ -177,6 +183,15 @@ impl State {
                 events.extend(attributions.into_iter().map(Event::Attribution));
             }
             Kind::Ages => self.ages = to_ages(rows)?,
+            Kind::Faults => events.extend(to_faults(rows)?.into_iter().map(Event::Fault)),
+            Kind::Code => {
+                // Each file of a record repeats the code of its targets.
+                let known = &mut self.code;
+                let sets = to_code(rows)?.into_iter();
+                let new =
+                    sets.filter(|s| known.insert(s.target, s.code.clone()) != Some(s.code.clone()));
+                events.extend(new.map(|s| Event::Code { target: s.target, code: s.code }));
+            }
             Kind::Targets => events.extend(to_targets(rows)?.into_iter().map(Event::Target)),
             Kind::End => {
                 let end = to_end(rows)?;

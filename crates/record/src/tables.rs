@@ -1,4 +1,4 @@
-//! The small tables, targets and end, and the columns of all six tables.
+//! The small tables, targets and end, and the columns of all tables.
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use crate::attributions::from_attributions;
 use crate::bad::Bad;
 use crate::columns::Columns;
 use crate::facts::{End, TargetFact, Why};
+use crate::faults::{from_code, from_faults};
 use crate::frame::Kind;
 use crate::lists::{batch, column, numbers, plain, words};
 use crate::mappings::from_sets;
@@ -28,6 +29,8 @@ pub(crate) struct Schemas {
     end: SchemaRef,
     attribution: SchemaRef,
     ages: SchemaRef,
+    faults: SchemaRef,
+    code: SchemaRef,
 }
 
 impl Schemas {
@@ -42,6 +45,8 @@ impl Schemas {
             end: from_ends(&[])?.schema(),
             attribution: from_attributions(&[])?.schema(),
             ages: from_ages(&[])?.schema(),
+            faults: from_faults(&[])?.schema(),
+            code: from_code(&[])?.schema(),
         })
     }
 
@@ -53,6 +58,8 @@ impl Schemas {
             Kind::End => &self.end,
             Kind::Attribution => &self.attribution,
             Kind::Ages => &self.ages,
+            Kind::Faults => &self.faults,
+            Kind::Code => &self.code,
         }
     }
 

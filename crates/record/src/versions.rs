@@ -1,5 +1,7 @@
 //! Differences of earlier versions of the file, and the values that replace missing data.
 //!
+//! Version 5 had neither page faults nor code: there were six tables.
+//!
 //! Version 4 had no idle ages: there were five tables.
 //!
 //! Version 3 did not contain the support of a region's rate, and had no unknown page cache whose reads cannot

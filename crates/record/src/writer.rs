@@ -1,12 +1,13 @@
 //! Writes a record.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_schema::Schema;
-use isotherm_core::{Attribution, Nanos, Snapshot, TargetId, TargetView};
+use isotherm_core::{Attribution, CodeMapping, Fault, Nanos, Snapshot, TargetId, TargetView};
 
 use crate::ages::{AgeRow, from_ages};
 use crate::attributions::from_attributions;
@@ -14,7 +15,8 @@ use crate::bad::Bad;
 use crate::check;
 use crate::columns::{Columns, bytes_of};
 use crate::facts::{End, Facts, TargetFact, Why};
-use crate::files::{Files, Sink};
+use crate::faults::{CodeSet, from_code, from_faults};
+use crate::files::{Files, Sink, Whole};
 use crate::frame::{self, Kind, MAX_PAYLOAD};
 use crate::limits::Limits;
 use crate::mappings::from_sets;
@@ -31,6 +33,8 @@ const FLUSH: Duration = Duration::from_secs(5);
 const BATCH: usize = 1 << 20;
 /// Maximal number of attributions that wait for snapshots.
 const ATTRIBUTIONS: usize = 4096;
+/// Maximal number of faults that wait for snapshots.
+const FAULTS: usize = 4096;
 /// Bytes reserved in each file for its end.
 const END_ROOM: u64 = 2048;
 /// Maximal size of the end's note in bytes, so that the end fits in the reserved space.
@@ -56,6 +60,9 @@ pub struct Writer<S = Files> {
     sets: Sets,
     columns: Columns,
     attributions: Vec<Attribution>,
+    faults: Vec<Fault>,
+    /// the code of each target, which every file repeats
+    code: BTreeMap<TargetId, CodeSet>,
     /// ages of the waiting snapshots
     ages: Vec<AgeRow>,
     last_told: Option<Nanos>,
@@ -77,6 +84,17 @@ impl Writer<Files> {
         limits.file_size()?;
         let files = Files::create(path, limits.rotate.unwrap_or(1))?;
         Writer::to(files, path, facts, limits)
+    }
+}
+
+impl Writer<Whole> {
+    /// Begins a record that takes its place at `path` when it is finished: an earlier one is then kept as FILE.old.
+    /// If it is dropped before, or has no snapshots, nothing changes.
+    ///
+    /// # Errors
+    /// If another kind of file is there, or the file cannot be written.
+    pub fn create_whole(path: &Path, facts: &Facts) -> Result<Self, WriteError> {
+        Writer::to(Whole::create(path)?, path, facts, Limits::default())
     }
 }
 
@@ -112,6 +130,8 @@ impl<S: Sink> Writer<S> {
             sets: Sets::default(),
             columns: Columns::default(),
             attributions: Vec::new(),
+            faults: Vec::new(),
+            code: BTreeMap::new(),
             ages: Vec::new(),
             last_told: None,
             waits: None,
@@ -171,6 +191,49 @@ impl<S: Sink> Writer<S> {
         self.put(Kind::Attribution, &message)
     }
 
+    /// Adds a fault of a target, to be written before the waiting snapshots. It is omitted if no kernel reports
+    /// such a fault.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn fault(&mut self, f: Fault) -> Result<Progress, WriteError> {
+        if check::fault(&f).is_ok() {
+            self.faults.push(f);
+        }
+        if self.faults.len() < FAULTS { Ok(self.progress()) } else { self.write_faults() }
+    }
+
+    /// Adds the files that a target may execute, for the faults after this call.
+    ///
+    /// # Errors
+    /// If they overlap, or cannot be written.
+    pub fn code(
+        &mut self,
+        target: TargetId,
+        code: Arc<Vec<CodeMapping>>,
+    ) -> Result<Progress, WriteError> {
+        check::code(&code).map_err(|why| WriteError::refused("the code of a target", why))?;
+        // The waiting faults are of the earlier code.
+        if self.write_faults()? == Progress::Full {
+            return Ok(Progress::Full);
+        }
+        let set = CodeSet { target, code };
+        let message = self.encoder.rows(&from_code(std::slice::from_ref(&set))?)?;
+        let progress = self.put(Kind::Code, &message)?;
+        self.code.insert(target, set);
+        Ok(progress)
+    }
+
+    fn write_faults(&mut self) -> Result<Progress, WriteError> {
+        let mut waiting = std::mem::take(&mut self.faults);
+        waiting.retain(|f| self.targets.iter().any(|t| t.fact.id == f.target));
+        if waiting.is_empty() {
+            return Ok(self.progress());
+        }
+        let message = self.encoder.rows(&from_faults(&waiting)?)?;
+        self.put(Kind::Faults, &message)
+    }
+
     /// Adds a snapshot, with its rates [`rounded`], and writes the waiting ones if that is due.
     ///
     /// # Errors
@@ -206,10 +269,13 @@ impl<S: Sink> Writer<S> {
     /// # Errors
     /// If they cannot be written.
     pub fn flush(&mut self) -> Result<Progress, WriteError> {
-        if self.full || self.columns.is_empty() {
-            return Ok(self.progress());
+        if self.full {
+            return Ok(Progress::Full);
         }
-        if self.attribute()? == Progress::Full {
+        if self.columns.is_empty() {
+            return self.write_faults();
+        }
+        if self.attribute()? == Progress::Full || self.write_faults()? == Progress::Full {
             return Ok(Progress::Full);
         }
         let ages = std::mem::take(&mut self.ages);
@@ -229,6 +295,7 @@ impl<S: Sink> Writer<S> {
         }
         self.sets.forget_retired();
         self.targets.retain_mut(|t| std::mem::take(&mut t.new) || self.sets.has(t.fact.id));
+        self.code.retain(|id, _| self.targets.iter().any(|t| t.fact.id == *id));
         Ok(progress)
     }
 
@@ -244,6 +311,9 @@ impl<S: Sink> Writer<S> {
                 let _ = self.end(Why::Failed, &e.to_string());
                 return Err(e);
             }
+        }
+        if self.summary.snapshots > 0 {
+            self.sink.finish().map_err(|source| self.io(source))?;
         }
         Ok(self.summary())
     }
@@ -341,6 +411,10 @@ impl<S: Sink> Writer<S> {
         messages.push((Kind::Targets, self.encoder.rows(&from_targets(&targets)?)?));
         for set in self.sets.all() {
             messages.push((Kind::Mappings, self.encoder.rows(&from_sets(&[set])?)?));
+        }
+        for set in self.code.values() {
+            let rows = from_code(std::slice::from_ref(set))?;
+            messages.push((Kind::Code, self.encoder.rows(&rows)?));
         }
         let frames: Vec<_> = messages.iter().map(|(k, m)| seal(*k, m)).collect::<Result<_, _>>()?;
         let needed = frames.iter().map(|f| f.len() as u64).sum::<u64>() + more + END_ROOM;

@@ -4,7 +4,9 @@
 
 mod attribution;
 mod damage;
+mod edit;
 mod limits;
+mod perfetto;
 mod pyarrow;
 mod python;
 mod round_trip;

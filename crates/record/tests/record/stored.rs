@@ -4,10 +4,13 @@ use std::path::{Path, PathBuf};
 
 use std::sync::Arc;
 
-use isotherm_core::{HugeAges, MonitorKind, PageAges, Quality, RateSupport, Restraint, Snapshot};
+use isotherm_core::{
+    AddrRange, CodeMapping, Fault, FaultKind, HugeAges, MonitorKind, Nanos, PageAges, Quality,
+    RateSupport, Restraint, Snapshot,
+};
 use isotherm_record::{Event, Reader, rounded};
 
-use crate::samples::{attribution, few, record_attributed, snapshots};
+use crate::samples::{attribution, few, record_stacked, snapshots};
 
 fn stored(version: u32) -> PathBuf {
     let name = format!("tests/record/stored/version-{version}.isotherm");
@@ -109,9 +112,47 @@ fn version_5_has_idle_ages() {
     assert_eq!(snapshots(read(5).into_iter().map(Ok::<_, ()>)), all);
 }
 
+/// Faults of the one target, and its code.
+pub fn of_stacks() -> (Vec<Fault>, Arc<Vec<CodeMapping>>) {
+    let target = attribution(&few(1)[0]).target;
+    let fault = |(i, kind): (u64, FaultKind)| Fault {
+        target,
+        at: Nanos(1000 + i),
+        kind,
+        tid: if kind.is_touch() { 70 } else { 0 },
+        thread: if kind.is_touch() { "worker".into() } else { "".into() },
+        range: AddrRange::new(0x1000 * i, 0x1000 * (i + 1)),
+        weight: 64 * u64::from(kind.is_touch()),
+        frames: if kind.is_touch() { [0x40_1000, 0x40_2000 + i].into() } else { [].into() },
+    };
+    let code = CodeMapping {
+        range: AddrRange::new(0x40_0000, 0x50_0000),
+        offset: 0x1000,
+        path: "/usr/bin/demo".into(),
+        build_id: "00ff".into(),
+    };
+    ((1..).zip(FaultKind::ALL).map(fault).collect(), Arc::new(vec![code]))
+}
+
+#[test]
+fn version_6_has_faults_and_code() {
+    let (faults, code) = of_stacks();
+    let events = read(6);
+    let all: Vec<_> = of_ages().iter().map(rounded).collect();
+    assert_eq!(snapshots(events.iter().cloned().map(Ok::<_, ()>)), all);
+    let of = |event: &Event| match event {
+        Event::Fault(f) => Some(f.clone()),
+        _ => None,
+    };
+    assert_eq!(events.iter().filter_map(of).collect::<Vec<_>>(), faults);
+    let is_code = |e: &&Event| matches!(e, Event::Code { code: read, .. } if *read == code);
+    assert_eq!(events.iter().filter(is_code).count(), 1);
+}
+
 /// For a new version. Files of a released version are never written again.
 #[test]
 #[ignore = "writes a stored record: run it once, when a version is made"]
 fn store() {
-    std::fs::write(stored(5), record_attributed(&of_ages())).unwrap();
+    let (faults, code) = of_stacks();
+    std::fs::write(stored(6), record_stacked(&of_ages(), &faults, Some(code))).unwrap();
 }

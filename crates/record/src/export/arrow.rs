@@ -1,57 +1,16 @@
-//! Exports a record for other tools.
+//! A record as an Arrow IPC stream.
 
 use std::io::Write;
 
 use arrow_ipc::writer::StreamWriter;
-use arrow_schema::{ArrowError, Schema};
+use arrow_schema::Schema;
 
-use crate::bad::Bad;
+use super::{BATCH, ExportError, Exported};
 use crate::columns::Columns;
-use crate::event::{Event, Lost, ReadError};
+use crate::event::{Event, ReadError};
 use crate::facts::Facts;
 use crate::reader::Reader;
 use crate::sets::Sets;
-
-/// Approximate size of the snapshots in one Arrow record batch, in bytes.
-const BATCH: usize = 1 << 20;
-
-/// The result of an export.
-#[derive(Debug)]
-pub struct Exported {
-    /// number of exported snapshots
-    pub snapshots: u64,
-    /// set if the record has no end: worth a warning
-    pub torn: Option<ReadError>,
-    /// data that were skipped
-    pub lost: Lost,
-}
-
-/// Why a record cannot be exported.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ExportError {
-    /// the record cannot be read
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// the output cannot be written
-    #[error("cannot write the Arrow stream: {0}")]
-    Write(String),
-    /// one file contains two recordings
-    #[error("there is more than one recording in this record: export them one by one")]
-    Mixed,
-}
-
-impl From<ArrowError> for ExportError {
-    fn from(e: ArrowError) -> Self {
-        ExportError::Write(e.to_string())
-    }
-}
-
-impl From<Bad> for ExportError {
-    fn from(why: Bad) -> Self {
-        ExportError::Write(why.to_string())
-    }
-}
 
 /// Writes the snapshots of a record as a plain Arrow IPC stream, with the same columns as in the record,
 /// uncompressed. The metadata of its schema are the facts.

@@ -1,0 +1,180 @@
+//! Joins snapshots to one of a longer interval.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::{
+    AddrRange, PageAges, Pages, Rate, RateSupport, RegionView, Snapshot, TargetView,
+};
+
+use super::left_out;
+
+/// Regions whose shares of accesses differ by less than this, in basis points, may become one.
+const SAME_BP: u32 = 100;
+
+/// The longest time that a record can hold.
+const LONGEST: Duration = Duration::from_nanos(u64::MAX);
+
+/// One snapshot of all of `parts`, which are in order of time. Values are means over time; ages, mappings and
+/// targets are those of the last part.
+pub(super) fn aggregate(parts: &[Snapshot], aggr: Duration) -> Option<Snapshot> {
+    let (first, last) = (parts.first()?, parts.last()?);
+    let mut joined = last.clone();
+    joined.start = first.start;
+    joined.attrs.aggr = aggr.max(last.attrs.aggr);
+    for part in parts.iter().rev().skip(1) {
+        joined.cost += part.cost;
+    }
+    joined.cost.cpu = joined.cost.cpu.min(LONGEST);
+    joined.cost.lost = joined.cost.lost.min(LONGEST);
+    for view in &mut joined.targets {
+        let views: Vec<(&TargetView, f64)> = parts
+            .iter()
+            .filter_map(|s| {
+                let view = s.targets.iter().find(|v| v.id == view.id)?;
+                Some((view, s.end.since(s.start).as_secs_f64().max(1e-9)))
+            })
+            .collect();
+        let most = views.iter().map(|(v, _)| v.regions.len()).max().unwrap_or(0);
+        *view = TargetView {
+            ran: views.iter().map(|(v, _)| v.ran).sum::<Option<Duration>>().map(|d| d.min(LONGEST)),
+            regions: similar(regions(&views), most),
+            ages: ages(&views),
+            ..view.clone()
+        };
+        view.left_out = left_out(view);
+    }
+    Some(joined)
+}
+
+/// Means over time in pieces between all borders of regions, within the regions of the last view.
+fn regions(views: &[(&TargetView, f64)]) -> Vec<RegionView> {
+    let Some((last, _)) = views.last() else { return Vec::new() };
+    let ranges = views.iter().flat_map(|(v, _)| v.regions.iter().map(|r| r.range));
+    let mut borders: Vec<u64> = ranges.flat_map(|r| [r.start, r.end]).collect();
+    borders.sort_unstable();
+    borders.dedup();
+    let mut next = vec![0; views.len()];
+    let mut out = Vec::with_capacity(borders.len());
+    for (start, end) in borders.iter().zip(borders.iter().skip(1)) {
+        let range = AddrRange::new(*start, *end);
+        let mut mean = Mean::default();
+        let mut newest = None;
+        for ((view, seconds), next) in views.iter().zip(&mut next) {
+            while view.regions.get(*next).is_some_and(|r| r.range.end <= range.start) {
+                *next += 1;
+            }
+            let here = view.regions.get(*next).filter(|r| r.range.contains(range.start));
+            here.iter().for_each(|r| mean.add(r, *seconds));
+            newest = here;
+        }
+        // what the last view does not have is no longer mapped
+        if let Some(newest) = newest.filter(|_| !last.regions.is_empty()) {
+            out.push(mean.region(range, newest.age));
+        }
+    }
+    out
+}
+
+/// A mean of regions, by weight.
+#[derive(Default)]
+struct Mean {
+    weight: f64,
+    shares: [f64; 3],
+    unknown: Pages<f64>,
+    rates: [f64; 3],
+    support: Option<[f64; 2]>,
+}
+
+impl Mean {
+    fn add(&mut self, r: &RegionView, weight: f64) {
+        let support = r.support.map(|s| [s.measured_bp, s.extended_bp].map(f64::from));
+        self.support = match (self.weight > 0.0, self.support, support) {
+            (false, _, Some(s)) => Some(s.map(|bp| bp * weight)),
+            (true, Some(sum), Some(s)) => Some([sum[0] + s[0] * weight, sum[1] + s[1] * weight]),
+            // One of them is not known.
+            _ => None,
+        };
+        self.weight += weight;
+        for (sum, bp) in self.shares.iter_mut().zip([r.accesses_bp, r.touched_bp, r.resident_bp]) {
+            *sum += f64::from(bp) * weight;
+        }
+        for (sum, bp) in self.unknown.0.iter_mut().zip(&r.unknown_bp.0) {
+            *sum += f64::from(*bp) * weight;
+        }
+        for (sum, hz) in self.rates.iter_mut().zip([r.rate.hz, r.rate.low, r.rate.high]) {
+            *sum += f64::from(hz) * weight;
+        }
+    }
+
+    fn region(&self, range: AddrRange, age: Duration) -> RegionView {
+        let bp = |sum: &f64| (sum / self.weight).round().min(10_000.0) as u32;
+        // An access in any part is one in the whole.
+        let [accesses_bp, touched_bp, resident_bp] =
+            self.shares.each_ref().map(|sum| bp(sum).max(u32::from(*sum > 0.0)));
+        let hz = |i: usize| (self.rates[i] / self.weight) as f32;
+        RegionView {
+            range,
+            accesses_bp,
+            age,
+            rate: Rate { hz: hz(0), low: hz(1), high: hz(2) },
+            touched_bp,
+            resident_bp,
+            unknown_bp: Pages(self.unknown.0.each_ref().map(bp)),
+            support: self.support.map(|s| {
+                let measured_bp = bp(&s[0]);
+                RateSupport { measured_bp, extended_bp: bp(&s[1]).min(10_000 - measured_bp) }
+            }),
+        }
+    }
+}
+
+/// Joins adjacent regions that differ little, and ever more until there are no more than `most`.
+fn similar(mut regions: Vec<RegionView>, most: usize) -> Vec<RegionView> {
+    let mut limit = SAME_BP;
+    loop {
+        let mut joined: Vec<RegionView> = Vec::with_capacity(regions.len());
+        for r in &regions {
+            match joined.last_mut() {
+                Some(before) if are_similar(before, r, limit) => *before = join(before, r),
+                _ => joined.push(*r),
+            }
+        }
+        if joined.len() <= most || limit > 10_000 {
+            return joined;
+        }
+        (regions, limit) = (joined, limit * 2);
+    }
+}
+
+fn are_similar(a: &RegionView, b: &RegionView, limit: u32) -> bool {
+    let near = |a: u32, b: u32| a.abs_diff(b) < limit;
+    a.range.end == b.range.start
+        && near(a.accesses_bp, b.accesses_bp)
+        && near(a.touched_bp, b.touched_bp)
+        && near(a.resident_bp, b.resident_bp)
+        && (a.accesses_bp > 0) == (b.accesses_bp > 0)
+}
+
+/// The mean of two adjacent regions by their sizes; the age of the larger one.
+fn join(a: &RegionView, b: &RegionView) -> RegionView {
+    let mut mean = Mean::default();
+    mean.add(a, a.range.len() as f64);
+    mean.add(b, b.range.len() as f64);
+    let age = if a.range.len() >= b.range.len() { a.age } else { b.age };
+    mean.region(AddrRange::new(a.range.start, b.range.end), age)
+}
+
+/// The newest idle ages, with all that came back.
+fn ages(views: &[(&TargetView, f64)]) -> Option<Arc<PageAges>> {
+    let mut all = views.iter().filter_map(|(v, _)| v.ages.as_deref());
+    let mut sum = all.next()?.clone();
+    for ages in all {
+        let (returned, since) = (sum.returned, sum.since);
+        sum = PageAges { since, ..ages.clone() };
+        for (n, earlier) in sum.returned.0.iter_mut().zip(returned.0) {
+            *n = n.saturating_add(earlier);
+        }
+    }
+    Some(Arc::new(sum))
+}

@@ -1,0 +1,231 @@
+//! Writes records, edited, one after the other as one.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use isotherm_core::{Attribution, Fault, Nanos, Snapshot, TargetId};
+
+use super::{Edit, Editor};
+use crate::event::{Event, Lost, ReadError};
+use crate::facts::{Facts, TargetFact, Why};
+use crate::files::Sink;
+use crate::outcome::{Summary, WriteError};
+use crate::reader::Reader;
+use crate::writer::Writer;
+
+/// Clocks that differ by less are the same: the wall clock of a record is rounded to milliseconds.
+const SAME_CLOCK_NS: i128 = 1_000_000_000;
+
+/// Why records cannot be edited.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EditError {
+    /// a record cannot be read
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// the new record cannot be written
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// two recordings have a common time
+    #[error(
+        "a recording began {overlap:.3?} before the end of the one before it: give records in order of time; records \
+         of the same time cannot be merged"
+    )]
+    Overlap {
+        /// common time of the two
+        overlap: Duration,
+    },
+    /// nothing would be left
+    #[error("nothing of the record lies in the selected time and addresses")]
+    Empty,
+}
+
+/// What a record lacked.
+#[derive(Debug, Default)]
+pub struct Lacked {
+    /// set if the record has no end
+    pub torn: Option<ReadError>,
+    /// data that were skipped
+    pub lost: Lost,
+}
+
+/// Writes records, edited, one after the other as one. Targets of the same pid and command are one target.
+pub struct Rewriter<S: Sink> {
+    writer: Writer<S>,
+    /// the facts of the first record, which are those of the new one
+    facts: Facts,
+    targets: Vec<TargetFact>,
+    seq: u64,
+    last_end: Nanos,
+    last_told: Nanos,
+    /// whether a region was written, or none was to be
+    has_memory: bool,
+}
+
+/// A record that is being read.
+struct Source {
+    editor: Editor,
+    ids: HashMap<TargetId, TargetId>,
+    /// what to add to its times, in ns
+    shift: i128,
+    /// whether it has had a snapshot
+    begun: bool,
+}
+
+impl<S: Sink> Rewriter<S> {
+    /// Writes to `writer`, which was created with `facts`.
+    pub fn new(writer: Writer<S>, facts: Facts) -> Self {
+        Rewriter {
+            writer,
+            facts,
+            targets: Vec::new(),
+            seq: 0,
+            last_end: Nanos(0),
+            last_told: Nanos(0),
+            has_memory: false,
+        }
+    }
+
+    /// Adds a record. Its end may be missing if `repair` is set; a reader that skips damage repairs the rest. Returns
+    /// what was missing.
+    ///
+    /// # Errors
+    /// If it cannot be read, begins before the record before it ends, or cannot be written.
+    pub fn add(
+        &mut self,
+        mut reader: Reader,
+        edit: &Edit,
+        repair: bool,
+    ) -> Result<Lacked, EditError> {
+        let new = || Source {
+            editor: Editor::new(edit.clone()),
+            ids: HashMap::new(),
+            shift: 0,
+            begun: false,
+        };
+        let (mut source, mut torn) = (new(), None);
+        self.has_memory |= edit.addr.is_none();
+        for event in reader.by_ref() {
+            match event {
+                Ok(Event::Facts(facts)) => {
+                    let before = std::mem::replace(&mut source, new());
+                    self.rest(before)?;
+                    source.shift = shift(&self.facts, &facts);
+                }
+                Ok(Event::Target(fact)) => self.target(&mut source, &fact)?,
+                Ok(Event::Attribution(a)) => self.attribution(&source, a)?,
+                Ok(Event::Fault(f)) => self.fault(&source, f)?,
+                Ok(Event::Code { target, code }) => {
+                    if let Some(&target) = source.ids.get(&target) {
+                        let _ = self.writer.code(target, code)?;
+                    }
+                }
+                Ok(Event::Snapshot(s)) if source.editor.is_done(s.start) => {}
+                Ok(Event::Snapshot(s)) => {
+                    if let Some(s) = source.editor.push(&s) {
+                        self.snapshot(&mut source, s)?;
+                    }
+                }
+                Ok(_) => {}
+                Err(e @ ReadError::Torn { .. }) if repair => torn = Some(e),
+                Err(e) => return Err(e.into()),
+            }
+        }
+        self.rest(source)?;
+        Ok(Lacked { torn, lost: reader.lost() })
+    }
+
+    /// Writes the end of the record.
+    ///
+    /// # Errors
+    /// If it has no snapshot, or no memory at the selected addresses, or cannot be written.
+    pub fn finish(self) -> Result<Summary, EditError> {
+        if self.seq == 0 || !self.has_memory {
+            return Err(EditError::Empty);
+        }
+        Ok(self.writer.finish(Why::Played, "edited")?)
+    }
+
+    fn target(&mut self, source: &mut Source, fact: &TargetFact) -> Result<(), EditError> {
+        if !source.editor.keeps(fact.id) {
+            return Ok(());
+        }
+        let same = |t: &&TargetFact| t.pid == fact.pid && t.command == fact.command;
+        // A target that has become another program keeps its number.
+        let known = source.ids.get(&fact.id).copied();
+        let id = known.or_else(|| self.targets.iter().find(same).map(|t| t.id));
+        let next = TargetId(u32::try_from(self.targets.len()).unwrap_or(u32::MAX));
+        let id = id.unwrap_or(next);
+        source.ids.insert(fact.id, id);
+        let fact = TargetFact { id, ..fact.clone() };
+        match self.targets.iter_mut().find(|t| t.id == id) {
+            Some(t) if *t == fact => return Ok(()),
+            Some(t) => t.clone_from(&fact),
+            None => self.targets.push(fact.clone()),
+        }
+        let _ = self.writer.target(fact)?;
+        Ok(())
+    }
+
+    fn attribution(&mut self, source: &Source, a: Attribution) -> Result<(), EditError> {
+        let at = source.moved(a.at);
+        let Some(&target) = source.ids.get(&a.target) else { return Ok(()) };
+        if source.editor.keeps_time(a.at) && at >= self.last_told {
+            self.last_told = at;
+            let _ = self.writer.attribution(Attribution { target, at, ..a })?;
+        }
+        Ok(())
+    }
+
+    /// A fault before the selected time made memory that the later snapshots still have.
+    fn fault(&mut self, source: &Source, f: Fault) -> Result<(), EditError> {
+        let Some(&target) = source.ids.get(&f.target) else { return Ok(()) };
+        let Some(range) = source.editor.clipped(&f.range) else { return Ok(()) };
+        if !source.editor.is_done(f.at) {
+            let _ = self.writer.fault(Fault { target, at: source.moved(f.at), range, ..f })?;
+        }
+        Ok(())
+    }
+
+    fn snapshot(&mut self, source: &mut Source, mut s: Snapshot) -> Result<(), EditError> {
+        (s.start, s.end) = (source.moved(s.start), source.moved(s.end));
+        if !source.begun && s.start < self.last_end {
+            return Err(EditError::Overlap { overlap: self.last_end.since(s.start) });
+        }
+        self.has_memory |= s.nr_regions() > 0;
+        source.begun = true;
+        s.seq = self.seq;
+        for view in &mut s.targets {
+            view.id = source.ids.get(&view.id).copied().unwrap_or(view.id);
+        }
+        s.targets.sort_by_key(|view| view.id);
+        self.seq += 1;
+        self.last_end = s.end;
+        let _ = self.writer.snapshot(&s)?;
+        Ok(())
+    }
+
+    fn rest(&mut self, mut source: Source) -> Result<(), EditError> {
+        match source.editor.rest() {
+            Some(s) => self.snapshot(&mut source, s),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Source {
+    fn moved(&self, at: Nanos) -> Nanos {
+        Nanos(u64::try_from(i128::from(at.0) + self.shift).unwrap_or(0))
+    }
+}
+
+/// What to add to the times of a record, so that they are on the clock of the first one: the machine's monotonic clock
+/// begins anew when it boots, and the wall clock tells how long that took.
+fn shift(first: &Facts, facts: &Facts) -> i128 {
+    if first.started_unix_ms == 0 || facts.started_unix_ms == 0 {
+        return 0;
+    }
+    let ns = |f: &Facts| i128::from(f.started_unix_ms) * 1_000_000 - i128::from(f.started.0);
+    let shift = ns(facts) - ns(first);
+    if shift.abs() < SAME_CLOCK_NS { 0 } else { shift }
+}

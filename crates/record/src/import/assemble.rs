@@ -1,0 +1,221 @@
+//! Makes snapshots of what was read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::{
+    AddrRange, Attrs, Cost, Mapping, MappingKind, Nanos, Pages, RateSupport, RegionView, Snapshot,
+    TargetId, TargetView, join_touching,
+};
+
+use super::Format;
+use super::scale::Scale;
+use super::series::{NO_AGE, Name, Region, Results, Series, Span};
+use crate::damo::{PRESUMED, SCHEME, target_name};
+use crate::facts::{Facts, TargetFact};
+
+/// Times above are those of the wall clock, in ns since 1970: this is September 2001. A machine's monotonic clock
+/// begins with its start.
+const WALL_CLOCK: u64 = 1_000_000_000_000_000_000;
+/// The name of memory whose mapping the file does not have.
+const UNNAMED: &str = "unknown mapping";
+
+pub(super) fn targets(results: &Results) -> Vec<TargetFact> {
+    let fact = |(i, series): (u32, &Series)| {
+        let (pid, command) = match series.name {
+            Name::Target(id) => (None, target_name(id)),
+            Name::Pid(pid) => (Some(pid), format!("pid {pid}")),
+            Name::Scheme(kdamond, context, scheme, target) => {
+                let part = |name: &str, i: i64| {
+                    if i < 0 { String::new() } else { format!(" {name} {i}") }
+                };
+                let parts = [("scheme", scheme), ("target", target)].map(|(name, i)| part(name, i));
+                (None, format!("{SCHEME}{kdamond} context {context}{}", parts.concat()))
+            }
+        };
+        TargetFact { id: TargetId(i), pid, command }
+    };
+    (0..).zip(&results.series).map(fact).collect()
+}
+
+pub(super) fn facts(results: &Results, scales: &[Scale], format: Format, version: &str) -> Facts {
+    let starts = results.series.iter().filter_map(|s| s.spans.first()?.start);
+    let started = starts.min().unwrap_or(0);
+    let attrs = scales.first().map_or_else(Attrs::default, |scale| scale.attrs);
+    let note = match scales.iter().any(|s| s.presumed) {
+        true => PRESUMED,
+        false => "imported",
+    };
+    let (host, kernel) = results.machine.clone().unwrap_or_default();
+    Facts {
+        host,
+        kernel,
+        started_unix_ms: if started > WALL_CLOCK { started / 1_000_000 } else { 0 },
+        look: format!("DAMON, from {}", format.name()),
+        note: note.to_owned(),
+        ..Facts::new(version, attrs, Nanos(started))
+    }
+}
+
+/// Merges the results of all targets by their time.
+pub(super) struct Assembler<'a> {
+    targets: Vec<Target<'a>>,
+    max_regions: u32,
+    seq: u64,
+    last_end: u64,
+}
+
+struct Target<'a> {
+    id: TargetId,
+    series: &'a Series,
+    scale: Scale,
+    /// number of the next result
+    next: usize,
+    mappings: Arc<Vec<Mapping>>,
+    since: Since,
+}
+
+impl<'a> Assembler<'a> {
+    pub fn new(results: &'a Results, scales: &[Scale]) -> Self {
+        let target = |((id, series), scale): ((u32, &'a Series), &Scale)| Target {
+            id: TargetId(id),
+            series,
+            scale: *scale,
+            next: 0,
+            mappings: Arc::default(),
+            since: Since::default(),
+        };
+        let most = |s: &Series| (0..s.spans.len()).map(|i| s.regions(i).len()).max().unwrap_or(0);
+        let all: usize = results.series.iter().map(most).sum();
+        Assembler {
+            targets: (0..).zip(&results.series).zip(scales).map(target).collect(),
+            max_regions: u32::try_from(all).unwrap_or(u32::MAX).clamp(1000, 100_000),
+            seq: 0,
+            last_end: 0,
+        }
+    }
+}
+
+impl Iterator for Assembler<'_> {
+    type Item = Snapshot;
+
+    /// The results that end next. DAMON reports its targets one after the other, so that results which end
+    /// within half an interval belong together.
+    fn next(&mut self) -> Option<Snapshot> {
+        let ends = self.targets.iter().filter_map(|t| Some((t.span()?.end, t.scale.attrs)));
+        let (end, attrs) = ends.min_by_key(|(end, _)| *end)?;
+        let half = u64::try_from(attrs.aggr.as_nanos() / 2).unwrap_or(u64::MAX);
+        let together = |t: &&mut Target| t.span().is_some_and(|s| s.end - end <= half);
+        let mut snapshot = Snapshot {
+            seq: self.seq,
+            start: Nanos(end),
+            end: Nanos(end),
+            attrs: Attrs { max_regions: self.max_regions, ..attrs },
+            cost: Cost::default(),
+            quality: None,
+            targets: Vec::new(),
+        };
+        for target in self.targets.iter_mut().filter(together) {
+            let Some(span) = target.span() else { continue };
+            let start = span.start.unwrap_or(end).max(self.last_end);
+            snapshot.start = snapshot.start.min(Nanos(start));
+            snapshot.targets.push(target.view(span, &mut snapshot.attrs));
+        }
+        self.seq += 1;
+        self.last_end = end;
+        Some(snapshot)
+    }
+}
+
+impl Target<'_> {
+    fn span(&self) -> Option<Span> {
+        self.series.spans.get(self.next).copied()
+    }
+
+    /// The view of the next result.
+    fn view(&mut self, span: Span, attrs: &mut Attrs) -> TargetView {
+        let regions = self.series.regions(self.next);
+        self.next += 1;
+        let aggr = self.scale.attrs.aggr;
+        let tuned = Duration::from_micros(span.sample_us.into());
+        if !tuned.is_zero() && tuned * 2 <= attrs.aggr {
+            attrs.sample = tuned;
+        }
+        let start = span.start.unwrap_or(span.end);
+        if regions.iter().any(|r| r.age == NO_AGE) {
+            self.since.next(regions, start);
+        }
+        let view = |(i, r): (usize, &Region)| RegionView {
+            range: AddrRange::new(r.start, r.end),
+            accesses_bp: self.scale.bp(r.nr_accesses),
+            age: match r.age {
+                NO_AGE => Duration::from_nanos(start.saturating_sub(self.since.of(i))),
+                age => aggr.saturating_mul(age),
+            },
+            rate: self.scale.rate(r.nr_accesses, attrs.sample),
+            touched_bp: if r.nr_accesses > 0 { 10_000 } else { 0 },
+            resident_bp: 10_000,
+            unknown_bp: Pages::default(),
+            support: (!self.scale.presumed).then_some(RateSupport::MEASURED),
+        };
+        let views = regions.iter().enumerate().map(view).collect();
+        self.map(regions);
+        TargetView {
+            id: self.id,
+            ran: None,
+            mappings: Arc::clone(&self.mappings),
+            left_out: 0,
+            regions: views,
+            ages: None,
+        }
+    }
+
+    /// The areas that the regions cover, since the file does not have the mappings.
+    fn map(&mut self, regions: &[Region]) {
+        let areas = join_touching(regions.iter().map(|r| AddrRange::new(r.start, r.end)));
+        if !areas.iter().eq(self.mappings.iter().map(|m| &m.range)) {
+            let kind = match self.series.name {
+                Name::Scheme(_, _, _, -1) => MappingKind::Physical,
+                _ => MappingKind::Anonymous,
+            };
+            let name: Arc<str> = UNNAMED.into();
+            let of = |range| Mapping { range, kind, name: Arc::clone(&name), unknown: None };
+            self.mappings = Arc::new(areas.into_iter().map(of).collect());
+        }
+    }
+}
+
+/// For how long memory has been touched, or not touched, as the results so far show. It replaces the ages that a
+/// file does not have: the real ages are the same or greater.
+#[derive(Debug, Default)]
+struct Since {
+    regions: Vec<Region>,
+    /// for each region
+    times: Vec<u64>,
+}
+
+impl Since {
+    fn of(&self, region: usize) -> u64 {
+        self.times.get(region).copied().unwrap_or(u64::MAX)
+    }
+
+    fn next(&mut self, regions: &[Region], start: u64) {
+        let mut from = 0;
+        let since = |r: &Region| {
+            while self.regions.get(from).is_some_and(|before| before.end <= r.start) {
+                from += 1;
+            }
+            let (mut covered, mut since) = (r.start, 0);
+            for (before, time) in self.regions.iter().zip(&self.times).skip(from) {
+                let same = (before.nr_accesses > 0) == (r.nr_accesses > 0);
+                if before.start > covered || !same || covered >= r.end {
+                    break;
+                }
+                (covered, since) = (before.end, since.max(*time));
+            }
+            if covered >= r.end { since } else { start }
+        };
+        self.times = regions.iter().map(since).collect();
+        self.regions = regions.to_vec();
+    }
+}

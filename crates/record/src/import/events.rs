@@ -1,0 +1,82 @@
+//! Puts tracepoints together: each has one region, and several are one result of a target.
+
+use std::collections::HashMap;
+
+use super::fault::Fault;
+use super::series::{Name, Region, Results};
+
+/// One event.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Event {
+    pub name: Name,
+    /// number of regions of the target
+    pub nr_regions: u64,
+    pub region: Region,
+    /// time of the event in ns
+    pub end: u64,
+}
+
+/// A result that is being put together.
+#[derive(Debug)]
+struct Open {
+    series: usize,
+    /// time of its first event
+    end: u64,
+    nr_regions: u64,
+    /// number of its events, and the end of the last region
+    events: u64,
+    last: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    results: Results,
+    open: HashMap<Name, Open>,
+    sample_us: u32,
+}
+
+impl Events {
+    /// Notes the sampling interval of the results that follow.
+    pub fn tuned(&mut self, sample_us: u32) {
+        self.sample_us = sample_us;
+    }
+
+    pub fn push(&mut self, e: Event, at: u64) -> Result<(), Fault> {
+        // A scheme has events for the regions that match only, so that their number does not say which is last.
+        let by_address = matches!(e.name, Name::Scheme(..));
+        let again = self.open.get(&e.name).is_some_and(|open| {
+            e.region.start < open.last || (!by_address && open.nr_regions != e.nr_regions)
+        });
+        if again {
+            self.close(e.name, by_address, at)?;
+        }
+        let series = self.results.series_of(e.name, false, at)?;
+        let (end, nr_regions, last) = (e.end, e.nr_regions, e.region.start);
+        let new = Open { series, end, nr_regions, events: 0, last };
+        let open = self.open.entry(e.name).or_insert(new);
+        self.results.region(open.series, e.region, at)?;
+        open.events += 1;
+        open.last = e.region.end;
+        if open.events == open.nr_regions { self.close(e.name, true, at) } else { Ok(()) }
+    }
+
+    /// Ends a result, or drops it if events of it are lost.
+    fn close(&mut self, name: Name, complete: bool, at: u64) -> Result<(), Fault> {
+        let Some(open) = self.open.remove(&name) else { return Ok(()) };
+        if complete {
+            return self.results.close(open.series, (None, open.end), self.sample_us, at);
+        }
+        self.results.drop_open(open.series);
+        self.results.incomplete += 1;
+        Ok(())
+    }
+
+    /// Ends the results. `at` is the offset of the end.
+    pub fn finish(mut self, at: u64) -> Result<Results, Fault> {
+        let names: Vec<Name> = self.open.keys().copied().collect();
+        for name in names {
+            self.close(name, matches!(name, Name::Scheme(..)), at)?;
+        }
+        Ok(self.results)
+    }
+}

@@ -1,0 +1,271 @@
+//! Reads the recordings of other tools: one file for each format.
+//!
+//! An importer holds what it reads, in 24 bytes a region: at most 32 Mi regions and 8 Mi results of a target, so
+//! 1.1 GiB, and of `perf.data` at most 8 Mi events more. It refuses what is larger.
+
+mod assemble;
+mod damo_binary;
+mod damo_json;
+mod events;
+mod fault;
+mod json;
+mod perf_data;
+mod scale;
+mod series;
+mod trace_text;
+
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use flate2::bufread::ZlibDecoder;
+use isotherm_core::Snapshot;
+
+use crate::facts::{Facts, TargetFact};
+use crate::frame::MAGIC;
+
+use self::assemble::Assembler;
+use self::fault::Fault;
+use self::scale::Scale;
+use self::series::Results;
+
+/// Bytes at the beginning of a file that determine its format.
+const FIRST: usize = 4096;
+/// Bytes per read of the input.
+const BUFFER: usize = 256 << 10;
+
+/// The format of a recording of another tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// damo's `json`
+    Json,
+    /// damo's `json_compressed`, its default
+    JsonCompressed,
+    /// damo's binary records, versions 0 to 2, until damo 2.0.2
+    Binary,
+    /// text of `perf script`, `trace-cmd report` or the kernel's `trace` file
+    TraceText,
+    /// `perf.data`
+    PerfData,
+}
+
+impl Format {
+    /// The name in messages and in the facts of a record.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Json => "damo json",
+            Format::JsonCompressed => "damo json_compressed",
+            Format::Binary => "damo record",
+            Format::TraceText => "trace text",
+            Format::PerfData => "perf.data",
+        }
+    }
+
+    /// Recognises a format by the first bytes of a file.
+    fn of(first: &[u8]) -> Option<Self> {
+        let blank = first.iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(first.len());
+        match first {
+            _ if first.starts_with(perf_data::MAGIC) => Some(Format::PerfData),
+            _ if first.starts_with(damo_binary::MAGIC) => Some(Format::Binary),
+            // the header of zlib: its method, and a checksum of both bytes
+            [0x78, flags, ..] if (0x7800 + u32::from(*flags)) % 31 == 0 => {
+                Some(Format::JsonCompressed)
+            }
+            _ if matches!(first.get(blank), Some(b'[' | b'{')) => Some(Format::Json),
+            _ if first.len() > blank && !first.contains(&0) => Some(Format::TraceText),
+            _ if damo_binary::is_version_0(first) => Some(Format::Binary),
+            _ => None,
+        }
+    }
+}
+
+/// The intervals of a recording whose file does not have them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Presumed {
+    /// sampling interval
+    pub sample: Option<Duration>,
+    /// aggregation interval
+    pub aggr: Option<Duration>,
+}
+
+/// Why a file cannot be imported.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// The file cannot be opened or read.
+    #[error("cannot read {}: {source}", path.display())]
+    Io {
+        /// path of the file
+        path: PathBuf,
+        /// error of the system
+        source: io::Error,
+    },
+    /// The file is a record of isotherm.
+    #[error(
+        "{} is a record of isotherm: reports read it as it is",
+        path.display()
+    )]
+    Own {
+        /// path of the file
+        path: PathBuf,
+    },
+    /// No known format begins like this.
+    #[error(
+        "{} has no known format: give a record of damo (json, json_compressed, or binary), perf.data, or the text of \
+         perf script or trace-cmd report",
+        path.display()
+    )]
+    Unknown {
+        /// path of the file
+        path: PathBuf,
+    },
+    /// The content contradicts the format.
+    #[error(
+        "{} is no valid {}: at byte {at}{}, {why}",
+        path.display(), format.name(), if *format == Format::JsonCompressed { " of its uncompressed text" } else { "" }
+    )]
+    Invalid {
+        /// path of the file
+        path: PathBuf,
+        /// format of the file
+        format: Format,
+        /// offset of the place
+        at: u64,
+        /// what is wrong there
+        why: String,
+    },
+    /// The file has more than an importer may hold in memory.
+    #[error(
+        "{} has more than {most} {what} (byte {at}): divide the recording, and import the parts",
+        path.display()
+    )]
+    Large {
+        /// path of the file
+        path: PathBuf,
+        /// offset of the first that is too much
+        at: u64,
+        /// limit
+        most: usize,
+        /// what there is too much of
+        what: &'static str,
+    },
+    /// The file has no result of DAMON.
+    #[error("{} is {} without any result of DAMON: record again, with damo or with perf record -e damon:damon_aggregated", path.display(), format.name())]
+    Empty {
+        /// path of the file
+        path: PathBuf,
+        /// format of the file
+        format: Format,
+    },
+    /// The intervals are invalid.
+    #[error(transparent)]
+    Attrs(#[from] isotherm_core::AttrsError),
+}
+
+/// A recording of another tool, in memory. Its snapshots are those of a record.
+#[derive(Debug)]
+pub struct Import {
+    format: Format,
+    facts: Facts,
+    presumed: bool,
+    targets: Vec<TargetFact>,
+    results: Results,
+    scales: Vec<Scale>,
+}
+
+impl Import {
+    /// Reads a recording. Errors contain `name` as its path. The format is recognised by the content.
+    ///
+    /// # Errors
+    /// If the input cannot be read, is in no known format, is damaged, or is too large.
+    pub fn read(
+        mut input: impl Read + Seek,
+        name: &Path,
+        version: &str,
+        presumed: Presumed,
+    ) -> Result<Self, ImportError> {
+        let path = || name.to_owned();
+        let io = |source| ImportError::Io { path: path(), source };
+        let mut first = Vec::new();
+        input.by_ref().take(FIRST as u64).read_to_end(&mut first).map_err(io)?;
+        let len = input.seek(SeekFrom::End(0)).map_err(io)?;
+        input.seek(SeekFrom::Start(0)).map_err(io)?;
+        if first.starts_with(&MAGIC) {
+            return Err(ImportError::Own { path: path() });
+        }
+        let format = Format::of(&first).ok_or_else(|| ImportError::Unknown { path: path() })?;
+        let mut results = results(input, format, &first).map_err(|fault| match fault {
+            Fault::Io(source) => io(source),
+            Fault::At { at, why } => {
+                // A section may be said to lie behind the end; in a compressed file, the text may do so.
+                let at = if format == Format::JsonCompressed { at } else { at.min(len) };
+                ImportError::Invalid { path: path(), format, at, why: why.into_owned() }
+            }
+            Fault::Large { at, most, what } => ImportError::Large { path: path(), at, most, what },
+        })?;
+        results.series.retain(|s| !s.spans.is_empty());
+        if results.series.is_empty() {
+            let none = || ImportError::Unknown { path: path() };
+            // A text without any event is no trace.
+            let empty = || ImportError::Empty { path: path(), format };
+            let is_trace = first.windows(5).any(|w| w == b"damon");
+            return Err(if format == Format::TraceText && !is_trace { none() } else { empty() });
+        }
+        let scales = results.series.iter_mut().map(|s| Scale::of(s, presumed));
+        let scales = scales.collect::<Result<Vec<_>, _>>()?;
+        let targets = assemble::targets(&results);
+        let facts = assemble::facts(&results, &scales, format, version);
+        let presumed = scales.iter().any(|s| s.presumed);
+        Ok(Import { format, facts, presumed, targets, results, scales })
+    }
+
+    /// The format of the file.
+    #[must_use]
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// The facts of the recording, as far as the file has them.
+    #[must_use]
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Whether the sampling interval is presumed, because the file does not have it. The rates then have only a
+    /// lower bound.
+    #[must_use]
+    pub fn is_presumed(&self) -> bool {
+        self.presumed
+    }
+
+    /// Number of results that miss some of their regions, and were dropped.
+    #[must_use]
+    pub fn incomplete(&self) -> u64 {
+        self.results.incomplete
+    }
+
+    /// The targets of the recording.
+    #[must_use]
+    pub fn targets(&self) -> &[TargetFact] {
+        &self.targets
+    }
+
+    /// The snapshots, in order of time.
+    pub fn snapshots(&self) -> impl Iterator<Item = Snapshot> {
+        Assembler::new(&self.results, &self.scales)
+    }
+}
+
+fn results(input: impl Read + Seek, format: Format, first: &[u8]) -> Result<Results, Fault> {
+    let buffered = |input| BufReader::with_capacity(BUFFER, input);
+    match format {
+        Format::Json => damo_json::read(input),
+        Format::JsonCompressed => damo_json::read(ZlibDecoder::new(buffered(input))),
+        Format::Binary => {
+            damo_binary::read(buffered(input), !first.starts_with(damo_binary::MAGIC))
+        }
+        Format::TraceText => trace_text::read(buffered(input)),
+        Format::PerfData => perf_data::read(input),
+    }
+}

@@ -1,0 +1,83 @@
+//! What the counts of a recording mean: its intervals, as far as the file has them.
+
+use std::time::Duration;
+
+use isotherm_core::{Attrs, AttrsError, MonitorKind, PAGE_SIZE, Rate, rate};
+
+use super::Presumed;
+use super::series::Series;
+
+/// Sampling intervals per aggregation interval, unless the file says otherwise: the default of damo and of the
+/// kernel, 5 ms and 100 ms.
+const SAMPLES: u32 = 20;
+/// Minimal number of regions that DAMON is asked for by default.
+const MIN_REGIONS: u32 = 10;
+/// Aggregation interval of a recording of one snapshot that does not say when it began: DAMON's default.
+const AGGR: Duration = Duration::from_millis(100);
+const SHORTEST: Duration = Duration::from_micros(100);
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// The meaning of the counts of one target.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scale {
+    /// sampling intervals per aggregation interval
+    pub samples: u32,
+    pub attrs: Attrs,
+    /// whether the sampling interval is presumed
+    pub presumed: bool,
+}
+
+impl Scale {
+    /// Completes a series and finds its scale.
+    pub fn of(series: &mut Series, presumed: Presumed) -> Result<Self, AttrsError> {
+        let of_file = series.intervals;
+        let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
+        if of_file.aggr == 0 {
+            series.intervals.aggr = presumed.aggr.map_or(0, micros);
+        }
+        let mean = series.complete().map_or(AGGR, Duration::from_nanos);
+        let known = |us: u64| (us > 0).then(|| Duration::from_micros(us));
+        let aggr = known(series.intervals.aggr).unwrap_or(mean).clamp(SHORTEST * 2, LONGEST);
+        let sample = known(of_file.sample).or(presumed.sample);
+        let most = series.most_accesses();
+        let samples = match sample {
+            Some(sample) => (aggr.as_nanos() / sample.as_nanos().max(1)).max(2),
+            None => SAMPLES.into(),
+        };
+        let samples = u32::try_from(samples).unwrap_or(u32::MAX).max(most);
+        let mut attrs = Attrs {
+            sample: sample.unwrap_or(aggr / samples).max(SHORTEST),
+            aggr,
+            update: known(of_file.update)
+                .unwrap_or(Duration::from_secs(1))
+                .clamp(SHORTEST, LONGEST),
+            min_regions: MIN_REGIONS,
+            max_regions: 1000,
+            min_region_size: PAGE_SIZE,
+            window: PAGE_SIZE,
+            monitor: MonitorKind::Regions,
+            clear_every: 1,
+            ..Attrs::default()
+        };
+        attrs.aggr = attrs.aggr.max(attrs.sample * 2);
+        Ok(Scale { samples, attrs: attrs.checked()?, presumed: sample.is_none() })
+    }
+
+    /// The share of sampling intervals in which a region was found accessed, in basis points. Any access counts.
+    pub fn bp(&self, nr_accesses: u32) -> u32 {
+        let bp = (u64::from(nr_accesses) * 20_000 / u64::from(self.samples)).div_ceil(2);
+        u32::try_from(bp).unwrap_or(10_000).clamp(u32::from(nr_accesses > 0), 10_000)
+    }
+
+    /// The rate of a region. If the sampling interval is presumed, only a lower bound is known: as many
+    /// accesses as were counted.
+    pub fn rate(&self, nr_accesses: u32, sample: Duration) -> Rate {
+        let (nr, looks) = (f64::from(nr_accesses), f64::from(self.samples));
+        let rate = rate(nr, looks, self.samples.into(), sample);
+        if !self.presumed {
+            return rate;
+        }
+        let least = (nr / self.attrs.aggr.as_secs_f64()) as f32;
+        Rate { low: rate.low.min(least).min(rate.hz), high: f32::INFINITY, ..rate }
+    }
+}

@@ -1,0 +1,46 @@
+//! Counts the memory that this thread has allocated.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    static HELD: Cell<isize> = const { Cell::new(0) };
+    static MOST: Cell<isize> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn add(bytes: isize) {
+    // At the end of a thread there is nothing to count any more.
+    let _ = HELD.try_with(|held| {
+        held.set(held.get() + bytes);
+        let _ = MOST.try_with(|most| most.set(most.get().max(held.get())));
+    });
+}
+
+// SAFETY: it passes every call to the system's allocator unchanged, and only counts. Counting allocates nothing,
+// because the thread-local cells are constants without destructors.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        add(layout.size().cast_signed());
+        // SAFETY: the caller keeps the contract of `alloc`, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        add(-layout.size().cast_signed());
+        // SAFETY: the caller keeps the contract of `dealloc`; the memory is of `System`.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+/// The result of `f`, and the most memory that it has held at a time.
+pub fn most<T>(f: impl FnOnce() -> T) -> (T, usize) {
+    let before = HELD.get();
+    MOST.set(before);
+    let result = f();
+    (result, usize::try_from(MOST.get() - before).unwrap_or(0))
+}

@@ -1,0 +1,184 @@
+//! Edited records.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::{AddrRange, Fault, Snapshot, TargetId};
+use isotherm_record::edit::{Edit, EditError, Editor, Rewriter};
+use isotherm_record::{Event, Facts, Limits, ReadError, Writer};
+use proptest::prelude::*;
+
+use crate::samples::{
+    any_snapshots, facts, few, reader, record, record_stacked, record_with, snapshots,
+};
+use crate::stored::of_stacks;
+
+/// One record of these, edited.
+fn rewritten(records: &[Vec<u8>], edit: &Edit, repair: bool) -> Result<Vec<u8>, EditError> {
+    let mut bytes = Vec::new();
+    let writer = Writer::to(&mut bytes, Path::new("new"), &facts(), Limits::default())?;
+    let mut rewriter = Rewriter::new(writer, facts());
+    for record in records {
+        let reader = reader(record);
+        rewriter.add(if repair { reader.skip_damaged() } else { reader }, edit, repair)?;
+    }
+    rewriter.finish()?;
+    Ok(bytes)
+}
+
+fn edited(record: &[u8], edit: &Edit) -> Vec<Snapshot> {
+    snapshots(reader(&rewritten(&[record.to_vec()], edit, false).unwrap()))
+}
+
+#[test]
+fn a_part_of_the_time_stays_as_it_was() {
+    let all = few(10);
+    let ms = Duration::from_millis;
+    let edit = Edit { time: Some(ms(400)..ms(1300)), ..Edit::default() };
+    let part = edited(&record(&all), &edit);
+    let expected: Vec<Snapshot> = all[1..3]
+        .iter()
+        .enumerate()
+        .map(|(i, s)| Snapshot { seq: i as u64, ..s.clone() })
+        .collect();
+    assert_eq!(part, expected);
+}
+
+#[test]
+fn regions_and_mappings_are_cut_at_addresses() {
+    let edit = Edit { addr: Some(AddrRange::new(0x1800, 0x2800)), ..Edit::default() };
+    for s in edited(&record(&few(4)), &edit) {
+        let view = &s.targets[0];
+        let ranges: Vec<_> = view.regions.iter().map(|r| (r.range.start, r.range.end)).collect();
+        assert_eq!(ranges, [(0x1800, 0x2000), (0x2000, 0x2800)]);
+        assert_eq!((view.mapped(), view.left_out), (0x1000, 0));
+    }
+}
+
+#[test]
+fn a_target_may_be_left_out() {
+    let edit = Edit { targets: Some([TargetId(2)].into()), ..Edit::default() };
+    assert!(edited(&record(&few(4)), &edit).iter().all(|s| s.targets.is_empty()));
+    let edit = Edit { targets: Some([TargetId(1)].into()), ..Edit::default() };
+    assert_eq!(edited(&record(&few(4)), &edit)[0].targets[0].id, TargetId(0), "numbers begin anew");
+}
+
+/// A fault before the selected time made memory that is still there.
+#[test]
+fn faults_and_code_stay() {
+    let (faults, code) = of_stacks();
+    let first = Fault { range: AddrRange::new(0x1000, 0x3000), ..faults[0].clone() };
+    let all = few(10);
+    let others = [
+        Fault { at: all[8].start, ..first.clone() },
+        Fault { target: TargetId(2), ..first.clone() },
+        Fault { range: AddrRange::new(0x8000, 0x9000), ..first.clone() },
+    ];
+    let faults = [&[first.clone()][..], &others].concat();
+    let edit = Edit {
+        time: Some(Duration::from_millis(800)..Duration::from_secs(2)),
+        targets: Some([first.target].into()),
+        addr: Some(AddrRange::new(0x1800, 0x2800)),
+        ..Edit::default()
+    };
+    let record = record_stacked(&all, &faults, Some(Arc::clone(&code)));
+    let edited = rewritten(&[record], &edit, false).unwrap();
+    let (mut kept, mut known) = (Vec::new(), Vec::new());
+    for event in reader(&edited) {
+        match event.unwrap() {
+            Event::Fault(f) => kept.push(f),
+            Event::Code { code, .. } => known.push(code),
+            _ => {}
+        }
+    }
+    let target = TargetId(0);
+    assert_eq!(kept, [Fault { range: AddrRange::new(0x1800, 0x2800), target, ..first }]);
+    assert_eq!(known, [code]);
+}
+
+#[test]
+fn a_selection_of_nothing_is_refused() {
+    let seconds = Duration::from_secs;
+    let late = Edit { time: Some(seconds(100)..seconds(200)), ..Edit::default() };
+    let elsewhere = Edit { addr: Some(AddrRange::new(1, 2)), ..Edit::default() };
+    for edit in [late, elsewhere] {
+        let refused = rewritten(&[record(&few(4))], &edit, false);
+        assert!(matches!(refused, Err(EditError::Empty)), "{edit:?}");
+    }
+}
+
+#[test]
+fn longer_intervals_have_means() {
+    let edit = Edit { aggr: Some(Duration::from_millis(800)), ..Edit::default() };
+    let all = few(5);
+    let joined = edited(&record(&all), &edit);
+    let times: Vec<u64> = joined.iter().map(|s| s.end.since(s.start).as_millis() as u64).collect();
+    assert_eq!(times, [800, 800, 400]);
+    let looks: u64 = joined.iter().map(|s| s.cost.looks).sum();
+    assert_eq!(looks, 5 * 20);
+    let bp = |s: &Snapshot, i: usize| s.targets[0].regions[i].accesses_bp;
+    // 0 and 1 in the first region, 7 and 8 in the second: they differ by less than 1 %, and become one
+    assert_eq!(bp(&joined[0], 0), 8);
+    assert_eq!(joined[0].targets[0].regions.len(), 1);
+    assert_eq!(joined[0].targets[0].ran, Some(Duration::from_millis(780)));
+}
+
+#[test]
+fn recordings_one_after_the_other_are_one() {
+    let first = record(&few(3));
+    let mut later = few(3);
+    for s in &mut later {
+        s.start = s.start + Duration::from_secs(10);
+        s.end = s.end + Duration::from_secs(10);
+    }
+    let joined = rewritten(&[first.clone(), record(&later)], &Edit::default(), false).unwrap();
+    let all = snapshots(reader(&joined));
+    assert_eq!(all.iter().map(|s| s.seq).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
+    let overlap = rewritten(&[first.clone(), first.clone()], &Edit::default(), false);
+    assert!(matches!(overlap, Err(EditError::Overlap { .. })));
+
+    // After a reboot, an hour later: the clock has begun anew.
+    let rebooted = Facts { started_unix_ms: facts().started_unix_ms + 3_600_000, ..facts() };
+    let second = record_with(&rebooted, &few(3));
+    let all = snapshots(reader(&rewritten(&[first, second], &Edit::default(), false).unwrap()));
+    assert_eq!(all[3].start.since(all[0].start), Duration::from_secs(3600));
+}
+
+#[test]
+fn a_torn_and_damaged_record_is_repaired() {
+    let mut bytes = record(&few(200));
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    bytes.truncate(bytes.len() - 10);
+    let refused = rewritten(&[bytes.clone()], &Edit::default(), false);
+    assert!(matches!(
+        refused,
+        Err(EditError::Read(ReadError::Damaged { .. } | ReadError::Torn { .. }))
+    ));
+    let repaired = rewritten(&[bytes], &Edit::default(), true).unwrap();
+    let events: Vec<Event> = reader(&repaired).map(|event| event.unwrap()).collect();
+    assert!(matches!(events.last(), Some(Event::End(_))));
+    let left = snapshots(events.into_iter().map(Ok::<_, ReadError>));
+    assert!((1..200).contains(&left.len()));
+    assert!((0..).zip(&left).all(|(seq, s)| s.seq == seq));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+    #[test]
+    fn joined_snapshots_have_the_same_time_and_cost_and_are_valid(
+        all in any_snapshots(12),
+        seconds in 1..10u64,
+    ) {
+        let mut editor = Editor::new(Edit { aggr: Some(Duration::from_secs(seconds)), ..Edit::default() });
+        let mut joined: Vec<Snapshot> = all.iter().filter_map(|s| editor.push(s)).collect();
+        joined.extend(editor.rest());
+        let time = |all: &[Snapshot]| all.iter().map(|s| s.end.since(s.start)).sum::<Duration>();
+        prop_assert_eq!(time(&joined), time(&all));
+        // A writer refuses what is out of order, or has a share above one or a rate that is no number.
+        record(&joined);
+        let most = |all: &[Snapshot]| all.iter().map(Snapshot::nr_regions).max().unwrap_or(0);
+        prop_assert!(joined.iter().all(|s| s.targets.iter().all(|t| t.regions.len() <= most(&all).max(1) * 12)));
+    }
+}

@@ -1,0 +1,95 @@
+//! Traces of Perfetto, decoded by the rules of protobuf.
+
+use isotherm_core::Thresholds;
+use isotherm_record::export_perfetto;
+
+use crate::samples::{few, reader, record_attributed};
+
+/// A field of a message: its number, and its value or content.
+#[derive(Debug, PartialEq)]
+enum Field<'a> {
+    Number(u64, u64),
+    Bytes(u64, &'a [u8]),
+}
+
+fn varint(bytes: &mut &[u8]) -> u64 {
+    let mut n = 0;
+    for i in 0.. {
+        let (byte, rest) = bytes.split_first().unwrap();
+        *bytes = rest;
+        n |= u64::from(byte & 0x7f) << (7 * i);
+        if byte & 0x80 == 0 {
+            return n;
+        }
+    }
+    n
+}
+
+fn fields(mut bytes: &[u8]) -> Vec<Field<'_>> {
+    let mut fields = Vec::new();
+    while !bytes.is_empty() {
+        let key = varint(&mut bytes);
+        let value = varint(&mut bytes);
+        fields.push(match key & 7 {
+            0 => Field::Number(key >> 3, value),
+            2 => {
+                let (content, rest) = bytes.split_at(usize::try_from(value).unwrap());
+                bytes = rest;
+                Field::Bytes(key >> 3, content)
+            }
+            kind => panic!("a field of kind {kind}"),
+        });
+    }
+    fields
+}
+
+fn number(fields: &[Field<'_>], wanted: u64) -> Option<u64> {
+    fields.iter().find_map(|f| match f {
+        Field::Number(id, n) if *id == wanted => Some(*n),
+        _ => None,
+    })
+}
+
+fn bytes<'a>(fields: &[Field<'a>], wanted: u64) -> Option<&'a [u8]> {
+    fields.iter().find_map(|f| match f {
+        Field::Bytes(id, content) if *id == wanted => Some(*content),
+        _ => None,
+    })
+}
+
+#[test]
+fn each_target_has_counters_of_all_its_bytes() {
+    let mut trace = Vec::new();
+    let record = record_attributed(&few(10));
+    let exported = export_perfetto(reader(&record), &Thresholds::default(), &mut trace).unwrap();
+    assert_eq!(exported.snapshots, 10);
+    let packets = fields(&trace);
+    assert!(packets.iter().all(|p| matches!(p, Field::Bytes(1, _))));
+
+    let (mut tracks, mut values) = (Vec::new(), Vec::new());
+    for packet in &packets {
+        let Field::Bytes(_, packet) = packet else { unreachable!() };
+        let packet = fields(packet);
+        assert_eq!(number(&packet, 10), Some(1), "a sequence");
+        if let Some(track) = bytes(&packet, 60) {
+            let track = fields(track);
+            let name = String::from_utf8(bytes(&track, 2).unwrap().to_vec()).unwrap();
+            tracks.push((number(&track, 1).unwrap(), number(&track, 5), name));
+        } else {
+            let event = fields(bytes(&packet, 11).unwrap());
+            assert_eq!(number(&event, 9), Some(4), "a counter");
+            let at = number(&packet, 8).unwrap();
+            values.push((at, number(&event, 11).unwrap(), number(&event, 30).unwrap()));
+        }
+    }
+    let app = tracks.iter().find(|t| t.2 == "app 1").unwrap().0;
+    let counters: Vec<_> = tracks.iter().filter(|t| t.1 == Some(app)).collect();
+    let names: Vec<&str> = counters.iter().map(|t| t.2.as_str()).collect();
+    assert_eq!(names, ["hot", "warm", "cold", "unknown", "in swap"]);
+    let value =
+        |at: u64, i: usize| values.iter().find(|v| v.0 == at && v.1 == counters[i].0).map(|v| v.2);
+    // all snapshots have three regions of 4 KiB
+    let start = 5_000_000_000;
+    assert_eq!((0..4).map(|i| value(start, i).unwrap()).sum::<u64>(), 0x3000);
+    assert_eq!(value(start + 2 * 400_000_000 - 1, 4), Some(1 << 20));
+}
