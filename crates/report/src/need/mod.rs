@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use isotherm_core::{
-    AgeCurve, Attribution, Beyond, KNOWN_SHARE, SHORTEST_AGE, Snapshot, TargetId, idle_times,
-    together,
+    AgeCurve, Attribution, Beyond, KNOWN_SHARE, NO_AGES, SHORTEST_AGE, Snapshot, TargetId,
+    idle_times, together,
 };
 use serde::Serialize;
 
@@ -345,9 +345,7 @@ impl Needing<'_> {
 
     fn refusal(&self) -> Result<(), String> {
         if self.curves.iter().all(|c| c.is_empty()) {
-            return Err("the record has no idle ages: record for at least a minute with the default \
-                        monitor (other monitors, and isotherm before record version 5, do not count them)"
-                .to_owned());
+            return Err(NO_AGES.to_owned());
         }
         let share = self.unknown / (self.known + self.unknown).max(1.0);
         if share > MOST_UNKNOWN {

@@ -4,13 +4,16 @@ mod advice;
 mod axis;
 mod bars;
 mod chart;
+mod code;
 mod color;
+mod flame;
 mod font;
 mod groups;
 mod heatmap;
 mod lines;
 mod need;
 mod picture;
+mod pprof;
 mod raster;
 mod rows;
 mod style;
@@ -23,11 +26,14 @@ mod words;
 pub use advice::advice_text;
 pub use bars::{regions_text, wss_text};
 pub use chart::{regions_picture, wss_picture};
+pub use code::{code_text, folded, refaults_text};
+pub use flame::flame_graph;
 pub use groups::groups_text;
 pub use heatmap::heatmap_picture;
 pub use lines::lines_picture;
 pub use need::{need_picture, need_text};
 pub use picture::Picture;
+pub use pprof::pprof;
 pub use rows::{access_text, raw_head_text, raw_text};
 pub use terminal::{Style, terminal};
 pub use text::summary_text;
@@ -46,6 +52,9 @@ pub enum RenderError {
     /// the picture cannot be encoded
     #[error("the picture cannot be encoded ({0}): try a smaller one")]
     Png(#[from] ::png::EncodingError),
+    /// the profile cannot be compressed
+    #[error("the profile cannot be compressed: {0}")]
+    Gzip(std::io::Error),
     /// the figures cannot be encoded as JSON
     #[error(
         "the figures cannot be written as JSON ({0}): this is a defect of isotherm, please report it"

@@ -128,18 +128,18 @@ fn fill(paint: Paint) -> String {
     }
 }
 
-fn hex([r, g, b]: Rgb) -> String {
+pub(super) fn hex([r, g, b]: Rgb) -> String {
     format!("#{r:02x}{g:02x}{b:02x}")
 }
 
 /// Replaces characters that XML cannot represent, which may occur in the name of a file.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     let can = |c: char| is_printable(c) && !matches!(c, '\u{fffe}' | '\u{ffff}');
     text.chars().map(|c| if can(c) { c } else { '?' }).collect()
 }
 
 /// Escapes text for an XML attribute.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

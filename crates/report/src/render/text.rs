@@ -149,13 +149,21 @@ fn monitor(s: &Summary) -> String {
         Some(p) => format!("ran {p:.1} % of one CPU, without targets whose time is unknown"),
         None => "unknown whether it ran; a process that does not run looks cold".to_owned(),
     };
+    // A monitor that neither looks nor uses CPU time does not exist: the record is imported.
+    let cost = if m.looks_per_s == 0.0 && m.cpu_percent == 0.0 {
+        "unknown cost: the record does not have it\n".to_owned()
+    } else {
+        format!(
+            "{:.2} % of one CPU{}, {} looks/s, {} clears/s\n          \
+             (a clear is a TLB shootdown on each CPU that runs the target)\n",
+            m.cpu_percent,
+            lost(m),
+            units::count(m.looks_per_s.round() as u64),
+            units::count(m.clears_per_s.round() as u64),
+        )
+    };
     format!(
-        "\ntarget    {target}\nmonitor   {:.2} % of one CPU{}, {} looks/s, {} clears/s\n          \
-         (a clear is a TLB shootdown on each CPU that runs the target)\n{}regions   {:.0} on average, {} at most, {} allowed\n",
-        m.cpu_percent,
-        lost(m),
-        units::count(m.looks_per_s.round() as u64),
-        units::count(m.clears_per_s.round() as u64),
+        "\ntarget    {target}\nmonitor   {cost}{}regions   {:.0} on average, {} at most, {} allowed\n",
         seen(m) + &support(&s.mean),
         m.regions_mean,
         units::count(m.regions_max as u64),

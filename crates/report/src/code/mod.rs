@@ -1,0 +1,407 @@
+//! Memory by the code that touched it first: sampled page faults, joined with the heat of their pages.
+
+mod claims;
+mod estimate;
+mod rows;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::{
+    CodeMapping, Fault, FaultKind, HeatBytes, Nanos, RegionView, Snapshot, TargetId, TargetView,
+};
+use serde::Serialize;
+
+use crate::basis::{Basis, BasisTally, ms};
+use crate::filter::{FilterError, Gate, Options};
+use claims::{Claim, Claims};
+pub use estimate::Estimate;
+use estimate::HeatSum;
+pub use rows::CodeRow;
+
+/// Maximum number of stacks; further ones share one without frames. A limit, because records come from outside.
+const MAX_STACKS: usize = 100_000;
+/// Stacks with fewer named frames are short: most of them lack a frame pointer.
+const WHOLE_STACK: usize = 3;
+
+/// What the rows of the report stand for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CodeBy {
+    /// the innermost function that is in no C or C++ library and no allocator
+    #[default]
+    Function,
+    /// the line in that function
+    Line,
+    /// the file that contains it
+    Library,
+    /// the whole call path
+    Path,
+    /// the thread that touched the memory first
+    Thread,
+    /// the mapping that the memory is in
+    Data,
+}
+
+impl CodeBy {
+    /// All kinds, with their names.
+    pub const ALL: [(CodeBy, &'static str); 6] = [
+        (CodeBy::Function, "function"),
+        (CodeBy::Path, "path"),
+        (CodeBy::Line, "line"),
+        (CodeBy::Library, "library"),
+        (CodeBy::Thread, "thread"),
+        (CodeBy::Data, "data"),
+    ];
+
+    /// The name of the kind.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        CodeBy::ALL.iter().find(|(by, _)| *by == self).map_or("", |(_, name)| name)
+    }
+}
+
+/// An address in the code of a target.
+#[derive(Debug, Clone, Copy)]
+pub struct CodeAddress<'a> {
+    /// the target
+    pub target: TargetId,
+    /// the address of an instruction in it
+    pub address: u64,
+    /// the file that was mapped there, if it is known
+    pub code: Option<&'a CodeMapping>,
+}
+
+/// A function on a stack.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct Frame {
+    /// its name; for a function without a name, the file and the offset in it
+    pub function: Arc<str>,
+    /// `file:line`, if it is known
+    pub line: Option<Arc<str>>,
+    /// path of the file that contains it; empty if it is not known
+    pub library: Arc<str>,
+    /// whether the function has a name
+    pub named: bool,
+}
+
+/// Finds the names of functions at addresses: the innermost inlined function first. None if there is no name.
+pub trait FindFunctions {
+    /// The functions at an address, each with its line.
+    fn functions(&mut self, at: &CodeAddress<'_>) -> Vec<(String, Option<String>)>;
+}
+
+/// The memory of one call stack.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StackRow {
+    /// the outermost frame first
+    pub frames: Vec<Frame>,
+    /// name of the thread
+    pub thread: String,
+    /// its memory
+    #[serde(flatten)]
+    pub memory: CodeMemory,
+}
+
+/// Memory by heat, in bytes, as estimated from samples.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct CodeMemory {
+    /// hot bytes
+    #[serde(rename = "hot_bytes")]
+    pub hot: Estimate,
+    /// warm bytes
+    #[serde(rename = "warm_bytes")]
+    pub warm: Estimate,
+    /// cold bytes
+    #[serde(rename = "cold_bytes")]
+    pub cold: Estimate,
+    /// bytes whose accesses cannot be observed
+    #[serde(rename = "unknown_bytes")]
+    pub unknown: Estimate,
+    /// all of these
+    #[serde(rename = "resident_bytes")]
+    pub resident: Estimate,
+    /// mean idle age of the cold bytes
+    pub idle_ms: f64,
+}
+
+impl CodeMemory {
+    fn of(sum: &HeatSum) -> Self {
+        CodeMemory {
+            hot: sum.hot.estimate(),
+            warm: sum.warm.estimate(),
+            cold: sum.cold.estimate(),
+            unknown: sum.unknown.estimate(),
+            resident: sum.resident.estimate(),
+            idle_ms: if sum.cold.bytes > 0.0 { sum.idle / sum.cold.bytes } else { 0.0 },
+        }
+    }
+
+    fn exact(b: &HeatBytes, idle: f64) -> Self {
+        let exact = |n: u64| Estimate { bytes: n as f64, low: n as f64, high: n as f64 };
+        CodeMemory {
+            hot: exact(b.hot),
+            warm: exact(b.warm),
+            cold: exact(b.cold),
+            unknown: exact(b.unknown),
+            resident: exact(b.resident()),
+            idle_ms: if b.cold > 0 { idle / b.cold as f64 } else { 0.0 },
+        }
+    }
+}
+
+/// The memory by code.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Code {
+    /// version of the keys and their meaning
+    pub schema_version: u32,
+    /// heading
+    pub title: String,
+    /// the part of the record that was used; memory is that of its last snapshot
+    #[serde(flatten)]
+    pub basis: Basis,
+    /// what the rows stand for
+    pub by: &'static str,
+    /// all resident memory of the targets
+    pub all: CodeMemory,
+    /// the memory whose pages have a stack
+    pub with_stack: CodeMemory,
+    /// number of sampled pages
+    pub samples: u64,
+    /// share of the bytes with a stack whose stack has fewer than three named frames
+    pub short_stacks: f64,
+    /// major faults a second in the selected time
+    pub refaults_per_second: f64,
+    /// rows, the most cold bytes first
+    pub rows: Vec<CodeRow>,
+    /// the call stacks, the most bytes first
+    pub stacks: Vec<StackRow>,
+    /// the call stacks that brought memory back by major faults: the most first
+    pub refaults: Vec<RefaultRow>,
+}
+
+/// Major faults of one call stack.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RefaultRow {
+    /// the outermost frame first
+    pub frames: Vec<Frame>,
+    /// name of the thread
+    pub thread: String,
+    /// number of faults
+    pub faults: u64,
+    /// faults per second
+    pub per_second: f64,
+}
+
+/// Receives the snapshots, faults and code of a record.
+#[derive(Debug)]
+pub struct CodeBuilder {
+    options: Options,
+    by: CodeBy,
+    gate: Gate,
+    claims: BTreeMap<TargetId, Claims>,
+    begin: Option<Nanos>,
+    last: Option<(Range<Duration>, Arc<Snapshot>)>,
+    /// faults after the selected time are ignored
+    over: bool,
+    refaults: HashMap<Owner, u64>,
+}
+
+/// A stack of a target, and the thread that it was seen in.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Owner {
+    target: TargetId,
+    frames: Arc<[u64]>,
+    thread: Arc<str>,
+    code: ByAddress,
+}
+
+/// The code of a target at a time. Equal if it is the same allocation, which is cheap to compare.
+#[derive(Debug, Clone)]
+struct ByAddress(Arc<Vec<CodeMapping>>);
+
+impl PartialEq for ByAddress {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for ByAddress {}
+
+impl std::hash::Hash for ByAddress {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.0).hash(state);
+    }
+}
+
+impl Owner {
+    fn of(target: TargetId, claim: &Claim) -> Self {
+        Owner {
+            target,
+            frames: Arc::clone(&claim.frames),
+            thread: Arc::clone(&claim.thread),
+            code: ByAddress(Arc::clone(&claim.code)),
+        }
+    }
+}
+
+impl CodeBuilder {
+    /// A builder that has received nothing.
+    #[must_use]
+    pub fn new(options: Options, by: CodeBy) -> Self {
+        CodeBuilder {
+            gate: Gate::new(options.filter.clone()),
+            options,
+            by,
+            claims: BTreeMap::new(),
+            begin: None,
+            last: None,
+            over: false,
+            refaults: HashMap::new(),
+        }
+    }
+
+    /// The files that a target executes from now on.
+    pub fn code(&mut self, target: TargetId, code: &Arc<Vec<CodeMapping>>) {
+        self.claims.entry(target).or_default().code = Arc::clone(code);
+    }
+
+    /// Adds a fault, or a change of a sampled page.
+    pub fn fault(&mut self, f: &Fault) {
+        let wanted = self.options.filter.targets.as_ref().is_none_or(|ids| ids.contains(&f.target));
+        if self.over || !wanted {
+            return;
+        }
+        let claims = self.claims.entry(f.target).or_default();
+        claims.push(f);
+        let begins = self.options.filter.time.as_ref().map_or(Duration::ZERO, |time| time.start);
+        let at = self.begin.map_or(Duration::ZERO, |begin| f.at.since(begin));
+        if f.kind == FaultKind::Major && at >= begins && self.refaults.len() < MAX_STACKS {
+            let owner = Owner {
+                target: f.target,
+                frames: Arc::clone(&f.frames),
+                thread: Arc::clone(&f.thread),
+                code: ByAddress(Arc::clone(&claims.code)),
+            };
+            *self.refaults.entry(owner).or_default() += f.weight;
+        }
+    }
+
+    /// Adds a snapshot. The last one in the selected time that has memory gives the heat.
+    pub fn push(&mut self, s: &Arc<Snapshot>) {
+        self.begin.get_or_insert(s.start);
+        let admitted = self.gate.admit(s);
+        self.over |= admitted.is_none() && self.last.is_some();
+        if let Some(time) = admitted
+            && self.options.filter.views(s).any(|v| !v.regions.is_empty())
+        {
+            self.last = Some((time, Arc::clone(s)));
+        }
+    }
+
+    /// The memory by code.
+    ///
+    /// # Errors
+    /// If there is no snapshot in the selected time, or no memory at the selected addresses.
+    pub fn finish(self, find: &mut dyn FindFunctions) -> Result<Code, FilterError> {
+        let time = self.gate.found_memory()?;
+        let Some((last_time, s)) = self.last else { return Err(FilterError::Empty) };
+        let thresholds = self.options.thresholds;
+        let views: Vec<&TargetView> = self.options.filter.views(&s).collect();
+        let mut stacks: HashMap<Owner, HeatSum> = HashMap::new();
+        let (mut with_stack, mut samples) = (HeatSum::default(), 0);
+        for view in &views {
+            let regions: Vec<RegionView> = self.options.filter.clipped(view).collect();
+            let claims = self.claims.get(&view.id).map(Claims::all).into_iter().flatten();
+            for claim in claims.filter(|c| c.resident) {
+                let sum = joined(claim, &regions, |r| r.bytes(&thresholds));
+                if sum.resident.bytes <= 0.0 {
+                    continue;
+                }
+                samples += 1;
+                with_stack += sum;
+                let owner = Owner::of(view.id, claim);
+                if stacks.len() < MAX_STACKS || stacks.contains_key(&owner) {
+                    *stacks.entry(owner).or_default() += sum;
+                }
+            }
+        }
+        let mut frames = rows::Namer::new(find);
+        let stacks: Vec<(StackRow, HeatSum)> =
+            stacks.into_iter().map(|(owner, sum)| (frames.stack(&owner, &sum), sum)).collect();
+        let named = |(row, _): &&(StackRow, HeatSum)| {
+            row.frames.iter().filter(|f| f.named).count() >= WHOLE_STACK
+        };
+        let whole: f64 = stacks.iter().filter(named).map(|(_, s)| s.resident.bytes).sum();
+        let seconds = (time.end - time.start).as_secs_f64().max(f64::MIN_POSITIVE);
+        let mut refaults: Vec<RefaultRow> = self
+            .refaults
+            .iter()
+            .map(|(owner, &faults)| RefaultRow {
+                frames: frames.frames(owner),
+                thread: owner.thread.to_string(),
+                faults,
+                per_second: faults as f64 / seconds,
+            })
+            .collect();
+        refaults.sort_by(|a, b| b.faults.cmp(&a.faults).then_with(|| a.frames.cmp(&b.frames)));
+        let (mut all, mut idle) = (HeatBytes::default(), 0.0);
+        for r in self.options.filter.regions(&s) {
+            let b = r.bytes(&thresholds);
+            idle += b.cold as f64 * ms(r.age);
+            all += b;
+        }
+        let mut tally = BasisTally::default();
+        tally.whole(&all, (last_time.end - last_time.start).as_secs_f64());
+        let rows = match self.by {
+            CodeBy::Data => rows::by_data(&views, &self.options),
+            by => rows::by_stack(&stacks, by),
+        };
+        let mut stacks: Vec<StackRow> = stacks.into_iter().map(|(row, _)| row).collect();
+        stacks.sort_by(|a, b| {
+            let bytes = b.memory.resident.bytes.total_cmp(&a.memory.resident.bytes);
+            bytes.then_with(|| (&a.frames, &a.thread).cmp(&(&b.frames, &b.thread)))
+        });
+        Ok(Code {
+            schema_version: 1,
+            basis: tally.basis(&self.options, &last_time),
+            by: self.by.name(),
+            all: CodeMemory::exact(&all, idle),
+            with_stack: CodeMemory::of(&with_stack),
+            samples,
+            short_stacks: match with_stack.resident.bytes {
+                bytes if bytes > 0.0 => (1.0 - whole / bytes).max(0.0),
+                _ => 0.0,
+            },
+            refaults_per_second: refaults.iter().map(|r| r.faults).sum::<u64>() as f64 / seconds,
+            rows,
+            stacks,
+            refaults,
+            title: self.options.title,
+        })
+    }
+}
+
+/// The memory that a sampled page stands for, by the heat of the regions that it is in.
+fn joined(
+    claim: &Claim,
+    regions: &[RegionView],
+    heat: impl Fn(&RegionView) -> HeatBytes,
+) -> HeatSum {
+    let mut sum = HeatSum::default();
+    let first = regions.partition_point(|r| r.range.end <= claim.range.start);
+    for region in regions.iter().skip(first) {
+        let Some(part) = region.range.intersect(&claim.range) else { break };
+        let heat = heat(region);
+        // The sampled page itself was found resident.
+        if heat.resident() > 0 {
+            sum += HeatSum::sample(part.len(), &heat, ms(region.age), claim.weight);
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

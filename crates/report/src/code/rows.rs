@@ -1,0 +1,216 @@
+//! Rows of the report: stacks by function, line, file, path or thread, and memory by mapping.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use isotherm_core::{HeatBytes, TargetView};
+use serde::Serialize;
+
+use super::{CodeAddress, CodeBy, CodeMemory, FindFunctions, Frame, HeatSum, Owner, StackRow};
+use crate::basis::ms;
+use crate::filter::Options;
+use crate::names::{label_of, short};
+use crate::pieces::each_piece;
+
+/// Libraries and functions that allocate and copy memory for others. Their callers decide what it is for.
+const HELPER_LIBRARIES: [&str; 11] = [
+    "libc.so",
+    "libc-2",
+    "ld-linux",
+    "ld-musl",
+    "libstdc++",
+    "libgcc_s",
+    "libjemalloc",
+    "libtcmalloc",
+    "libmimalloc",
+    "libpthread",
+    "[vdso]",
+];
+const HELPER_FUNCTIONS: [&str; 14] = [
+    "malloc",
+    "calloc",
+    "realloc",
+    "memset",
+    "memcpy",
+    "memmove",
+    "__rust_alloc",
+    "__rust_realloc",
+    "__libc_",
+    "je_",
+    "operator new",
+    "alloc::",
+    "core::",
+    "std::",
+];
+
+/// The memory of a function, line, file, path, thread or mapping.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CodeRow {
+    /// its name
+    pub name: String,
+    /// number of sampled stacks in it; 0 for mappings
+    pub stacks: u64,
+    /// its memory
+    #[serde(flatten)]
+    pub memory: CodeMemory,
+}
+
+/// Names the frames of stacks, and remembers the names.
+pub(super) struct Namer<'a> {
+    find: &'a mut dyn FindFunctions,
+    known: HashMap<(u32, usize, u64), Vec<Frame>>,
+}
+
+impl<'a> Namer<'a> {
+    pub(super) fn new(find: &'a mut dyn FindFunctions) -> Self {
+        Namer { find, known: HashMap::new() }
+    }
+
+    pub(super) fn stack(&mut self, owner: &Owner, sum: &HeatSum) -> StackRow {
+        StackRow {
+            frames: self.frames(owner),
+            thread: owner.thread.to_string(),
+            memory: CodeMemory::of(sum),
+        }
+    }
+
+    /// The functions of a stack, the outermost first.
+    pub(super) fn frames(&mut self, owner: &Owner) -> Vec<Frame> {
+        let mut all = Vec::new();
+        for (i, &address) in owner.frames.iter().enumerate() {
+            // All but the innermost frame are return addresses, which lie after the call.
+            let address = if i == 0 { address } else { address.saturating_sub(1) };
+            let key = (owner.target.0, Arc::as_ptr(&owner.code.0) as usize, address);
+            let find = &mut *self.find;
+            let functions = self.known.entry(key).or_insert_with(|| name(find, owner, address));
+            all.extend_from_slice(functions);
+        }
+        all.reverse();
+        all
+    }
+}
+
+fn name(find: &mut dyn FindFunctions, owner: &Owner, address: u64) -> Vec<Frame> {
+    let code = &*owner.code.0;
+    let after = code.partition_point(|c| c.range.end <= address);
+    let code = code.get(after).filter(|c| c.range.contains(address));
+    let library: Arc<str> = code.map_or_else(|| "".into(), |c| Arc::clone(&c.path));
+    let found = find.functions(&CodeAddress { target: owner.target, address, code });
+    if found.is_empty() {
+        let function = match code {
+            Some(c) => format!("{}+{:#x}", short(&c.path), address - c.range.start + c.offset),
+            None => "[unknown]".to_owned(),
+        };
+        return vec![Frame { function: function.into(), line: None, library, named: false }];
+    }
+    let frame = |(function, line): (String, Option<String>)| Frame {
+        function: function.into(),
+        line: line.map(Into::into),
+        library: Arc::clone(&library),
+        named: true,
+    };
+    found.into_iter().map(frame).collect()
+}
+
+fn is_helper(frame: &Frame) -> bool {
+    let library = short(&frame.library);
+    HELPER_LIBRARIES.iter().any(|name| library.starts_with(name))
+        || HELPER_FUNCTIONS
+            .iter()
+            .any(|name| frame.function.trim_start_matches('<').starts_with(name))
+}
+
+/// The innermost frame that is not a helper; the innermost one if all are.
+fn site(frames: &[Frame]) -> Option<&Frame> {
+    let inside_out = || frames.iter().rev();
+    inside_out().find(|f| f.named && !is_helper(f)).or_else(|| inside_out().next())
+}
+
+fn label(row: &StackRow, by: CodeBy) -> String {
+    let none = || "(no stack)".to_owned();
+    match by {
+        CodeBy::Thread => row.thread.clone(),
+        CodeBy::Path if !row.frames.is_empty() => {
+            row.frames.iter().map(|f| &*f.function).collect::<Vec<_>>().join(" > ")
+        }
+        CodeBy::Path | CodeBy::Data => none(),
+        CodeBy::Function => site(&row.frames).map_or_else(none, |f| f.function.to_string()),
+        CodeBy::Library => site(&row.frames).map_or_else(none, |f| match &*f.library {
+            "" => "[unknown]".to_owned(),
+            path => short(path).to_owned(),
+        }),
+        CodeBy::Line => site(&row.frames).map_or_else(none, |f| match &f.line {
+            Some(line) => format!("{} {line}", f.function),
+            None => f.function.to_string(),
+        }),
+    }
+}
+
+pub(super) fn by_stack(stacks: &[(StackRow, HeatSum)], by: CodeBy) -> Vec<CodeRow> {
+    let mut rows: BTreeMap<String, (u64, HeatSum)> = BTreeMap::new();
+    for (row, sum) in stacks {
+        let (stacks, total) = rows.entry(label(row, by)).or_default();
+        *stacks += 1;
+        *total += *sum;
+    }
+    sorted(rows.into_iter().map(|(name, (stacks, sum))| CodeRow {
+        name,
+        stacks,
+        memory: CodeMemory::of(&sum),
+    }))
+}
+
+/// Memory by mapping, which requires no samples.
+pub(super) fn by_data(views: &[&TargetView], options: &Options) -> Vec<CodeRow> {
+    let mut rows: BTreeMap<&str, (HeatBytes, f64)> = BTreeMap::new();
+    for &view in views {
+        each_piece(view, options.filter.clip(), |region, mapping| {
+            let name = mapping.and_then(|i| view.mappings.get(i)).map_or("(no mapping)", label_of);
+            let bytes = region.bytes(&options.thresholds);
+            let (total, idle) = rows.entry(name).or_default();
+            *total += bytes;
+            *idle += bytes.cold as f64 * ms(region.age);
+        });
+    }
+    sorted(rows.into_iter().map(|(name, (bytes, idle))| CodeRow {
+        name: name.to_owned(),
+        stacks: 0,
+        memory: CodeMemory::exact(&bytes, idle),
+    }))
+}
+
+/// The most cold bytes first, then the most resident ones.
+fn sorted(rows: impl Iterator<Item = CodeRow>) -> Vec<CodeRow> {
+    let mut rows: Vec<CodeRow> = rows.filter(|r| r.memory.resident.bytes > 0.0).collect();
+    let key = |r: &CodeRow| (r.memory.cold.bytes, r.memory.resident.bytes);
+    rows.sort_by(|a, b| {
+        let (a, b) = (key(a), key(b));
+        b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1))
+    });
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_site_is_the_innermost_function_of_the_program() {
+        let frame = |function: &str, library: &str, named| Frame {
+            function: function.into(),
+            line: None,
+            library: library.into(),
+            named,
+        };
+        let app = |name| frame(name, "/app", true);
+        let stack = [
+            app("main"),
+            app("fill"),
+            app("<alloc::vec::Vec<u8> as core::clone::Clone>::clone"),
+            frame("__memset_avx2", "/lib/libc.so.6", true),
+        ];
+        assert_eq!(site(&stack).map(|f| &*f.function), Some("fill"));
+        assert_eq!(site(&stack[3..]).map(|f| &*f.function), Some("__memset_avx2"));
+        assert_eq!(site(&[]), None);
+    }
+}

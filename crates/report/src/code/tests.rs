@@ -1,0 +1,118 @@
+use isotherm_core::AddrRange;
+
+use super::*;
+use crate::scene;
+
+/// A fault of target 0 at a page, with one frame.
+pub(super) fn fault(kind: FaultKind, address: u64, frame: u64) -> Fault {
+    Fault {
+        target: TargetId(0),
+        at: Nanos(0),
+        kind,
+        tid: 1,
+        thread: "main".into(),
+        range: AddrRange::new(address, address + 0x1000),
+        weight: 64,
+        frames: [frame].into(),
+    }
+}
+
+/// Calls each address by its number.
+struct Numbers;
+
+impl FindFunctions for Numbers {
+    fn functions(&mut self, at: &CodeAddress<'_>) -> Vec<(String, Option<String>)> {
+        match at.address {
+            0x999 => Vec::new(),
+            n => vec![(format!("f{n:x}"), Some(format!("a.c:{n}")))],
+        }
+    }
+}
+
+/// 1 MiB hot from 1 MiB on, and 3 MiB cold after it.
+fn snapshot(seq: u64) -> Arc<Snapshot> {
+    let mib = 1 << 20;
+    let maps = vec![scene::mapping(mib, 5 * mib, "[heap]")];
+    let regions = vec![scene::region(mib, 2 * mib, 50.0), scene::region(2 * mib, 5 * mib, 0.0)];
+    Arc::new(scene::snapshot(seq, 1.0, vec![scene::target(0, maps, regions)]))
+}
+
+fn built(by: CodeBy, faults: &[Fault]) -> Code {
+    let mut builder = CodeBuilder::new(Options::default(), by);
+    faults.iter().for_each(|f| builder.fault(f));
+    builder.push(&snapshot(0));
+    builder.finish(&mut Numbers).unwrap()
+}
+
+fn mib(e: Estimate) -> f64 {
+    e.bytes / f64::from(1 << 20)
+}
+
+#[test]
+fn bytes_of_a_function_are_its_samples_times_their_weight() {
+    // Each sample stands for 64 pages, 256 KiB.
+    let hot = (0..4).map(|i| fault(FaultKind::Minor, (1 << 20) + i * 0x4_0000, 0xa));
+    let cold = (0..8).map(|i| fault(FaultKind::Minor, (2 << 20) + i * 0x4_0000, 0xb));
+    let code = built(CodeBy::Function, &hot.chain(cold).collect::<Vec<_>>());
+    let row = |r: &CodeRow| (r.name.clone(), mib(r.memory.hot), mib(r.memory.cold));
+    let rows: Vec<_> = code.rows.iter().map(row).collect();
+    assert_eq!(rows, [("fb".to_owned(), 0.0, 2.0), ("fa".to_owned(), 1.0, 0.0)]);
+    let b = code.rows[0].memory;
+    assert!(b.cold.low < b.cold.bytes && b.cold.bytes < b.cold.high, "{b:?}");
+    assert_eq!(b.idle_ms, 60_000.0);
+    assert_eq!(
+        (code.samples, mib(code.with_stack.resident), mib(code.all.resident)),
+        (12, 3.0, 4.0)
+    );
+    assert_eq!(code.short_stacks, 1.0, "one frame is a short stack");
+}
+
+#[test]
+fn swapped_and_freed_pages_are_no_bytes() {
+    let at = 2u64 << 20;
+    let minor = |page: u64| fault(FaultKind::Minor, at + page * 0x1000, 0xb);
+    let faults = [
+        minor(0),
+        minor(1),
+        minor(2),
+        fault(FaultKind::Freed, at, 0),
+        fault(FaultKind::Swapped, at + 0x1000, 0),
+    ];
+    assert_eq!(built(CodeBy::Function, &faults).samples, 1);
+}
+
+#[test]
+fn rows_are_lines_paths_threads_and_mappings() {
+    let mut f = fault(FaultKind::Minor, 2 << 20, 0xb);
+    f.frames = [0xb, 0x2001, 0x99a].into();
+    let name = |by| built(by, &[f.clone()]).rows.first().map(|r| r.name.clone()).unwrap();
+    assert_eq!(name(CodeBy::Line), "fb a.c:11");
+    assert_eq!(name(CodeBy::Path), "[unknown] > f2000 > fb", "return addresses are after a call");
+    assert_eq!(name(CodeBy::Thread), "main");
+    assert_eq!(name(CodeBy::Library), "[unknown]");
+    assert_eq!(name(CodeBy::Data), "[heap]");
+}
+
+#[test]
+fn major_faults_are_counted_by_stack() {
+    let mut major = fault(FaultKind::Major, 2 << 20, 0xc);
+    major.weight = 1;
+    let minor = fault(FaultKind::Minor, 2 << 20, 0xb);
+    let code = built(CodeBy::Function, &[minor, major.clone(), major]);
+    assert_eq!(code.rows.len(), 1, "the page stays that of its first touch");
+    assert_eq!((code.refaults[0].faults, code.refaults[0].per_second), (2, 2.0));
+    assert_eq!(&*code.refaults[0].frames[0].function, "fc");
+}
+
+#[test]
+fn faults_after_the_selected_time_do_not_count() {
+    let time = Some(Duration::ZERO..Duration::from_secs(1));
+    let options =
+        Options { filter: crate::Filter { time, ..Default::default() }, ..Options::default() };
+    let mut builder = CodeBuilder::new(options, CodeBy::Function);
+    builder.fault(&fault(FaultKind::Minor, 2 << 20, 0xb));
+    builder.push(&snapshot(0));
+    builder.push(&snapshot(1));
+    builder.fault(&fault(FaultKind::Minor, 3 << 20, 0xb));
+    assert_eq!(builder.finish(&mut Numbers).unwrap().samples, 1);
+}

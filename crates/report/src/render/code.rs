@@ -1,0 +1,153 @@
+//! Memory by code, as text.
+
+use std::fmt::Write;
+
+use super::words::{footer, head, printable, span};
+use crate::code::{Code, CodeMemory, Estimate, Frame, RefaultRow};
+use crate::units::{self, bytes, percent, significant};
+
+/// The figures as text for people, with at most `top` rows.
+#[must_use]
+pub fn code_text(c: &Code, top: usize) -> String {
+    let mut out = head(&c.title, &c.basis);
+    let names = ["cold", "(95 %)", "warm", "hot", "unknown", "resident", "idle"];
+    out += &columns(names.map(str::to_owned), &format!("by {}", c.by));
+    for row in c.rows.iter().take(top) {
+        out += &line(&row.memory, &printable(&row.name));
+    }
+    if c.rows.len() > top {
+        let _ = writeln!(out, "and {} more: --top N", units::count((c.rows.len() - top) as u64));
+    }
+    if c.by != "data" {
+        out += &line(&without_stack(c), "(without a stack)");
+    }
+    out += &line(&c.all, "all resident memory");
+    out + &reach(c) + &footer(&c.basis)
+}
+
+/// The call stacks that brought memory back, with at most `top` rows.
+#[must_use]
+pub fn refaults_text(c: &Code, top: usize) -> String {
+    let mut out = head(&c.title, &c.basis);
+    let all: u64 = c.refaults.iter().map(|r| r.faults).sum();
+    let _ = writeln!(
+        out,
+        "{} major faults, {} a second, each of which brought one page or more back\n\n{:>9} {:>9} {:>7}  stack, the outermost function first",
+        units::count(all),
+        significant(c.refaults_per_second),
+        "faults",
+        "a second",
+        "share"
+    );
+    for row in c.refaults.iter().take(top) {
+        refault(&mut out, row, all);
+    }
+    if c.refaults.len() > top {
+        let _ = writeln!(out, "and {} more: --top N", c.refaults.len() - top);
+    }
+    out + &footer(&c.basis)
+}
+
+fn refault(out: &mut String, row: &RefaultRow, all: u64) {
+    let _ = writeln!(
+        out,
+        "{:>9} {:>9} {:>5.1} %  {}",
+        units::count(row.faults),
+        significant(row.per_second),
+        percent(row.faults as f64, all as f64),
+        printable(&path(&row.frames, " > "))
+    );
+}
+
+/// The stacks as lines `outermost;...;innermost BYTES`, which flame graph programs read. Which bytes is the
+/// caller's choice.
+#[must_use]
+pub fn folded(c: &Code, of: impl Fn(&CodeMemory) -> Estimate) -> String {
+    let mut out = String::new();
+    for row in &c.stacks {
+        let n = of(&row.memory).bytes.round() as u64;
+        if n > 0 {
+            let _ = writeln!(out, "{} {n}", printable(&path(&row.frames, ";")));
+        }
+    }
+    out
+}
+
+fn path(frames: &[Frame], separator: &str) -> String {
+    let names: Vec<String> = frames.iter().map(|f| f.function.replace([';', '\n'], ":")).collect();
+    names.join(separator)
+}
+
+/// What no sample describes. Samples may by chance describe a little more than there is.
+fn without_stack(c: &Code) -> CodeMemory {
+    let rest = |all: Estimate, with: Estimate| Estimate {
+        bytes: (all.bytes - with.bytes).max(0.0),
+        low: (all.bytes - with.high).max(0.0),
+        high: (all.bytes - with.low).max(0.0),
+    };
+    let (all, with) = (&c.all, &c.with_stack);
+    let resident = rest(all.resident, with.resident);
+    let part = |all, with| {
+        let part = rest(all, with);
+        let [bytes, low] = [part.bytes, part.low].map(|n| n.min(resident.bytes));
+        Estimate { bytes, low, high: part.high.min(resident.high) }
+    };
+    CodeMemory {
+        hot: part(all.hot, with.hot),
+        warm: part(all.warm, with.warm),
+        cold: part(all.cold, with.cold),
+        unknown: part(all.unknown, with.unknown),
+        resident,
+        idle_ms: 0.0,
+    }
+}
+
+/// What the figures cover, and what they cannot.
+fn reach(c: &Code) -> String {
+    if c.by == "data" {
+        return String::new();
+    }
+    let share = percent(c.with_stack.resident.bytes, c.all.resident.bytes).min(100.0);
+    let short = 100.0 * c.short_stacks;
+    let mut out = format!(
+        "\n{} sampled pages; {share:.1} % of the resident memory has a stack, {short:.1} % of it a short one \
+         (fewer than 3 named functions)\n",
+        units::count(c.samples)
+    );
+    out += "a page belongs to the code that touched it first; memory that was touched before isotherm attached, \
+            or that an allocator reuses, has no stack or that of its first use\n\
+            heat is known by page: cold pages have no hot object, but a hot page may contain cold objects\n";
+    if short > 10.0 {
+        out +=
+            "short stacks: the program lacks frame pointers (-fno-omit-frame-pointer) or symbols\n";
+    }
+    out
+}
+
+fn line(m: &CodeMemory, name: &str) -> String {
+    let size = |e: Estimate| bytes(e.bytes.round() as u64);
+    let interval = match m.cold {
+        e if (e.high - e.low).abs() < 1.0 => String::new(),
+        e => format!("({}..{})", bytes(e.low.round() as u64), bytes(e.high.round() as u64)),
+    };
+    let idle = if m.idle_ms > 0.0 { span(m.idle_ms) } else { "-".to_owned() };
+    let cells = [
+        size(m.cold),
+        interval,
+        size(m.warm),
+        size(m.hot),
+        size(m.unknown),
+        size(m.resident),
+        idle,
+    ];
+    columns(cells, name)
+}
+
+fn columns(
+    [cold, interval, warm, hot, unknown, resident, idle]: [String; 7],
+    name: &str,
+) -> String {
+    format!(
+        "{cold:>10} {interval:<24} {warm:>10} {hot:>10} {unknown:>10} {resident:>10} {idle:>8}  {name}\n"
+    )
+}
