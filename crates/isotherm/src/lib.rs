@@ -10,15 +10,18 @@
 pub mod control;
 pub mod files;
 pub mod follow;
+pub mod functions;
 pub mod interleave;
 pub mod metrics;
 mod notify;
 mod pace;
+pub mod page_cache;
 pub mod record;
 pub mod schemes;
 mod served;
 pub mod service;
 pub mod session;
+pub mod stacks;
 pub mod stop;
 pub mod units;
 pub mod usage;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
-use isotherm_core::{Attribution, Attrs, MonitorKind, Nanos, Snapshot};
+use isotherm_core::{Attribution, Attrs, MonitorKind, Nanos, Snapshot, TargetId};
 use isotherm_linux::damon;
 use isotherm_linux::sys::{self, KeptCapabilities};
 use isotherm_record::{Facts, Limits, Progress as Written, Summary, TargetFact, Why, Writer};
@@ -19,6 +19,7 @@ use crate::notify::Notify;
 use crate::session::{
     End, Job, JobContext, Progress, RecordState, Session, SessionState, WatchStatus,
 };
+use crate::stacks::{SampleCounts, StackNews, Stacks, try_target};
 use crate::stop::Stop;
 use crate::watch::{AttrsFor, LookBy, WatchedMemory, open};
 use crate::words::chain;
@@ -37,6 +38,8 @@ pub struct RecordOptions {
     pub output: PathBuf,
     /// limits on the size of the record
     pub limits: Limits,
+    /// whether to sample page faults with their call stacks
+    pub stacks: bool,
     /// The recording ends after this time.
     pub duration: Option<Duration>,
     /// path of the control socket; `None`: no socket
@@ -65,6 +68,8 @@ pub struct Recorded {
     pub seconds: f64,
     /// cost of watching, as text
     pub cost: String,
+    /// the sampled page faults, if there are any
+    pub faults: Option<SampleCounts>,
     /// the watched processes, as text
     pub watched: String,
     /// the monitor that watched
@@ -99,21 +104,33 @@ pub fn record(
         true => Writer::stdout(Path::new("on standard output"), &facts, o.limits)?,
         false => Writer::create(&o.output, &facts, o.limits)?,
     };
+    let mut stacks = o.stacks.then(|| Stacks::open(program.is_some())).transpose()?;
     let started = follower.start(ready.hold(), program, &o.targets.command);
     let (mut started, mut writer) = or_finish(started, writer)?;
     // Processes that start later may belong to other users.
     let reach = o.limits.rotate.is_some() || o.targets.may_be_strangers() || metrics.writes();
-    let (files, frames) = (ready.takes_files(), ready.takes_frames());
+    let files = ready.takes_files() || o.stacks;
+    let frames = ready.takes_frames();
     let mut privileges = Privileges { reach, files, frames, writing: None };
     privileges.fit(&writer)?;
+    if let (Some(stacks), Some(command)) = (&mut stacks, &started) {
+        stacks.started(command.pid());
+    }
     for fact in follower.news() {
+        stacks.as_mut().map_or(Ok(()), |stacks| stacks.target(&fact))?;
         let _ = writer.target(fact)?;
     }
     let begun = Session::begin(ready, follower, attrs, seed, progress);
     let (session, writer) = or_finish(begun, writer)?;
     let mut session = session.speaking(control, metrics, Notify::default());
-    let mut recording =
-        RecordJob { writer, file: o.output.clone(), paused: false, left_out: 0, privileges };
+    let mut recording = RecordJob {
+        writer,
+        stacks,
+        file: o.output.clone(),
+        paused: false,
+        left_out: 0,
+        privileges,
+    };
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
     let result = session.run(&mut recording, &stop);
     let mut end_command =
@@ -121,13 +138,14 @@ pub fn record(
     // A command that is asked to end may still print something, so wait for it first. A command that continues
     // to run must not delay the end of the record or its summary.
     let ended = stop.is_over().then(&mut end_command);
-    let finished = recording.finish(&mut session, result).map(|(end, summary)| {
+    let finished = recording.finish(&mut session, result).map(|(end, summary, faults)| {
         let SessionState { follower, status, .. } = session.state();
         finish(&Recorded {
             end,
             summary,
             seconds: status.seconds(),
             cost: status.cost(),
+            faults,
             watched: follower.summary(),
             monitor: attrs.monitor,
         });
@@ -180,6 +198,7 @@ pub(crate) fn facts(attrs: Attrs, seed: u64, look: String) -> Facts {
 /// A record in progress.
 struct RecordJob {
     writer: Writer,
+    stacks: Option<Stacks>,
     file: PathBuf,
     paused: bool,
     /// snapshots that arrived while recording was paused, and are not in the record
@@ -200,6 +219,17 @@ impl RecordJob {
         })
     }
 
+    /// Writes faults and code.
+    fn write_stacks(&mut self, news: Vec<StackNews>) -> Result<()> {
+        for news in news {
+            let _ = match news {
+                StackNews::Code(target, code) => self.writer.code(target, code)?,
+                StackNews::Fault(fault) => self.writer.fault(fault)?,
+            };
+        }
+        Ok(())
+    }
+
     fn state(&self, on: &JobContext<'_>) -> WatchStatus {
         let file = self.file.display().to_string();
         let record = RecordState::new(file, self.writer.summary(), None);
@@ -207,7 +237,15 @@ impl RecordJob {
     }
 
     /// Ends the record, whether or not the session succeeded.
-    fn finish(self, session: &mut Session, result: Result<End>) -> Result<(End, Summary)> {
+    fn finish(
+        mut self,
+        session: &mut Session,
+        result: Result<End>,
+    ) -> Result<(End, Summary, Option<SampleCounts>)> {
+        let news = self.stacks.as_mut().map(|stacks| stacks.finish(sys::monotonic()));
+        let result =
+            result.and_then(|end| self.write_stacks(news.unwrap_or_default()).map(|()| end));
+        let faults = self.stacks.as_ref().map(Stacks::counts);
         let result = result.and_then(|ended| session.stop().map(|()| ended));
         let (why, note) = match &result {
             Ok(end) => (end.why(), end.note().to_owned()),
@@ -216,7 +254,7 @@ impl RecordJob {
         let written = self.writer.finish(why, &note);
         session.state().status.clear();
         let ended = result?;
-        Ok((ended, written?))
+        Ok((ended, written?, faults))
     }
 }
 
@@ -227,12 +265,25 @@ impl Job for RecordJob {
         if self.writer.flush_by().is_some_and(|by| now >= by) {
             let _ = self.writer.flush()?;
         }
+        if let Some(stacks) = &mut self.stacks {
+            let news = stacks.turn(now);
+            self.write_stacks(news)?;
+        }
         self.privileges.fit(&self.writer)
     }
 
     fn target(&mut self, fact: &TargetFact) -> Result<()> {
         let _ = self.writer.target(fact.clone())?;
+        if let Some(stacks) = &mut self.stacks {
+            try_target(stacks, fact);
+        }
         Ok(())
+    }
+
+    fn gone(&mut self, target: TargetId) {
+        if let Some(stacks) = &mut self.stacks {
+            stacks.gone(target);
+        }
     }
 
     fn attribution(&mut self, a: Attribution) -> Result<()> {
@@ -249,7 +300,8 @@ impl Job for RecordJob {
     }
 
     fn by(&self) -> Option<Nanos> {
-        self.writer.flush_by()
+        let stacks = self.stacks.as_ref().map(Stacks::by);
+        self.writer.flush_by().into_iter().chain(stacks).min()
     }
 
     fn request(

@@ -1,0 +1,161 @@
+//! Figures of cached pages.
+
+use std::rc::Rc;
+
+use isotherm_core::PAGE_SIZE;
+use isotherm_linux::page_cache::{Cached, Part};
+use serde::Serialize;
+
+/// Cached pages, in bytes. `None` is a figure that the kernel does not report here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct PageUse {
+    /// in the page cache
+    pub resident_bytes: u64,
+    /// of the files, cached or not
+    pub size_bytes: u64,
+    /// with changes that are not on the disk yet
+    pub dirty_bytes: Option<u64>,
+    /// being written to the disk
+    pub writeback_bytes: Option<u64>,
+    /// evicted, and noted by the kernel
+    pub evicted_bytes: Option<u64>,
+    /// of tmpfs, in swap
+    pub swapped_bytes: Option<u64>,
+    /// of files that a process maps: accesses through a mapping leave no mark
+    pub mapped_bytes: Option<u64>,
+    /// marks of accesses, by a sample
+    pub marks: Option<Marks>,
+    /// read per second by `read()` and similar calls, by a sample; `None` if it was not counted, or cannot be
+    /// observed for any of the files
+    pub read_bytes_per_second: Option<u64>,
+}
+
+/// Resident pages by the marks that the kernel has made, estimated from one page of each 64. Accesses by `read()` and
+/// similar calls leave marks. Writes leave none, and neither do accesses through a mapping: a page without a mark is
+/// not cold, its accesses are unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Marks {
+    /// the basis of the following: pages that a sample represents
+    pub sampled_bytes: u64,
+    /// read at least once since they came in
+    pub referenced_bytes: u64,
+    /// read at least twice; `None` with MGLRU, which has other marks for that
+    pub active_bytes: Option<u64>,
+}
+
+impl PageUse {
+    /// No pages, of a file of this size.
+    pub(super) fn of_size(size_bytes: u64) -> Self {
+        let none = Some(0);
+        PageUse {
+            size_bytes,
+            dirty_bytes: none,
+            writeback_bytes: none,
+            evicted_bytes: none,
+            swapped_bytes: none,
+            mapped_bytes: none,
+            marks: Some(Marks { active_bytes: none, ..Marks::default() }),
+            resident_bytes: 0,
+            read_bytes_per_second: None,
+        }
+    }
+
+    /// Adds a part of a file.
+    pub(super) fn add_part(&mut self, part: &Part, of: &Kind) {
+        let cached = u64::from(part.cached) * PAGE_SIZE;
+        let bytes = |pages: u32| Some(u64::from(pages) * PAGE_SIZE);
+        let gone = bytes(part.evicted);
+        let none = Some(0);
+        let marks = part.sample.filter(|_| cached > 0).map(|sample| Marks {
+            sampled_bytes: cached,
+            referenced_bytes: if sample.referenced || sample.active { cached } else { 0 },
+            active_bytes: of.is_two_lists.then_some(if sample.active { cached } else { 0 }),
+        });
+        let unsampled = Marks { active_bytes: none, ..Marks::default() };
+        self.add(&PageUse {
+            resident_bytes: cached,
+            size_bytes: 0,
+            dirty_bytes: bytes(part.dirty),
+            writeback_bytes: bytes(part.writeback),
+            evicted_bytes: if of.is_tmpfs { none } else { gone },
+            swapped_bytes: if of.is_tmpfs { gone } else { none },
+            mapped_bytes: Some(if of.is_mapped { cached } else { 0 }),
+            marks: Some(marks.unwrap_or(unsampled)),
+            read_bytes_per_second: None,
+        });
+    }
+
+    /// Adds other pages. A figure that is unknown for one of them is unknown for all, except for reads: those that
+    /// were observed count.
+    pub(super) fn add(&mut self, other: &PageUse) {
+        let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
+        self.resident_bytes += other.resident_bytes;
+        self.size_bytes += other.size_bytes;
+        self.dirty_bytes = sum(self.dirty_bytes, other.dirty_bytes);
+        self.writeback_bytes = sum(self.writeback_bytes, other.writeback_bytes);
+        self.evicted_bytes = sum(self.evicted_bytes, other.evicted_bytes);
+        self.swapped_bytes = sum(self.swapped_bytes, other.swapped_bytes);
+        self.mapped_bytes = sum(self.mapped_bytes, other.mapped_bytes);
+        let reads = [self.read_bytes_per_second, other.read_bytes_per_second];
+        self.read_bytes_per_second = reads.into_iter().flatten().reduce(|a, b| a + b);
+        self.marks = self.marks.zip(other.marks).map(|(a, b)| Marks {
+            sampled_bytes: a.sampled_bytes + b.sampled_bytes,
+            referenced_bytes: a.referenced_bytes + b.referenced_bytes,
+            active_bytes: sum(a.active_bytes, b.active_bytes),
+        });
+    }
+
+    /// What system calls report of a file.
+    pub(super) fn of_calls(size_bytes: u64, pages: &Cached) -> Self {
+        let bytes = |pages: Option<u64>| Some(pages? * PAGE_SIZE);
+        PageUse {
+            resident_bytes: pages.cached * PAGE_SIZE,
+            size_bytes,
+            dirty_bytes: bytes(pages.dirty),
+            writeback_bytes: bytes(pages.writeback),
+            evicted_bytes: bytes(pages.evicted),
+            ..PageUse::default()
+        }
+    }
+}
+
+/// What the meaning of a part depends on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kind {
+    /// its pages are memory
+    pub is_tmpfs: bool,
+    /// a process maps the file
+    pub is_mapped: bool,
+    /// the kernel uses the active and the inactive list, and not MGLRU
+    pub is_two_lists: bool,
+}
+
+/// A file and its cached pages.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FileUse {
+    /// path, or another name in brackets
+    pub name: String,
+    /// the mount point of its file system, or another name in brackets
+    pub file_system: Rc<str>,
+    /// identity in the kernel's memory; 0: unknown
+    pub id: u64,
+    /// all its pages
+    pub pages: PageUse,
+    /// its pages by the number of the cgroup to which they are charged; empty if unknown
+    pub groups: Vec<(u64, PageUse)>,
+}
+
+impl FileUse {
+    /// Adds a part of the file, whose pages are charged to `group`.
+    pub(super) fn add_part(&mut self, part: &Part, of: &Kind, group: u64) {
+        self.pages.add_part(part, of);
+        match self.groups.iter_mut().find(|(g, _)| *g == group) {
+            Some((_, pages)) => pages.add_part(part, of),
+            None => {
+                let mut pages = PageUse::of_size(0);
+                pages.add_part(part, of);
+                self.groups.push((group, pages));
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Paths of cached files.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use isotherm_linux::page_cache::{BLOCK_DEVICES, CachedFile, Directories, SuperBlock};
+use isotherm_linux::proc::Mount;
+
+use super::scope::is_within;
+
+/// Names the files of one file system.
+pub(super) struct Names<'a> {
+    of: &'a SuperBlock,
+    /// the mounts of the file system, those of its root first
+    mounts: Vec<&'a Mount>,
+    /// only files in these folders, or below them; all if there are none
+    within: &'a [PathBuf],
+    /// paths of folders; `None` if they are outside of `within`
+    folders: HashMap<u64, Option<Rc<str>>>,
+}
+
+impl<'a> Names<'a> {
+    pub fn new(of: &'a SuperBlock, mounts: &[&'a Mount], within: &'a [PathBuf]) -> Self {
+        let mut mounts: Vec<&Mount> =
+            mounts.iter().copied().filter(|m| m.device == of.device).collect();
+        mounts.sort_by_key(|m| m.root.components().count());
+        Names { of, mounts, within, folders: HashMap::new() }
+    }
+
+    /// The name of the file system: where it is mounted, or else the kernel's name in brackets.
+    pub fn file_system(&self) -> String {
+        match self.mounts.first() {
+            Some(mount) => mount.point.display().to_string(),
+            None => self.unmounted(),
+        }
+    }
+
+    fn unmounted(&self) -> String {
+        let (major, minor) = self.of.device;
+        format!("[{} {major}:{minor}]", self.of.name)
+    }
+
+    /// The path of a file, or another name in brackets. `None` if the file is outside of the folders, or if that is
+    /// unknown as the kernel has no name in memory.
+    pub fn file(&mut self, file: &CachedFile, name: String, known: &Directories) -> Option<String> {
+        if self.of.magic == BLOCK_DEVICES {
+            return self.within.is_empty().then(|| device_name(file.device));
+        }
+        let folder = match file.folder {
+            0 => None,
+            id => self.folder(id, known),
+        };
+        let unnamed = || format!("{}/inode {}", self.unmounted(), file.ino);
+        let path = match folder {
+            Some(folder) if &*folder == "/" => format!("/{name}"),
+            Some(folder) => format!("{folder}/{name}"),
+            None if self.within.is_empty() => unnamed(),
+            None => return None,
+        };
+        Some(if file.links == 0 { path + " (deleted)" } else { path })
+    }
+
+    fn folder(&mut self, id: u64, known: &Directories) -> Option<Rc<str>> {
+        if let Some(found) = self.folders.get(&id) {
+            return found.clone();
+        }
+        let found = known.path(id).and_then(|path| self.place(&path)).map(Rc::from);
+        self.folders.insert(id, found.clone());
+        found
+    }
+
+    /// The place of a folder of the file system: where it is mounted within the chosen folders.
+    fn place(&self, path: &str) -> Option<String> {
+        let mounted = self.mounts.iter().filter_map(|mount| {
+            let below = Path::new(path).strip_prefix(&mount.root).ok()?;
+            Some(mount.point.join(below))
+        });
+        let place = mounted.into_iter().find(|place| is_within(place, self.within));
+        let outside = || self.within.is_empty().then(|| format!("{}{path}", self.unmounted()));
+        match place {
+            // Joining nothing appends a slash.
+            Some(place) => Some(place.components().collect::<PathBuf>().display().to_string()),
+            None => outside().map(|path| path.trim_end_matches('/').to_owned()),
+        }
+    }
+}
+
+/// A block device, whose cache is mostly the metadata of the file system on it.
+fn device_name((major, minor): (u32, u32)) -> String {
+    let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}"));
+    match link.ok().as_deref().and_then(Path::file_name) {
+        Some(name) => format!("/dev/{}", name.to_string_lossy()),
+        None => format!("[block device {major}:{minor}]"),
+    }
+}

@@ -1,0 +1,289 @@
+//! Reads the page cache of the machine, or of the chosen files.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use isotherm_core::PAGE_SIZE;
+use isotherm_linux::cgroup::MemoryGroups;
+use isotherm_linux::page_cache::{
+    CachedFile, Directories, HUGETLBFS, Listing, OVERLAYFS, PageCache, PageCacheError, Reads,
+    SuperBlock, TMPFS,
+};
+use isotherm_linux::proc::{self, Mglru, Mount, mountinfo};
+
+use super::by_calls::{self, each_file};
+use super::figures::{FileUse, Kind, PageUse};
+use super::names::Names;
+use super::scope::{Scope, ScopeError, mount_of, mounts_of};
+use crate::ROOT;
+
+/// Reads the page cache, again and again if wanted.
+pub struct Reader {
+    way: Way,
+    scope: Scope,
+}
+
+enum Way {
+    Bpf(Box<PageCache>),
+    /// system calls, with the reason why not BPF
+    Calls(String),
+}
+
+/// The page cache at one time.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Reading {
+    /// the files with pages in the cache, or with notes of evicted pages
+    pub files: Vec<FileUse>,
+    /// control groups by their numbers
+    pub groups: MemoryGroups,
+    /// names of processes by the files that they hold; empty unless it was wanted
+    pub holders: HashMap<u64, Vec<String>>,
+    /// what the figures do not contain, in sentences
+    pub remarks: Vec<String>,
+}
+
+impl Reader {
+    /// Opens the reader, and checks that the scope exists.
+    ///
+    /// # Errors
+    /// If a path or a group does not exist, or if only BPF could find the files and it is not available.
+    pub fn open(scope: Scope) -> Result<Self, ScopeError> {
+        let paths = scope.paths.iter().map(|path| real_path(path));
+        let paths = paths.collect::<Result<Vec<_>, _>>()?;
+        let mount = scope.mount.as_deref().map(real_path).transpose()?;
+        let scope = Scope { paths, mount, cgroup: scope.cgroup };
+        let way = match PageCache::load() {
+            Ok(cache) => Way::Bpf(Box::new(cache)),
+            Err(e) if scope.paths.is_empty() || scope.cgroup.is_some() => {
+                return Err(ScopeError::NamedOnly { reason: e.to_string() });
+            }
+            Err(e) => Way::Calls(e.to_string()),
+        };
+        Ok(Reader { way, scope })
+    }
+
+    /// Why BPF is not used, if it is not.
+    #[must_use]
+    pub fn why_not_bpf(&self) -> Option<&str> {
+        match &self.way {
+            Way::Bpf(_) => None,
+            Way::Calls(reason) => Some(reason),
+        }
+    }
+
+    /// Reads the page cache; with `holders`, also which processes hold which file. `reads` were counted just before.
+    ///
+    /// # Errors
+    /// If the kernel refuses, or if the group has been removed.
+    pub fn read(&mut self, holders: bool, reads: Option<&Reads>) -> Result<Reading, ScopeError> {
+        let mounts = mountinfo(ROOT.as_ref()).map_err(PageCacheError::from)?;
+        match &mut self.way {
+            Way::Bpf(cache) => {
+                Bpf { cache, scope: &self.scope, mounts: &mounts }.read(holders, reads)
+            }
+            Way::Calls(reason) if holders => Err(ScopeError::NamedOnly { reason: reason.clone() }),
+            Way::Calls(_) => {
+                let mut remarks = Vec::new();
+                let files = by_calls::read(&self.scope.paths, &mounts, &mut remarks);
+                Ok(Reading { files, remarks, ..Reading::default() })
+            }
+        }
+    }
+}
+
+fn real_path(path: &Path) -> Result<PathBuf, ScopeError> {
+    path.canonicalize().map_err(|source| ScopeError::Path { path: path.to_owned(), source })
+}
+
+/// A file that was found, with its name.
+struct Found {
+    file: CachedFile,
+    name: String,
+    file_system: Rc<str>,
+    is_tmpfs: bool,
+}
+
+struct Bpf<'a> {
+    cache: &'a mut PageCache,
+    scope: &'a Scope,
+    mounts: &'a [Mount],
+}
+
+impl Bpf<'_> {
+    fn read(&mut self, holders: bool, reads: Option<&Reads>) -> Result<Reading, ScopeError> {
+        let mut remarks = Vec::new();
+        let found = self.find(&mut remarks)?;
+        let groups = MemoryGroups::read(ROOT.as_ref());
+        let chosen = self.chosen_groups(&groups)?;
+        let is_two_lists = !Mglru::open(ROOT.as_ref()).hides_reads();
+        let kind =
+            |f: &Found| Kind { is_tmpfs: f.is_tmpfs, is_mapped: f.file.is_mapped, is_two_lists };
+        let read: Vec<CachedFile> = found.iter().map(|f| f.file.clone()).collect();
+        let mut files: Vec<FileUse> = found.iter().map(file_use).collect();
+        self.cache.parts(&read, |i, part| {
+            let (Some(file), Some(found)) = (files.get_mut(i), found.get(i)) else { return };
+            let group = part.sample.map_or(0, |sample| sample.group);
+            if chosen.as_ref().is_some_and(|chosen| !chosen.contains(&group)) {
+                return;
+            }
+            file.add_part(&part, &kind(found), group);
+        })?;
+        for (file, _) in files.iter_mut().zip(&found).filter(|(_, found)| !found.is_tmpfs) {
+            let bytes = |reads: &Reads| reads.pages_per_second(file.id) * PAGE_SIZE as f64;
+            file.pages.read_bytes_per_second = reads.map(|reads| bytes(reads) as u64);
+        }
+        // Only named files are shown without any page.
+        let is_named = |f: &FileUse| self.scope.paths.iter().any(|p| p.as_os_str() == &*f.name);
+        files.retain(|f| !f.groups.is_empty() || is_named(f));
+        let holders = if holders { self.holders()? } else { HashMap::new() };
+        Ok(Reading { files, groups, holders, remarks })
+    }
+
+    fn find(&mut self, remarks: &mut Vec<String>) -> Result<Vec<Found>, ScopeError> {
+        let (mut found, mut folders) = (Vec::new(), Vec::new());
+        for path in &self.scope.paths {
+            let mount = mount_of(self.mounts, path);
+            let is_overlay = mount.is_some_and(|m| m.fs_type == "overlay");
+            if !is_overlay && path.is_dir() {
+                folders.push(path.clone());
+            } else {
+                // The pages of an overlay are those of files below it, which may be out of sight.
+                self.open_files(path, mount, &mut found)?;
+            }
+        }
+        if self.scope.paths.is_empty() || !folders.is_empty() {
+            self.list(&folders, &mut found, remarks)?;
+        }
+        if self.scope.paths.len() > 1 {
+            // A file may be below several of them.
+            let mut seen = HashSet::new();
+            found.retain(|f| seen.insert(f.file.id()));
+        }
+        Ok(found)
+    }
+
+    /// The files among a path and below it, each of which is opened.
+    fn open_files(
+        &mut self,
+        path: &Path,
+        mount: Option<&Mount>,
+        found: &mut Vec<Found>,
+    ) -> Result<(), ScopeError> {
+        let file_system: Rc<str> = mount.map_or("".into(), |m| m.point.to_string_lossy().into());
+        let supers = self.cache.super_blocks()?;
+        let mut result = Ok(());
+        each_file(&[path.to_owned()], &mut |path| {
+            let Ok(file) = by_calls::open(path) else { return };
+            match self.cache.open_file(&file) {
+                Ok(listing) => found.extend(listing.files.into_iter().map(|file| Found {
+                    is_tmpfs: supers.iter().any(|s| s.magic == TMPFS && s.has(&file)),
+                    file,
+                    name: path.display().to_string(),
+                    file_system: file_system.clone(),
+                })),
+                Err(e) => result = Err(e.into()),
+            }
+        });
+        result
+    }
+
+    /// The cached files of the folders, or of all file systems, by the lists of the super blocks.
+    fn list(
+        &mut self,
+        folders: &[PathBuf],
+        found: &mut Vec<Found>,
+        remarks: &mut Vec<String>,
+    ) -> Result<(), ScopeError> {
+        let mounts = mounts_of(self.mounts, folders);
+        let mut unnamed = (0_u64, 0_u64);
+        for of in self.super_blocks(folders, &mounts)? {
+            let mut listing = Listing::default();
+            self.cache.list(&of, &mut listing)?;
+            let mut known = Directories::default();
+            self.cache.name_folders(listing.files.iter().map(|f| f.folder), &mut known)?;
+            let mut names = Names::new(&of, &mounts, folders);
+            let file_system: Rc<str> = names.file_system().into();
+            for file in &listing.files {
+                match names.file(file, listing.name(file), &known) {
+                    Some(name) => found.push(Found {
+                        file: file.clone(),
+                        name,
+                        file_system: file_system.clone(),
+                        is_tmpfs: of.magic == TMPFS,
+                    }),
+                    None if file.folder == 0 => {
+                        unnamed = (unnamed.0 + 1, unnamed.1 + file.pages * PAGE_SIZE);
+                    }
+                    None => {}
+                }
+            }
+        }
+        if unnamed.0 > 0 {
+            remarks.push(format!(
+                "Not counted: {} of page cache on these file systems, in files (by number: {}) whose names the \
+                 kernel has dropped from memory. isotherm cannot tell whether they belong to the folder.",
+                isotherm_report::bytes(unnamed.1),
+                unnamed.0
+            ));
+        }
+        Ok(())
+    }
+
+    /// Those of the scope. An overlay has no pages of its own.
+    fn super_blocks(
+        &mut self,
+        folders: &[PathBuf],
+        mounts: &[&Mount],
+    ) -> Result<Vec<SuperBlock>, ScopeError> {
+        let mut supers = self.cache.super_blocks()?;
+        supers.retain(|s| s.magic != HUGETLBFS && s.magic != OVERLAYFS);
+        if !folders.is_empty() {
+            supers.retain(|s| mounts.iter().any(|m| m.device == s.device));
+        }
+        if let Some(path) = &self.scope.mount {
+            let mount = mount_of(self.mounts, path);
+            let mount = mount.ok_or_else(|| ScopeError::NoMount(path.clone()))?;
+            supers.retain(|s| s.device == mount.device);
+        }
+        Ok(supers)
+    }
+
+    /// The numbers of the chosen group and of those below it; `None` for all.
+    fn chosen_groups(&self, groups: &MemoryGroups) -> Result<Option<HashSet<u64>>, ScopeError> {
+        let Some(path) = &self.scope.cgroup else { return Ok(None) };
+        let chosen: HashSet<u64> = groups.below(path).collect();
+        match chosen.is_empty() {
+            true => Err(ScopeError::NoGroup(path.clone())),
+            false => Ok(Some(chosen)),
+        }
+    }
+
+    fn holders(&mut self) -> Result<HashMap<u64, Vec<String>>, ScopeError> {
+        let mut names: HashMap<i32, String> = HashMap::new();
+        let mut holders: HashMap<u64, Vec<String>> = HashMap::new();
+        for holder in self.cache.holders()? {
+            let name = names.entry(holder.pid).or_insert_with(|| process_name(holder.pid));
+            holders.entry(holder.file).or_default().push(name.clone());
+        }
+        Ok(holders)
+    }
+}
+
+fn file_use(found: &Found) -> FileUse {
+    FileUse {
+        name: found.name.clone(),
+        file_system: found.file_system.clone(),
+        id: found.file.id(),
+        pages: PageUse::of_size(found.file.size),
+        groups: Vec::new(),
+    }
+}
+
+/// The name and pid of a process. The pid is that of the first namespace: in another one, the name is unknown.
+fn process_name(pid: i32) -> String {
+    let comm = proc::is_first_namespace(ROOT.as_ref())
+        .then(|| proc::comm(ROOT.as_ref(), pid).ok())
+        .flatten();
+    format!("{} {pid}", comm.as_deref().unwrap_or("process"))
+}

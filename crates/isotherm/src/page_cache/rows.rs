@@ -1,0 +1,171 @@
+//! Groups files, and sorts the groups.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::figures::{FileUse, PageUse};
+use super::reader::Reading;
+
+/// What a row shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum By {
+    /// a file
+    #[default]
+    File,
+    /// a folder, with its own files or with all below it
+    Dir,
+    /// the pages that are charged to a control group
+    Cgroup,
+    /// the files that a process has open or maps
+    Process,
+    /// the files of a file system
+    Filesystem,
+}
+
+impl By {
+    /// All of them, with the words that options have for them.
+    pub const ALL: [(Self, &str); 5] = [
+        (By::File, "file"),
+        (By::Dir, "dir"),
+        (By::Cgroup, "cgroup"),
+        (By::Process, "process"),
+        (By::Filesystem, "filesystem"),
+    ];
+}
+
+/// By which figure rows are sorted, the greatest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SortBy {
+    /// cached bytes
+    #[default]
+    Resident,
+    /// bytes that are not on the disk yet
+    Dirty,
+    /// evicted bytes
+    Evicted,
+    /// bytes that were read at least twice
+    Active,
+    /// bytes read per second
+    Reads,
+    /// size of the files
+    Size,
+    /// alphabetically
+    Name,
+}
+
+impl SortBy {
+    /// All of them, with the words that options have for them.
+    pub const ALL: [(Self, &str); 7] = [
+        (SortBy::Resident, "resident"),
+        (SortBy::Dirty, "dirty"),
+        (SortBy::Evicted, "evicted"),
+        (SortBy::Active, "active"),
+        (SortBy::Reads, "reads"),
+        (SortBy::Size, "size"),
+        (SortBy::Name, "name"),
+    ];
+}
+
+/// A row: files, and the sum of their pages.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row<'a> {
+    /// of the file, folder, group, process or file system
+    pub name: Cow<'a, str>,
+    /// number of its files
+    pub files: u64,
+    /// their cached pages
+    #[serde(flatten)]
+    pub pages: PageUse,
+}
+
+/// The rows of a reading, sorted. `depth` is for folders: the number of names in their paths; without it, each file
+/// belongs to the folder that contains it.
+#[must_use]
+pub fn rows(reading: &Reading, by: By, depth: Option<usize>, sort: SortBy) -> Vec<Row<'_>> {
+    let mut rows: Vec<Row<'_>> = match by {
+        By::File => reading.files.iter().map(of_file).collect(),
+        _ => grouped(reading, by, depth),
+    };
+    rows.sort_by(|a, b| figure(b, sort).cmp(&figure(a, sort)).then_with(|| a.name.cmp(&b.name)));
+    rows
+}
+
+fn of_file(file: &FileUse) -> Row<'_> {
+    Row { name: Cow::Borrowed(&file.name), files: 1, pages: file.pages }
+}
+
+fn grouped(reading: &Reading, by: By, depth: Option<usize>) -> Vec<Row<'static>> {
+    let mut rows: HashMap<String, Row<'static>> = HashMap::new();
+    let mut add = |name: &str, pages: &PageUse| match rows.get_mut(name) {
+        Some(row) => {
+            row.files += 1;
+            row.pages.add(pages);
+        }
+        None => {
+            let row = Row { name: Cow::Owned(name.to_owned()), files: 1, pages: *pages };
+            rows.insert(name.to_owned(), row);
+        }
+    };
+    for file in &reading.files {
+        match by {
+            By::File => {}
+            By::Dir => add(&folder(&file.name, depth), &file.pages),
+            By::Filesystem => add(&file.file_system, &file.pages),
+            By::Cgroup => groups(reading, file).for_each(|(name, pages)| add(&name, &pages)),
+            By::Process => match reading.holders.get(&file.id) {
+                Some(names) => names.iter().for_each(|name| add(name, &file.pages)),
+                None => add("[no process]", &file.pages),
+            },
+        }
+    }
+    rows.into_values().collect()
+}
+
+/// The sum of all files.
+#[must_use]
+pub fn total(reading: &Reading) -> Row<'static> {
+    let mut total =
+        Row { name: "total".into(), files: reading.files.len() as u64, pages: PageUse::of_size(0) };
+    reading.files.iter().for_each(|file| total.pages.add(&file.pages));
+    total
+}
+
+/// The groups of a file; each with the size of the file.
+fn groups(reading: &Reading, file: &FileUse) -> impl Iterator<Item = (String, PageUse)> {
+    let size_bytes = file.pages.size_bytes;
+    file.groups.iter().map(move |&(number, pages)| {
+        let name = match (number, reading.groups.path(number)) {
+            (0, _) => "[not charged or evicted]".to_owned(),
+            (_, Some(path)) => path.display().to_string(),
+            (_, None) => format!("[removed group {number}]"),
+        };
+        (name, PageUse { size_bytes, ..pages })
+    })
+}
+
+/// The folder of a file, or the one above it whose path has `depth` names. Names in brackets count as one.
+fn folder(name: &str, depth: Option<usize>) -> Cow<'_, str> {
+    let folder = Path::new(name).parent().unwrap_or(Path::new(name));
+    let Some(depth) = depth else { return folder.to_string_lossy() };
+    let names = depth + usize::from(folder.has_root());
+    let cut = folder.ancestors().find(|above| above.components().count() <= names);
+    cut.unwrap_or(folder).to_string_lossy()
+}
+
+fn figure(row: &Row, sort: SortBy) -> u64 {
+    let pages = &row.pages;
+    let gone = pages.evicted_bytes.unwrap_or(0) + pages.swapped_bytes.unwrap_or(0);
+    match sort {
+        SortBy::Resident => pages.resident_bytes,
+        SortBy::Dirty => pages.dirty_bytes.unwrap_or(0) + pages.writeback_bytes.unwrap_or(0),
+        SortBy::Evicted => gone,
+        SortBy::Active => pages.marks.and_then(|m| m.active_bytes).unwrap_or(0),
+        SortBy::Reads => pages.read_bytes_per_second.unwrap_or(0),
+        SortBy::Size => pages.size_bytes,
+        SortBy::Name => 0,
+    }
+}

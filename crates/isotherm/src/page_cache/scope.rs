@@ -1,0 +1,69 @@
+//! Which files to show.
+
+use std::path::{Path, PathBuf};
+
+use isotherm_linux::proc::Mount;
+
+/// The files to show; by default all that are cached.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Scope {
+    /// only these files, and the files in these folders and below them
+    pub paths: Vec<PathBuf>,
+    /// only the file system that holds this path
+    pub mount: Option<PathBuf>,
+    /// only pages that are charged to this control group, or to a group below it
+    pub cgroup: Option<PathBuf>,
+}
+
+/// Why files cannot be shown.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScopeError {
+    /// a path does not exist, or cannot be used
+    #[error("cannot use {path}: {source}")]
+    Path {
+        /// the path that the user gave
+        path: PathBuf,
+        /// the error of the system call
+        source: std::io::Error,
+    },
+    /// no mount holds the path
+    #[error("no mount of /proc/self/mountinfo holds {0}: give a path on a mounted file system")]
+    NoMount(PathBuf),
+    /// no such group
+    #[error(
+        "there is no control group {0} with a memory controller: give its path below the mount of cgroups, \
+         e.g. system.slice/ssh.service"
+    )]
+    NoGroup(PathBuf),
+    /// without BPF, only named files can be shown
+    #[error(
+        "{reason}\nWithout BPF, isotherm can count only the files that you name: give a file or a folder, without \
+         --cgroup and --by cgroup or process"
+    )]
+    NamedOnly {
+        /// why BPF is not available
+        reason: String,
+    },
+    /// the reader failed
+    #[error(transparent)]
+    Read(#[from] isotherm_linux::page_cache::PageCacheError),
+}
+
+/// The mount with the longest path that holds `path`; of two at the same place, the later one hides the other.
+pub(super) fn mount_of<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
+    let holding = mounts.iter().filter(|m| path.starts_with(&m.point));
+    holding.max_by_key(|m| m.point.components().count())
+}
+
+/// Whether the path is one of the folders, or below one of them. All are if there are no folders.
+pub(super) fn is_within(path: &Path, folders: &[PathBuf]) -> bool {
+    folders.is_empty() || folders.iter().any(|folder| path.starts_with(folder))
+}
+
+/// The mounts with files of the folders: that of each folder, and those below it.
+pub(super) fn mounts_of<'m>(mounts: &'m [Mount], folders: &[PathBuf]) -> Vec<&'m Mount> {
+    let own: Vec<_> = folders.iter().filter_map(|folder| mount_of(mounts, folder)).collect();
+    let is_own = |m: &Mount| own.iter().any(|own| std::ptr::eq(*own, m));
+    mounts.iter().filter(|m| is_own(m) || is_within(&m.point, folders)).collect()
+}

@@ -1,0 +1,132 @@
+//! Figures, groups and names, without a machine.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use isotherm_linux::page_cache::{Part, Sample};
+use isotherm_linux::proc::Mount;
+
+use super::figures::Kind;
+use super::scope::{is_within, mount_of, mounts_of};
+use super::*;
+
+const PAGE: u64 = 4096;
+const KIND: Kind = Kind { is_tmpfs: false, is_mapped: false, is_two_lists: true };
+
+fn part(cached: u32, sample: Option<(bool, bool, u64)>) -> Part {
+    let sample = sample.map(|(referenced, active, group)| Sample {
+        referenced,
+        active,
+        workingset: false,
+        group,
+    });
+    Part { first: 0, cached, evicted: 3, dirty: 2, writeback: 1, sample }
+}
+
+#[test]
+fn a_sample_stands_for_its_part() {
+    let mut pages = PageUse::of_size(100 * PAGE);
+    pages.add_part(&part(10, Some((true, false, 0))), &KIND);
+    pages.add_part(&part(20, Some((false, true, 0))), &KIND);
+    pages.add_part(&part(30, Some((false, false, 0))), &KIND);
+    pages.add_part(&part(5, None), &KIND);
+    let marks = pages.marks.unwrap();
+    let in_pages = |n: u64| n / PAGE;
+    assert_eq!((in_pages(pages.resident_bytes), in_pages(marks.sampled_bytes)), (65, 60));
+    assert_eq!(in_pages(marks.referenced_bytes), 30, "what is active was read, too");
+    assert_eq!(marks.active_bytes.map(in_pages), Some(20));
+    assert_eq!(pages.dirty_bytes.map(in_pages), Some(8));
+    assert_eq!((pages.evicted_bytes.map(in_pages), pages.swapped_bytes), (Some(12), Some(0)));
+    // With MGLRU it is not known what is active; the rest is.
+    pages.add_part(&part(1, Some((true, false, 0))), &Kind { is_two_lists: false, ..KIND });
+    assert_eq!(pages.marks.unwrap().active_bytes, None);
+    assert_eq!(in_pages(pages.marks.unwrap().referenced_bytes), 31);
+}
+
+#[test]
+fn what_tmpfs_lacks_is_in_swap() {
+    let mut pages = PageUse::of_size(0);
+    pages.add_part(&part(1, None), &Kind { is_tmpfs: true, is_mapped: true, ..KIND });
+    assert_eq!((pages.evicted_bytes, pages.swapped_bytes), (Some(0), Some(3 * PAGE)));
+    assert_eq!(pages.mapped_bytes, Some(PAGE));
+}
+
+fn file(name: &str, resident: u64, groups: &[(u64, u64)]) -> FileUse {
+    let pages = |resident| PageUse { resident_bytes: resident, ..PageUse::of_size(100) };
+    FileUse {
+        name: name.into(),
+        file_system: "/".into(),
+        id: resident,
+        pages: pages(resident),
+        groups: groups.iter().map(|&(group, resident)| (group, pages(resident))).collect(),
+    }
+}
+
+fn reading() -> Reading {
+    Reading {
+        files: vec![
+            file("/a/b/x", 10, &[(1, 4), (2, 6)]),
+            file("/a/b/y", 20, &[(2, 20)]),
+            file("/a/z", 30, &[(0, 30)]),
+            file("[tmpfs 0:1]/m (deleted)", 5, &[]),
+        ],
+        holders: HashMap::from([(10, vec!["p 1".into(), "q 2".into()]), (20, vec!["p 1".into()])]),
+        ..Reading::default()
+    }
+}
+
+fn shown(by: By, depth: Option<usize>) -> Vec<(String, u64, u64)> {
+    let reading = reading();
+    let rows = rows(&reading, by, depth, SortBy::Resident);
+    rows.iter().map(|r| (r.name.to_string(), r.files, r.pages.resident_bytes)).collect()
+}
+
+#[test]
+fn rows_of_each_kind() {
+    let row = |name: &str, files, resident| (name.to_owned(), files, resident);
+    assert_eq!(shown(By::File, None)[0], row("/a/z", 1, 30));
+    assert_eq!(shown(By::Dir, None)[..2], [row("/a", 1, 30), row("/a/b", 2, 30)]);
+    assert_eq!(shown(By::Dir, Some(1)), [row("/a", 3, 60), row("[tmpfs 0:1]", 1, 5)]);
+    assert_eq!(shown(By::Dir, Some(0))[0], row("/", 3, 60));
+    assert_eq!(shown(By::Filesystem, None), [row("/", 4, 65)]);
+    let groups = shown(By::Cgroup, None);
+    assert_eq!(groups[0], row("[not charged or evicted]", 1, 30));
+    assert_eq!(groups[1], row("[removed group 2]", 2, 26));
+    let processes = shown(By::Process, None);
+    assert_eq!(processes, [row("[no process]", 2, 35), row("p 1", 2, 30), row("q 2", 1, 10)]);
+    assert_eq!((total(&reading()).files, total(&reading()).pages.resident_bytes), (4, 65));
+}
+
+#[test]
+fn order_and_limit() {
+    let reading = reading();
+    let by_name = rows(&reading, By::File, None, SortBy::Name);
+    assert!(by_name.iter().map(|r| &r.name).is_sorted());
+    let table = text::table(&total(&reading), &by_name, By::File, 1, false);
+    assert!(table.contains("/a/b/x\n3 more, 55 B: --limit"), "{table}");
+    assert!(!table.contains("/a/b/y"), "{table}");
+}
+
+fn mount(device: u32, root: &str, point: &str) -> Mount {
+    Mount {
+        device: (0, device),
+        root: root.into(),
+        point: point.into(),
+        fs_type: "ext4".into(),
+        options: String::new(),
+    }
+}
+
+#[test]
+fn mounts_of_folders() {
+    let mounts = [mount(1, "/", "/"), mount(2, "/", "/home"), mount(3, "/x", "/home/a/b")];
+    let of = |path: &str| mount_of(&mounts, Path::new(path)).unwrap().device.1;
+    assert_eq!([of("/etc"), of("/home/a"), of("/home/a/b/c"), of("/homes")], [1, 2, 3, 1]);
+    let folders = [PathBuf::from("/home/a")];
+    let within: Vec<u32> = mounts_of(&mounts, &folders).iter().map(|m| m.device.1).collect();
+    assert_eq!(within, [2, 3], "its own, and the one below");
+    assert_eq!(mounts_of(&mounts, &[]).len(), 3);
+    assert!(
+        is_within(Path::new("/home/a/x"), &folders) && !is_within(Path::new("/home/ab"), &folders)
+    );
+}

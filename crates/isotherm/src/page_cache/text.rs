@@ -1,0 +1,122 @@
+//! The figures as text.
+
+use std::fmt::Write;
+
+use isotherm_report::bytes;
+
+use super::figures::PageUse;
+use super::reader::Reading;
+use super::rows::{By, Row};
+
+/// Width of a column.
+const WIDTH: usize = 11;
+
+/// The sum, a table of at most `limit` rows, and the number of the remaining rows.
+#[must_use]
+pub fn table(total: &Row<'_>, rows: &[Row<'_>], by: By, limit: usize, reads: bool) -> String {
+    let mut out = format!(
+        "{} cached of {} files{}{}\n\n",
+        bytes(total.pages.resident_bytes),
+        total.files,
+        some(", dirty", total.pages.dirty_bytes),
+        some(", evicted", total.pages.evicted_bytes),
+    );
+    let heads = ["resident", "of size", "dirty", "evicted", "read once", "read again", "mapped"];
+    let counted = if reads { format!("{:>WIDTH$}", "read/s") } else { String::new() };
+    let _ = write!(out, "{}{counted}", cells(heads.map(str::to_owned)));
+    let _ = writeln!(out, "  {}", if by == By::File { "file" } else { "   files  name" });
+    for row in rows.iter().take(limit) {
+        let files = if by == By::File { String::new() } else { format!("{:>8}  ", row.files) };
+        let rate = amount(row.pages.read_bytes_per_second);
+        let counted = if reads { format!("{rate:>WIDTH$}") } else { String::new() };
+        let cells = cells(figures(&row.pages));
+        let _ = writeln!(out, "{cells}{counted}  {files}{}", printable(&row.name));
+    }
+    let rest = rows.get(limit..).unwrap_or_default();
+    if !rest.is_empty() {
+        let resident = rest.iter().map(|row| row.pages.resident_bytes).sum();
+        // A page may be in several rows.
+        let amount =
+            if by == By::Process { String::new() } else { format!(", {}", bytes(resident)) };
+        let _ = writeln!(out, "{} more{amount}: --limit shows them", rest.len());
+    }
+    out
+}
+
+/// What the figures do not contain, one sentence in a line.
+#[must_use]
+pub fn remarks(total: &Row<'_>, by: By, reading: &Reading, reads: bool) -> String {
+    let mut lines = reading.remarks.clone();
+    if let Some(marks) = total.pages.marks {
+        lines.push(
+            "read once, read again: share of the cached pages that the kernel has marked so, from a sample of one \
+             page in 64. Pages without a mark are unknown, not cold: writes and accesses through mappings leave none."
+                .to_owned(),
+        );
+        if marks.active_bytes.is_none() {
+            lines.push(
+                "read again is unknown: MGLRU is on, and counts in bits that the kernel does not describe."
+                    .to_owned(),
+            );
+        }
+    }
+    if reads {
+        lines.push(
+            "read/s: bytes that system calls have read from the cache per second, from a sample of one page in 64. \
+             Reads of tmpfs, O_DIRECT and accesses through mappings are not observed."
+                .to_owned(),
+        );
+    }
+    if by == By::Process {
+        lines.push("A file counts for each process that has it open or maps it.".to_owned());
+    }
+    lines.iter().map(|line| format!("\n{line}")).collect::<String>() + "\n"
+}
+
+fn some(what: &str, figure: Option<u64>) -> String {
+    figure.filter(|n| *n > 0).map_or_else(String::new, |n| format!("{what} {}", bytes(n)))
+}
+
+fn cells(cells: [String; 7]) -> String {
+    cells.iter().map(|cell| format!("{cell:>WIDTH$}")).collect()
+}
+
+fn amount(figure: Option<u64>) -> String {
+    match figure {
+        None => "?".to_owned(),
+        Some(0) => "-".to_owned(),
+        Some(n) => bytes(n),
+    }
+}
+
+fn figures(p: &PageUse) -> [String; 7] {
+    let gone = p.evicted_bytes.zip(p.swapped_bytes).map(|(a, b)| a + b).or(p.evicted_bytes);
+    let marks = p.marks.filter(|m| m.sampled_bytes > 0);
+    let mark = |part: Option<u64>| match (marks, part) {
+        (Some(m), Some(part)) => share(part, m.sampled_bytes),
+        _ if p.resident_bytes == 0 => "-".to_owned(),
+        _ => "?".to_owned(),
+    };
+    [
+        bytes(p.resident_bytes),
+        share(p.resident_bytes, p.size_bytes),
+        amount(p.dirty_bytes),
+        amount(gone),
+        mark(marks.map(|m| m.referenced_bytes)),
+        mark(marks.and_then(|m| m.active_bytes)),
+        p.mapped_bytes.map_or_else(|| "?".to_owned(), |n| share(n, p.resident_bytes)),
+    ]
+}
+
+fn share(part: u64, whole: u64) -> String {
+    if part == 0 || whole == 0 {
+        return "-".to_owned();
+    }
+    // The last page of a file is cached as a whole.
+    format!("{:.0} %", (100.0 * part as f64 / whole as f64).min(100.0))
+}
+
+/// A name may contain any character. Controls could change the terminal.
+fn printable(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}

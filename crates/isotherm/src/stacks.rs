@@ -1,0 +1,333 @@
+//! Page faults of the recorded processes, and the code that they come from.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::{
+    AddrRange, BLOCK_SIZE, CodeMapping, Fault, FaultKind, Nanos, PAGE_SIZE, SampleBudget, TargetId,
+    align_down,
+};
+use isotherm_linux::code::CodeReader;
+use isotherm_linux::faults::{FaultNews, FaultSampler, FaultsError, Sampled};
+use isotherm_linux::sys::{self, PageState, page_state};
+use isotherm_linux::unwind::{StackUnwinder, UnwindTables};
+use isotherm_record::TargetFact;
+use tracing::warn;
+
+use crate::ROOT;
+
+/// Interval between two readings of the rings,
+const EVERY: Duration = Duration::from_millis(100);
+/// and after one that has found this number of samples.
+const SOON: Duration = Duration::from_millis(20);
+const MANY: usize = 32;
+/// Number of sampled pages whose state is read each time.
+const CHECKED: usize = 128;
+/// Maximum number of sampled pages whose state is followed.
+const MOST_FOLLOWED: usize = 1 << 18;
+/// Maximum number of samples of processes that are not attached yet,
+const MOST_EARLY: usize = 1 << 16;
+/// and their maximum age.
+const EARLY: Duration = Duration::from_secs(10);
+/// The mappings of a process are read again if a frame is in none of them, but no sooner than this,
+const REREAD: Duration = Duration::from_secs(1);
+/// and less and less often if that does not help, because the program generates code.
+const REREAD_MOST: Duration = Duration::from_secs(64);
+
+/// What a record shall contain, in this order.
+#[derive(Debug, PartialEq, Eq)]
+pub enum StackNews {
+    /// the files that a target executes from now on
+    Code(TargetId, Arc<Vec<CodeMapping>>),
+    /// a sampled fault, or a change of a sampled page
+    Fault(Fault),
+}
+
+/// How many page faults were sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SampleCounts {
+    /// samples that were taken
+    pub sampled: u64,
+    /// samples that were lost because a ring was full
+    pub lost: u64,
+}
+
+/// Samples the page faults of processes, and follows the sampled pages.
+pub struct Stacks {
+    sampler: FaultSampler,
+    reader: CodeReader,
+    tables: UnwindTables,
+    processes: BTreeMap<i32, Process>,
+    /// samples of processes that are not attached yet
+    early: VecDeque<Sampled>,
+    /// the sampled pages, and whether they were resident
+    followed: BTreeMap<(i32, u64), bool>,
+    /// the followed page that was checked last
+    checked: (i32, u64),
+    next: Nanos,
+    budget: SampleBudget,
+    sampled: u64,
+}
+
+struct Process {
+    target: TargetId,
+    code: Arc<Vec<CodeMapping>>,
+    /// the earliest time to read its mappings again, and the pause after that
+    reread: (Nanos, Duration),
+    pagemap: Option<File>,
+    unwinder: Option<StackUnwinder>,
+}
+
+impl Process {
+    fn new(pid: i32, target: TargetId) -> Self {
+        let pagemap = File::open(Path::new(ROOT).join(format!("proc/{pid}/pagemap"))).ok();
+        let code = Arc::default();
+        Process { target, code, reread: (Nanos(0), REREAD), pagemap, unwinder: None }
+    }
+
+    /// The state of a page; resident if the kernel cannot say.
+    fn state(&self, address: u64) -> PageState {
+        let read = self.pagemap.as_ref().map(|pagemap| page_state(pagemap, address));
+        read.and_then(Result::ok).unwrap_or(PageState::Base)
+    }
+
+    /// The longer of the stack by frame pointers, and the stack that is unwound. The first one ends at a function
+    /// without a frame pointer, the other one where the copy of the stack ends.
+    fn frames(&mut self, s: &Sampled) -> Arc<[u64]> {
+        let unwound = self.unwinder.as_mut().zip(s.copy.as_ref()).map(|(u, copy)| u.frames(copy));
+        match unwound {
+            Some(frames) if frames.len() >= s.frames.len() => frames.into(),
+            _ => Arc::clone(&s.frames),
+        }
+    }
+
+    fn has_code(&self, address: u64) -> bool {
+        let after = self.code.partition_point(|c| c.range.end <= address);
+        self.code.get(after).is_some_and(|c| c.range.contains(address))
+    }
+}
+
+impl Stacks {
+    /// Samples no process yet. With `command`, the program that the calling thread starts next is sampled from
+    /// its first instruction.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    pub fn open(command: bool) -> Result<Self, FaultsError> {
+        let mut sampler = FaultSampler::open(ROOT.as_ref())?;
+        if command {
+            sampler.expect_command()?;
+        }
+        Ok(Stacks {
+            sampler,
+            reader: CodeReader::default(),
+            tables: UnwindTables::default(),
+            processes: BTreeMap::new(),
+            early: VecDeque::new(),
+            followed: BTreeMap::new(),
+            checked: (0, 0),
+            next: Nanos(0),
+            budget: SampleBudget::new(sys::monotonic()),
+            sampled: 0,
+        })
+    }
+
+    /// Notes the pid of the started command.
+    pub fn started(&mut self, pid: i32) {
+        self.sampler.started(pid);
+    }
+
+    /// Samples a target. A repeated target only has a new name.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    pub fn target(&mut self, fact: &TargetFact) -> Result<(), FaultsError> {
+        let Some(pid) = fact.pid.and_then(|pid| i32::try_from(pid).ok()) else { return Ok(()) };
+        if self.processes.get(&pid).is_none_or(|p| p.target != fact.id) {
+            self.sampler.attach(pid)?;
+            self.processes.insert(pid, Process::new(pid, fact.id));
+        }
+        Ok(())
+    }
+
+    /// Forgets a target that has ended.
+    pub fn gone(&mut self, target: TargetId) {
+        let pid = self.processes.iter().find(|(_, p)| p.target == target).map(|(&pid, _)| pid);
+        if let Some(pid) = pid {
+            self.sampler.detach(pid);
+            self.processes.remove(&pid);
+            self.forget(pid);
+        }
+    }
+
+    /// When [`Stacks::turn`] has work.
+    pub fn by(&self) -> Nanos {
+        self.next
+    }
+
+    /// Returns what is new, if that is due.
+    pub fn turn(&mut self, now: Nanos) -> Vec<StackNews> {
+        if now < self.next {
+            return Vec::new();
+        }
+        let mut news = self.drain(now);
+        self.check(now, CHECKED, &mut news);
+        news
+    }
+
+    /// Returns what is new at the end, and the state of all followed pages.
+    pub fn finish(&mut self, now: Nanos) -> Vec<StackNews> {
+        let mut news = self.drain(now);
+        self.check(now, MOST_FOLLOWED, &mut news);
+        news
+    }
+
+    /// The number of samples so far.
+    pub fn counts(&self) -> SampleCounts {
+        SampleCounts { sampled: self.sampled, lost: self.sampler.lost() }
+    }
+
+    fn drain(&mut self, now: Nanos) -> Vec<StackNews> {
+        let mut out = Vec::new();
+        let early = std::mem::take(&mut self.early).into_iter().map(FaultNews::Fault);
+        let new = self.sampler.drain();
+        self.next = now + if new.len() < MANY { EVERY } else { SOON };
+        let stride = self.budget.stride(now, new.len());
+        let kept = new.into_iter().zip(0u64..).filter_map(|(news, i)| match news {
+            FaultNews::Fault(s) if i % stride == 0 => {
+                Some(FaultNews::Fault(Sampled { weight: s.weight.saturating_mul(stride), ..s }))
+            }
+            FaultNews::Fault(_) => None,
+            exec => Some(exec),
+        });
+        for news in early.chain(kept.collect::<Vec<_>>()) {
+            match news {
+                FaultNews::Fault(s) if self.processes.contains_key(&s.pid) => {
+                    self.fault(s, now, &mut out);
+                }
+                FaultNews::Fault(s) => {
+                    if s.at + EARLY > now && self.early.len() < MOST_EARLY {
+                        self.early.push_back(s);
+                    }
+                }
+                FaultNews::Exec { pid, at } => self.exec(pid, at, &mut out),
+            }
+        }
+        out
+    }
+
+    fn fault(&mut self, s: Sampled, now: Nanos, out: &mut Vec<StackNews>) {
+        self.read_code(&s, now, out);
+        let Some(process) = self.processes.get_mut(&s.pid) else { return };
+        let size = match process.state(s.address) {
+            PageState::Huge => BLOCK_SIZE,
+            PageState::Base | PageState::Swapped => PAGE_SIZE,
+            // the page of zeros, or memory that was freed already
+            PageState::Absent => return,
+        };
+        let start = align_down(s.address, size);
+        if self.followed.len() < MOST_FOLLOWED {
+            self.followed.insert((s.pid, start), true);
+        }
+        self.sampled += 1;
+        out.push(StackNews::Fault(Fault {
+            target: process.target,
+            at: s.at,
+            kind: if s.major { FaultKind::Major } else { FaultKind::Minor },
+            tid: u32::try_from(s.tid).unwrap_or(0),
+            thread: self.sampler.name(s.pid, s.tid),
+            range: AddrRange::new(start, start + size),
+            weight: s.weight,
+            frames: process.frames(&s),
+        }));
+    }
+
+    /// Reads the code of a process again if a frame of the sample is in none of it.
+    fn read_code(&mut self, s: &Sampled, now: Nanos, out: &mut Vec<StackNews>) {
+        let Some(process) = self.processes.get_mut(&s.pid) else { return };
+        let (due, pause) = process.reread;
+        if now < due || s.frames.iter().all(|&f| process.has_code(f)) {
+            return;
+        }
+        let Ok(read) = self.reader.read(ROOT.as_ref(), s.pid) else { return };
+        let code: Vec<CodeMapping> = read
+            .iter()
+            .map(|(file, build_id)| CodeMapping {
+                range: file.range,
+                offset: file.offset,
+                path: Arc::clone(&file.path),
+                build_id: Arc::clone(build_id),
+            })
+            .collect();
+        let is_new = code != *process.code;
+        process.reread = match is_new {
+            true => (now + REREAD, REREAD),
+            false => (now + pause, (pause * 2).min(REREAD_MOST)),
+        };
+        if is_new {
+            let root = Path::new(ROOT).join(format!("proc/{}/root", s.pid));
+            process.unwinder = Some(StackUnwinder::new(&root, &read, &mut self.tables));
+            process.code = Arc::new(code);
+            out.push(StackNews::Code(process.target, Arc::clone(&process.code)));
+        }
+    }
+
+    fn exec(&mut self, pid: i32, at: Nanos, out: &mut Vec<StackNews>) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        *process = Process::new(pid, process.target);
+        out.push(StackNews::Fault(change(
+            process.target,
+            at,
+            FaultKind::Freed,
+            AddrRange::new(0, u64::MAX),
+        )));
+        self.forget(pid);
+    }
+
+    fn forget(&mut self, pid: i32) {
+        self.followed.retain(|&(of, _), _| of != pid);
+    }
+
+    /// Reads the state of up to `most` followed pages, beginning after the one that was checked last.
+    fn check(&mut self, now: Nanos, most: usize, out: &mut Vec<StackNews>) {
+        let Stacks { processes, followed, checked, .. } = self;
+        let (pid, address) = *checked;
+        let after: Vec<_> =
+            followed.range((pid, address + 1)..).take(most).map(|(k, _)| *k).collect();
+        let rest = most - after.len();
+        let before: Vec<_> =
+            followed.range(..=(pid, address)).take(rest).map(|(k, _)| *k).collect();
+        for key in after.into_iter().chain(before) {
+            *checked = key;
+            let Some(process) = processes.get(&key.0) else { continue };
+            let Some(resident) = followed.get_mut(&key) else { continue };
+            let kind = match (process.state(key.1), *resident) {
+                (PageState::Absent, _) => FaultKind::Freed,
+                (PageState::Swapped, true) => FaultKind::Swapped,
+                (PageState::Base | PageState::Huge, false) => FaultKind::Returned,
+                _ => continue,
+            };
+            *resident = kind == FaultKind::Returned;
+            if kind == FaultKind::Freed {
+                followed.remove(&key);
+            }
+            let page = AddrRange::new(key.1, key.1 + PAGE_SIZE);
+            out.push(StackNews::Fault(change(process.target, now, kind, page)));
+        }
+    }
+}
+
+/// A change of a page that no thread has touched.
+fn change(target: TargetId, at: Nanos, kind: FaultKind, range: AddrRange) -> Fault {
+    Fault { target, at, kind, tid: 0, thread: "".into(), range, weight: 0, frames: [].into() }
+}
+
+/// Attaches a target of which a recording may do without.
+pub fn try_target(stacks: &mut Stacks, fact: &TargetFact) {
+    if let Err(e) = stacks.target(fact) {
+        warn!("{e}");
+    }
+}
