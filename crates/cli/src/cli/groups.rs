@@ -6,8 +6,9 @@ use clap::CommandFactory;
 
 use super::Cli;
 
-const GROUPS: [(&str, &[&str]); 4] = [
-    ("See which memory is hot", &["record", "now", "need", "report", "whatif", "export"]),
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("See which memory is hot", &["record", "now", "need", "files", "report", "whatif"]),
+    ("Exchange and edit records", &["import", "export", "edit"]),
     ("Act on memory", &["run", "reclaim", "interleave"]),
     ("Control services, and check the machine", &["service", "system"]),
     ("Experiment", &["lab"]),

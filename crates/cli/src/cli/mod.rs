@@ -2,6 +2,7 @@
 
 mod config;
 mod control;
+mod files;
 mod groups;
 mod interleave;
 mod lab;
@@ -18,7 +19,7 @@ mod whatif;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use isotherm::units;
 
 pub use config::Config;
@@ -26,6 +27,7 @@ pub use control::{
     Commit, Control, Recording, RecordingTask, Service, ServiceTask, SetAttributes, SetTargets,
     Status,
 };
+pub use files::Files;
 pub use groups::command;
 pub use interleave::{Apply, Interleave, Layout, Probe, Run, Set, Show, Task, Verify};
 pub use isotherm::UsageError;
@@ -34,8 +36,8 @@ pub use metrics::Metrics;
 pub use reclaim::{GoalOption, Pace, Reclaim};
 pub use record::Record;
 pub use report::{
-    Accuracy, Advice, Cgroups, Heatmap, Input, Need, NeedAsked, Order, Over, Part, Raw, Report,
-    ReportKind, Selection, Summary, ViewOptions,
+    Accuracy, Advice, Cgroups, Code, Heatmap, Input, Need, NeedAsked, Order, Over, Part, Raw,
+    Report, ReportKind, Selection, Summary, ViewOptions,
 };
 pub use run::Run as RunSchemes;
 pub use watching::{Targets, Watching};
@@ -65,6 +67,8 @@ pub enum Command {
     Now(Now),
     /// Watch processes for a while, and show how much memory they need, and what could be given up
     Need(NeedNow),
+    /// Show which files the page cache holds, by file, folder, control group, process or file system
+    Files(Files),
     /// Act on memory by how it is accessed, according to schemes
     Run(RunSchemes),
     /// Page out memory that no process has touched for a long time, in small steps, while memory is
@@ -79,8 +83,13 @@ pub enum Command {
     /// come back
     #[command(name = "whatif")]
     WhatIf(Box<WhatIf>),
+    /// Make a record of a recording of another tool: damo, perf or trace-cmd
+    Import(Import),
     /// Write a record in another format
     Export(Export),
+    /// Cut a record by time, address or target, merge records, lengthen their intervals, or repair
+    /// one
+    Edit(Edit),
     /// Distribute memory over nodes by weight: show, measure, set, apply and check weights
     Interleave(Interleave),
     /// Check this machine, show its memory zones, create swap
@@ -155,18 +164,84 @@ pub struct NeedNow {
     pub watching: Watching,
 }
 
+/// Options of `import`.
+#[derive(Debug, Args)]
+pub struct Import {
+    /// Recording of DAMON's results: a record of damo (json_compressed, json, or the binary record of
+    /// damo 1), perf.data, or text of perf script or trace-cmd report; its content determines the
+    /// format; - is standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Record to write
+    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_RECORD)]
+    pub output: PathBuf,
+    /// Sampling interval of the recording, if the file does not have it [default: a 20th of the
+    /// aggregation interval]
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub sample: Option<Duration>,
+    /// Aggregation interval of the recording, if the file does not have it [default: the mean time
+    /// between two snapshots]
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub aggr: Option<Duration>,
+}
+
 /// Options of `export`.
 #[derive(Debug, Args)]
 pub struct Export {
-    /// Write an Arrow IPC stream: one row per snapshot, with list columns
-    #[arg(long, required = true)]
+    /// Format to write
+    #[arg(long, value_name = "FORMAT", required_unless_present = "arrow")]
+    pub format: Option<ExportFormat>,
+    /// Write an Arrow IPC stream: the same as --format arrow
+    #[arg(long, conflicts_with = "format")]
     pub arrow: bool,
     /// which record
     #[command(flatten)]
     pub input: Input,
-    /// File to write; - is standard output
+    /// File to write, or for Parquet the folder; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub output: PathBuf,
+}
+
+/// Options of `edit`.
+#[derive(Debug, Args)]
+pub struct Edit {
+    /// Records to read; several become one, and must be in order of time
+    #[arg(value_name = "FILE", default_value = DEFAULT_RECORD)]
+    pub files: Vec<PathBuf>,
+    /// Record to write
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Keep only this part of each recording, counted from its beginning (10s..20s)
+    #[arg(long, value_name = "FROM..TO", value_parser = units::times)]
+    pub time: Option<std::ops::Range<Duration>>,
+    /// Keep only these addresses (0x7f0000000000..0x7f0010000000)
+    #[arg(long, value_name = "FROM..TO", value_parser = units::addresses)]
+    pub addr: Option<isotherm_core::AddrRange>,
+    /// Keep only this target: its pid, a part of its command line, or its number in the record; may
+    /// be given several times
+    #[arg(long, value_name = "PID|NAME|NUMBER")]
+    pub target: Vec<String>,
+    /// Join snapshots to ones of at least this length, with the means of their regions
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub aggr: Option<Duration>,
+    /// Leave out what is damaged, and write an end if it is missing
+    #[arg(long)]
+    pub repair: bool,
+}
+
+/// The formats of `export`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// Arrow IPC stream: one row per snapshot, with list columns
+    Arrow,
+    /// Record of damo, json_compressed: damo reports the same counts of accesses and ages
+    Damo,
+    /// Text as perf script prints it: a line per region
+    PerfScript,
+    /// Parquet: tables of regions, snapshots and targets, below the folder --output, by host and day
+    Parquet,
+    /// Trace of Perfetto, for ui.perfetto.dev: counters of hot, warm, cold and unknown bytes
+    Perfetto,
 }
 
 /// Options of `system doctor`.

@@ -49,6 +49,10 @@ pub struct Record {
     #[arg(long, value_name = "SIZE", value_parser = units::size, requires = "physical")]
     #[arg(help_heading = "Options of --look damon")]
     pub addr_unit: Option<u64>,
+    /// Sample page faults with their call stacks, so that isotherm report code can show which code
+    /// uses which memory
+    #[arg(long, conflicts_with = "physical")]
+    pub stacks: bool,
     /// End after this time [default: at Ctrl-C, or when all targets have ended, every --cgroup is
     /// removed, and neither --comm nor --all is given]. isotherm then also ends a command that it
     /// started, with SIGTERM, and with SIGKILL after 5 s

@@ -8,7 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use isotherm::units;
 use isotherm_core::{AddrRange, Thresholds};
-use isotherm_report::{By, Choice, Objective, Pick, SortBy, Wishes};
+use isotherm_report::{By, Choice, CodeBy, Objective, Pick, SortBy, Wishes};
 
 use super::DEFAULT_RECORD;
 
@@ -122,6 +122,9 @@ pub enum ReportKind {
     /// Show how much memory is hot, warm, cold, unknown or saved, by control group or process, over
     /// time
     Cgroups(Cgroups),
+    /// Show which code uses which memory, of a recording with --stacks: how much of it is hot, warm and
+    /// cold; as a table, a flame graph, folded stacks or a profile of pprof
+    Code(Code),
     /// Measure how accurate a recording of `isotherm lab workload` is, against the truth that it
     /// wrote
     Accuracy(Accuracy),
@@ -351,6 +354,37 @@ pub struct Cgroups {
     /// Maximum number of rows, sorted by resident memory, the most first; JSON has all rows
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub top: usize,
+}
+
+/// Options of `report code`.
+#[derive(Debug, Args)]
+pub struct Code {
+    /// what to show
+    #[command(flatten)]
+    pub selection: Selection,
+    /// Rows of the table: the innermost function of the program itself, the line in it, the file that
+    /// contains it, the whole call path, the thread, or the mapping (data)
+    #[arg(long, value_name = "WHAT", default_value = "function", value_parser = code_by())]
+    pub by: CodeBy,
+    /// Show the call stacks that brought memory back by major faults
+    #[arg(long, conflicts_with = "output")]
+    pub refaults: bool,
+    /// Maximum number of rows
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    pub top: usize,
+    /// Directory below which the programs and libraries of the recording lie, if they are from another
+    /// machine or a container
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
+    /// File to write, by its name: a flame graph (.svg), a profile of pprof (.pb.gz), or folded stacks
+    /// of all resident memory (.folded) [default: print a table]
+    #[arg(short, long, value_name = "FILE.svg|FILE.pb.gz|FILE.folded")]
+    pub output: Option<PathBuf>,
+}
+
+fn code_by() -> impl TypedValueParser<Value = CodeBy> {
+    let find = |word: String| CodeBy::ALL.into_iter().find(|b| b.1 == word).map(|b| b.0);
+    PossibleValuesParser::new(CodeBy::ALL.map(|b| b.1)).map(move |w| find(w).unwrap_or_default())
 }
 
 /// Options of `report accuracy`.

@@ -42,7 +42,7 @@ pub struct WhatIf {
     #[arg(long, help_heading = "Settings")]
     pub pages: bool,
     /// Limit the memory: page out what was untouched for the longest time while there is more
-    #[arg(long, value_name = "SIZE", value_parser = units::size, help_heading = "Settings")]
+    #[arg(long, value_name = "SIZE", value_parser = limit, help_heading = "Settings")]
     pub limit: Vec<u64>,
     /// Tiers of memory, the fastest first, each with its size and the time of an access: what was untouched for the
     /// longest time moves down
@@ -125,6 +125,13 @@ pub enum Sweep {
     Limit(Vec<u64>),
 }
 
+fn limit(text: &str) -> Result<u64, String> {
+    match units::size(text)? {
+        0 => Err("a limit of 0 bytes leaves no memory: give at least a page".to_owned()),
+        size => Ok(size),
+    }
+}
+
 /// Number of settings of a sweep.
 const SWEEP: u32 = 13;
 
@@ -192,5 +199,6 @@ mod tests {
             assert!(sweep(bad).unwrap_err().contains("min-age=5s..10min"), "{bad}");
         }
         assert!(sweep("min-age=1s..often").is_err());
+        assert_eq!((limit("0").is_err(), limit("4K")), (true, Ok(4096)));
     }
 }

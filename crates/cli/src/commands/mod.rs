@@ -1,7 +1,10 @@
 //! The commands, one file for each.
 
 pub mod doctor;
+pub mod edit;
 pub mod export;
+pub mod files;
+pub mod import;
 pub mod interleave;
 pub mod lab;
 mod line;
@@ -42,7 +45,7 @@ fn open(input: &Input) -> Result<Reader> {
             matches!(&e, ReadError::Io { source, .. } if source.kind() == ErrorKind::NotFound);
         let text = if missing {
             format!(
-                "{e}; record one first (isotherm record -o {} ...), or name another with -i",
+                "{e}; record one first (isotherm record -o {} ...), or give the path of another record",
                 input.path.display()
             )
         } else {
@@ -154,11 +157,17 @@ impl Write for Output {
 
 /// Creates the output file. Fails if it is the record that is being read.
 fn create(output: &Path, input: &Path) -> Result<Output> {
+    keep_input(output, input)?;
+    Output::create(output)
+}
+
+/// Fails if the output would replace the record that is being read.
+fn keep_input(output: &Path, input: &Path) -> Result<(), UsageError> {
     let inode = |path: &Path| path.metadata().ok().map(|m| (m.dev(), m.ino()));
     if inode(output).is_some_and(|o| inode(input) == Some(o)) {
         let text =
             format!("{} is the record itself: choose another name to write to", output.display());
-        return Err(UsageError::new(text).into());
+        return Err(UsageError::new(text));
     }
-    Output::create(output)
+    Ok(())
 }

@@ -47,11 +47,13 @@ fn settings(o: &WhatIf, interval: Duration) -> Result<Vec<Setting>> {
         schemes::load(path, text.as_str(), interval, &mut schemes)?;
         all.push(Setting { name: name_of(path), policy: Policy::Schemes(schemes) });
     }
-    let swept = o.sweep.iter().flat_map(|sweep| match sweep {
-        Sweep::MinAge(ages) => ages.clone(),
-        Sweep::Limit(_) => Vec::new(),
-    });
-    let mut ages: Vec<Duration> = o.min_age.iter().copied().chain(swept).collect();
+    let (mut ages, mut limits) = (o.min_age.clone(), o.limit.clone());
+    for sweep in &o.sweep {
+        match sweep {
+            Sweep::MinAge(swept) => ages.extend(swept),
+            Sweep::Limit(swept) => limits.extend(swept),
+        }
+    }
     let others = !o.limit.is_empty() || !o.tiers.is_empty() || !o.sweep.is_empty();
     if all.is_empty() && ages.is_empty() && !others {
         ages.push(MIN_AGE);
@@ -67,11 +69,7 @@ fn settings(o: &WhatIf, interval: Duration) -> Result<Vec<Setting>> {
             all.push(Setting { name, policy: Policy::Schemes(vec![scheme]) });
         }
     }
-    let swept = o.sweep.iter().flat_map(|sweep| match sweep {
-        Sweep::Limit(limits) => limits.clone(),
-        Sweep::MinAge(_) => Vec::new(),
-    });
-    for limit in o.limit.iter().copied().chain(swept) {
+    for limit in limits {
         let name = format!("limit {}", bytes(limit));
         all.push(Setting { name, policy: Policy::Limit(limit) });
     }

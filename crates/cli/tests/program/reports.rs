@@ -199,9 +199,10 @@ fn every_key_is_documented_and_every_documented_key_exists() {
     let dir = TempDir::new().unwrap();
     long_record::write(&dir.path().join("isotherm.rec"), 20, 100).unwrap();
     let mut there = HashSet::new();
-    for kind in
-        ["summary", "heatmap", "wss", "regions", "access", "need", "advice", "cgroups", "raw"]
-    {
+    for kind in [
+        "summary", "heatmap", "wss", "regions", "access", "need", "advice", "cgroups", "code",
+        "raw",
+    ] {
         let done = run_in(dir.path(), &["report", kind, "--json"]);
         assert_eq!(done.status, 0, "{}", done.err);
         for line in done.text().lines() {

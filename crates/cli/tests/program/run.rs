@@ -298,7 +298,7 @@ impl Record {
             match event {
                 Ok(Event::Facts(facts)) => record.facts = facts,
                 Ok(Event::Target(target)) => record.targets.push(target),
-                Ok(Event::Mappings { .. }) => {}
+                Ok(Event::Mappings { .. } | Event::Code { .. } | Event::Fault(_)) => {}
                 Ok(Event::Snapshot(snapshot)) => record.snapshots.push(snapshot),
                 Ok(Event::Attribution(a)) => record.attributions.push(a),
                 Ok(Event::End(end)) => record.end = Some(end),

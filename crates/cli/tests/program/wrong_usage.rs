@@ -85,7 +85,7 @@ fn wrong_usage_is_told_with_what_would_be_right() {
     }
     assert_refused(&["record"], 2, &["--pid PID", "isotherm record -- ./app"]);
     assert_refused(&["record", "--pid", "self"], 2, &["--pid"]);
-    assert_refused(&["export"], 2, &["--arrow"]);
+    assert_refused(&["export"], 2, &["--format"]);
     assert_refused(&["report"], 2, &["summary", "heatmap"]);
     for kind in ["summary", "heatmap", "wss", "regions", "access", "raw"] {
         let report = |option, value, said: &[&str]| {

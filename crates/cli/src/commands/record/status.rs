@@ -9,7 +9,7 @@ use isotherm_report::bytes;
 
 /// The length, size and cost of the recording, and the next command to type.
 pub fn last_lines(
-    Recorded { end, summary: s, seconds, cost, watched, monitor }: &Recorded,
+    Recorded { end, summary: s, seconds, cost, watched, monitor, faults }: &Recorded,
     path: &Path,
 ) -> String {
     let because = match end {
@@ -31,12 +31,18 @@ pub fn last_lines(
             interval_option(*monitor)
         );
     }
+    let report = if faults.is_some() { "code" } else { "heatmap" };
     let next = if to_stdout {
         String::new()
     } else {
-        format!("\nnext: isotherm report heatmap -i {name}")
+        format!("\nnext: isotherm report {report} -i {name}")
     };
-    format!("{recorded}, {} in {name}; {}{next}", bytes(s.bytes), cost)
+    let faults = faults.map(|n| {
+        let lost = if n.lost > 0 { format!(", {} lost", n.lost) } else { String::new() };
+        format!("; {}{lost}", count(n.sampled, "sampled page fault", "sampled page faults"))
+    });
+    let faults = faults.unwrap_or_default();
+    format!("{recorded}, {} in {name}{faults}; {}{next}", bytes(s.bytes), cost)
 }
 
 /// The option that determines the time to the first snapshot.

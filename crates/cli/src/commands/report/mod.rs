@@ -1,11 +1,12 @@
 //! `isotherm report`.
 
 mod accuracy;
+mod code;
 pub mod output;
 pub mod play;
 mod select;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufWriter, Write};
 use std::ops::Range;
 use std::path::Path;
@@ -41,6 +42,7 @@ pub fn run(o: cli::Report) -> Result<ExitCode> {
         ReportKind::Need(o) => need(&o),
         ReportKind::Advice(o) => advice(&o),
         ReportKind::Cgroups(o) => cgroups(&o),
+        ReportKind::Code(o) => code::run(&o),
         ReportKind::Accuracy(o) => accuracy::run(&o),
     }
 }
@@ -260,6 +262,13 @@ fn options(selection: &Selection) -> Result<Options> {
     select::options(selection, &head(&selection.part.input)?)
 }
 
+/// The facts of a record, and the selected targets; `None` are all.
+pub fn targets(part: &Part) -> Result<(Option<Facts>, Option<BTreeSet<TargetId>>)> {
+    let head = head(&part.input)?;
+    let targets = select::part(part, &head)?.filter.targets;
+    Ok((head.facts, targets))
+}
+
 /// The facts of a record about itself and its targets.
 #[derive(Default)]
 struct Head {
@@ -301,7 +310,7 @@ fn head(input: &Input) -> Result<Head> {
             }
             Event::Snapshot(s) => gaps.snapshot(s, lost),
             Event::End(_) => gaps.end(lost),
-            Event::Mappings { .. } => {}
+            Event::Mappings { .. } | Event::Code { .. } | Event::Fault(_) => {}
         }
         Ok(())
     })?;

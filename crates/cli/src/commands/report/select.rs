@@ -90,7 +90,9 @@ fn title(facts: Option<&Facts>, targets: &[&TargetFact]) -> String {
     let first = targets.first().map_or("a process", |t| short(t));
     let count = targets.iter().map(|t| t.id).collect::<BTreeSet<_>>().len();
     let others = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
-    let on = facts.map(|f| format!(" on {}, Linux {}", f.host, f.kernel)).unwrap_or_default();
+    // An imported record may have no machine.
+    let known = facts.filter(|f| !f.host.is_empty());
+    let on = known.map(|f| format!(" on {}, Linux {}", f.host, f.kernel)).unwrap_or_default();
     format!("{first}{others}{on}")
 }
 

@@ -1,0 +1,61 @@
+//! Options of `files`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use isotherm::page_cache::{By, SortBy};
+use isotherm::units;
+
+/// Options of `files`.
+#[derive(Debug, Args)]
+pub struct Files {
+    /// Show only these files, and the files in these folders and below them [default: all that are cached]
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// Show only the file system that holds this path
+    #[arg(long, value_name = "PATH", conflicts_with = "paths")]
+    pub mount: Option<PathBuf>,
+    /// Show only pages that are charged to this control group, or to a group below it
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Option<PathBuf>,
+    /// What a row is: a file, a folder, a control group, a process or a file system
+    #[arg(long, value_name = "WHAT", default_value = "file", value_parser = by())]
+    pub by: By,
+    /// With --by dir, show folders with this many names in their paths, each with all files below it
+    /// [default: the folder of each file]
+    #[arg(long, value_name = "N")]
+    pub depth: Option<usize>,
+    /// Sort by this figure: names alphabetically, all others from the greatest
+    #[arg(long, value_name = "WHAT", default_value = "resident", value_parser = sort())]
+    pub sort: SortBy,
+    /// Before each print, count for this long which file is read how often; requires Linux 6.12
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub reads: Option<Duration>,
+    /// Show at most this many rows
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub limit: usize,
+    /// Print again and again, until Ctrl-C
+    #[arg(short, long)]
+    pub watch: bool,
+    /// Time between two prints of --watch
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::duration)]
+    pub interval: Duration,
+    /// End --watch after this time
+    #[arg(long, value_name = "TIME", value_parser = units::duration, requires = "watch")]
+    pub duration: Option<Duration>,
+    /// Print JSON: one object, or with --watch one per line
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn by() -> impl TypedValueParser<Value = By> {
+    let find = |word: String| By::ALL.into_iter().find(|by| by.1 == word).map(|by| by.0);
+    PossibleValuesParser::new(By::ALL.map(|by| by.1)).map(move |w| find(w).unwrap_or_default())
+}
+
+fn sort() -> impl TypedValueParser<Value = SortBy> {
+    let find = |word: String| SortBy::ALL.into_iter().find(|s| s.1 == word).map(|s| s.0);
+    PossibleValuesParser::new(SortBy::ALL.map(|s| s.1)).map(move |w| find(w).unwrap_or_default())
+}

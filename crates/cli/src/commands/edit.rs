@@ -1,0 +1,52 @@
+//! `isotherm edit`.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use isotherm_record::edit::{Edit, Rewriter};
+use isotherm_record::{Facts, Writer};
+
+use super::{keep_input, lost_text, open, report};
+use crate::cli;
+use crate::cli::{Input, Part};
+use crate::log::say;
+
+/// Writes a record of parts of others.
+pub fn run(o: &cli::Edit) -> Result<ExitCode> {
+    o.files.iter().try_for_each(|path| keep_input(&o.output, path))?;
+    let mut rewriter = None;
+    for path in &o.files {
+        let input = Input { path: path.clone(), skip_damaged: o.repair };
+        let (facts, targets) =
+            report::targets(&Part { input: input.clone(), time: None, target: o.target.clone() })?;
+        let edit = Edit { time: o.time.clone(), addr: o.addr, targets, aggr: o.aggr };
+        let rewriter = match &mut rewriter {
+            Some(rewriter) => rewriter,
+            none => {
+                let name = || format!("{} has no facts of a recording", path.display());
+                let facts = edited(facts.with_context(name)?);
+                let writer = Writer::create_whole(&o.output, &facts)?;
+                none.insert(Rewriter::new(writer, facts))
+            }
+        };
+        let lacked = rewriter.add(open(&input)?, &edit, o.repair)?;
+        if let Some(torn) = lacked.torn {
+            say(format_args!("isotherm: {torn}"));
+        }
+        if lacked.lost.places > 0 {
+            say(format_args!("isotherm: {}: {}", path.display(), lost_text(&lacked.lost)));
+        }
+    }
+    let summary = rewriter.map(Rewriter::finish).transpose()?.unwrap_or_default();
+    say(format_args!("wrote {} snapshots to {}", summary.snapshots, o.output.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The facts of an edited record.
+fn edited(facts: Facts) -> Facts {
+    let note = match facts.note.as_str() {
+        "" => "edited".to_owned(),
+        note => format!("{note}; edited"),
+    };
+    Facts { note, ..facts }
+}

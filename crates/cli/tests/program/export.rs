@@ -1,0 +1,145 @@
+//! Exports, as the tools read them that they are for.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::import::samples;
+use crate::python::python_with;
+use crate::run::run_in;
+use crate::synthetic;
+
+/// damo of PyPI. It asks `file` for the format of a record.
+fn damo() -> Option<PathBuf> {
+    if Command::new("file").arg("--version").output().is_err() {
+        let required = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some();
+        assert!(!required, "damo requires the program file: apt-get install file");
+        eprintln!("skipped: damo requires the program file");
+        return None;
+    }
+    python_with("damo", "damo")
+}
+
+/// What damo prints on standard output.
+fn report(python: &Path, record: &Path, args: &[&str]) -> String {
+    let main = "import sys; from damo import damo; sys.argv[0] = 'damo'; damo.main()";
+    let mut command = Command::new(python);
+    command.args(["-c", main, "report"]).args(args).arg("-i").arg(record);
+    let out = command.output().unwrap();
+    let err = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success() && !err.contains("Traceback"), "{args:?}: {err}");
+    String::from_utf8(out.stdout).unwrap()
+}
+
+const REPORTS: [&[&str]; 4] = [
+    &["wss", "-r", "1", "101", "1", "--raw_number"],
+    &["nr_regions", "-r", "1", "101", "1"],
+    &["heatmap", "--guide"],
+    &["heatmap", "--output", "raw", "--resol", "20", "30"],
+];
+
+/// The text without what damo computes from fractions of nanoseconds: the length of the time, the times of a map,
+/// and the last digits of its heat.
+fn whole_nanoseconds(text: &str) -> String {
+    let line = |line: &str| {
+        if let Some((time, _)) = line.strip_prefix("time:").and_then(|l| l.rsplit_once(" (")) {
+            return format!("time:{time}\n");
+        }
+        let cells: Vec<&str> = line.split('\t').collect();
+        match cells.as_slice() {
+            [_, addr, heat] if heat.parse::<f64>().is_ok() => {
+                format!("{addr} {:.5}\n", heat.parse::<f64>().unwrap())
+            }
+            _ => format!("{line}\n"),
+        }
+    };
+    text.lines().map(line).collect()
+}
+
+fn exported(dir: &Path, record: &Path, format: &str) -> PathBuf {
+    let done = run_in(dir, &["import", record.to_str().unwrap()]);
+    assert_eq!(done.status, 0, "{}", done.err);
+    let done = run_in(dir, &["export", "--format", format, "-o", "out"]);
+    assert_eq!(done.status, 0, "{}", done.err);
+    dir.join("out")
+}
+
+#[test]
+fn damo_reports_the_same_of_an_export_as_of_the_original() {
+    let Some(samples) = samples("damo_reports_the_same_of_an_export_as_of_the_original") else {
+        return;
+    };
+    let Some(python) = damo() else { return };
+    let dir = TempDir::new().unwrap();
+    for file in ["damon.data", "damon.data.perf_script"] {
+        let original = dir.path().join(file);
+        fs::copy(samples.join(file), &original).unwrap();
+        let out = exported(dir.path(), &original, "damo");
+        for args in REPORTS {
+            let mut texts = [&out, &original].map(|r| report(&python, r, args));
+            if file.ends_with("perf_script") {
+                texts = texts.map(|text| whole_nanoseconds(&text));
+            }
+            assert!(texts[0] == texts[1], "{file} {args:?}");
+        }
+        // Text has its times in seconds, so that only those of damo's figures are the same.
+        let text = exported(dir.path(), &original, "perf-script");
+        for args in &REPORTS[..2] {
+            assert_eq!(report(&python, &text, args), report(&python, &original, args), "{file}");
+        }
+    }
+    let original = dir.path().join("damon.data.snapshot.nofilter");
+    fs::copy(samples.join("damon.data.snapshot.nofilter"), &original).unwrap();
+    let out = exported(dir.path(), &original, "damo");
+    for style in ["recency-percentiles", "temperature-sz-hist"] {
+        let args = ["access", "--style", style];
+        assert_eq!(report(&python, &out, &args), report(&python, &original, &args), "{style}");
+    }
+}
+
+#[test]
+fn damo_draws_a_record_of_isotherm() {
+    let Some(python) = damo() else { return };
+    let dir = TempDir::new().unwrap();
+    synthetic::write(&dir.path().join("isotherm.rec"), 30);
+    let done = run_in(dir.path(), &["export", "--format", "damo", "-o", "damon.data"]);
+    assert_eq!(done.status, 0, "{}", done.err);
+    let out = dir.path().join("damon.data");
+    let map = report(&python, &out, &["heatmap"]);
+    assert!(map.lines().count() > 10 && map.contains("x-axis"), "{map}");
+    let wss = report(&python, &out, &["wss", "--raw_number", "-r", "50", "51", "1"]);
+    // 39 of the 40 regions of 64 KiB are accessed
+    assert!(wss.contains(&(39 * 65536).to_string()), "{wss}");
+    let regions = report(&python, &out, &["nr_regions", "-r", "50", "51", "1"]);
+    assert!(regions.lines().any(|line| line == "50\t40"), "{regions}");
+}
+
+#[test]
+fn records_are_cut_and_joined() {
+    let dir = TempDir::new().unwrap();
+    let run = |args: &[&str]| run_in(dir.path(), args);
+    synthetic::write(&dir.path().join("isotherm.rec"), 30);
+    let done =
+        run(&["edit", "isotherm.rec", "-o", "a.rec", "--time", "0s..4s", "--target", "made-up"]);
+    assert_eq!(done.status, 0, "{}", done.err);
+    assert!(done.err.contains("wrote 10 snapshots"), "{}", done.err);
+    let done = run(&["edit", "isotherm.rec", "-o", "b.rec", "--time", "4s..1h", "--aggr", "800ms"]);
+    assert!(done.err.contains("wrote 10 snapshots"), "{}", done.err);
+    let done = run(&["edit", "a.rec", "b.rec", "-o", "c.rec"]);
+    assert!(done.err.contains("wrote 20 snapshots"), "{}", done.err);
+    assert_eq!(run(&["record", "--check", "c.rec"]).status, 0);
+    // in the wrong order, nothing, itself
+    let done = run(&["edit", "b.rec", "a.rec", "-o", "d.rec"]);
+    assert!(done.status == 1 && done.err.contains("in order of time"), "{}", done.err);
+    let done = run(&["edit", "a.rec", "-o", "e.rec", "--time", "1h..2h"]);
+    assert!(done.status == 1 && done.err.contains("selected part"), "{}", done.err);
+    assert_eq!(run(&["edit", "a.rec", "-o", "a.rec"]).status, 2);
+    // Parquet and Perfetto have tests of their content elsewhere.
+    assert_eq!(run(&["export", "--format", "parquet"]).status, 2, "it is a folder");
+    assert_eq!(run(&["export", "--format", "parquet", "-i", "c.rec", "-o", "folder"]).status, 0);
+    assert!(dir.path().join("folder/regions/host=unknown").is_dir());
+    let done = run(&["export", "--format", "perfetto", "-i", "c.rec", "-o", "c.pftrace"]);
+    assert_eq!(done.status, 0, "{}", done.err);
+}

@@ -1,0 +1,159 @@
+//! Recordings of other tools as records, against what damo itself reports of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use isotherm_core::{AddrRange, Snapshot};
+use isotherm_record::{Event, Reader};
+use tempfile::TempDir;
+
+use crate::run::run_in;
+
+/// damo's recordings and its reports of them, beside the repository, or in `ISOTHERM_CONFORMANCE`. They are not
+/// part of it, because their licence is another.
+pub fn samples(test: &str) -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance");
+    let dir = std::env::var_os("ISOTHERM_CONFORMANCE").map_or(beside, PathBuf::from).join("damo");
+    if !dir.is_dir() {
+        eprintln!("skipped {test}: {} does not exist", dir.display());
+    }
+    dir.is_dir().then_some(dir)
+}
+
+/// Imports a file and reads the record, which must be sound.
+fn import(file: &Path) -> Vec<Snapshot> {
+    let dir = TempDir::new().unwrap();
+    let done = run_in(dir.path(), &["import", file.to_str().unwrap()]);
+    assert_eq!(done.status, 0, "{}", done.err);
+    let check = run_in(dir.path(), &["record", "--check", "isotherm.rec"]);
+    assert_eq!(check.status, 0, "{}{}", check.text(), check.err);
+    let events = Reader::open(&dir.path().join("isotherm.rec")).unwrap();
+    let snapshot = |event| match event {
+        Event::Snapshot(s) => Some(Snapshot::clone(&s)),
+        _ => None,
+    };
+    events.filter_map(|event| snapshot(event.unwrap())).collect()
+}
+
+/// The `touched_bytes` that `report wss` prints of each snapshot.
+fn touched(snapshots: &[Snapshot]) -> Vec<u64> {
+    let of = |s: &Snapshot| {
+        let mut builder = isotherm_report::WssBuilder::new(isotherm_report::Options::default());
+        builder.push(s);
+        builder.finish(&[50.0]).unwrap().touched_bytes.mean
+    };
+    snapshots.iter().map(of).collect()
+}
+
+/// damo's rows of percentiles: it leaves out the first 20 snapshots, and takes the value at a share of the
+/// sorted ones.
+fn percentiles(mut values: Vec<u64>, skipped: usize) -> (u64, Vec<u64>) {
+    values.drain(..skipped);
+    values.sort_unstable();
+    let mean = values.iter().sum::<u64>() / values.len() as u64;
+    let at = |p: usize| values[(p * values.len() / 100).min(values.len() - 1)];
+    (mean, (1..=100).map(at).collect())
+}
+
+/// The mean and the second column of a report of damo.
+fn expected(file: &Path) -> (u64, Vec<u64>) {
+    let text = fs::read_to_string(file).unwrap();
+    let mean = text.lines().find_map(|l| l.strip_prefix("# avr:")).unwrap().trim();
+    let rows = text.lines().filter(|l| !l.starts_with('#'));
+    let values = rows.filter_map(|l| l.split_whitespace().nth(1)?.parse().ok()).collect();
+    (mean.parse().unwrap(), values)
+}
+
+/// The areas outside of gaps that every snapshot has.
+fn areas(snapshots: &[Snapshot]) -> Vec<AddrRange> {
+    let regions = snapshots.iter().flat_map(|s| &s.targets).flat_map(|t| &t.regions);
+    let mut all: Vec<AddrRange> = regions.map(|r| r.range).collect();
+    all.sort_unstable();
+    let mut areas: Vec<AddrRange> = Vec::new();
+    for r in all {
+        match areas.last_mut() {
+            Some(last) if r.start <= last.end => last.end = last.end.max(r.end),
+            _ => areas.push(r),
+        }
+    }
+    areas
+}
+
+#[test]
+fn each_format_has_the_figures_that_damo_reports() {
+    let Some(dir) = samples("each_format_has_the_figures_that_damo_reports") else { return };
+    for file in ["damon.data", "damon.data.json_compressed", "damon.data.record_v2"] {
+        let snapshots = import(&dir.join(file));
+        assert_eq!(snapshots.len(), 543, "{file}");
+        let wss = percentiles(touched(&snapshots), 20);
+        assert_eq!(wss, expected(&dir.join("wss.expected")), "{file}");
+        let regions = snapshots.iter().map(|s| s.nr_regions() as u64).collect();
+        let regions = percentiles(regions, 20);
+        assert_eq!(regions, expected(&dir.join("nr_regions.expected")), "{file}");
+
+        let (begin, end) = (snapshots[0].start.0, snapshots[542].end.0);
+        let mut guide = format!("time: [{begin}, {end}) ({})\n", end - begin);
+        for (i, r) in areas(&snapshots).iter().enumerate() {
+            guide += &format!("region\t{i:2}: [{}, {}) ({})\n", r.start, r.end, r.len());
+        }
+        let expected = fs::read_to_string(dir.join("heats_guide.expected")).unwrap();
+        assert_eq!(guide, expected.split_once('\n').unwrap().1, "{file}");
+    }
+}
+
+#[test]
+fn text_of_perf_script_has_the_regions_of_its_lines() {
+    let Some(dir) = samples("text_of_perf_script_has_the_regions_of_its_lines") else { return };
+    let file = dir.join("damon.data.perf_script");
+    let text = fs::read_to_string(&file).unwrap();
+    let lines: Vec<&str> = text.lines().filter(|l| l.contains("damon_aggregated")).collect();
+    let snapshots = import(&file);
+    assert_eq!(snapshots.len(), 54);
+    let regions: Vec<_> = snapshots.iter().flat_map(|s| &s.targets[0].regions).collect();
+    assert_eq!(regions.len(), lines.len());
+    for (r, line) in regions.iter().zip(&lines) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(words[7], format!("{}-{}:", r.range.start, r.range.end));
+        // 20 sampling intervals are presumed
+        assert_eq!(words[8], (r.accesses_bp / 500).to_string());
+        assert_eq!(r.rate.high, f32::INFINITY, "the sampling interval is not known");
+    }
+    assert_eq!(snapshots[0].end.0, 82_820_952_659_000);
+}
+
+#[test]
+fn one_snapshot_has_its_ages_and_intervals() {
+    let Some(dir) = samples("one_snapshot_has_its_ages_and_intervals") else { return };
+    for (file, regions, sample, aggr) in [
+        ("damon.data.snapshot.anon", 105, 150, 3000),
+        ("damon.data.snapshot.nofilter", 132, 5, 100),
+    ] {
+        let snapshots = import(&dir.join(file));
+        assert_eq!((snapshots.len(), snapshots[0].nr_regions()), (1, regions), "{file}");
+        let attrs = snapshots[0].attrs;
+        assert_eq!((attrs.sample.as_millis(), attrs.aggr.as_millis()), (sample, aggr), "{file}");
+        let ages = snapshots[0].targets[0].regions.iter().map(|r| r.age.as_millis());
+        assert!(ages.clone().any(|ms| ms > 0) && ages.clone().all(|ms| ms % aggr == 0), "{file}");
+    }
+}
+
+#[test]
+fn what_is_no_recording_is_refused_with_a_reason() {
+    let dir = TempDir::new().unwrap();
+    let cases: [(&str, &[u8], &str); 7] = [
+        ("text", b"hello\n", "no known format"),
+        ("nothing", b"", "no known format"),
+        ("json", b"[{\"snapshots\": [5]}]", "at byte 16"),
+        ("zlib", b"\x78\x9c\x01\x02", "at byte 0"),
+        ("binary", b"damon_recfmt_ver\x09\0\0\0", "version is 9"),
+        ("perf", b"PERFILE2 and no more", "at byte 0"),
+        ("trace", b"k 1 [0] 1.5: damon:damon_aggregated: target_id=0\n", "at byte 0"),
+    ];
+    for (name, content, reason) in cases {
+        fs::write(dir.path().join(name), content).unwrap();
+        let done = run_in(dir.path(), &["import", name, "-o", "x.rec"]);
+        assert_eq!(done.status, 1, "{name}");
+        assert!(done.err.contains(reason), "{name}: {}", done.err);
+        assert!(!dir.path().join("x.rec").exists(), "{name}");
+    }
+}

@@ -1,0 +1,153 @@
+//! Call stacks in a record, and the memory by code that follows from them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use isotherm_record::{Event, Reader};
+use serde_json::Value;
+
+use crate::run::{Recorder, finish, isotherm, needs_root, run_in};
+
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/sites.c");
+const MIB: f64 = 1_048_576.0;
+
+/// Builds the program with the compiler that builds the BPF programs too.
+fn sites(dir: &Path) -> PathBuf {
+    let program = dir.join("sites");
+    let options = ["-O1", "-g", "-fno-omit-frame-pointer", "-pthread", "-o"];
+    let built = Command::new("clang").args(options).arg(&program).arg(SOURCE).status().unwrap();
+    assert!(built.success(), "{built}");
+    program
+}
+
+/// MiB and heat of each site, from the source.
+fn truth() -> Vec<(f64, bool)> {
+    let source = std::fs::read_to_string(SOURCE).unwrap();
+    let calls = source.split("SITE(").filter_map(|call| call.split_once(')').map(|(call, _)| call));
+    let numbers =
+        calls.map(|call| call.split(", ").map(str::parse).collect::<Result<Vec<u32>, _>>());
+    let sites = numbers.filter_map(Result::ok).filter(|n| n.len() == 3);
+    let mut sites: Vec<Vec<u32>> = sites.collect();
+    sites.sort();
+    assert!(sites.len() == 20 && sites.iter().zip(0..).all(|(s, n)| s[0] == n), "{sites:?}");
+    sites.into_iter().map(|s| (f64::from(s[1]), s[2] == 1)).collect()
+}
+
+fn report(dir: &Path, options: &[&str]) -> Value {
+    let record = dir.join("rec").display().to_string();
+    let all = [&["report", "code", "--json", "-i", &record], options].concat();
+    finish(&mut isotherm(all)).json()
+}
+
+/// Low, bytes and high of a figure, in MiB.
+fn mib(figure: &Value) -> [f64; 3] {
+    ["low", "value", "high"].map(|key| figure[key].as_f64().unwrap() / MIB)
+}
+
+#[test]
+fn cold_bytes_belong_to_the_functions_that_made_them() {
+    needs_root!();
+    let dir = tempfile::tempdir().unwrap();
+    let program = sites(dir.path());
+    let record = dir.path().join("rec");
+    let words = ["record", "--stacks", "--duration", "9s", "-o"].map(str::to_owned);
+    let words = words.into_iter().chain([record.display().to_string(), "--".to_owned()]);
+    let done = finish(&mut isotherm(words.chain([program.display().to_string()])));
+    assert!(done.err.contains("sampled page faults"), "{}", done.err);
+    let checked = finish(&mut isotherm(["record", "--check", &record.display().to_string()]));
+    assert_eq!(checked.status, 0, "{}", checked.err);
+
+    let figures = report(dir.path(), &["--by", "path"]);
+    let rows = figures["rows"].as_array().unwrap();
+    let (mut right, mut cold_of_hot, mut cold_of_all, mut cold_truth) = (0, 0.0, 0.0, 0.0);
+    for (n, (size, hot)) in truth().into_iter().enumerate() {
+        let is_site = |name: &str| name.split(" > ").any(|f| f == format!("site_{n}"));
+        let row = rows.iter().find(|row| is_site(row["name"].as_str().unwrap()));
+        let row = row.unwrap_or_else(|| panic!("no row of site {n}: {figures}"));
+        let [low, cold, high] = mib(&row["cold_bytes"]);
+        let truth = if hot { 0.0 } else { size };
+        let near = (cold - truth).abs() <= 0.1 * truth.max(0.5) || (low..=high).contains(&truth);
+        right += u32::from(near);
+        cold_of_hot += if hot { cold } else { 0.0 };
+        cold_of_all += cold;
+        cold_truth += truth;
+        println!("site {n}: {cold:.1} MiB ({low:.1}..{high:.1}), truth {truth}");
+    }
+    assert!(right >= 18, "{right} of 20 sites are right: {rows:?}");
+    assert!(cold_of_hot <= 0.01 * cold_of_all, "{cold_of_hot} of {cold_of_all} MiB are not cold");
+    assert!((cold_of_all - cold_truth).abs() < 0.1 * cold_truth, "{cold_of_all} of {cold_truth}");
+    let [_, with_stack, _] = mib(&figures["with_stack"]["resident_bytes"]);
+    let [_, all, _] = mib(&figures["all"]["resident_bytes"]);
+    assert!((0.9..1.1).contains(&(with_stack / all)), "{with_stack} of {all}");
+    assert!(figures["short_stacks"].as_f64().unwrap() < 0.1);
+
+    // The program is found again by its build id: names, lines, and the thread.
+    let threads = report(dir.path(), &["--by", "thread"]);
+    let names = |f: &Value| -> Vec<String> {
+        let rows = f["rows"].as_array().unwrap().iter();
+        rows.map(|r| r["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert!(names(&threads).contains(&"filler".to_owned()), "{threads}");
+    let lines = names(&report(dir.path(), &["--by", "line"]));
+    assert!(lines.iter().any(|l| l.contains("sites.c:")), "{lines:?}");
+    assert_pictures(dir.path());
+}
+
+fn assert_pictures(dir: &Path) {
+    let written = |name: &str| {
+        let done = run_in(dir, &["report", "code", "-i", "rec", "-o", name]);
+        assert_eq!(done.status, 0, "{}", done.err);
+        std::fs::read(dir.join(name)).unwrap()
+    };
+    let svg = String::from_utf8(written("flames.svg")).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains(">site_13</text>"), "{svg}");
+    let folded = String::from_utf8(written("stacks.folded")).unwrap();
+    let line = folded.lines().find(|l| l.contains("site_7;fill ")).unwrap();
+    let (_, bytes) = line.rsplit_once(' ').unwrap();
+    assert!(bytes.parse::<f64>().unwrap() > 12.0 * MIB, "{line}");
+    assert_eq!(written("profile.pb.gz")[..2], [0x1f, 0x8b]);
+    let wrong = run_in(dir, &["report", "code", "-i", "rec", "-o", "x.png"]);
+    assert!(wrong.status == 2 && wrong.err.contains(".pb.gz"), "{}", wrong.err);
+}
+
+/// A child that a shell starts, and that runs another program, is sampled from its first instruction on.
+#[test]
+fn children_and_their_programs_have_stacks() {
+    needs_root!();
+    let dir = tempfile::tempdir().unwrap();
+    let program = sites(dir.path()).display().to_string();
+    let record = dir.path().join("rec").display().to_string();
+    let script = format!("{program} 400 & wait");
+    let words = ["record", "--stacks", "-o", &record, "--", "sh", "-c", &script];
+    let done = finish(&mut isotherm(words));
+    assert_eq!(done.status, 0, "{}", done.err);
+    // The last snapshot with memory may be one in which only the shell was left.
+    let faults =
+        Reader::open(Path::new(&record)).unwrap().filter_map(|event| match event.unwrap() {
+            Event::Fault(f) if f.kind.is_touch() => Some(f),
+            _ => None,
+        });
+    let (mut pages, mut of_thread) = (0, 0);
+    for f in faults {
+        pages += f.weight;
+        of_thread += if &*f.thread == "filler" { f.weight } else { 0 };
+        assert!(f.frames.len() <= 64);
+    }
+    let truth: f64 = truth().iter().map(|(size, _)| size * 256.0).sum();
+    assert!((pages as f64 - truth).abs() < 0.15 * truth, "{pages} of {truth} pages");
+    assert!(of_thread > 0, "the thread has its name");
+}
+
+#[test]
+fn without_the_option_there_are_no_stacks() {
+    needs_root!();
+    let mut recorder = Recorder::counted(&["--pid", &std::process::id().to_string()]);
+    recorder.until_more(2);
+    let dir = recorder.dir().to_owned();
+    let path = recorder.record();
+    let _ = recorder.stop();
+    let events = Reader::open(&path).unwrap().map(Result::unwrap);
+    assert!(!events.into_iter().any(|e| matches!(e, Event::Fault(_) | Event::Code { .. })));
+    let done = run_in(&dir, &["report", "code", "-i", &path.display().to_string()]);
+    assert!(done.status == 1 && done.err.contains("--stacks"), "{}", done.err);
+}
