@@ -9,7 +9,7 @@ binary := $(target)/$(triple)/release/isotherm
 
 to_build := make clang libelf-dev zlib1g-dev pkg-config
 to_demo := redis-server redis-tools
-to_test := util-linux python3-venv python3-pip bpftrace librsvg2-bin
+to_test := file util-linux python3-venv python3-pip bpftrace librsvg2-bin
 to_bench := stress-ng postgresql
 to_guests := qemu-system-x86 busybox-static cpio kmod xz-utils zstd lz4 debian-archive-keyring
 packages := $(to_build) $(to_demo) $(to_test) $(to_guests)
@@ -21,9 +21,12 @@ DEMO_SECONDS ?= 30
 .PHONY: demo needs-root test soak guests guest-tool guests-page-idle bench evaluate evaluate-short release deb check msrv book install-deps clean
 .DEFAULT_GOAL := release
 
-# Records a redis-server under load and draws its heat map: demo-out/redis.png.
-demo: needs-root release
-	demo/run $(binary) $(DEMO_SECONDS)
+# Records a redis-server under load and draws its heat map: demo-out/redis.png. It does not optimise across crates, so
+# that it builds faster; DEMO_PROFILE=release runs the release.
+DEMO_PROFILE ?= demo
+demo: needs-root install-deps
+	$(static:--release=--profile $(DEMO_PROFILE)) -p isotherm-cli
+	demo/run $(target)/$(triple)/$(DEMO_PROFILE)/isotherm $(DEMO_SECONDS)
 
 needs-root:
 	@[ $$(id -u) -eq 0 ] || { echo "The demo reads page tables of a process: run it as root." >&2; exit 1; }

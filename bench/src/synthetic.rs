@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attrs, Cost, Mapping, MappingKind, Nanos, PageAges, Pages, RateSupport, RegionView,
-    Snapshot, TargetId, TargetView, rate,
+    AddrRange, Attrs, CodeMapping, Cost, Fault, FaultKind, Mapping, MappingKind, Nanos, PAGE_SIZE,
+    PageAges, Pages, RateSupport, RegionView, Snapshot, TargetId, TargetView, rate,
 };
 use isotherm_record::{Facts, Limits, TargetFact, Why, WriteError, Writer};
 
@@ -65,9 +65,27 @@ pub fn write_every(
 ) -> Result<(), WriteError> {
     let mut facts = Facts::new("0.1.0", Attrs::default(), Nanos(0));
     facts.look = "nothing: made up".into();
+    (facts.host, facts.kernel) = ("nowhere".into(), "6.18".into());
     let mut writer = Writer::create(path, &facts, Limits::default())?;
     let command = "/usr/bin/server --made-up".into();
     let _ = writer.target(TargetFact { id: TargetId(0), pid: Some(4711), command })?;
+    let program = CodeMapping {
+        range: AddrRange::new(0x1000, 0x2000),
+        offset: 0,
+        path: "/usr/bin/server".into(),
+        build_id: "".into(),
+    };
+    let _ = writer.code(TargetId(0), Arc::new(vec![program]))?;
+    let _ = writer.fault(Fault {
+        target: TargetId(0),
+        at: Nanos(0),
+        kind: FaultKind::Major,
+        tid: 4711,
+        thread: "server".into(),
+        range: AddrRange::new(BASE, BASE + PAGE_SIZE),
+        weight: 1,
+        frames: [0x1000].into(),
+    })?;
     let mappings = mappings(regions);
     let mut noise = Noise(1);
     let mut all: Vec<Stretch> = (0..regions).map(|i| Stretch::new(i, 0, &mut noise)).collect();

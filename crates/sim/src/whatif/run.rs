@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{Engine, Event, Metrics, Quota, Scheme, Why, mean_hz};
-use isotherm_core::{KNOWN_SHARE, Nanos, PAGE_SIZE, PageAges, PageKind, Snapshot, TargetId};
+use isotherm_core::{
+    KNOWN_SHARE, NO_AGES, Nanos, PAGE_SIZE, PageAges, PageKind, Snapshot, TargetId,
+};
 
 use super::course::{Course, Moment};
 use super::memory::Memory;
@@ -179,11 +181,7 @@ impl Run {
         };
         let counted = self.course.since(from);
         let refused = match (begun, &counted) {
-            (None, _) => Some(
-                "the record has no idle ages: record for at least a minute with the default monitor (other \
-                 monitors, and isotherm before record version 5, do not count them)"
-                    .to_owned(),
-            ),
+            (None, _) => Some(NO_AGES.to_owned()),
             (Some(begun), _) if age > (span - begun) * KNOWN_SHARE => Some(format!(
                 "the record is too short: ages are known up to two thirds of its {:.0} s, and the minimum age is \
                  {age:.0} s; record for at least {:.0} s",

@@ -1,0 +1,141 @@
+//! Residency of a tree of many files: `isotherm files` beside vmtouch, and the same pages.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use isotherm_bench::{program, usage};
+use rustix::fs::{Advice, fadvise};
+use serde_json::Value;
+
+/// Measures how long vmtouch and isotherm need to count the cached pages of a tree, in turns.
+#[derive(Parser)]
+struct Options {
+    /// number of files
+    #[arg(long, default_value_t = 100_000)]
+    files: u64,
+    /// size of all files in MiB; every fourth file is cached in part only, every tenth not at all
+    #[arg(long, default_value_t = 10 << 10)]
+    mib: u64,
+    /// files in each folder
+    #[arg(long, default_value_t = 500)]
+    folder: u64,
+    /// runs of each program, in turns
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+    /// create the tree in this folder
+    #[arg(long, default_value = ".")]
+    within: PathBuf,
+    /// the program [default: that beside this one]
+    #[arg(long)]
+    isotherm: Option<PathBuf>,
+}
+
+const PAGE: u64 = 4096;
+
+fn main() -> Result<()> {
+    let o = Options::parse();
+    let isotherm = o.isotherm.clone().map_or_else(program::beside, Ok)?;
+    let dir = tempfile::tempdir_in(&o.within)?;
+    create(dir.path(), &o)?;
+    println!("{} files, {} MiB, {} in a folder", o.files, o.mib, o.folder);
+    println!("{:<22} {:>9} {:>9} {:>10} {:>10}", "", "s", "CPU s", "peak MiB", "pages");
+    let (mut by_vmtouch, mut by_isotherm) = (Vec::new(), Vec::new());
+    let vmtouch = |root: &Path| run(Command::new("vmtouch").arg(root), vmtouch_pages);
+    by_vmtouch.push(vmtouch(dir.path())?);
+    for _ in 0..o.rounds {
+        let mut command = Command::new(&isotherm);
+        command.arg("files").arg(dir.path()).args(["--json", "--limit", "1"]);
+        by_isotherm.push(run(&mut command, isotherm_pages)?);
+        by_vmtouch.push(vmtouch(dir.path())?);
+    }
+    // The kernel may evict pages meanwhile: then both runs of vmtouch around a run differ, too.
+    let same = by_isotherm.iter().zip(by_vmtouch.windows(2)).filter(|(own, around)| {
+        let pages = || around.iter().map(|run| run.3);
+        pages().min() <= Some(own.3) && Some(own.3) <= pages().max()
+    });
+    println!(
+        "the same pages as vmtouch before or after it, or between: {} of {} runs",
+        same.count(),
+        o.rounds
+    );
+    let vmtouch = show("vmtouch", &mut by_vmtouch);
+    let own = show("isotherm files", &mut by_isotherm);
+    println!(
+        "vmtouch takes {:.1} times as long, and {:.1} times the CPU time",
+        vmtouch.0 / own.0,
+        vmtouch.1 / own.1
+    );
+    Ok(())
+}
+
+/// A file has content, since a hole has no pages to count.
+fn create(root: &Path, o: &Options) -> Result<()> {
+    let pages = (o.mib << 20) / PAGE / o.files.max(1);
+    ensure!(pages > 0, "--mib is too small: less than a page for each file");
+    let content = vec![7; usize::try_from(pages * PAGE)?];
+    for i in 0..o.files {
+        let folder = root.join((i / o.folder).to_string());
+        if i % o.folder == 0 {
+            std::fs::create_dir(&folder)?;
+        }
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(folder.join(i.to_string()))?;
+        file.write_all_at(&content, 0)?;
+    }
+    // Until they are on the disk, pages cannot leave the cache.
+    ensure!(Command::new("sync").arg("-f").arg(root).status()?.success(), "sync has failed");
+    for i in (0..o.files).filter(|i| i % 4 == 0 || i % 10 == 0) {
+        let file = File::open(root.join((i / o.folder).to_string()).join(i.to_string()))?;
+        fadvise(&file, 0, None, Advice::DontNeed)?;
+        fadvise(&file, 0, None, Advice::Random)?;
+        if i % 10 != 0 {
+            (0..pages).step_by(3).try_for_each(|page| file.read_exact_at(&mut [0], page * PAGE))?;
+        }
+    }
+    Ok(())
+}
+
+/// Seconds, CPU seconds, peak MiB and counted pages.
+type Run = (f64, f64, f64, u64);
+
+fn run(command: &mut Command, pages: fn(&str) -> Option<u64>) -> Result<Run> {
+    let name = command.get_program().display().to_string();
+    let mut output = tempfile::NamedTempFile::new()?;
+    command.stdout(output.reopen()?).stderr(Stdio::inherit());
+    let used = usage::run(command).with_context(|| format!("cannot run {name}"))?;
+    ensure!(used.status.success(), "{name} has failed");
+    let mut text = String::new();
+    std::io::Read::read_to_string(output.as_file_mut(), &mut text)?;
+    let pages = pages(&text).with_context(|| format!("{name} printed {text:?}"))?;
+    Ok((
+        used.time.as_secs_f64(),
+        used.cpu.as_secs_f64(),
+        used.peak_rss as f64 / (1 << 20) as f64,
+        pages,
+    ))
+}
+
+/// `Resident Pages: 12/34  ...`
+fn vmtouch_pages(text: &str) -> Option<u64> {
+    text.split_once("Resident Pages: ")?.1.split_once('/')?.0.parse().ok()
+}
+
+fn isotherm_pages(text: &str) -> Option<u64> {
+    let found: Value = serde_json::from_str(text).ok()?;
+    Some(found.get("total")?.get("resident_bytes")?.as_u64()? / PAGE)
+}
+
+/// Prints the run of median time.
+fn show(name: &str, runs: &mut [Run]) -> (f64, f64) {
+    runs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (time, cpu, mib, pages) = runs.get(runs.len() / 2).copied().unwrap_or_default();
+    println!("{name:<22} {time:>9.3} {cpu:>9.3} {mib:>10.1} {pages:>10}");
+    (time, cpu)
+}
