@@ -238,7 +238,7 @@ impl Stacks {
             at: s.at,
             kind: if s.major { FaultKind::Major } else { FaultKind::Minor },
             tid: u32::try_from(s.tid).unwrap_or(0),
-            thread: self.sampler.name(s.pid, s.tid),
+            thread: Arc::clone(&s.thread),
             range: AddrRange::new(start, start + size),
             weight: s.weight,
             frames: process.frames(&s),

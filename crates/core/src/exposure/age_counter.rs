@@ -262,11 +262,13 @@ impl AgeCounter {
         }
     }
 
-    /// Whether a row is due. Rows come every 10 s in the first minute, and every minute after six.
+    /// Whether a row is due. Rows come every 10 s in the first minute, and every minute after six. None is due
+    /// of a target that was never read.
     pub fn is_due(&self, ms: u32) -> bool {
-        let begun = self.begun.map_or(ms, |(_, begun)| begun);
-        let every = (ms.saturating_sub(begun) / 6).clamp(FIRST_MS, LAST_MS);
-        ms.saturating_sub(self.since.1) >= every
+        self.begun.is_some_and(|(_, begun)| {
+            let every = (ms.saturating_sub(begun) / 6).clamp(FIRST_MS, LAST_MS);
+            ms.saturating_sub(self.since.1) >= every
+        })
     }
 
     /// The ages of all pages, from `blocks` in ascending order. Begins a new row of returned pages.
@@ -566,6 +568,7 @@ mod tests {
 
     #[test]
     fn rows_come_often_at_first() {
+        assert!(!AgeCounter::default().is_due(60_000), "it was never read");
         let mut ages = begun();
         let mut due = Vec::new();
         for s in 0..1000 {

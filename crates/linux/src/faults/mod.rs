@@ -111,7 +111,7 @@ pub struct FaultSampler {
     /// attached processes, and the key of their events
     attached: BTreeMap<i32, i32>,
     names: HashMap<i32, Arc<str>>,
-    /// threads that have ended since the last drain: their names are still asked for
+    /// threads that have ended since the last drain: the next one may still find samples of them
     ended: Vec<i32>,
     /// read from the rings, and not drained yet
     news: Vec<FaultNews>,
@@ -238,12 +238,19 @@ impl FaultSampler {
 
     /// Returns the new faults and programs, in the order of time.
     pub fn drain(&mut self) -> Vec<FaultNews> {
-        for tid in std::mem::take(&mut self.ended) {
-            self.names.remove(&tid);
-        }
+        let ended = std::mem::take(&mut self.ended);
         self.read_rings();
         let mut news = std::mem::take(&mut self.news);
         news.sort_by_key(FaultNews::at);
+        for news in &mut news {
+            if let FaultNews::Fault(s) = news {
+                s.thread = self.name(s.pid, s.tid);
+            }
+        }
+        // The last samples of a thread may stand in a ring that was read before the one with its end.
+        for tid in ended {
+            self.names.remove(&tid);
+        }
         news
     }
 
@@ -285,7 +292,7 @@ impl FaultSampler {
     }
 
     /// The name of a thread.
-    pub fn name(&mut self, pid: i32, tid: i32) -> Arc<str> {
+    fn name(&mut self, pid: i32, tid: i32) -> Arc<str> {
         let root = &self.root;
         let read = || thread_comm(root, pid, tid).unwrap_or_default().into();
         self.names.entry(tid).or_insert_with(read).clone()

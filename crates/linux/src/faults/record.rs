@@ -17,6 +17,8 @@ pub struct Sampled {
     pub pid: i32,
     /// the thread
     pub tid: i32,
+    /// its name
+    pub thread: Arc<str>,
     /// time of the fault
     pub at: Nanos,
     /// the touched address
@@ -81,7 +83,19 @@ pub(super) fn parse(kind: u32, misc: u16, content: &[u8], counts: Counts) -> Opt
                 Counts::Nothing => return None,
             };
             let copy = rest.copy();
-            Some(Record::Fault(Sampled { pid, tid, at, address, major, weight, frames, copy }))
+            // Its name is in other records.
+            let thread = "".into();
+            Some(Record::Fault(Sampled {
+                pid,
+                tid,
+                thread,
+                at,
+                address,
+                major,
+                weight,
+                frames,
+                copy,
+            }))
         }
         sys::PERF_RECORD_COMM => {
             let (pid, tid) = (rest.id()?, rest.id()?);
@@ -158,6 +172,7 @@ mod tests {
         let expected = Sampled {
             pid: 7,
             tid: 8,
+            thread: "".into(),
             at: Nanos(100),
             address: 0x7f00_0000_1234,
             major: false,

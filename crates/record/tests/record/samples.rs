@@ -70,10 +70,11 @@ pub fn record_stacked(
     if let Some(code) = code {
         let _ = writer.code(TargetId(1), code).unwrap();
     }
-    for f in faults {
-        let _ = writer.fault(f.clone()).unwrap();
-    }
+    let mut faults = faults.iter().peekable();
     for s in snapshots {
+        while let Some(f) = faults.next_if(|f| f.at <= s.start) {
+            let _ = writer.fault(f.clone()).unwrap();
+        }
         let _ = writer.attribution(attribution(s)).unwrap();
         let _ = writer.snapshot(s).unwrap();
     }
