@@ -56,6 +56,12 @@ impl Editor {
         self.edit.time.as_ref().is_none_or(|time| time.contains(&since))
     }
 
+    /// Whether it knows when the record began.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.begin.is_some()
+    }
+
     /// Whether all later snapshots are left out.
     #[must_use]
     pub fn is_done(&self, at: Nanos) -> bool {

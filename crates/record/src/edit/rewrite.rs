@@ -66,6 +66,8 @@ pub struct Rewriter<S: Sink> {
 struct Source {
     editor: Editor,
     ids: HashMap<TargetId, TargetId>,
+    /// faults before its first snapshot, which alone says when it began
+    early: Vec<Fault>,
     /// what to add to its times, in ns
     shift: i128,
     /// whether it has had a snapshot
@@ -100,6 +102,7 @@ impl<S: Sink> Rewriter<S> {
         let new = || Source {
             editor: Editor::new(edit.clone()),
             ids: HashMap::new(),
+            early: Vec::new(),
             shift: 0,
             begun: false,
         };
@@ -114,7 +117,8 @@ impl<S: Sink> Rewriter<S> {
                 }
                 Ok(Event::Target(fact)) => self.target(&mut source, &fact)?,
                 Ok(Event::Attribution(a)) => self.attribution(&source, a)?,
-                Ok(Event::Fault(f)) => self.fault(&source, f)?,
+                Ok(Event::Fault(f)) if source.editor.has_begun() => self.fault(&source, f)?,
+                Ok(Event::Fault(f)) => source.early.push(f),
                 Ok(Event::Code { target, code }) => {
                     if let Some(&target) = source.ids.get(&target) {
                         let _ = self.writer.code(target, code)?;
@@ -122,7 +126,11 @@ impl<S: Sink> Rewriter<S> {
                 }
                 Ok(Event::Snapshot(s)) if source.editor.is_done(s.start) => {}
                 Ok(Event::Snapshot(s)) => {
-                    if let Some(s) = source.editor.push(&s) {
+                    let s = source.editor.push(&s);
+                    for f in std::mem::take(&mut source.early) {
+                        self.fault(&source, f)?;
+                    }
+                    if let Some(s) = s {
                         self.snapshot(&mut source, s)?;
                     }
                 }
