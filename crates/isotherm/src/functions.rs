@@ -1,12 +1,40 @@
 //! Names of the functions on recorded stacks.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use isotherm_core::TargetId;
 use isotherm_linux::code::Functions;
 use isotherm_record::TargetFact;
 use isotherm_report::{CodeAddress, FindFunctions};
+use serde_json::Value;
+
+use crate::ROOT;
+
+/// Adds the key `function` to each frame in the `refaults` of a service's state, with the name of its function or
+/// null. The service does not do this itself: reading debug information takes time and memory.
+pub fn name_refaults(refaults: &mut Value) {
+    let mut functions = Functions::default();
+    for stack in refaults["stacks"].as_array_mut().into_iter().flatten() {
+        let pid = stack["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0);
+        for frame in stack["frames"].as_array_mut().into_iter().flatten() {
+            frame["function"] = function(&mut functions, pid, frame).into();
+        }
+    }
+}
+
+fn function(functions: &mut Functions, pid: u32, frame: &Value) -> Option<String> {
+    let root = Path::new(ROOT);
+    let found = match frame["file"].as_str() {
+        Some(file) => {
+            let path = root.join(format!("proc/{pid}/root")).join(file.trim_start_matches('/'));
+            let build_id = frame["build_id"].as_str().unwrap_or_default().into();
+            functions.in_file(&path, &build_id, frame["offset"].as_u64()?).into_iter().next()
+        }
+        None => functions.generated(root, pid, frame["address"].as_u64()?),
+    };
+    found.map(|f| f.name)
+}
 
 /// Finds the functions of recorded targets in the programs and libraries below a directory.
 pub struct RecordedFunctions {

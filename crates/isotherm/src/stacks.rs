@@ -163,6 +163,12 @@ impl Stacks {
         }
     }
 
+    /// The files that each target executes, as far as they were read.
+    pub fn code(&self) -> BTreeMap<TargetId, Arc<Vec<CodeMapping>>> {
+        let known = self.processes.values().filter(|p| !p.code.is_empty());
+        known.map(|p| (p.target, Arc::clone(&p.code))).collect()
+    }
+
     /// When [`Stacks::turn`] has work.
     pub fn by(&self) -> Nanos {
         self.next

@@ -16,7 +16,7 @@ use toml::{Spanned, Value};
 use super::{Cli, Command, Reclaim, UsageError};
 
 /// Options that cannot change while a service runs: its targets, and settings of the start.
-const LASTING: [&str; 19] = [
+const LASTING: [&str; 20] = [
     "pid",
     "comm",
     "cgroup",
@@ -31,6 +31,7 @@ const LASTING: [&str; 19] = [
     "dry-run",
     "log",
     "passed",
+    "stacks",
     "json",
     "duration",
     "look",

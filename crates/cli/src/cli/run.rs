@@ -43,6 +43,10 @@ pub struct Acting {
     /// Make --log and --dry-run also report skipped matches, with reasons
     #[arg(long)]
     pub passed: bool,
+    /// Sample page faults with their call stacks: isotherm service status shows which code brings
+    /// memory back, and a record of isotherm service record has the stacks
+    #[arg(long)]
+    pub stacks: bool,
     /// Print the statistics at the end as JSON
     #[arg(long)]
     pub json: bool,
@@ -70,6 +74,7 @@ impl Acting {
             dry_run: self.dry_run,
             log: self.log.clone(),
             passed: self.passed,
+            stacks: self.stacks,
             duration: self.duration,
             metrics: self.metrics.to.clone(),
             metrics_every: self.metrics.every,

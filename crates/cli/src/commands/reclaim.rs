@@ -262,6 +262,9 @@ fn kernel_request(o: &Reclaim) -> Result<damon::Reclaim, UsageError> {
     if o.acting.log.is_some() || o.acting.passed {
         return wrong("does not report its actions by range: leave out --log and --passed");
     }
+    if o.acting.stacks {
+        return wrong("pages out memory of the whole machine: leave out --stacks");
+    }
     if o.acting.metrics.to.is_some() {
         return wrong("does not report memory by process: leave out --metrics");
     }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use isotherm::control::{Attributes, ControlError, Request, ask, say_to};
 use isotherm::files::text_of;
+use isotherm::functions::name_refaults;
 use isotherm::schemes::Form;
 use isotherm_report::{bytes, printable};
 use serde_json::Value;
@@ -88,7 +89,8 @@ fn recording(o: &Recording) -> Result<ExitCode> {
 /// Prints the state of the service.
 fn status(o: &Status) -> Result<ExitCode> {
     let mut answer = ask(o.of.control.as_deref(), &Request::Status)?;
-    let status = answer["status"].take();
+    let mut status = answer["status"].take();
+    name_refaults(&mut status["refaults"]);
     let text = if o.json { format!("{status}\n") } else { text(&status) };
     print(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
@@ -124,7 +126,38 @@ fn text(s: &Value) -> String {
     for r in s["schemes"].as_array().into_iter().flatten() {
         out += &scheme(r);
     }
+    out + &refaults(&s["refaults"])
+}
+
+/// The code that brings memory back, with its rate.
+fn refaults(r: &Value) -> String {
+    let Some(rate) = r["per_second"].as_f64() else { return String::new() };
+    let mut out = format!("\nmemory comes back: {rate:.1} major faults a second\n");
+    for stack in r["stacks"].as_array().into_iter().flatten() {
+        let frames: Vec<String> =
+            stack["frames"].as_array().into_iter().flatten().map(frame).collect();
+        out += &format!(
+            "{:>10.1} {:>8} {:<16} {}\n",
+            stack["per_second"].as_f64().unwrap_or(0.0),
+            stack["pid"].as_u64().map_or_else(String::new, |pid| pid.to_string()),
+            printable(stack["thread"].as_str().unwrap_or("")),
+            printable(&frames.join(" > "))
+        );
+    }
     out
+}
+
+/// The function of a frame; without a name, its file and offset, or its address.
+fn frame(f: &Value) -> String {
+    let number = |key: &str| f[key].as_u64().unwrap_or(0);
+    match (f["function"].as_str(), f["file"].as_str()) {
+        (Some(name), _) => name.to_owned(),
+        (None, Some(file)) => {
+            let name = file.rsplit('/').next().unwrap_or(file);
+            format!("{name}+{:#x}", number("offset"))
+        }
+        (None, None) => format!("{:#x}", number("address")),
+    }
 }
 
 /// Memory of the whole machine, if its processes are not known: memory that the kernel never acts
@@ -294,6 +327,21 @@ mod tests {
         assert_eq!(cost(&known), "own CPU 0.00 %, 92 % measured, 8 % extended\n");
         let untold = json!({ "own_cpu": 0.0, "coverage": 1.0 });
         assert_eq!(cost(&untold), "own CPU 0.00 %, 100 % seen\n");
+    }
+
+    #[test]
+    fn code_that_brings_memory_back_has_names() {
+        let frames = json!([
+            { "address": 9, "function": "main", "file": "/bin/a", "offset": 5 },
+            { "address": 8, "function": null, "file": "/lib/b.so", "offset": 16 },
+            { "address": 4096, "function": null },
+        ]);
+        let stack = json!({ "pid": 70, "thread": "worker", "per_second": 11.5, "frames": frames });
+        let text = refaults(&json!({ "per_second": 12.25, "stacks": [stack] }));
+        let expected = "\nmemory comes back: 12.2 major faults a second\n      11.5       70 worker           \
+                        main > b.so+0x10 > 0x1000\n";
+        assert_eq!(text, expected);
+        assert_eq!(refaults(&Value::Null), "");
     }
 
     #[test]

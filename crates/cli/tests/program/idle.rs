@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use crate::run::{Record, Recorder, needs_root, until};
 
 /// Ended when dropped.
-struct Sleeping(Child);
+pub struct Sleeping(pub Child);
 
 impl Sleeping {
     fn start() -> Self {

@@ -6,16 +6,20 @@ use std::process::Command;
 use isotherm_record::{Event, Reader};
 use serde_json::Value;
 
-use crate::run::{Recorder, finish, isotherm, needs_root, run_in};
+use crate::alone::Alone;
+use crate::idle::Sleeping;
+use crate::reclaim::Service;
+use crate::run::{Recorder, finish, isotherm, needs_root, run_in, until, wait};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/sites.c");
+const RETURNS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/returns.c");
 const MIB: f64 = 1_048_576.0;
 
 /// Builds the program with the compiler that builds the BPF programs too.
-fn sites(dir: &Path) -> PathBuf {
-    let program = dir.join("sites");
+fn compiled(source: &str, dir: &Path) -> PathBuf {
+    let program = dir.join(Path::new(source).file_stem().unwrap());
     let options = ["-O1", "-g", "-fno-omit-frame-pointer", "-pthread", "-o"];
-    let built = Command::new("clang").args(options).arg(&program).arg(SOURCE).status().unwrap();
+    let built = Command::new("clang").args(options).arg(&program).arg(source).status().unwrap();
     assert!(built.success(), "{built}");
     program
 }
@@ -48,7 +52,7 @@ fn mib(figure: &Value) -> [f64; 3] {
 fn cold_bytes_belong_to_the_functions_that_made_them() {
     needs_root!();
     let dir = tempfile::tempdir().unwrap();
-    let program = sites(dir.path());
+    let program = compiled(SOURCE, dir.path());
     let record = dir.path().join("rec");
     let words = ["record", "--stacks", "--duration", "9s", "-o"].map(str::to_owned);
     let words = words.into_iter().chain([record.display().to_string(), "--".to_owned()]);
@@ -115,7 +119,7 @@ fn assert_pictures(dir: &Path) {
 fn children_and_their_programs_have_stacks() {
     needs_root!();
     let dir = tempfile::tempdir().unwrap();
-    let program = sites(dir.path()).display().to_string();
+    let program = compiled(SOURCE, dir.path()).display().to_string();
     let record = dir.path().join("rec").display().to_string();
     let script = format!("{program} 400 & wait");
     let words = ["record", "--stacks", "-o", &record, "--", "sh", "-c", &script];
@@ -136,6 +140,41 @@ fn children_and_their_programs_have_stacks() {
     let truth: f64 = truth().iter().map(|(size, _)| size * 256.0).sum();
     assert!((pages as f64 - truth).abs() < 0.15 * truth, "{pages} of {truth} pages");
     assert!(of_thread > 0, "the thread has its name");
+}
+
+/// A service shows which code brings back what it pages out, and a record of it has the stacks.
+#[test]
+fn code_that_brings_memory_back_is_shown() {
+    needs_root!();
+    let Some(_alone) = Alone::with_swap(256) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let program = Sleeping(Command::new(compiled(RETURNS, dir.path())).spawn().unwrap());
+    let pid = program.0.id().to_string();
+    let mut service = Service::working(&["--stacks", "--pages", "--quota", "none", "--pid", &pid]);
+    let faults = || -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.split(' ').nth(9).unwrap().parse().unwrap()
+    };
+    until("pages that come back", || faults() > 3000);
+    service.asked(&["record", "start", "rec"]);
+    until("more of them", || faults() > 6000);
+    service.asked(&["record", "stop"]);
+    let refaults = &service.status()["refaults"];
+    let first = &refaults["stacks"][0];
+    assert_eq!(first["pid"].to_string(), pid, "{refaults}");
+    let functions: Vec<_> =
+        first["frames"].as_array().unwrap().iter().map(|f| f["function"].as_str()).collect();
+    assert_eq!(functions.last(), Some(&Some("bring_back")), "{refaults}");
+    // Each sample stands for seven faults.
+    let rate = |v: &Value| v["per_second"].as_f64().unwrap();
+    assert!(rate(refaults) > 50.0 && rate(first) > 0.9 * rate(refaults), "{refaults}");
+    let text = service.asked(&["status"]);
+    assert!(text.text().contains("main > bring_back"), "{}", text.text());
+    service.asked(&["stop"]);
+    let report = ["report", "code", "--refaults", "-i", "rec"];
+    let done = run_in(service.dir.path(), &report);
+    assert!(done.text().contains("main > bring_back"), "{} {}", done.text(), done.err);
+    assert_eq!(wait(&mut service.child).code(), Some(0), "{}", service.err());
 }
 
 #[test]

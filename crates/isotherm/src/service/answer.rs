@@ -38,7 +38,7 @@ impl SchemeJob {
             Request::Record { file, max_size, off: false } => {
                 let file = file.unwrap_or_default();
                 let limits = Limits { max_size, rotate: None };
-                self.recording.start(&file, limits, attrs, self.facts.values())?;
+                self.recording.start(&file, limits, attrs, self.facts.values(), self.code())?;
             }
         }
         Ok(Answer::done())

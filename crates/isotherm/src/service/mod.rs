@@ -11,6 +11,7 @@ mod log;
 mod meter;
 mod needs;
 mod recording;
+mod refaults;
 mod running;
 mod saved;
 mod state;
@@ -40,6 +41,7 @@ use crate::follow::{Follower, Selection, resolve};
 use crate::metrics::{Metrics, MetricsTo};
 use crate::notify::Notify;
 use crate::session::{End, Progress, Session};
+use crate::stacks::Stacks;
 use crate::stop::Stop;
 use crate::usage::UsageError;
 use crate::watch::{AttrsFor, LookBy, Looks, Ready};
@@ -62,6 +64,8 @@ pub struct Acting {
     pub log: Option<PathBuf>,
     /// The log also contains matches that were skipped.
     pub passed: bool,
+    /// whether to sample page faults with their call stacks
+    pub stacks: bool,
     /// The service ends after this time.
     pub duration: Option<Duration>,
     /// destination of the metrics
@@ -187,9 +191,13 @@ pub fn act(
         _ => notes.extend(meter.lacks().iter().cloned()),
     }
     notes.iter().for_each(|note| warn!("{note}"));
+    let mut stacks = o.stacks.then(|| Stacks::open(program.is_some())).transpose()?;
     let mut started = follower.start(looks.hold(), program, &o.targets.command)?;
+    if let (Some(stacks), Some(command)) = (&mut stacks, &started) {
+        stacks.started(command.pid());
+    }
     let kept = KeptCapabilities {
-        reading: required.frames || looks.takes_files() || meter.reads_files(),
+        reading: required.frames || looks.takes_files() || o.stacks || meter.reads_files(),
         writing: required.files || o.targets.may_be_strangers() || metrics.writes(),
         frames: required.frames || looks.takes_frames(),
     };
@@ -197,9 +205,9 @@ pub fn act(
     let seed = o.seed.unwrap_or_else(|| sys::monotonic().0);
     let recording = SideRecord::off(seed, looks.describe());
     let saved = socket.filter(|_| config.is_service()).map(|socket| Saved::beside(&socket));
-    let mut running = SchemeJob::new(engine, meter, log, recording, required, Rc::clone(config));
-    let targets = follower.news();
-    running.met(targets);
+    let mut running =
+        SchemeJob::new(engine, meter, log, recording, stacks, required, Rc::clone(config));
+    running.met(follower.news())?;
     let act = looks.act().context(CANNOT_ACT)?;
     let pids: Vec<i32> = follower.pids().collect();
     let attrs = running.take_up(saved, act, &pids, attrs);

@@ -1,15 +1,17 @@
 //! A record of snapshots while schemes are running, started and ended over the control socket.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use isotherm_core::{Attribution, Attrs, Nanos, Snapshot, TargetId};
+use isotherm_core::{Attribution, Attrs, CodeMapping, Nanos, Snapshot, TargetId};
 use isotherm_record::{Limits, Progress, Summary, TargetFact, Why, WriteError, Writer};
 use tracing::warn;
 
 use crate::record::facts;
 use crate::session::RecordState;
+use crate::stacks::StackNews;
 use crate::words::chain;
 
 /// The state: no record, a record in progress, or a record that has ended because of an error.
@@ -36,13 +38,15 @@ impl SideRecord {
         SideRecord { seed, look, ..SideRecord::default() }
     }
 
-    /// Starts a record of `targets` and of targets that are attached later.
+    /// Starts a record of `targets` and of targets that are attached later. `code` holds the files that they
+    /// execute, if their stacks are sampled.
     pub fn start<'a>(
         &mut self,
         file: &Path,
         limits: Limits,
         attrs: Attrs,
         targets: impl Iterator<Item = &'a TargetFact>,
+        code: BTreeMap<TargetId, Arc<Vec<CodeMapping>>>,
     ) -> Result<()> {
         if let (Some(before), Some(_)) = (&self.file, &self.writer) {
             bail!("there is a recording already, to {}: end it first", before.display());
@@ -59,6 +63,9 @@ impl SideRecord {
         for fact in targets {
             let _ = writer.target(fact.clone())?;
             self.announced.insert(fact.id);
+        }
+        for (target, code) in code {
+            let _ = writer.code(target, code)?;
         }
         (self.file, self.writer, self.ended) = (Some(file.to_owned()), Some(writer), None);
         Ok(())
@@ -87,6 +94,19 @@ impl SideRecord {
     pub fn attribution(&mut self, a: Attribution) {
         if self.announced.contains(&a.target) {
             self.write(|writer| writer.attribution(a));
+        }
+    }
+
+    /// Records a sampled page fault, or the code of a target.
+    pub fn stacks(&mut self, news: StackNews) {
+        match news {
+            StackNews::Fault(f) if self.announced.contains(&f.target) => {
+                self.write(|writer| writer.fault(f));
+            }
+            StackNews::Code(target, code) if self.announced.contains(&target) => {
+                self.write(|writer| writer.code(target, code));
+            }
+            StackNews::Fault(_) | StackNews::Code(..) => {}
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use isotherm_core::scheme::{Engine, Event};
-use isotherm_core::{Act, Attribution, Nanos, Snapshot, TargetId};
+use isotherm_core::{Act, Attribution, CodeMapping, Nanos, Snapshot, TargetId};
 use isotherm_linux::sys;
 use isotherm_record::TargetFact;
 use tracing::{debug, info, warn};
@@ -20,6 +20,7 @@ use super::event::LogLine;
 use super::log::Log;
 use super::meter::Meter;
 use super::recording::SideRecord;
+use super::refaults::{RefaultRates, Refaults};
 use super::saved::Saved;
 use super::state::ServiceStatus;
 use super::status;
@@ -29,6 +30,7 @@ use crate::ROOT;
 use crate::control::{Answer, Request};
 use crate::follow::Follower;
 use crate::session::{End, Job, JobContext, probes};
+use crate::stacks::{StackNews, Stacks, try_target};
 use crate::words::STATUS;
 
 /// Minimum time between two steps of the schemes.
@@ -51,6 +53,8 @@ pub struct SchemeJob {
     /// changes to the configuration that were received at run time
     pub(super) saved: Option<Saved>,
     pub(super) recording: SideRecord,
+    /// the sampled page faults with their call stacks, and those that bring memory back
+    stacks: Option<(Stacks, Refaults)>,
     stepped: Nanos,
     /// whether a message has reported that schemes are inactive
     pub(super) warned: bool,
@@ -63,6 +67,7 @@ impl SchemeJob {
         meter: Meter,
         log: Option<Log>,
         recording: SideRecord,
+        stacks: Option<Stacks>,
         required: RequiredPrivileges,
         config: Rc<dyn ServiceConfig>,
     ) -> Self {
@@ -79,6 +84,7 @@ impl SchemeJob {
             config,
             saved: None,
             recording,
+            stacks: stacks.map(|stacks| (stacks, Refaults::new(begin))),
             stepped: begin,
             warned: false,
         }
@@ -90,8 +96,31 @@ impl SchemeJob {
     }
 
     /// Adds the targets that are watched from the start.
-    pub fn met(&mut self, facts: Vec<TargetFact>) {
-        self.facts.extend(facts.into_iter().map(|fact| (fact.id, fact)));
+    pub fn met(&mut self, facts: Vec<TargetFact>) -> Result<()> {
+        facts.into_iter().try_for_each(|fact| self.target(&fact))
+    }
+
+    /// The files that the targets execute, if their stacks are sampled.
+    pub(super) fn code(&self) -> BTreeMap<TargetId, Arc<Vec<CodeMapping>>> {
+        self.stacks.as_ref().map(|(stacks, _)| stacks.code()).unwrap_or_default()
+    }
+
+    /// Which code brings memory back, if stacks are sampled.
+    pub(super) fn refault_rates(&self) -> Option<RefaultRates> {
+        let (stacks, refaults) = self.stacks.as_ref()?;
+        let pids = self.facts.values().filter_map(|fact| Some((fact.id, fact.pid?))).collect();
+        Some(refaults.rates(sys::monotonic(), &stacks.code(), &pids))
+    }
+
+    fn write_stacks(&mut self, now: Nanos) {
+        let Some((stacks, refaults)) = &mut self.stacks else { return };
+        refaults.turn(now);
+        for news in stacks.turn(now) {
+            if let StackNews::Fault(f) = &news {
+                refaults.push(f);
+            }
+            self.recording.stacks(news);
+        }
     }
 
     /// When schemes are due to act without a new snapshot.
@@ -172,18 +201,25 @@ impl Job for SchemeJob {
     type Status = ServiceStatus;
 
     fn turn(&mut self, now: Nanos) -> Result<()> {
+        self.write_stacks(now);
         self.recording.flush_if_due(now);
         Ok(())
     }
 
     fn target(&mut self, fact: &TargetFact) -> Result<()> {
         self.recording.target(fact);
+        if let Some((stacks, _)) = &mut self.stacks {
+            try_target(stacks, fact);
+        }
         self.facts.insert(fact.id, fact.clone());
         Ok(())
     }
 
     fn gone(&mut self, target: TargetId) {
         self.facts.remove(&target);
+        if let Some((stacks, _)) = &mut self.stacks {
+            stacks.gone(target);
+        }
     }
 
     fn attribution(&mut self, a: Attribution) -> Result<()> {
@@ -208,7 +244,8 @@ impl Job for SchemeJob {
     }
 
     fn by(&self) -> Option<Nanos> {
-        self.due().into_iter().chain(self.recording.flush_by()).min()
+        let stacks = self.stacks.as_ref().map(|(stacks, _)| stacks.by());
+        self.due().into_iter().chain(self.recording.flush_by()).chain(stacks).min()
     }
 
     fn reload(&mut self, on: &mut JobContext<'_>) {

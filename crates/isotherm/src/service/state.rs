@@ -4,6 +4,7 @@ use isotherm_core::Attrs;
 use isotherm_linux::sys;
 use serde::Serialize;
 
+use super::refaults::RefaultRates;
 use super::running::SchemeJob;
 use super::table::SchemeTable;
 use crate::session::{self, SessionState};
@@ -15,6 +16,8 @@ pub struct ServiceStatus {
     watched: session::WatchStatus,
     #[serde(flatten)]
     table: SchemeTable,
+    /// `None` without `--stacks`
+    refaults: Option<RefaultRates>,
 }
 
 impl ServiceStatus {
@@ -26,6 +29,7 @@ impl ServiceStatus {
         ServiceStatus {
             watched: session::WatchStatus::new(&scene, Some(attrs), r.paused, record),
             table: SchemeTable::new(&r.engine, time, r.dry()),
+            refaults: r.refault_rates(),
         }
     }
 }

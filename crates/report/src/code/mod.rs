@@ -236,6 +236,10 @@ impl std::hash::Hash for ByAddress {
 }
 
 impl Owner {
+    fn of_the_rest(&self) -> Self {
+        Owner { frames: [].into(), thread: "".into(), ..self.clone() }
+    }
+
     fn of(target: TargetId, claim: &Claim) -> Self {
         Owner {
             target,
@@ -277,14 +281,14 @@ impl CodeBuilder {
         claims.push(f);
         let begins = self.options.filter.time.as_ref().map_or(Duration::ZERO, |time| time.start);
         let at = self.begin.map_or(Duration::ZERO, |begin| f.at.since(begin));
-        if f.kind == FaultKind::Major && at >= begins && self.refaults.len() < MAX_STACKS {
+        if f.kind == FaultKind::Major && at >= begins {
             let owner = Owner {
                 target: f.target,
                 frames: Arc::clone(&f.frames),
                 thread: Arc::clone(&f.thread),
                 code: ByAddress(Arc::clone(&claims.code)),
             };
-            *self.refaults.entry(owner).or_default() += f.weight;
+            *entry(&mut self.refaults, owner) += f.weight;
         }
     }
 
@@ -322,9 +326,7 @@ impl CodeBuilder {
                 samples += 1;
                 with_stack += sum;
                 let owner = Owner::of(view.id, claim);
-                if stacks.len() < MAX_STACKS || stacks.contains_key(&owner) {
-                    *stacks.entry(owner).or_default() += sum;
-                }
+                *entry(&mut stacks, owner) += sum;
             }
         }
         let mut frames = rows::Namer::new(find);
@@ -381,6 +383,13 @@ impl CodeBuilder {
             title: self.options.title,
         })
     }
+}
+
+/// The entry of a stack, or of the target's stacks beyond the maximum.
+fn entry<T: Default>(stacks: &mut HashMap<Owner, T>, owner: Owner) -> &mut T {
+    let is_beyond = stacks.len() >= MAX_STACKS && !stacks.contains_key(&owner);
+    let owner = if is_beyond { owner.of_the_rest() } else { owner };
+    stacks.entry(owner).or_default()
 }
 
 /// The memory that a sampled page stands for, by the heat of the regions that it is in.

@@ -30,6 +30,10 @@ pub fn code_text(c: &Code, top: usize) -> String {
 pub fn refaults_text(c: &Code, top: usize) -> String {
     let mut out = head(&c.title, &c.basis);
     let all: u64 = c.refaults.iter().map(|r| r.faults).sum();
+    if all == 0 {
+        out += "no major fault was sampled: no memory came back from swap or from a file\n";
+        return out + &footer(&c.basis);
+    }
     let _ = writeln!(
         out,
         "{} major faults, {} a second, each of which brought one page or more back\n\n{:>9} {:>9} {:>7}  stack, the outermost function first",
