@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Files `src/bpf/NAME.bpf.c`.
-const PROGRAMS: [&str; 3] = ["walk", "cache", "reads"];
+const PROGRAMS: [&str; 4] = ["walk", "cache", "reads", "thin"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=src/bpf");

@@ -85,40 +85,44 @@ pub struct CodeMapping {
     pub build_id: Arc<str>,
 }
 
-/// Bounds the number of samples that are kept: a burst, and then a rate. A program fills its memory in bursts, so
+/// Bounds the number of samples that are taken: a burst, and then a rate. A program fills its memory in bursts, so
 /// its memory is described well, and a program that allocates and frees all the time costs little.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SampleBudget {
-    /// samples that may still be kept
+    /// samples that may still be taken; negative after too many
     tokens: f64,
-    /// time of the last refill
+    /// time of the last call
     at: Nanos,
+    /// one sample in this many is taken
+    stride: u32,
 }
 
 impl SampleBudget {
     /// Samples of a burst.
-    const BURST: f64 = 16_384.0;
-    /// Samples per second in the long run. A sample costs about 4 us, so that this is 0.1 % of a CPU.
+    const BURST: f64 = 4096.0;
+    /// Samples per second in the long run. A sample costs about 10 us, so that this is 0.25 % of a CPU.
     const RATE: f64 = 250.0;
-    /// Samples that are always kept at once.
-    const LEAST: f64 = 32.0;
+    /// Time in which a burst may be taken, in s.
+    const SPENT_IN: f64 = 4.0;
 
     /// A budget that permits a burst now.
     #[must_use]
     pub fn new(now: Nanos) -> Self {
-        SampleBudget { tokens: Self::BURST, at: now }
+        SampleBudget { tokens: Self::BURST, at: now, stride: 1 }
     }
 
-    /// Of `n` samples that arrive at once, one in this many is to be kept, with this many times its weight.
-    /// Example: with 1000 tokens left, 2000 samples use at most half of them, so one in 4 is kept.
-    pub fn stride(&mut self, now: Nanos, n: usize) -> u64 {
-        let refill = now.since(self.at).as_secs_f64() * Self::RATE;
-        self.tokens = (self.tokens + refill).min(Self::BURST);
+    /// `n` samples were taken since the last call. Returns the stride of the next ones: one in this many is to be
+    /// taken. Example: 430 samples in 100 ms with a stride of 1 are 4300 a second. With 3700 tokens left, 1175 a
+    /// second are permitted, so one in 4 is taken.
+    pub fn stride(&mut self, now: Nanos, n: usize) -> u32 {
+        let seconds = now.since(self.at).as_secs_f64();
         self.at = now;
-        let most = (self.tokens / 2.0).max(Self::LEAST);
-        let stride = (n as f64 / most).ceil().max(1.0);
-        self.tokens = (self.tokens - n as f64 / stride).max(0.0);
-        stride as u64
+        let refilled = self.tokens + seconds * Self::RATE - n as f64;
+        self.tokens = refilled.clamp(-Self::BURST, Self::BURST);
+        let arriving = n as f64 * f64::from(self.stride) / seconds.max(0.001);
+        let permitted = (Self::RATE + self.tokens / Self::SPENT_IN).max(Self::RATE / 4.0);
+        self.stride = (arriving / permitted).ceil().max(1.0) as u32;
+        self.stride
     }
 }
 
@@ -129,38 +133,54 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// The number of samples taken of `rate` a second, by the second, in `seconds`.
+    fn taken(budget: &mut SampleBudget, begin: Nanos, rate: f64, seconds: u64) -> Vec<f64> {
+        let (mut now, mut stride) = (begin, 1);
+        let mut second = || -> f64 {
+            let step = || {
+                now = now + Duration::from_millis(100);
+                let n = rate / 10.0 / f64::from(stride);
+                stride = budget.stride(now, n.round() as usize);
+                n
+            };
+            std::iter::repeat_with(step).take(10).sum()
+        };
+        (0..seconds).map(|_| second()).collect()
+    }
+
     #[test]
-    fn a_burst_is_kept_and_a_steady_stream_is_thinned() {
-        let mut budget = SampleBudget::new(Nanos(0));
-        assert_eq!(budget.stride(Nanos(0), 8000), 1);
-        let mut now = Nanos(0);
-        let mut kept = 0;
-        for _ in 0..4000 {
-            now = now + Duration::from_millis(250);
-            kept += 2500 / budget.stride(now, 2500);
+    fn a_burst_is_taken_and_a_steady_stream_is_thinned() {
+        for rate in [4000.0, 20_000.0, 1e6] {
+            let mut budget = SampleBudget::new(Nanos(0));
+            let seconds = taken(&mut budget, Nanos(0), rate, 60);
+            let late = seconds[30..].iter().sum::<f64>() / 30.0;
+            assert!((100.0..=300.0).contains(&late), "{late} a second of {rate}");
         }
-        let steady = kept as f64 / 1000.0;
-        assert!((150.0..=300.0).contains(&steady), "{steady} a second");
-        assert_eq!(budget.stride(now + Duration::from_secs(80), 8000), 1);
+        let mut budget = SampleBudget::new(Nanos(0));
+        let slow = taken(&mut budget, Nanos(0), 200.0, 60);
+        assert!(slow.iter().all(|n| *n == 200.0), "{slow:?}");
+        let mut budget = SampleBudget::new(Nanos(0));
+        let begin = Nanos(100_000_000_000);
+        let _ = taken(&mut budget, Nanos(0), 20_000.0, 60);
+        assert_eq!(budget.stride(begin, 3), 1, "after a pause");
     }
 
     proptest! {
-        /// In any time, no more are kept than a burst, the rate, and the few that are always kept.
+        /// Whatever arrives, the long run is bounded: what one call lets through too much, the next ones lack.
         #[test]
-        fn what_is_kept_is_bounded(
-            batches in prop::collection::vec((1u64..2_000, 0usize..50_000), 1..100),
+        fn what_is_taken_is_bounded(
+            rates in prop::collection::vec(0.0..50_000.0f64, 1..20),
         ) {
             let mut budget = SampleBudget::new(Nanos(0));
-            let (mut now, mut kept) = (Nanos(0), 0.0);
-            for &(ms, n) in &batches {
-                now = now + Duration::from_millis(ms);
-                let stride = budget.stride(now, n);
-                prop_assert!(stride >= 1);
-                kept += n as f64 / stride as f64;
+            let (mut now, mut all) = (Nanos(0), 0.0);
+            for rate in &rates {
+                all += taken(&mut budget, now, *rate, 20).iter().sum::<f64>();
+                now = now + Duration::from_secs(20);
             }
+            // A change of the rate is noticed with the next call, 100 ms later.
+            let sudden = rates.len() as f64 * 5000.0;
             let seconds = now.0 as f64 / 1e9;
-            let most = SampleBudget::BURST + SampleBudget::RATE * seconds;
-            prop_assert!(kept <= most + SampleBudget::LEAST * batches.len() as f64);
+            prop_assert!(all <= SampleBudget::BURST + SampleBudget::RATE * seconds + sudden, "{all}");
         }
     }
 }

@@ -201,15 +201,8 @@ impl Stacks {
         let early = std::mem::take(&mut self.early).into_iter().map(FaultNews::Fault);
         let new = self.sampler.drain();
         self.next = now + if new.len() < MANY { EVERY } else { SOON };
-        let stride = self.budget.stride(now, new.len());
-        let kept = new.into_iter().zip(0u64..).filter_map(|(news, i)| match news {
-            FaultNews::Fault(s) if i % stride == 0 => {
-                Some(FaultNews::Fault(Sampled { weight: s.weight.saturating_mul(stride), ..s }))
-            }
-            FaultNews::Fault(_) => None,
-            exec => Some(exec),
-        });
-        for news in early.chain(kept.collect::<Vec<_>>()) {
+        self.sampler.set_stride(self.budget.stride(now, new.len()));
+        for news in early.chain(new) {
             match news {
                 FaultNews::Fault(s) if self.processes.contains_key(&s.pid) => {
                     self.fault(s, now, &mut out);

@@ -60,6 +60,12 @@ mod reads_skel {
     include!(concat!(env!("OUT_DIR"), "/reads.skel.rs"));
 }
 
+/// Generated from `thin.bpf.c` by libbpf-cargo.
+#[allow(clippy::all, clippy::pedantic, clippy::restriction, missing_docs, warnings)]
+mod thin_skel {
+    include!(concat!(env!("OUT_DIR"), "/thin.skel.rs"));
+}
+
 /// Generated from `cache.bpf.c` by libbpf-cargo.
 #[allow(clippy::all, clippy::pedantic, clippy::restriction, missing_docs, warnings)]
 mod cache_skel {

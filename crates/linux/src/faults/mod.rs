@@ -8,6 +8,7 @@
 mod event;
 mod record;
 mod ring;
+mod thinner;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -21,9 +22,10 @@ use event::{Begins, Counts};
 use record::{Record, parse};
 pub use record::{Sampled, StackCopy};
 use ring::Ring;
+use thinner::Thinner;
 
 use crate::proc::{thread_comm, tids};
-use crate::sys::online_cpu_list;
+use crate::sys::{monotonic, online_cpu_list};
 
 /// One in this many faults is sampled. A sample copies 8 KiB of the stack, which takes as long as two faults. The
 /// numbers are prime, so that faults in a regular order are not always sampled at the same place of it.
@@ -103,6 +105,7 @@ fn stand_for_lost(news: &mut [FaultNews], lost: u64) {
 pub struct FaultSampler {
     root: PathBuf,
     cpus: Vec<Rings>,
+    thinner: Thinner,
     /// The events by the process that they were opened for. [`COMMAND`] stands for this process, and is for the
     /// command that it starts.
     events: HashMap<i32, Vec<OwnedFd>>,
@@ -144,6 +147,7 @@ impl FaultSampler {
         Ok(FaultSampler {
             root: root.to_owned(),
             cpus: cpus.collect::<Result<_, _>>().map_err(refused)?,
+            thinner: Thinner::new(),
             events: HashMap::new(),
             inherited: HashMap::new(),
             attached: BTreeMap::new(),
@@ -222,10 +226,16 @@ impl FaultSampler {
             for (counts, ring) in [(MINOR, &rings.minor), (MAJOR, &rings.major)] {
                 let new = event::open(counts, begins, (tid, rings.cpu))?;
                 event::redirect(&new, ring.event())?;
+                self.thinner.attach(&new)?;
                 events.push(new);
             }
         }
         Ok(events)
+    }
+
+    /// Takes only one sample in `stride`, at least 1, from now on, each with this many times its weight.
+    pub fn set_stride(&mut self, stride: u32) {
+        self.thinner.set(stride.max(1), monotonic());
     }
 
     /// Forgets a process. Its events stay open while an attached process inherits them.
@@ -255,9 +265,15 @@ impl FaultSampler {
     }
 
     fn read_rings(&mut self) {
-        let FaultSampler { cpus, inherited, attached, names, ended, news, lost, .. } = self;
+        let FaultSampler { cpus, thinner, inherited, attached, names, ended, news, lost, .. } =
+            self;
         let mut note = |record, news: &mut Vec<FaultNews>, lost: &mut u64| match record {
-            Record::Fault(s) => news.push(FaultNews::Fault(s)),
+            Record::Fault(s) => {
+                let times = thinner.weight(s.at);
+                news.extend(times.map(|times| {
+                    FaultNews::Fault(Sampled { weight: s.weight.saturating_mul(times), ..s })
+                }));
+            }
             Record::Name { at, pid, tid, name, exec } => {
                 names.insert(tid, name.into());
                 if exec {
