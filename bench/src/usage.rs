@@ -49,6 +49,8 @@ pub struct Used {
     pub cpu: Duration,
     /// faults that waited for swap or a disk
     pub major_faults: u64,
+    /// all other faults
+    pub minor_faults: u64,
 }
 
 /// The resource use of process `pid` so far.
@@ -59,9 +61,10 @@ pub fn of(pid: i32) -> io::Result<Used> {
     // The name may contain any character; the fields follow after it.
     let stat = read("stat")?;
     let fields = stat.rsplit_once(") ").map(|(_, fields)| fields);
-    let major_faults = fields.and_then(|f| f.split(' ').nth(9)?.parse().ok());
-    let (cpu, major_faults) = cpu.zip(major_faults).ok_or_else(wrong)?;
-    Ok(Used { cpu: Duration::from_nanos(cpu), major_faults })
+    let number = |i| fields.and_then(|f| f.split(' ').nth(i)?.parse().ok());
+    let (minor_faults, major_faults) = number(7).zip(number(9)).ok_or_else(wrong)?;
+    let cpu = Duration::from_nanos(cpu.ok_or_else(wrong)?);
+    Ok(Used { cpu, major_faults, minor_faults })
 }
 
 #[cfg(test)]

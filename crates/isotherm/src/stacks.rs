@@ -20,7 +20,7 @@ use tracing::warn;
 use crate::ROOT;
 
 /// Interval between two readings of the rings,
-const EVERY: Duration = Duration::from_millis(100);
+const EVERY: Duration = Duration::from_millis(200);
 /// and after one that has found this number of samples.
 const SOON: Duration = Duration::from_millis(20);
 const MANY: usize = 32;

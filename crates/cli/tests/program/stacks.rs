@@ -165,7 +165,6 @@ fn code_that_brings_memory_back_is_shown() {
     let functions: Vec<_> =
         first["frames"].as_array().unwrap().iter().map(|f| f["function"].as_str()).collect();
     assert_eq!(functions.last(), Some(&Some("bring_back")), "{refaults}");
-    // Each sample stands for seven faults.
     let rate = |v: &Value| v["per_second"].as_f64().unwrap();
     assert!(rate(refaults) > 50.0 && rate(first) > 0.9 * rate(refaults), "{refaults}");
     let text = service.asked(&["status"]);

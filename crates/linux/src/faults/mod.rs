@@ -31,7 +31,7 @@ use crate::sys::{monotonic, online_cpu_list};
 /// numbers are prime, so that faults in a regular order are not always sampled at the same place of it.
 const MINOR: Counts = Counts::Minor { period: 61 };
 /// Major faults are rarer and take longer.
-const MAJOR: Counts = Counts::Major { period: 7 };
+const MAJOR: Counts = Counts::Major { period: 13 };
 /// Data pages of the ring of a CPU. A sample has 8 KiB of stack, so that there is room for 500 and 125.
 const MINOR_PAGES: usize = 1024;
 const MAJOR_PAGES: usize = 256;
