@@ -73,8 +73,8 @@ pub use advice::{
 };
 pub use basis::{Basis, GapFigures};
 pub use code::{
-    Code, CodeAddress, CodeBuilder, CodeBy, CodeMemory, CodeRow, Estimate, FindFunctions, Frame,
-    RefaultRow, StackRow,
+    ChangedRow, ChangedStack, Code, CodeAddress, CodeBuilder, CodeBy, CodeChange, CodeMemory,
+    CodeRow, CodeSide, Estimate, FindFunctions, Frame, RefaultRow, StackRow,
 };
 pub use course::Course;
 pub use distribution::Percentile;
@@ -86,10 +86,11 @@ pub use need::{Need, NeedBuilder, NeedPoint, NeedRow, Objective, Verdict};
 pub use raw::{Raw, RawHead, RawSnapshot, RawTarget};
 pub use regions::{Regions, RegionsBuilder, Sizes};
 pub use render::{
-    Picture, RenderError, Style, access_text, advice_text, code_text, flame_graph, folded,
-    groups_text, heatmap_picture, is_printable, json, lines_picture, need_picture, need_text,
-    pprof, printable, raw_head_text, raw_text, refaults_text, regions_picture, regions_text,
-    summary_text, terminal, what_if_picture, what_if_text, wss_picture, wss_text,
+    Picture, RenderError, Style, access_text, advice_text, change_graph, code_change_text,
+    code_text, flame_graph, folded, groups_text, heatmap_picture, is_printable, json,
+    lines_picture, need_picture, need_text, page, pprof, printable, raw_head_text, raw_text,
+    refaults_text, regions_picture, regions_text, summary_text, terminal, what_if_picture,
+    what_if_text, wss_picture, wss_text,
 };
 pub use row::{Row, RowSupport, State};
 pub use summary::{Bytes, MappingRow, MonitorFigures, Summarizer, Summary, TargetRow, WorkingSet};

@@ -41,7 +41,7 @@ pub struct Part {
 }
 
 /// The record, the part of it to show, and the thresholds of hot and cold.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Selection {
     /// which part of it
     #[command(flatten)]
@@ -369,6 +369,10 @@ pub struct Code {
     /// Show the call stacks that brought memory back by major faults
     #[arg(long, conflicts_with = "output")]
     pub refaults: bool,
+    /// Show what has changed since this earlier record, of an earlier version of the program for
+    /// instance. The builds may differ: functions are compared by name
+    #[arg(long, value_name = "FILE", conflicts_with = "refaults")]
+    pub before: Option<PathBuf>,
     /// Maximum number of rows
     #[arg(long, value_name = "N", default_value_t = 30)]
     pub top: usize,
@@ -376,9 +380,10 @@ pub struct Code {
     /// machine or a container
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
-    /// File to write, by its name: a flame graph (.svg), a profile of pprof (.pb.gz), or folded stacks
-    /// of all resident memory (.folded) [default: print a table]
-    #[arg(short, long, value_name = "FILE.svg|FILE.pb.gz|FILE.folded")]
+    /// File to write, by its name: a flame graph (.svg), a web page with it and the table (.html), a
+    /// profile of pprof (.pb.gz), or folded stacks of all resident memory (.folded) [default: print a
+    /// table]
+    #[arg(short, long, value_name = "FILE.svg|FILE.html|FILE.pb.gz|FILE.folded")]
     pub output: Option<PathBuf>,
 }
 

@@ -110,8 +110,32 @@ fn assert_pictures(dir: &Path) {
     let (_, bytes) = line.rsplit_once(' ').unwrap();
     assert!(bytes.parse::<f64>().unwrap() > 12.0 * MIB, "{line}");
     assert_eq!(written("profile.pb.gz")[..2], [0x1f, 0x8b]);
+    let page = String::from_utf8(written("page.html")).unwrap();
+    assert!(page.contains("<svg ") && page.contains("by function"), "{page}");
+    assert_change(dir);
     let wrong = run_in(dir, &["report", "code", "-i", "rec", "-o", "x.png"]);
     assert!(wrong.status == 2 && wrong.err.contains(".pb.gz"), "{}", wrong.err);
+}
+
+/// A record has not changed since itself.
+fn assert_change(dir: &Path) {
+    let compared = |options: &[&str]| {
+        run_in(dir, &[&["report", "code", "-i", "rec", "--before", "rec"], options].concat())
+    };
+    let change = compared(&["--json"]).json();
+    for row in change["rows"].as_array().unwrap() {
+        assert_eq!(row["before"], row["after"]);
+    }
+    let documented = include_str!("../../../../docs/abi/testing/report.md");
+    let objects = [&change, &change["before"], &change["rows"][0], &change["stacks"][0]];
+    for key in objects.iter().flat_map(|o| o.as_object().unwrap().keys()) {
+        assert!(documented.contains(&format!("`{key}`")), "{key} is not documented");
+    }
+    let text = compared(&[]);
+    assert!(text.text().contains("           - ~ "), "{}", text.text());
+    assert_eq!(compared(&["-o", "change.html"]).status, 0);
+    let wrong = compared(&["-o", "change.folded"]);
+    assert!(wrong.status == 2 && wrong.err.contains("-base"), "{}", wrong.err);
 }
 
 /// A child that a shell starts, and that runs another program, is sampled from its first instruction on.

@@ -1,5 +1,6 @@
 //! Memory by the code that touched it first: sampled page faults, joined with the heat of their pages.
 
+mod change;
 mod claims;
 mod estimate;
 mod rows;
@@ -16,6 +17,7 @@ use serde::Serialize;
 
 use crate::basis::{Basis, BasisTally, ms};
 use crate::filter::{FilterError, Gate, Options};
+pub use change::{ChangedRow, ChangedStack, CodeChange, CodeSide};
 use claims::{Claim, Claims};
 pub use estimate::Estimate;
 use estimate::HeatSum;

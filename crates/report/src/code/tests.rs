@@ -37,7 +37,7 @@ fn snapshot(seq: u64) -> Arc<Snapshot> {
     Arc::new(scene::snapshot(seq, 1.0, vec![scene::target(0, maps, regions)]))
 }
 
-fn built(by: CodeBy, faults: &[Fault]) -> Code {
+pub(super) fn built(by: CodeBy, faults: &[Fault]) -> Code {
     let mut builder = CodeBuilder::new(Options::default(), by);
     faults.iter().for_each(|f| builder.fault(f));
     builder.push(&snapshot(0));

@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use super::words::{footer, head, printable, span};
-use crate::code::{Code, CodeMemory, Estimate, Frame, RefaultRow};
+use crate::code::{
+    ChangedRow, Code, CodeChange, CodeMemory, CodeSide, Estimate, Frame, RefaultRow,
+};
 use crate::units::{self, bytes, percent, significant};
 
 /// The figures as text for people, with at most `top` rows.
@@ -23,6 +25,56 @@ pub fn code_text(c: &Code, top: usize) -> String {
     }
     out += &line(&c.all, "all resident memory");
     out + &reach(c) + &footer(&c.basis)
+}
+
+/// What has changed from one report to another as text, with at most `top` rows.
+#[must_use]
+pub fn code_change_text(c: &CodeChange, top: usize) -> String {
+    let side = |name: &str, s: &CodeSide| {
+        let stacks = percent(s.with_stack.resident.bytes, s.all.resident.bytes).min(100.0);
+        format!(
+            "{name:<7} {} resident, {} cold; {stacks:.1} % of the memory has a stack: {}\n",
+            bytes(s.all.resident.bytes.round() as u64),
+            bytes(s.all.cold.bytes.round() as u64),
+            printable(&s.title)
+        )
+    };
+    let mut out = side("before:", &c.before) + &side("after:", &c.after) + "\n";
+    let heads = ["resident", "change", "", "cold", "change"].map(str::to_owned);
+    out += &change_columns(heads, &format!("by {}", c.by));
+    for row in c.rows.iter().take(top) {
+        out += &change_line(row);
+    }
+    if c.rows.len() > top {
+        let _ = writeln!(out, "and {} more: --top N", units::count((c.rows.len() - top) as u64));
+    }
+    let all = ChangedRow {
+        name: "all resident memory".to_owned(),
+        before: c.before.all,
+        after: c.after.all,
+    };
+    out + &change_line(&all)
+        + "\nresident and cold are those after; ~ marks a change within the 95 % intervals of the samples\n"
+}
+
+fn change_line(row: &ChangedRow) -> String {
+    let size = |n: f64| bytes(n.abs().round() as u64);
+    let change = |n: f64| match n {
+        n if n.abs() < 0.5 => "-".to_owned(),
+        n => format!("{}{}", if n < 0.0 { '-' } else { '+' }, size(n)),
+    };
+    let cells = [
+        size(row.after.resident.bytes),
+        change(row.resident_change()),
+        if row.is_certain() { " " } else { "~" }.to_owned(),
+        size(row.after.cold.bytes),
+        change(row.cold_change()),
+    ];
+    change_columns(cells, &printable(&row.name))
+}
+
+fn change_columns([resident, change, noise, cold, cold_change]: [String; 5], name: &str) -> String {
+    format!("{resident:>10} {change:>11} {noise:<1} {cold:>10} {cold_change:>11}  {name}\n")
 }
 
 /// The call stacks that brought memory back, with at most `top` rows.

@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail};
 use isotherm::functions::RecordedFunctions;
 use isotherm_record::Event;
 use isotherm_report::{
-    Code, CodeBuilder, CodeMemory, code_text, flame_graph, folded, json, pprof, refaults_text,
+    Code, CodeBuilder, CodeChange, CodeMemory, change_graph, code_change_text, code_text,
+    flame_graph, folded, json, page, pprof, refaults_text,
 };
 
 use super::output::print;
@@ -22,6 +23,7 @@ use crate::log::say;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Flames,
+    Page,
     Profile,
     Folded,
 }
@@ -29,10 +31,46 @@ enum Form {
 pub fn run(o: &cli::Code) -> Result<ExitCode> {
     let output = o.output.as_deref().map(|path| Ok::<_, UsageError>((path, form(path)?)));
     let output = output.transpose()?;
-    let input = &o.selection.part.input;
+    if let (Some(_), Some((path, Form::Profile | Form::Folded))) = (&o.before, output) {
+        let path = path.display();
+        return Err(UsageError::new(format!(
+            "{path} cannot show what has changed: choose a name that ends in .svg or .html, or write both profiles \
+             and compare them (go tool pprof -base before.pb.gz after.pb.gz)"
+        ))
+        .into());
+    }
+    let code = read(o, &o.selection)?;
+    let input = &o.selection.part.input.path;
+    let before =
+        o.before.as_ref().map(|before| read(o, &since(&o.selection, before))).transpose()?;
+    if let Some(before) = before {
+        let change = CodeChange::between(before, code);
+        return match output {
+            Some((path, form)) => write(path, input, changed(&change, form, o.top).as_bytes()),
+            None if o.selection.shown.json => print((json(&change)? + "\n").as_bytes()),
+            None => print(code_change_text(&change, o.top).as_bytes()),
+        };
+    }
+    match output {
+        Some((path, form)) => write(path, input, &rendered(&code, form, o.top)?),
+        None if o.selection.shown.json => print((json(&code)? + "\n").as_bytes()),
+        None if o.refaults => print(refaults_text(&code, o.top).as_bytes()),
+        None => print(code_text(&code, o.top).as_bytes()),
+    }
+}
+
+/// The same part of another record.
+fn since(selection: &cli::Selection, before: &Path) -> cli::Selection {
+    let mut selection = selection.clone();
+    selection.part.input.path = before.to_owned();
+    selection
+}
+
+fn read(o: &cli::Code, selection: &cli::Selection) -> Result<Code> {
+    let input = &selection.part.input;
     let head = head(input)?;
     let mut functions = RecordedFunctions::new(o.root.clone(), &head.targets);
-    let mut builder = CodeBuilder::new(select::options(&o.selection, &head)?, o.by);
+    let mut builder = CodeBuilder::new(select::options(selection, &head)?, o.by);
     let mut any = false;
     let torn = each_event(open(input)?, |event, _| {
         match event {
@@ -55,21 +93,24 @@ pub fn run(o: &cli::Code) -> Result<ExitCode> {
             input.path.display()
         );
     }
-    let code = builder.finish(&mut functions)?;
-    match output {
-        Some((path, form)) => write(path, &input.path, &rendered(&code, form)?),
-        None if o.selection.shown.json => print((json(&code)? + "\n").as_bytes()),
-        None if o.refaults => print(refaults_text(&code, o.top).as_bytes()),
-        None => print(code_text(&code, o.top).as_bytes()),
-    }
+    Ok(builder.finish(&mut functions)?)
 }
 
-fn rendered(code: &Code, form: Form) -> Result<Vec<u8>> {
+fn rendered(code: &Code, form: Form, top: usize) -> Result<Vec<u8>> {
     Ok(match form {
         Form::Flames => flame_graph(code).into_bytes(),
+        Form::Page => page(&code.title, &flame_graph(code), &code_text(code, top)).into_bytes(),
         Form::Profile => pprof(code)?,
         Form::Folded => folded(code, |m: &CodeMemory| m.resident).into_bytes(),
     })
+}
+
+fn changed(change: &CodeChange, form: Form, top: usize) -> String {
+    let graph = change_graph(change);
+    match form {
+        Form::Page => page(&change.after.title, &graph, &code_change_text(change, top)),
+        _ => graph,
+    }
 }
 
 fn write(path: &Path, input: &Path, bytes: &[u8]) -> Result<ExitCode> {
@@ -82,12 +123,17 @@ fn write(path: &Path, input: &Path, bytes: &[u8]) -> Result<ExitCode> {
 
 fn form(path: &Path) -> Result<Form, UsageError> {
     let name = path.to_string_lossy().to_ascii_lowercase();
-    let forms = [(".svg", Form::Flames), (".pb.gz", Form::Profile), (".folded", Form::Folded)];
+    let forms = [
+        (".svg", Form::Flames),
+        (".html", Form::Page),
+        (".pb.gz", Form::Profile),
+        (".folded", Form::Folded),
+    ];
     let found = forms.into_iter().find(|(end, _)| name.ends_with(end)).map(|(_, form)| form);
     found.ok_or_else(|| {
         UsageError::new(format!(
-            "{} does not determine the format: choose a name that ends in .svg (flame graph), .pb.gz (pprof) or \
-             .folded (folded stacks)",
+            "{} does not determine the format: choose a name that ends in .svg (flame graph), .html (web page), \
+             .pb.gz (pprof) or .folded (folded stacks)",
             path.display()
         ))
     })
@@ -101,6 +147,7 @@ mod tests {
     fn the_name_of_the_file_determines_the_format() {
         let form = |name: &str| form(Path::new(name));
         assert!(matches!(form("a/b.svg"), Ok(Form::Flames)));
+        assert!(matches!(form("a/b.html"), Ok(Form::Page)));
         assert!(matches!(form("b.pb.gz"), Ok(Form::Profile)));
         assert!(matches!(form("b.FOLDED"), Ok(Form::Folded)));
         assert!(form("b.gz").unwrap_err().to_string().contains(".pb.gz"));
