@@ -26,7 +26,7 @@ const HELPER_LIBRARIES: [&str; 11] = [
     "libpthread",
     "[vdso]",
 ];
-const HELPER_FUNCTIONS: [&str; 14] = [
+const HELPER_FUNCTIONS: [&str; 17] = [
     "malloc",
     "calloc",
     "realloc",
@@ -41,6 +41,9 @@ const HELPER_FUNCTIONS: [&str; 14] = [
     "alloc::",
     "core::",
     "std::",
+    "hashbrown::",
+    "str>::",
+    "[",
 ];
 
 /// The memory of a function, line, file, path, thread or mapping.
