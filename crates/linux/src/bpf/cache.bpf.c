@@ -129,6 +129,7 @@ struct task_struct {
 	struct css_set *cgroups;
 } CORE;
 struct vm_area_struct {
+	unsigned long vm_start, vm_end, vm_pgoff;
 	struct file *vm_file;
 } CORE;
 struct folio {
@@ -221,6 +222,7 @@ struct dentry_entry {
 struct holder {
 	__u64 inode;
 	__u32 pid, unused;
+	__u64 start, end, page; /* of a mapping: its addresses, and the page of the file at its start */
 };
 
 struct place {
@@ -677,10 +679,9 @@ SEC("syscall") int read_nodes(void *ctx)
 	return 0;
 }
 
-static __always_inline void tell(struct seq_file *seq, struct task_struct *task, struct file *file)
+static __always_inline void tell(struct seq_file *seq, struct task_struct *task, struct file *file,
+				 struct holder h)
 {
-	struct holder h = {};
-
 	h.pid = BPF_CORE_READ(task, tgid);
 	h.inode = host_of((__u64)file);
 	if (h.inode)
@@ -693,7 +694,7 @@ SEC("iter/task_file") int list_open(struct bpf_iter__task_file *ctx)
 	struct file *file = ctx->file;
 
 	if (task && file)
-		tell(ctx->meta->seq, task, file);
+		tell(ctx->meta->seq, task, file, (struct holder){});
 	return 0;
 }
 
@@ -707,6 +708,9 @@ SEC("iter/task_vma") int list_mapped(struct bpf_iter__task_vma *ctx)
 		return 0;
 	file = BPF_CORE_READ(vma, vm_file);
 	if (file)
-		tell(ctx->meta->seq, task, file);
+		tell(ctx->meta->seq, task, file,
+		     (struct holder){ .start = BPF_CORE_READ(vma, vm_start),
+				      .end = BPF_CORE_READ(vma, vm_end),
+				      .page = BPF_CORE_READ(vma, vm_pgoff) });
 	return 0;
 }

@@ -88,6 +88,12 @@ impl CachedFile {
     pub fn id(&self) -> u64 {
         self.inode
     }
+
+    /// An identity as long as its file system is mounted: also after it has left the memory and come back.
+    #[must_use]
+    pub fn key(&self) -> (u64, u64) {
+        (self.super_block, self.ino)
+    }
 }
 
 /// Files and their names.
