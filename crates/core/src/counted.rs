@@ -19,7 +19,7 @@ const MOST_WINDOWS: u64 = 65_536;
 /// Counts of earlier intervals count less by this factor in each interval: eight intervals together.
 const KEPT: f64 = 7.0 / 8.0;
 /// The rate of a window has changed if two rates are likelier than one by this log-likelihood ratio.
-const CHANGED_LLR: f64 = 6.0;
+const CHANGED_LLR: f64 = 8.0;
 
 /// What was observed of a window in an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
