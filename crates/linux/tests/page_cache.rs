@@ -162,7 +162,7 @@ fn empty_sparse_truncated_and_deleted_files() {
 fn all(cache: &mut PageCache) -> Listing {
     let mut listing = Listing::default();
     for of in cache.super_blocks().unwrap().iter().filter(|s| s.magic != HUGETLBFS) {
-        cache.list(of, &mut listing).unwrap();
+        cache.list(of, &[], &mut listing).unwrap();
     }
     listing
 }

@@ -1,6 +1,7 @@
 //! Reads the page cache of the machine, or of the chosen files.
 
 use std::collections::{HashMap, HashSet};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -15,7 +16,7 @@ use isotherm_linux::proc::{self, Mglru, Mount, mountinfo};
 use super::by_calls::{self, each_file};
 use super::figures::{FileUse, Kind, PageUse};
 use super::names::Names;
-use super::scope::{Scope, ScopeError, mount_of, mounts_of};
+use super::scope::{Scope, ScopeError, is_within, mount_of, mounts_of};
 use crate::ROOT;
 
 /// Reads the page cache, again and again if wanted.
@@ -226,7 +227,10 @@ impl Bpf<'_> {
         let mut unnamed = (0_u64, 0_u64);
         for of in self.super_blocks(folders, &mounts)? {
             let mut listing = Listing::default();
-            self.cache.list(&of, &mut listing)?;
+            let open = open_folders(&of, folders, &mounts);
+            let below = open.iter().map(|folder| self.cache.folder(folder));
+            let below = below.collect::<Result<Vec<u64>, _>>()?;
+            self.cache.list(&of, &below, &mut listing)?;
             let mut known = Directories::default();
             self.cache.name_folders(listing.files.iter().map(|f| f.folder), &mut known)?;
             let mut names = Names::new(&of, &mounts, folders);
@@ -294,6 +298,23 @@ impl Bpf<'_> {
             holders.entry(holder.file).or_default().push(name.clone());
         }
         Ok(holders)
+    }
+}
+
+/// The folders of a file system in which to look: those of `folders`, and mounts below them. None if one of them cannot
+/// be opened.
+fn open_folders(of: &SuperBlock, folders: &[PathBuf], mounts: &[&Mount]) -> Vec<File> {
+    let is_on = |mount: &Mount| mount.device == of.device;
+    let own = folders.iter().map(PathBuf::as_path).filter(|path| {
+        let mount = mount_of(mounts.iter().copied(), path);
+        mount.is_some_and(is_on)
+    });
+    let below = mounts.iter().filter(|m| is_on(m) && is_within(&m.point, folders));
+    let paths = own.chain(below.map(|m| m.point.as_path()));
+    if folders.is_empty() {
+        Vec::new()
+    } else {
+        paths.map(File::open).collect::<Result<_, _>>().unwrap_or_default()
     }
 }
 

@@ -120,17 +120,19 @@ static long count_page(__u32 i, struct span *s)
 
 static __always_inline void count(struct inode *inode, __u64 first, __u64 last, __u64 written)
 {
+	/* A share of all pages, in the mean exactly. */
+	__u64 page = first + (bpf_get_prandom_u32() & (SHARE - 1));
+
+	if (page > last)
+		return;
 	struct span s = {
 		.key = { .inode = (__u64)inode },
-		/* A share of all pages, in the mean exactly. */
-		.page = first + (bpf_get_prandom_u32() & (SHARE - 1)),
+		.page = page,
 		.last = last,
 		.hits = zero,
 		.written = written,
 	};
 
-	if (s.page > last)
-		return;
 	bpf_loop(MAX_PAGES / SHARE, count_page, &s, 0);
 	add(&s.key, s.hits);
 }

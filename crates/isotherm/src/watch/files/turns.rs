@@ -5,11 +5,12 @@ use std::time::Duration;
 use isotherm_core::Nanos;
 
 /// Time by which counting delays a read.
-const DELAY: Duration = Duration::from_nanos(45);
-/// Time of a CPU that all reads together may lose: less than 1 %, since `DELAY` differs between machines.
-const MOST_LOST: f64 = 0.005;
-/// Length of a turn, and the shortest part of it that counts.
-const TURN: Duration = Duration::from_millis(250);
+const DELAY: Duration = Duration::from_nanos(60);
+/// Time of a CPU that all reads together may lose. One program may make all of them with a part of a CPU, and must not
+/// lose 1 % of its own time; and `DELAY` differs between machines.
+const MOST_LOST: f64 = 0.0015;
+/// Length of a turn, and the shortest part of it that counts. Beginning and ending a turn takes 1 ms.
+const TURN: Duration = Duration::from_millis(500);
 const SHORTEST: Duration = Duration::from_millis(4);
 /// The fractional part of the golden ratio: its multiples are spread evenly, so that no periodic work hides.
 const GOLDEN: f64 = 0.618_033_988_75;
@@ -88,13 +89,13 @@ mod tests {
 
     #[test]
     fn what_accesses_lose_is_bounded() {
-        let (share, begun) = counted(50_000);
+        let (share, begun) = counted(20_000);
         assert!(share > 0.99 && begun < 5, "{share} {begun}");
         for per_second in [200_000, 1_000_000, 5_000_000] {
             let (share, begun) = counted(per_second);
             let lost = share * per_second as f64 * DELAY.as_secs_f64();
-            assert!((0.003..=0.006).contains(&lost) && begun <= 242, "{per_second} {lost} {begun}");
+            assert!(lost > MOST_LOST * 0.9 && begun <= 122, "{per_second} {lost} {begun}");
+            assert!(lost < MOST_LOST * 1.1 || share < 0.009, "{per_second} {lost}");
         }
-        assert!(counted(100_000_000).0 < 0.02);
     }
 }
