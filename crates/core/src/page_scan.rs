@@ -22,7 +22,7 @@ use crate::monitor::{Monitor, Observer};
 use crate::ops::{Liveness, Look, Space};
 use crate::range::AddrRange;
 use crate::roster::{Roster, ran_since};
-use crate::snapshot::{Quality, RegionView, Restraint, Snapshot, TargetView};
+use crate::snapshot::{Quality, Snapshot, TargetView};
 use crate::source::{Source, Step};
 use crate::time::Nanos;
 use crate::tuning::GAP;
@@ -176,7 +176,7 @@ impl<O: Space + Look> PageScan<O> {
             end: now,
             attrs: self.attrs,
             cost: std::mem::take(&mut self.cost),
-            quality: Some(quality(targets.iter().flat_map(|t| &t.regions))),
+            quality: Some(Quality::of_all(&targets)),
             targets,
         });
         self.seq += 1;
@@ -184,24 +184,6 @@ impl<O: Space + Look> PageScan<O> {
         self.interval_start = now;
         self.roster.after_aggregation(&snapshot);
         snapshot
-    }
-}
-
-/// The quality: all observable memory was read. Clears by other parties cannot be counted, because a bit
-/// hardly stays set until the next read.
-fn quality<'a>(regions: impl Iterator<Item = &'a RegionView>) -> Quality {
-    let (mut errors, mut bytes) = (0.0, 0.0);
-    for r in regions {
-        if let Some(error) = r.rate.error_log2() {
-            errors += f64::from(error) * r.range.len() as f64;
-            bytes += r.range.len() as f64;
-        }
-    }
-    Quality {
-        coverage_bp: 10_000,
-        error_log2: (bytes > 0.0).then_some((errors / bytes) as f32),
-        externally_cleared: 0,
-        restraint: Restraint::None,
     }
 }
 

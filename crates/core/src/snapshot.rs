@@ -50,6 +50,27 @@ pub struct Quality {
     pub restraint: Restraint,
 }
 
+impl Quality {
+    /// The quality if all observable memory was read. Clears by other parties cannot be counted, because a bit
+    /// hardly stays set until the next read.
+    #[must_use]
+    pub fn of_all(targets: &[TargetView]) -> Self {
+        let (mut errors, mut bytes) = (0.0, 0.0);
+        for r in targets.iter().flat_map(|t| &t.regions) {
+            if let Some(error) = r.rate.error_log2() {
+                errors += f64::from(error) * r.range.len() as f64;
+                bytes += r.range.len() as f64;
+            }
+        }
+        Quality {
+            coverage_bp: 10_000,
+            error_log2: (bytes > 0.0).then_some((errors / bytes) as f32),
+            externally_cleared: 0,
+            restraint: Restraint::None,
+        }
+    }
+}
+
 /// The clears that a monitor omits while its target is short of memory, because a clear makes pages look old
 /// to reclaim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]

@@ -330,8 +330,8 @@ impl Job for RecordJob {
                 on.state.status.set_attrs(&attrs);
             }
             Request::Targets { add, remove } => {
-                if on.state.follower.has_lasting() {
-                    bail!("physical memory is recorded: it has no processes to add or remove");
+                if let Some(kind) = on.state.follower.lasting() {
+                    bail!("this records {kind}: it has no processes to add or remove");
                 }
                 on.state.follower.set_targets(on.watch.hold(), &add, &remove)?;
                 on.follow(self)?;

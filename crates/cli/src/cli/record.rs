@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use isotherm::page_cache::Scope;
 use isotherm::units;
-use isotherm::watch::{AttrsFor, LookBy, WatchedMemory};
+use isotherm::watch::{AttrsFor, FilesToWatch, LookBy, WatchedMemory};
 use isotherm_core::{AddrRange, Attrs};
 use isotherm_linux::damon::KdamondAttrs;
 use isotherm_linux::damon::sysfs::IntervalsGoal;
@@ -14,6 +15,19 @@ use isotherm_record::Limits;
 
 use super::{DEFAULT_RECORD, Metrics, Targets, UsageError, Watching};
 
+/// Options that are about processes.
+const OF_PROCESSES: [&str; 9] = [
+    "pid",
+    "cgroup",
+    "comm",
+    "all",
+    "command",
+    "children",
+    "except_comm",
+    "except_cgroup",
+    "except_pid",
+];
+
 /// Options of `record`.
 #[derive(Debug, Args)]
 pub struct Record {
@@ -21,9 +35,25 @@ pub struct Record {
     pub targets: Targets,
     /// Watch the physical memory of the machine, whichever process uses it: with kernel DAMON if
     /// nothing else uses it, else with page_idle
-    #[arg(long, conflicts_with_all = ["pid", "cgroup", "comm", "all", "command", "children", "except_comm",
-        "except_cgroup", "except_pid"])]
+    #[arg(long, conflicts_with_all = OF_PROCESSES)]
     pub physical: bool,
+    /// Watch which parts of this file are read, written or accessed through mappings, whichever
+    /// process does it; addresses are offsets in the file; may be given several times
+    #[arg(long, value_name = "PATH", conflicts_with_all = OF_PROCESSES)]
+    pub file: Vec<PathBuf>,
+    /// Watch the cached files of this folder and below it like --file; may be given several times
+    #[arg(long, value_name = "DIR", conflicts_with_all = OF_PROCESSES)]
+    pub dir: Vec<PathBuf>,
+    /// Watch the cached files of the file system that holds this path like --file
+    #[arg(long, value_name = "DIR", conflicts_with_all = OF_PROCESSES)]
+    #[arg(conflicts_with_all = ["file", "dir", "cached"])]
+    pub mount: Option<PathBuf>,
+    /// Watch all cached files of the machine like --file
+    #[arg(long, conflicts_with_all = OF_PROCESSES, conflicts_with_all = ["file", "dir"])]
+    pub cached: bool,
+    /// Record reads, writes and accesses through mappings of a file as targets of their own
+    #[arg(long)]
+    pub by_access: bool,
     /// Watch only memory of this node, with --physical; may be given several times
     #[arg(long, value_name = "N", requires = "physical")]
     pub node: Vec<u32>,
@@ -51,7 +81,7 @@ pub struct Record {
     pub addr_unit: Option<u64>,
     /// Sample page faults with their call stacks, so that isotherm report code can show which code
     /// uses which memory
-    #[arg(long, conflicts_with = "physical")]
+    #[arg(long, conflicts_with_all = ["physical", "file", "dir", "mount", "cached"])]
     pub stacks: bool,
     /// End after this time [default: at Ctrl-C, or when all targets have ended, every --cgroup is
     /// removed, and neither --comm nor --all is given]. isotherm then also ends a command that it
@@ -82,8 +112,36 @@ impl Record {
         Ok(limits)
     }
 
-    /// The memory to watch: of processes, or physical.
+    /// Whether to watch files.
+    pub fn of_files(&self) -> bool {
+        self.cached || self.mount.is_some() || !self.file.is_empty() || !self.dir.is_empty()
+    }
+
+    /// The files to watch.
+    fn files(&self) -> Result<FilesToWatch, UsageError> {
+        if let Some(path) = self.file.iter().find(|path| path.is_dir()) {
+            let path = path.display();
+            return Err(UsageError::new(format!("{path} is a folder: give it with --dir")));
+        }
+        if let Some(path) = self.dir.iter().find(|path| path.is_file()) {
+            let path = path.display();
+            return Err(UsageError::new(format!("{path} is a file: give it with --file")));
+        }
+        if self.physical || self.watching.monitor.is_some() {
+            let text =
+                "files are counted by a monitor of their own: leave out --physical and --monitor";
+            return Err(UsageError::new(text));
+        }
+        let paths = self.file.iter().chain(&self.dir).cloned().collect();
+        let scope = Scope { paths, mount: self.mount.clone(), cgroup: None };
+        Ok(FilesToWatch { scope, by_access: self.by_access })
+    }
+
+    /// The memory to watch: of processes, of files, or physical.
     pub fn what(&self) -> Result<WatchedMemory, UsageError> {
+        if self.of_files() {
+            return Ok(WatchedMemory::Files(self.files()?));
+        }
         if self.physical {
             return Ok(WatchedMemory::Memory(Part {
                 nodes: self.node.clone(),
@@ -92,7 +150,9 @@ impl Record {
         }
         let by_damon = self.watching.look == LookBy::Damon;
         let of_one = self.targets.pid.len() == 1 && !self.targets.selection(false).has_more();
-        let wrong = if !self.node.is_empty() || self.addr_unit.is_some() {
+        let wrong = if self.by_access {
+            "--by-access is about files: give --file, --dir, --mount or --cached with it"
+        } else if !self.node.is_empty() || self.addr_unit.is_some() {
             // The parser does not require --physical where it would conflict with --pid.
             "--node and --addr-unit require --physical"
         } else if !self.range.is_empty() && !by_damon {

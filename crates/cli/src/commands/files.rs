@@ -18,7 +18,7 @@ use crate::log::say;
 
 /// Time between two checks for signals.
 const WAKE: Duration = Duration::from_millis(50);
-/// The minimum of `--interval`. With less, the command would mostly observe itself.
+/// The minimum of `--interval` and `--reads`. With less, the command would mostly observe itself.
 const SHORTEST: Duration = Duration::from_millis(100);
 /// Clears a terminal.
 const CLEAR: &str = "\x1b[H\x1b[2J";
@@ -28,8 +28,10 @@ pub fn run(o: &Files) -> Result<ExitCode> {
     if o.depth.is_some() && o.by != By::Dir {
         return Err(UsageError::new("--depth is about folders: give --by dir with it").into());
     }
-    if o.watch && o.interval < SHORTEST {
-        return Err(UsageError::new(format!("make --interval {SHORTEST:?} or longer")).into());
+    for (name, time) in [("--interval", o.watch.then_some(o.interval)), ("--reads", o.reads)] {
+        if time.is_some_and(|time| time < SHORTEST) {
+            return Err(UsageError::new(format!("make {name} {SHORTEST:?} or longer")).into());
+        }
     }
     let scope = Scope { paths: o.paths.clone(), mount: o.mount.clone(), cgroup: o.cgroup.clone() };
     let mut reader = Reader::open(scope)?;

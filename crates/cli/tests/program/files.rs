@@ -250,6 +250,7 @@ fn what_makes_no_sense_is_told() {
     for (args, status, said) in [
         (&["--depth", "1"][..], 2, "--by dir"),
         (&["--watch", "--interval", "1ms"], 2, "--interval"),
+        (&["--reads", "0s"], 2, "make --reads 100ms or longer"),
         (&["--duration", "1s"], 2, "--watch"),
         (&["--by", "colour"], 2, "filesystem"),
         (&["/no/such/file"], 1, "/no/such/file"),

@@ -45,6 +45,7 @@ mod python;
 mod reclaim;
 mod record;
 mod record_control;
+mod record_files;
 mod refused;
 mod report;
 mod reports;

@@ -18,6 +18,7 @@ use super::selection::Selection;
 use super::started::StartedCommand;
 use crate::ROOT;
 use crate::pace::{Pace, SLACK, Terms, WorkStart};
+use crate::watch::Lasting;
 
 /// How often to look for new members.
 const ASKING: Terms =
@@ -38,8 +39,8 @@ const SAID_EVERY: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub struct Follower {
     processes: BTreeMap<i32, FollowedProcess>,
-    /// a target that is not a process and never ends, such as physical memory
-    lasting: Option<TargetId>,
+    /// targets that are not processes and never end, such as physical memory
+    lasting: Option<Lasting>,
     members: Members,
     /// processes that are never watched
     excluded: Exclusions,
@@ -106,11 +107,21 @@ impl FollowedProcess {
 }
 
 impl Follower {
-    /// A follower without processes. `lasting` is a target that is watched in addition to attached processes.
-    pub fn new(lasting: Option<TargetFact>) -> Self {
-        let id = lasting.as_ref().map(|fact| fact.id);
-        let (news, births) = (lasting.into_iter().collect(), Births::new(ROOT.as_ref()));
-        Follower { lasting: id, news, births, ..Follower::default() }
+    /// A follower without processes. `lasting` is watched in addition to attached processes.
+    pub fn new(lasting: Option<Lasting>) -> Self {
+        let news = lasting.as_ref().map(|l| l.facts.clone()).unwrap_or_default();
+        Follower { lasting, news, births: Births::new(ROOT.as_ref()), ..Follower::default() }
+    }
+
+    /// Adds lasting targets that have appeared, or changed their names.
+    pub fn add_lasting(&mut self, facts: &[TargetFact]) {
+        let Some(lasting) = &mut self.lasting else { return };
+        for fact in facts {
+            match lasting.facts.iter_mut().find(|known| known.id == fact.id) {
+                Some(known) => known.clone_from(fact),
+                None => lasting.facts.push(fact.clone()),
+            }
+        }
     }
 
     /// Attaches a process. A pid that is given twice is attached once.
@@ -451,9 +462,9 @@ impl Follower {
         Ok(())
     }
 
-    /// Whether a target is watched that is not a process.
-    pub fn has_lasting(&self) -> bool {
-        self.lasting.is_some()
+    /// What is watched if it is no processes.
+    pub fn lasting(&self) -> Option<&'static str> {
+        self.lasting.as_ref().map(|lasting| lasting.kind)
     }
 
     /// Watches all of `pids`, or none of them if one cannot be watched.
@@ -513,7 +524,8 @@ impl Follower {
 
     /// The targets that are watched now.
     pub fn targets(&self) -> Vec<TargetId> {
-        self.lasting.into_iter().chain(self.processes.values().map(|p| p.target)).collect()
+        let lasting = self.lasting.iter().flat_map(|l| l.facts.iter().map(|fact| fact.id));
+        lasting.chain(self.processes.values().map(|p| p.target)).collect()
     }
 
     /// The pids of the processes that are watched now.
@@ -549,10 +561,13 @@ impl Follower {
         self.members.may_come()
     }
 
-    /// Describes which processes have been watched in total, for people.
+    /// Describes what has been watched in total, for people.
     pub fn summary(&self) -> String {
-        match (self.lasting, self.count) {
-            (Some(_), _) => "physical memory".to_owned(),
+        match (&self.lasting, self.count) {
+            (Some(Lasting { kind, facts }), _) => match &facts[..] {
+                [one] => one.command.clone(),
+                all => format!("{} {kind}", all.len()),
+            },
             (None, 1) => "1 process".to_owned(),
             (None, n) => format!("{n} processes"),
         }

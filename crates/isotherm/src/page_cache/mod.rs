@@ -13,6 +13,7 @@ mod tests;
 pub mod text;
 
 pub use figures::{FileUse, Marks, PageUse};
+pub(crate) use reader::FoundFile;
 pub use reader::{Reader, Reading};
 pub use rows::{By, Row, SortBy, rows, total};
 pub use scope::{Scope, ScopeError};

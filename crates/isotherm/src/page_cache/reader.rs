@@ -1,6 +1,7 @@
 //! Reads the page cache of the machine, or of the chosen files.
 
 use std::collections::{HashMap, HashSet};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -15,7 +16,7 @@ use isotherm_linux::proc::{self, Mglru, Mount, mountinfo};
 use super::by_calls::{self, each_file};
 use super::figures::{FileUse, Kind, PageUse};
 use super::names::Names;
-use super::scope::{Scope, ScopeError, mount_of, mounts_of};
+use super::scope::{Scope, ScopeError, is_within, mount_of, mounts_of};
 use crate::ROOT;
 
 /// Reads the page cache, again and again if wanted.
@@ -90,6 +91,30 @@ impl Reader {
             }
         }
     }
+
+    /// The files of the scope, and the page cache to read them from.
+    ///
+    /// # Errors
+    /// If BPF is not available, or the kernel refuses.
+    pub(crate) fn find(&mut self) -> Result<(Vec<FoundFile>, &mut PageCache), ScopeError> {
+        let mounts = mountinfo(ROOT.as_ref()).map_err(PageCacheError::from)?;
+        match &mut self.way {
+            Way::Bpf(cache) => {
+                let found =
+                    Bpf { cache, scope: &self.scope, mounts: &mounts }.find(&mut Vec::new());
+                Ok((found?, cache))
+            }
+            Way::Calls(reason) => Err(ScopeError::NamedOnly { reason: reason.clone() }),
+        }
+    }
+
+    /// The page cache, if BPF is available.
+    pub(crate) fn page_cache(&mut self) -> Option<&mut PageCache> {
+        match &mut self.way {
+            Way::Bpf(cache) => Some(cache),
+            Way::Calls(_) => None,
+        }
+    }
 }
 
 fn real_path(path: &Path) -> Result<PathBuf, ScopeError> {
@@ -97,11 +122,11 @@ fn real_path(path: &Path) -> Result<PathBuf, ScopeError> {
 }
 
 /// A file that was found, with its name.
-struct Found {
-    file: CachedFile,
-    name: String,
-    file_system: Rc<str>,
-    is_tmpfs: bool,
+pub(crate) struct FoundFile {
+    pub file: CachedFile,
+    pub name: String,
+    pub file_system: Rc<str>,
+    pub is_tmpfs: bool,
 }
 
 struct Bpf<'a> {
@@ -117,8 +142,11 @@ impl Bpf<'_> {
         let groups = MemoryGroups::read(ROOT.as_ref());
         let chosen = self.chosen_groups(&groups)?;
         let is_two_lists = !Mglru::open(ROOT.as_ref()).hides_reads();
-        let kind =
-            |f: &Found| Kind { is_tmpfs: f.is_tmpfs, is_mapped: f.file.is_mapped, is_two_lists };
+        let kind = |f: &FoundFile| Kind {
+            is_tmpfs: f.is_tmpfs,
+            is_mapped: f.file.is_mapped,
+            is_two_lists,
+        };
         let read: Vec<CachedFile> = found.iter().map(|f| f.file.clone()).collect();
         let mut files: Vec<FileUse> = found.iter().map(file_use).collect();
         self.cache.parts(&read, |i, part| {
@@ -140,7 +168,7 @@ impl Bpf<'_> {
         Ok(Reading { files, groups, holders, remarks })
     }
 
-    fn find(&mut self, remarks: &mut Vec<String>) -> Result<Vec<Found>, ScopeError> {
+    fn find(&mut self, remarks: &mut Vec<String>) -> Result<Vec<FoundFile>, ScopeError> {
         let (mut found, mut folders) = (Vec::new(), Vec::new());
         for path in &self.scope.paths {
             let mount = mount_of(self.mounts, path);
@@ -168,7 +196,7 @@ impl Bpf<'_> {
         &mut self,
         path: &Path,
         mount: Option<&Mount>,
-        found: &mut Vec<Found>,
+        found: &mut Vec<FoundFile>,
     ) -> Result<(), ScopeError> {
         let file_system: Rc<str> = mount.map_or("".into(), |m| m.point.to_string_lossy().into());
         let supers = self.cache.super_blocks()?;
@@ -176,7 +204,7 @@ impl Bpf<'_> {
         each_file(&[path.to_owned()], &mut |path| {
             let Ok(file) = by_calls::open(path) else { return };
             match self.cache.open_file(&file) {
-                Ok(listing) => found.extend(listing.files.into_iter().map(|file| Found {
+                Ok(listing) => found.extend(listing.files.into_iter().map(|file| FoundFile {
                     is_tmpfs: supers.iter().any(|s| s.magic == TMPFS && s.has(&file)),
                     file,
                     name: path.display().to_string(),
@@ -192,21 +220,24 @@ impl Bpf<'_> {
     fn list(
         &mut self,
         folders: &[PathBuf],
-        found: &mut Vec<Found>,
+        found: &mut Vec<FoundFile>,
         remarks: &mut Vec<String>,
     ) -> Result<(), ScopeError> {
         let mounts = mounts_of(self.mounts, folders);
         let mut unnamed = (0_u64, 0_u64);
         for of in self.super_blocks(folders, &mounts)? {
             let mut listing = Listing::default();
-            self.cache.list(&of, &mut listing)?;
+            let open = open_folders(&of, folders, &mounts);
+            let below = open.iter().map(|folder| self.cache.folder(folder));
+            let below = below.collect::<Result<Vec<u64>, _>>()?;
+            self.cache.list(&of, &below, &mut listing)?;
             let mut known = Directories::default();
             self.cache.name_folders(listing.files.iter().map(|f| f.folder), &mut known)?;
             let mut names = Names::new(&of, &mounts, folders);
             let file_system: Rc<str> = names.file_system().into();
             for file in &listing.files {
                 match names.file(file, listing.name(file), &known) {
-                    Some(name) => found.push(Found {
+                    Some(name) => found.push(FoundFile {
                         file: file.clone(),
                         name,
                         file_system: file_system.clone(),
@@ -270,7 +301,24 @@ impl Bpf<'_> {
     }
 }
 
-fn file_use(found: &Found) -> FileUse {
+/// The folders of a file system in which to look: those of `folders`, and mounts below them. None if one of them cannot
+/// be opened.
+fn open_folders(of: &SuperBlock, folders: &[PathBuf], mounts: &[&Mount]) -> Vec<File> {
+    let is_on = |mount: &Mount| mount.device == of.device;
+    let own = folders.iter().map(PathBuf::as_path).filter(|path| {
+        let mount = mount_of(mounts.iter().copied(), path);
+        mount.is_some_and(is_on)
+    });
+    let below = mounts.iter().filter(|m| is_on(m) && is_within(&m.point, folders));
+    let paths = own.chain(below.map(|m| m.point.as_path()));
+    if folders.is_empty() {
+        Vec::new()
+    } else {
+        paths.map(File::open).collect::<Result<_, _>>().unwrap_or_default()
+    }
+}
+
+fn file_use(found: &FoundFile) -> FileUse {
     FileUse {
         name: found.name.clone(),
         file_system: found.file_system.clone(),

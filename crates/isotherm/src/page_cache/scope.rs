@@ -51,8 +51,11 @@ pub enum ScopeError {
 }
 
 /// The mount with the longest path that holds `path`; of two at the same place, the later one hides the other.
-pub(super) fn mount_of<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
-    let holding = mounts.iter().filter(|m| path.starts_with(&m.point));
+pub(super) fn mount_of<'m>(
+    mounts: impl IntoIterator<Item = &'m Mount>,
+    path: &Path,
+) -> Option<&'m Mount> {
+    let holding = mounts.into_iter().filter(|m| path.starts_with(&m.point));
     holding.max_by_key(|m| m.point.components().count())
 }
 

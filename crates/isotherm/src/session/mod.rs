@@ -363,6 +363,11 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
         let SessionState { ages, attributions, last, .. } = &mut *self.state;
         ages.add(&s, attributions);
         *last = Some(Arc::clone(&s));
+        let news = watch.news();
+        self.state.follower.add_lasting(&news);
+        for fact in &news {
+            self.job.target(fact)?;
+        }
         self.job.snapshot(&mut JobContext { watch, state: self.state }, &s)
     }
 

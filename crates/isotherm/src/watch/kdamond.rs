@@ -6,10 +6,9 @@ use isotherm_linux::damon::{
     Availability, DamonError, Kdamond, KdamondAttrs, MonitoredMemory, availability,
 };
 use isotherm_linux::{HeldProcesses, Hold, Physical, Stretch};
-use isotherm_record::TargetFact;
 use tracing::info;
 
-use super::{AttrsFor, Ready, Watch, physical};
+use super::{AttrsFor, Lasting, Ready, Watch, physical};
 use crate::ROOT;
 use crate::usage::UsageError;
 
@@ -110,8 +109,8 @@ impl Ready for OfMemory {
         &mut self.0.held
     }
 
-    fn watched(&self) -> Option<TargetFact> {
-        Some(physical::fact())
+    fn watched(&self) -> Option<Lasting> {
+        Some(physical::lasting())
     }
 
     fn begin(self: Box<Self>, _: Attrs, _: &[TargetId], _: u64) -> Result<Box<dyn Watch>> {

@@ -1,5 +1,6 @@
 //! Sources of snapshots: a way to watch that works here, and then that way while it runs.
 
+mod files;
 mod kdamond;
 mod looks;
 mod physical;
@@ -17,6 +18,7 @@ use crate::ROOT;
 use crate::usage::UsageError;
 use crate::words::chain;
 
+pub use files::FilesToWatch;
 pub use looks::Looks;
 
 /// How to look.
@@ -89,6 +91,15 @@ pub fn check_sample(way: Way, attrs: &Attrs) -> Result<(), UsageError> {
     Ok(())
 }
 
+/// Targets that are not processes, and are watched until the end.
+#[derive(Debug, Clone)]
+pub struct Lasting {
+    /// what they are
+    pub kind: &'static str,
+    /// those that are known at the beginning
+    pub facts: Vec<TargetFact>,
+}
+
 /// A way to watch that works here and is not running yet.
 pub trait Ready {
     /// Describes the way to look, for the record.
@@ -108,8 +119,8 @@ pub trait Ready {
         None
     }
 
-    /// A target that is watched in addition to the held processes.
-    fn watched(&self) -> Option<TargetFact> {
+    /// Targets that are watched in addition to the held processes.
+    fn watched(&self) -> Option<Lasting> {
         None
     }
 
@@ -145,6 +156,11 @@ pub trait Watch: Source {
     /// # Errors
     /// If one of them cannot be watched.
     fn set_targets(&mut self, targets: &[TargetId]) -> Result<()>;
+
+    /// Lasting targets that have appeared or changed their names since the last call.
+    fn news(&mut self) -> Vec<TargetFact> {
+        Vec::new()
+    }
 
     /// The present attributes; `None` for the kernel's monitor, which has its own.
     fn attrs(&self) -> Option<Attrs> {
@@ -192,6 +208,8 @@ pub enum WatchedMemory {
     Processes(Vec<AddrRange>),
     /// physical memory, or part of it
     Memory(Part),
+    /// the page cache of files
+    Files(FilesToWatch),
 }
 
 /// Opens the way that was asked for, or the best one.
@@ -206,6 +224,10 @@ pub fn open(what: &WatchedMemory, look: LookBy, asked: &dyn AttrsFor) -> Result<
         (WatchedMemory::Processes(_), LookBy::Way(way)) => Ok(Box::new(Looks::open(Some(way))?)),
         (WatchedMemory::Processes(_), LookBy::Auto) => Ok(Box::new(Looks::open(None)?)),
         (WatchedMemory::Memory(part), look) => of_memory(part, look, asked),
+        (WatchedMemory::Files(what), LookBy::Auto) => Ok(Box::new(files::Files::open(what)?)),
+        (WatchedMemory::Files(_), _) => {
+            Err(UsageError::new("files are watched in one way only: leave out --look").into())
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use isotherm_core::{Attrs, Monitor, Nanos, OpsError, Source, Step, TargetId, wat
 use isotherm_linux::{HeldProcesses, Hold, IdleError, Physical, Stretch, Way};
 use isotherm_record::TargetFact;
 
-use super::{AttrsFor, Ready, Watch};
+use super::{AttrsFor, Lasting, Ready, Watch};
 use crate::ROOT;
 use crate::usage::UsageError;
 
@@ -24,8 +24,10 @@ impl Idle {
 }
 
 /// The target that stands for physical memory in a record.
-pub fn fact() -> TargetFact {
-    TargetFact { id: Physical::TARGET, pid: None, command: "physical memory".to_owned() }
+pub fn lasting() -> Lasting {
+    let kind = "physical memory";
+    let fact = TargetFact { id: Physical::TARGET, pid: None, command: kind.to_owned() };
+    Lasting { kind, facts: vec![fact] }
 }
 
 impl Ready for Idle {
@@ -46,8 +48,8 @@ impl Ready for Idle {
         &mut self.held
     }
 
-    fn watched(&self) -> Option<TargetFact> {
-        Some(fact())
+    fn watched(&self) -> Option<Lasting> {
+        Some(lasting())
     }
 
     fn begin(

@@ -15,6 +15,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define MAX_NODES 16384
 #define MAX_DENTRIES 4096
 #define MAX_NAME 256
+#define MAX_FOLDERS 16
+#define MAX_DEPTH 2048 /* a path has at most 4096 bytes */
 #define NAME_BYTES (1 << 19)
 /* Steps of one run: bounds the time under RCU to some milliseconds. */
 #define MAX_INODES 8192
@@ -89,7 +91,11 @@ struct dentry {
 struct dentry___of_7_2 {
 	struct hlist_node d_alias;
 } CORE;
+struct path {
+	struct dentry *dentry;
+} CORE;
 struct file {
+	struct path f_path;
 	struct inode *f_inode;
 	struct address_space *f_mapping;
 	void *private_data;
@@ -129,6 +135,7 @@ struct task_struct {
 	struct css_set *cgroups;
 } CORE;
 struct vm_area_struct {
+	unsigned long vm_start, vm_end, vm_pgoff;
 	struct file *vm_file;
 } CORE;
 struct folio {
@@ -178,8 +185,9 @@ struct order {
 	__u64 cursor;     /* the inode that was visited last; 0: begin */
 	__u64 cursor_ino;
 	__u64 seed;       /* of the choice of pages */
-	__s32 fd;         /* of the caller, for keep_open_file */
+	__s32 fd;         /* of the caller, for keep_open_file and find_folder */
 	__u32 entries;    /* of the input: files, or dentries */
+	__u64 folders[MAX_FOLDERS]; /* list only files below these dentries; the rest is 0 */
 };
 
 struct super_entry {
@@ -221,6 +229,7 @@ struct dentry_entry {
 struct holder {
 	__u64 inode;
 	__u32 pid, unused;
+	__u64 start, end, page; /* of a mapping: its addresses, and the page of the file at its start */
 };
 
 struct place {
@@ -231,6 +240,7 @@ struct place {
 struct order order;
 struct place at; /* the progress of read_nodes */
 __u32 found, visited, lost, more, name_end;
+__u64 folder; /* the dentry that find_folder has found */
 struct super_entry supers[MAX_SUPERS];
 struct cached_file files[MAX_FILES];
 struct cache_node nodes[MAX_NODES];
@@ -347,14 +357,29 @@ static __always_inline void keep_file(__u64 inode)
 	found++;
 }
 
-/* The file that the caller has open as order.fd. */
-SEC("syscall") int keep_open_file(void *ctx)
+/* What the caller has open as order.fd. */
+static __always_inline struct file *open_file(void)
 {
 	struct task_struct *self = (void *)bpf_get_current_task();
 	struct file **fds = BPF_CORE_READ(self, files, fdt, fd), *file = NULL;
-	__u64 inode;
 
 	bpf_probe_read_kernel(&file, sizeof(file), fds + order.fd);
+	return file;
+}
+
+SEC("syscall") int find_folder(void *ctx)
+{
+	struct file *file = open_file();
+
+	folder = (__u64)BPF_CORE_READ(file, f_path.dentry);
+	return 0;
+}
+
+SEC("syscall") int keep_open_file(void *ctx)
+{
+	struct file *file = open_file();
+	__u64 inode;
+
 	found = name_end = 0;
 	lock();
 	inode = host_of((__u64)file);
@@ -364,9 +389,51 @@ SEC("syscall") int keep_open_file(void *ctx)
 	return 0;
 }
 
+struct climb {
+	__u64 dentry, is_below;
+};
+
+static long climb(__u32 depth, struct climb *c)
+{
+	__u64 parent;
+
+	for (int i = 0; i < MAX_FOLDERS && order.folders[i]; i++)
+		if (order.folders[i] == c->dentry) {
+			c->is_below = 1;
+			return 1;
+		}
+	parent = LOAD(c->dentry, struct dentry, d_parent);
+	if (parent == c->dentry || !parent)
+		return 1;
+	c->dentry = parent;
+	return 0;
+}
+
 struct inode_walk {
 	__u64 link, head;
+	__u64 parent, is_below; /* the directory of the file before, and whether it is listed */
 };
+
+/* Whether the file is below one of order.folders. One without a name may be. */
+static __always_inline bool is_chosen(__u64 inode, struct inode_walk *w)
+{
+	__u64 dentry, parent;
+
+	if (!order.folders[0])
+		return true;
+	dentry = dentry_of(inode);
+	if (!dentry)
+		return true;
+	parent = LOAD(dentry, struct dentry, d_parent);
+	if (parent != w->parent) {
+		struct climb c = { .dentry = parent };
+
+		bpf_loop(MAX_DEPTH, climb, &c, 0);
+		w->parent = parent;
+		w->is_below = c.is_below;
+	}
+	return w->is_below;
+}
 
 static long list_inode(__u32 i, struct inode_walk *w)
 {
@@ -385,7 +452,7 @@ static long list_inode(__u32 i, struct inode_walk *w)
 	visited++;
 	inode = next - AT(struct inode, i_sb_list);
 	root = root_of(inode);
-	if (root)
+	if (root && is_chosen(inode, w))
 		keep_file(inode);
 	return found >= MAX_FILES || name_end >= NAME_BYTES;
 }
@@ -677,10 +744,9 @@ SEC("syscall") int read_nodes(void *ctx)
 	return 0;
 }
 
-static __always_inline void tell(struct seq_file *seq, struct task_struct *task, struct file *file)
+static __always_inline void tell(struct seq_file *seq, struct task_struct *task, struct file *file,
+				 struct holder h)
 {
-	struct holder h = {};
-
 	h.pid = BPF_CORE_READ(task, tgid);
 	h.inode = host_of((__u64)file);
 	if (h.inode)
@@ -693,7 +759,7 @@ SEC("iter/task_file") int list_open(struct bpf_iter__task_file *ctx)
 	struct file *file = ctx->file;
 
 	if (task && file)
-		tell(ctx->meta->seq, task, file);
+		tell(ctx->meta->seq, task, file, (struct holder){});
 	return 0;
 }
 
@@ -707,6 +773,9 @@ SEC("iter/task_vma") int list_mapped(struct bpf_iter__task_vma *ctx)
 		return 0;
 	file = BPF_CORE_READ(vma, vm_file);
 	if (file)
-		tell(ctx->meta->seq, task, file);
+		tell(ctx->meta->seq, task, file,
+		     (struct holder){ .start = BPF_CORE_READ(vma, vm_start),
+				      .end = BPF_CORE_READ(vma, vm_end),
+				      .page = BPF_CORE_READ(vma, vm_pgoff) });
 	return 0;
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Counts reads of cached files by file, as they happen: read(), pread(), sendfile(), io_uring and others that
- * get pages from the page cache. One page read of each SHARE counts, chosen at random. The tracepoint exists
- * since Linux 6.12, and does not fire for tmpfs, O_DIRECT and accesses through mappings.
+ * Counts accesses to cached files as they happen, by file and window of a file. Reads: read(), pread(),
+ * sendfile(), io_uring and others that get pages from the page cache. The tracepoint exists since Linux 6.12,
+ * and does not fire for tmpfs, O_DIRECT and accesses through mappings. Writes: on ext4 each call, on other file
+ * systems the first one of a page between two writebacks. One page of each SHARE counts, chosen at random.
  */
 #include "kernel.bpf.h"
 #include <bpf/bpf_tracing.h>
@@ -12,28 +13,59 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define SHARE 64 /* a power of two */
 #define MAX_CPUS 512
 #define MAX_COUNTED 65536
+#define MAX_PAGES (1 << 19) /* of one read() */
+#define PAGE_SHIFT 12
+#define EXT4_MAGIC 0xef53
 
 enum { BPF_ANY };
 enum { BPF_MAP_TYPE_LRU_HASH = 9 };
 
-struct inode;
+struct super_block {
+	unsigned long s_magic;
+} __attribute__((preserve_access_index));
+struct inode {
+	struct super_block *i_sb;
+} __attribute__((preserve_access_index));
 struct address_space {
 	struct inode *host;
 } __attribute__((preserve_access_index));
+struct folio {
+	unsigned long index;
+} __attribute__((preserve_access_index));
+
+/* Set before loading. */
+const volatile __u32 window_shift = 63; /* binary logarithm of the pages of a window; 63: the whole file */
+const volatile bool counts_ext4 = false; /* count_ext4 is loaded */
+
+struct key {
+	__u64 inode;
+	__u64 window; /* and in the highest bit: written */
+};
+
+#define WRITTEN (1ull << 63)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_COUNTED);
-	__type(key, __u64); /* inode */
+	__type(key, struct key);
 	__type(value, __u64);
 } counts SEC(".maps");
 
 struct per_cpu {
 	__u64 mapping, first, last;
-	__u64 unused[5]; /* a cache line for each CPU */
+	__u64 calls;     /* of any program */
+	__u64 unused[4]; /* a cache line for each CPU */
 };
 
 struct per_cpu cpus[MAX_CPUS];
+
+static __always_inline struct per_cpu *this_cpu(void)
+{
+	struct per_cpu *c = &cpus[bpf_get_smp_processor_id() & (MAX_CPUS - 1)];
+
+	c->calls++;
+	return c;
+}
 
 /* A long read gets its pages in batches: the tracepoint fires for each, with the end of the whole read. */
 static __always_inline bool goes_on(struct per_cpu *c, struct address_space *m, __u64 first, __u64 last)
@@ -50,23 +82,89 @@ static __always_inline bool goes_on(struct per_cpu *c, struct address_space *m, 
 	return same;
 }
 
-SEC("tp_btf/mm_filemap_get_pages")
-int BPF_PROG(count_reads, struct address_space *m, unsigned long first, unsigned long last)
+static __always_inline void add(struct key *k, __u64 hits)
 {
-	struct per_cpu *c = &cpus[bpf_get_smp_processor_id() & (MAX_CPUS - 1)];
-	__u64 hits, inode, *count;
+	__u64 *count = bpf_map_lookup_elem(&counts, k);
 
-	if (goes_on(c, m, first, last))
-		return 0;
-	/* A share of all pages, in the mean exactly. */
-	hits = (last - first + 1 + (bpf_get_prandom_u32() & (SHARE - 1))) / SHARE;
-	if (!hits)
-		return 0;
-	inode = (__u64)m->host;
-	count = bpf_map_lookup_elem(&counts, &inode);
 	if (count)
 		__sync_fetch_and_add(count, hits);
 	else
-		bpf_map_update_elem(&counts, &inode, &hits, BPF_ANY);
+		bpf_map_update_elem(&counts, k, &hits, BPF_ANY);
+}
+
+/* Always 0, which the verifier does not know: it would follow a count from 0 on through all steps of a loop. */
+volatile __u64 zero;
+
+struct span {
+	struct key key;
+	__u64 page, last, hits;
+	__u64 written;
+};
+
+/* Counts the pages of a span in steps of SHARE, those of one window at once. */
+static long count_page(__u32 i, struct span *s)
+{
+	__u64 window = s->page >> (window_shift & 63) | s->written;
+
+	if (s->page > s->last)
+		return 1;
+	if (s->hits && window != s->key.window) {
+		add(&s->key, s->hits);
+		s->hits = 0;
+	}
+	s->key.window = window;
+	s->hits++;
+	s->page += SHARE;
+	return 0;
+}
+
+static __always_inline void count(struct inode *inode, __u64 first, __u64 last, __u64 written)
+{
+	/* A share of all pages, in the mean exactly. */
+	__u64 page = first + (bpf_get_prandom_u32() & (SHARE - 1));
+
+	if (page > last)
+		return;
+	struct span s = {
+		.key = { .inode = (__u64)inode },
+		.page = page,
+		.last = last,
+		.hits = zero,
+		.written = written,
+	};
+
+	bpf_loop(MAX_PAGES / SHARE, count_page, &s, 0);
+	add(&s.key, s.hits);
+}
+
+SEC("tp_btf/mm_filemap_get_pages")
+int BPF_PROG(count_reads, struct address_space *m, unsigned long first, unsigned long last)
+{
+	if (!goes_on(this_cpu(), m, first, last))
+		count(m->host, first, last, 0);
+	return 0;
+}
+
+SEC("tp_btf/ext4_da_write_begin")
+int BPF_PROG(count_ext4, struct inode *inode, long long at, unsigned int bytes)
+{
+	this_cpu();
+	if (bytes)
+		count(inode, at >> PAGE_SHIFT, (at + bytes - 1) >> PAGE_SHIFT, WRITTEN);
+	return 0;
+}
+
+SEC("tp_btf/writeback_dirty_folio")
+int BPF_PROG(count_dirtied, struct folio *folio, struct address_space *m)
+{
+	struct inode *inode;
+
+	this_cpu();
+	if (!folio || !m)
+		return 0;
+	inode = m->host;
+	if (counts_ext4 && inode->i_sb->s_magic == EXT4_MAGIC)
+		return 0;
+	count(inode, folio->index, folio->index, WRITTEN);
 	return 0;
 }

@@ -88,6 +88,12 @@ impl CachedFile {
     pub fn id(&self) -> u64 {
         self.inode
     }
+
+    /// An identity as long as its file system is mounted: also after it has left the memory and come back.
+    #[must_use]
+    pub fn key(&self) -> (u64, u64) {
+        (self.super_block, self.ino)
+    }
 }
 
 /// Files and their names.
@@ -247,16 +253,32 @@ impl PageCache {
         Ok(listing)
     }
 
-    /// Appends the files of a super block that have pages in the cache, or notes of evicted pages.
+    /// The identity of a folder that is open, as long as it is: see [`Self::list`].
+    ///
+    /// # Errors
+    /// If the program does not run.
+    pub fn folder(&mut self, open: &File) -> Result<u64, PageCacheError> {
+        self.bss()?.order.fd = open.as_raw_fd();
+        run(&self.skel.progs.find_folder)?;
+        Ok(self.bss()?.folder)
+    }
+
+    /// Appends the files of a super block that have pages in the cache, or notes of evicted pages: those below the
+    /// folders, and those whose names the kernel has dropped; all if there are no folders, or more than 16.
     ///
     /// # Errors
     /// If the program does not run, or the list changes too fast.
-    pub fn list(&mut self, of: &SuperBlock, to: &mut Listing) -> Result<(), PageCacheError> {
+    pub fn list(
+        &mut self,
+        of: &SuperBlock,
+        below: &[u64],
+        to: &mut Listing,
+    ) -> Result<(), PageCacheError> {
         let begin = (to.files.len(), to.names.len());
         for _ in 0..ATTEMPTS {
             to.files.truncate(begin.0);
             to.names.truncate(begin.1);
-            if self.try_list(of, to)? {
+            if self.try_list(of, below, to)? {
                 return Ok(());
             }
         }
@@ -264,9 +286,17 @@ impl PageCache {
     }
 
     /// False if a file was removed at which a run has stopped.
-    fn try_list(&mut self, of: &SuperBlock, to: &mut Listing) -> Result<bool, PageCacheError> {
+    fn try_list(
+        &mut self,
+        of: &SuperBlock,
+        below: &[u64],
+        to: &mut Listing,
+    ) -> Result<bool, PageCacheError> {
         let order = &mut self.bss()?.order;
         *order = types::order { sb: of.address, ..types::order::default() };
+        if let Some(folders) = order.folders.get_mut(..below.len()) {
+            folders.copy_from_slice(below);
+        }
         loop {
             run(&self.skel.progs.list_files)?;
             self.take_files(to)?;

@@ -1,7 +1,9 @@
-//! Counts reads of cached files while they happen.
+//! Counts reads and writes of cached files while they happen.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
+use isotherm_core::Nanos;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags};
 
@@ -11,15 +13,48 @@ use crate::storage::Storage;
 use crate::sys::monotonic;
 use crate::walker::bpf_help;
 
-/// One page read of this many counts, as in `reads.bpf.c`.
-const SHARE: f64 = 64.0;
+/// One page read or written of this many counts, as in `reads.bpf.c`.
+const SHARE: u64 = 64;
+/// The bit of a window in `reads.bpf.c` that tells writes from reads.
+const WRITTEN: u64 = 1 << 63;
+/// A file has at most 2^this pages.
+const WHOLE_FILE: u32 = 63;
+/// Counts that one system call takes out of the kernel.
+const BATCH: u32 = 4096;
 
 /// Counts which file is read how often, on the whole machine. It does not observe reads of tmpfs, accesses through
 /// mappings, and reads that bypass the page cache.
 pub struct ReadCounter {
+    /// the attached programs, since a time
+    attached: Option<(Nanos, Vec<Link>)>,
     // Declared before the storage it refers to, so that it is dropped first.
     skel: ReadsSkel<'static>,
     _storage: Storage,
+    writes: Writes,
+}
+
+/// Which programs count writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writes {
+    /// None.
+    None,
+    /// Each page counts once between two writebacks.
+    Dirtied,
+    /// On ext4 each write counts, on other file systems each page once between two writebacks.
+    Ext4,
+}
+
+/// Accesses to a window of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AccessCount {
+    /// identity of the file: [`super::CachedFile::id`]
+    pub file: u64,
+    /// number of the window
+    pub window: u64,
+    /// writes, not reads
+    pub is_write: bool,
+    /// counted pages: a sample, one of [`ReadCounter::SHARE`]
+    pub counted: u64,
 }
 
 /// Reads of one time.
@@ -34,16 +69,33 @@ impl Reads {
     #[must_use]
     pub fn pages_per_second(&self, id: u64) -> f64 {
         let count = self.counts.get(&id).copied().unwrap_or(0);
-        count as f64 * SHARE / self.seconds.max(f64::MIN_POSITIVE)
+        (count * SHARE) as f64 / self.seconds.max(f64::MIN_POSITIVE)
     }
 }
 
 impl ReadCounter {
-    /// Loads the program. It does not cost anything until [`Self::during`] runs it.
+    /// One page read or written of this many counts.
+    pub const SHARE: u64 = SHARE;
+
+    /// Loads the program for reads, by file. It does not cost anything until [`Self::during`] runs it.
     ///
     /// # Errors
     /// If the kernel rejects it: before Linux 6.12, the tracepoint does not exist.
     pub fn load() -> Result<Self, PageCacheError> {
+        Self::load_with(WHOLE_FILE, Writes::None)
+    }
+
+    /// Loads the programs for reads and writes, by window of 2^`shift` pages.
+    ///
+    /// # Errors
+    /// As for [`Self::load`]. Which writes count depends on the kernel: [`Self::writes`].
+    pub fn by_window(shift: u32) -> Result<Self, PageCacheError> {
+        // Where ext4 is not in the kernel, its tracepoints do not exist.
+        let with = |writes| Self::load_with(shift, writes);
+        with(Writes::Ext4).or_else(|_| with(Writes::Dirtied)).or_else(|_| with(Writes::None))
+    }
+
+    fn load_with(shift: u32, writes: Writes) -> Result<Self, PageCacheError> {
         crate::log::quiet();
         // SAFETY: `ReadCounter` drops the skeleton, which has the only copy of the reference, before the storage.
         let (storage, place) = unsafe { Storage::new() };
@@ -56,8 +108,21 @@ impl ReadCounter {
                 help => help,
             },
         };
-        let open = ReadsSkelBuilder::default().open(place).map_err(refused)?;
-        Ok(ReadCounter { skel: open.load().map_err(refused)?, _storage: storage })
+        let mut open = ReadsSkelBuilder::default().open(place).map_err(refused)?;
+        if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
+            constants.window_shift = shift;
+            constants.counts_ext4 = writes == Writes::Ext4;
+        }
+        open.progs.count_ext4.set_autoload(writes == Writes::Ext4);
+        open.progs.count_dirtied.set_autoload(writes != Writes::None);
+        let skel = open.load().map_err(refused)?;
+        Ok(ReadCounter { attached: None, skel, _storage: storage, writes })
+    }
+
+    /// Which writes count.
+    #[must_use]
+    pub fn writes(&self) -> Writes {
+        self.writes
     }
 
     /// Counts while `wait` runs. Each read then takes about 40 ns longer.
@@ -65,30 +130,71 @@ impl ReadCounter {
     /// # Errors
     /// If the kernel refuses it.
     pub fn during(&mut self, wait: impl FnOnce()) -> Result<Reads, PageCacheError> {
-        let refused = |e: libbpf_rs::Error| PageCacheError::Run(crate::log::reason(&e));
-        self.take().map_err(refused)?;
-        let link: Link = self.skel.progs.count_reads.attach().map_err(refused)?;
-        let begin = monotonic();
+        self.take()?;
+        self.attach()?;
         wait();
-        let seconds = monotonic().since(begin).as_secs_f64();
-        drop(link);
-        let counts = self.take().map_err(refused)?;
+        let seconds = self.detach().as_secs_f64();
+        let mut counts = HashMap::new();
+        for count in self.take()? {
+            *counts.entry(count.file).or_default() += count.counted;
+        }
         Ok(Reads { seconds, counts })
     }
 
-    /// Removes all counts, and returns them.
-    fn take(&mut self) -> Result<HashMap<u64, u64>, libbpf_rs::Error> {
-        let map = &self.skel.maps.counts;
-        let mut counts = HashMap::new();
-        for key in map.keys().collect::<Vec<_>>() {
-            let value = map.lookup(&key, MapFlags::ANY)?;
-            let word = |bytes: &[u8]| bytes.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
-            if let Some((inode, count)) = word(&key).zip(value.as_deref().and_then(word)) {
-                counts.insert(inode, count);
-            }
-            // Another may have displaced it meanwhile.
-            let _ = map.delete(&key);
+    /// Begins to count, or goes on.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    pub fn attach(&mut self) -> Result<(), PageCacheError> {
+        if self.attached.is_some() {
+            return Ok(());
         }
-        Ok(counts)
+        let progs = &self.skel.progs;
+        let all: &[_] = match self.writes {
+            Writes::None => &[&progs.count_reads],
+            Writes::Dirtied => &[&progs.count_reads, &progs.count_dirtied],
+            Writes::Ext4 => &[&progs.count_reads, &progs.count_dirtied, &progs.count_ext4],
+        };
+        let links: Result<Vec<Link>, _> = all.iter().map(|program| program.attach()).collect();
+        self.attached = Some((monotonic(), links.map_err(failed)?));
+        Ok(())
     }
+
+    /// Stops counting, and returns for how long it has counted.
+    pub fn detach(&mut self) -> Duration {
+        self.attached.take().map_or(Duration::ZERO, |(since, _)| monotonic().since(since))
+    }
+
+    /// Calls of the programs so far, each of which has delayed a read or write.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        let cpus = self.skel.maps.bss_data.as_deref().map(|bss| &bss.cpus);
+        cpus.into_iter().flatten().map(|cpu| cpu.calls).sum()
+    }
+
+    /// Removes all counts, and returns them.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    pub fn take(&mut self) -> Result<Vec<AccessCount>, PageCacheError> {
+        let map = &self.skel.maps.counts;
+        let batches = map.lookup_and_delete_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
+        Ok(batches.map_err(failed)?.filter_map(|(key, count)| access_count(&key, &count)).collect())
+    }
+}
+
+fn access_count(key: &[u8], count: &[u8]) -> Option<AccessCount> {
+    let word = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
+    let (file, window) = key.split_first_chunk()?;
+    let window = word(window.first_chunk()?);
+    Some(AccessCount {
+        file: word(file),
+        window: window & !WRITTEN,
+        is_write: window & WRITTEN != 0,
+        counted: word(count.first_chunk()?),
+    })
+}
+
+fn failed(e: libbpf_rs::Error) -> PageCacheError {
+    PageCacheError::Run(crate::log::reason(&e))
 }

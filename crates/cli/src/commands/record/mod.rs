@@ -67,9 +67,9 @@ pub fn in_passing(
 /// The options of the recorder.
 fn options(o: &Record) -> Result<RecordOptions> {
     let targets = o.targets.selection(false);
-    if targets.is_empty() && !o.physical {
+    if targets.is_empty() && !o.physical && !o.of_files() {
         let text = "nothing to watch: give --pid PID, --comm NAME, --cgroup PATH, a command after -- \
-                    (isotherm record -- ./app), or --physical";
+                    (isotherm record -- ./app), --physical, or files by --file, --dir, --mount or --cached";
         return Err(UsageError::new(text).into());
     }
     Ok(RecordOptions {

@@ -1,0 +1,266 @@
+//! `isotherm record` of files.
+
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use isotherm_core::{AddrRange, RegionView, Snapshot};
+use isotherm_linux::page_cache::ReadCounter;
+use isotherm_record::{Event, Reader};
+use rustix::fs::{Advice, fadvise};
+use tempfile::TempDir;
+
+use crate::run::{Recorder, finish, isotherm, needs_root, until};
+
+const MIB: u64 = 1 << 20;
+const PAGE: u64 = 4096;
+
+/// On the disk, since reads of tmpfs cannot be counted.
+fn folder() -> TempDir {
+    TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// A cached file, whose next reads go page by page.
+fn cached(path: &Path, mib: u64) -> File {
+    let file =
+        File::options().read(true).write(true).create(true).truncate(true).open(path).unwrap();
+    let bytes = vec![1; MIB as usize];
+    (0..mib).for_each(|at| file.write_all_at(&bytes, at * MIB).unwrap());
+    file.sync_all().unwrap();
+    fadvise(&file, 0, None, Advice::Random).unwrap();
+    file
+}
+
+fn counts_reads() -> bool {
+    let counts = ReadCounter::load().is_ok();
+    if !counts {
+        eprintln!("skipped: this kernel has no tracepoint for reads");
+    }
+    counts
+}
+
+/// Names of the targets, and the last snapshot.
+fn last(record: &Path) -> (Vec<String>, Snapshot) {
+    let (mut names, mut last) = (Vec::new(), None);
+    for event in Reader::open(record).unwrap() {
+        match event.unwrap() {
+            Event::Target(fact) => names.push(fact.command),
+            Event::Snapshot(s) => last = Some(s),
+            _ => {}
+        }
+    }
+    let checked = finish(&mut isotherm(["record", "--check", record.to_str().unwrap()]));
+    assert_eq!(checked.status, 0, "{}", checked.err);
+    (names, (*last.unwrap()).clone())
+}
+
+/// Mean rate of the pages of a part of a target, and the part of it that is unknown.
+fn rate(s: &Snapshot, target: usize, mib: std::ops::Range<u64>) -> (f64, f64) {
+    let part = AddrRange::new(mib.start * MIB, mib.end * MIB);
+    let inside = s.targets[target].regions.iter();
+    let inside = inside.filter_map(|r| Some((r, r.range.intersect(&part)?.len() as f64)));
+    let (mut hz, mut unknown) = (0.0, 0.0);
+    for (r, bytes) in inside {
+        hz += f64::from(r.rate.hz) * f64::from(r.touched_bp) / 1e4 * bytes / part.len() as f64;
+        unknown += r.unknown_bp.total() as f64 / 1e4 * bytes / part.len() as f64;
+    }
+    (hz, unknown)
+}
+
+/// Calls `access` with the numbers 0, 1, 2.. at a rate, until `ended`; returns the real rate.
+fn at_rate(per_second: f64, ended: &AtomicBool, mut access: impl FnMut(u64)) -> f64 {
+    let begin = Instant::now();
+    let mut count = 0;
+    while !ended.load(Ordering::Relaxed) {
+        let due = (begin.elapsed().as_secs_f64() * per_second) as u64;
+        (count..due).for_each(&mut access);
+        count = due.max(count);
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    count as f64 / begin.elapsed().as_secs_f64()
+}
+
+/// A page of a range, in an order that looks random.
+fn page(i: u64, pages: u64) -> u64 {
+    (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33) % pages
+}
+
+#[test]
+fn parts_of_a_file_by_kind_of_access() {
+    needs_root!();
+    if !counts_reads() {
+        return;
+    }
+    let dir = folder();
+    let path = dir.path().canonicalize().unwrap().join("data");
+    let file = cached(&path, 48);
+    let (record, ended) = (dir.path().join("rec"), AtomicBool::new(false));
+    let words = ["record", "--by-access", "--duration", "12s", "--file"];
+    let mut recorder = isotherm(words);
+    recorder.arg(&path).arg("-o").arg(&record);
+    let map = Mapped::of(&file, 48 * MIB);
+    let (read, sent, written, mapped) = std::thread::scope(|scope| {
+        let read = scope.spawn(|| {
+            at_rate(40_000.0, &ended, |i| {
+                file.read_exact_at(&mut [0; 4096], 8 * MIB + page(i, 1024) * PAGE).unwrap();
+            })
+        });
+        let sent = scope.spawn(|| {
+            let null = File::options().write(true).open("/dev/null").unwrap();
+            at_rate(600.0, &ended, |i| {
+                let mut offset = (16 * MIB + (i % 64) * 16 * PAGE) as i64;
+                // SAFETY: `offset` is a local variable, and both descriptors are open.
+                let sent = unsafe {
+                    libc::sendfile(null.as_raw_fd(), file.as_raw_fd(), &mut offset, 65_536)
+                };
+                assert_eq!(sent, 65_536);
+            })
+        });
+        let written = scope.spawn(|| {
+            at_rate(10_000.0, &ended, |i| {
+                file.write_all_at(&[2], 24 * MIB + page(i, 512) * PAGE).unwrap();
+            })
+        });
+        let mapped = scope
+            .spawn(|| at_rate(30_000.0, &ended, |i| map.read(32 * MIB + page(i, 2048) * PAGE)));
+        let done = finish(&mut recorder);
+        ended.store(true, Ordering::Relaxed);
+        assert_eq!(done.status, 0, "{}", done.err);
+        [read, sent, written, mapped].map(|thread| thread.join().unwrap()).into()
+    });
+    let (names, s) = last(&record);
+    let kinds = ["(read)", "(written)", "(mapped)"];
+    assert_eq!(names, kinds.map(|kind| format!("{} {kind}", path.display())));
+    // Rates of a page, to a factor of 1.5.
+    let near = |of: (f64, f64), hz: f64| {
+        assert!((of.0 / hz).log2().abs() < 0.6 && of.1 < 0.1, "{of:?}, not {hz}");
+    };
+    near(rate(&s, 0, 8..12), read / 1024.0);
+    near(rate(&s, 0, 16..20), sent * 16.0 / 1024.0);
+    near(rate(&s, 2, 32..40), mapped / 2048.0);
+    assert!(rate(&s, 1, 24..26).0 > 0.0, "{written} writes a second");
+    for target in 0..3 {
+        assert_eq!(rate(&s, target, 41..48).0, 0.0, "{target}");
+    }
+    assert_eq!(
+        (rate(&s, 0, 24..40).0, rate(&s, 1, 0..23).0, rate(&s, 2, 0..31).0),
+        (0.0, 0.0, 0.0)
+    );
+}
+
+/// A shared mapping of a file, of which nothing is read ahead.
+struct Mapped(*const u8);
+
+// SAFETY: reads of a mapping that stays as long as the process need no order.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    fn of(file: &File, size: u64) -> Self {
+        let (size, read) = (size as usize, libc::PROT_READ);
+        // SAFETY: a new mapping at an address of the kernel's choice; it is never unmapped.
+        let start = unsafe {
+            libc::mmap(std::ptr::null_mut(), size, read, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        assert_ne!(start, libc::MAP_FAILED);
+        // SAFETY: the range was just mapped.
+        unsafe { libc::madvise(start, size, libc::MADV_RANDOM) };
+        Mapped(start.cast())
+    }
+
+    fn read(&self, at: u64) {
+        // SAFETY: callers read within the mapping, and nobody makes the file shorter.
+        let _ = unsafe { self.0.add(at as usize).read_volatile() };
+    }
+}
+
+#[test]
+fn files_that_come_go_and_change_their_names() {
+    needs_root!();
+    let dir = folder();
+    let root: PathBuf = dir.path().canonicalize().unwrap();
+    let at = |name: &str| root.join(name);
+    fs::create_dir(at("tree")).unwrap();
+    let _first = cached(&at("tree/first"), 3);
+    let tree = at("tree").display().to_string();
+    let mut recorder = Recorder::recording(&["--dir", &tree, "--aggr", "500ms"]);
+    let record = recorder.record();
+    let found = |name: &str| last_names(&record).iter().any(|n| n.ends_with(name));
+    // Sparse: only its last MiB exists.
+    let second = File::create_new(at("tree/second")).unwrap();
+    second.write_all_at(&vec![1; MIB as usize], 99 * MIB).unwrap();
+    until("a new file", || found("tree/second"));
+    fs::rename(at("tree/second"), at("tree/renamed")).unwrap();
+    until("a new name", || found("tree/renamed"));
+    fs::remove_file(at("tree/renamed")).unwrap();
+    until("a deleted file that is open", || found("tree/renamed (deleted)"));
+    // Its pages may have been evicted meanwhile.
+    until("what is cached of it", || {
+        second.write_all_at(&vec![2; MIB as usize], 99 * MIB).unwrap();
+        let last = snapshots(&record).last();
+        let sparse = last.and_then(|s| s.targets.iter().find(|t| t.mapped() == 100 * MIB).cloned());
+        let cached = |r: &RegionView| r.range.len() * u64::from(r.resident_bp) / 10_000;
+        sparse.is_some_and(|t| t.regions.iter().map(cached).sum::<u64>() == MIB)
+    });
+    let _ = recorder.stop();
+    let _ = last(&record);
+}
+
+fn snapshots(record: &Path) -> impl Iterator<Item = Arc<Snapshot>> {
+    let events = Reader::open(record).unwrap().map_while(Result::ok);
+    events.filter_map(|event| match event {
+        Event::Snapshot(s) => Some(s),
+        _ => None,
+    })
+}
+
+fn last_names(record: &Path) -> Vec<String> {
+    let events = Reader::open(record).unwrap().map_while(Result::ok);
+    let name = |event| match event {
+        Event::Target(fact) => Some(fact.command),
+        _ => None,
+    };
+    events.filter_map(name).collect()
+}
+
+/// Reads of tmpfs are unknown, neither hot nor cold.
+#[test]
+fn memory_of_tmpfs_is_unknown() {
+    needs_root!();
+    let Ok(dir) = TempDir::new_in("/dev/shm") else {
+        eprintln!("skipped: no tmpfs at /dev/shm");
+        return;
+    };
+    let path = dir.path().join("file");
+    let _file = cached(&path, 4);
+    let record = dir.path().join("rec");
+    let mut recorder = isotherm(["record", "--duration", "3s", "--file"]);
+    let done = finish(recorder.arg(&path).arg("-o").arg(&record));
+    assert_eq!(done.status, 0, "{}", done.err);
+    let (_, s) = last(&record);
+    assert_eq!(rate(&s, 0, 0..4), (0.0, 1.0));
+}
+
+#[test]
+fn what_makes_no_sense_is_told() {
+    let dir = folder();
+    let file = dir.path().join("file");
+    drop(cached(&file, 1));
+    let (dir, file) = (dir.path().to_str().unwrap(), file.to_str().unwrap());
+    for (args, status, said) in [
+        (&["--file", dir][..], 2, "is a folder: give it with --dir"),
+        (&["--dir", file], 2, "is a file: give it with --file"),
+        (&["--file", file, "--pid", "1"], 2, "--pid"),
+        (&["--file", file, "--look", "smaps"], 2, "leave out --look"),
+        (&["--file", file, "--monitor", "pages"], 2, "leave out --physical and --monitor"),
+        (&["--by-access", "--pid", "1"], 2, "give --file, --dir, --mount or --cached"),
+        (&["--file", "/no/such/file"], 1, "/no/such/file"),
+    ] {
+        let done = finish(&mut isotherm([&["record", "-o", "/dev/null"], args].concat()));
+        assert_eq!(done.status, status, "{args:?}: {}", done.err);
+        assert!(done.err.contains(said), "{args:?}: {}", done.err);
+    }
+}

@@ -1,0 +1,322 @@
+//! Regions of memory whose accesses are counted, instead of looked for in accessed bits: the page cache of files.
+//!
+//! A target is divided into windows. For each window and interval, the caller gives the counted accesses and their
+//! exposure. A window keeps the counts of the last intervals, as long as they agree with one rate.
+
+use std::time::Duration;
+
+use crate::bins::llr_is_below;
+use crate::borders::{FIRST_PASS, Group, GroupKind, Joined, fit};
+use crate::estimator::Rate;
+use crate::range::{AddrRange, PAGE_SIZE};
+use crate::region::to_bp;
+use crate::snapshot::RegionView;
+use crate::support::RateSupport;
+use crate::unknown::{Pages, Unknown};
+
+/// Maximum number of windows of a target. If it grows beyond, its windows are joined.
+const MOST_WINDOWS: u64 = 65_536;
+/// Counts of earlier intervals count less by this factor in each interval: eight intervals together.
+const KEPT: f64 = 7.0 / 8.0;
+/// The rate of a window has changed if two rates are likelier than one by this log-likelihood ratio.
+const CHANGED_LLR: f64 = 8.0;
+
+/// What was observed of a window in an interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct CountedWindow {
+    /// pages in memory
+    pub resident: u32,
+    /// pages in memory whose accesses cannot be observed, and the reason
+    pub unknown: Option<(Unknown, u32)>,
+    /// counted accesses
+    pub accesses: f64,
+    /// Time for which pages were observed, in page-seconds. If one of n accesses counts, a page counts for the nth
+    /// part of the time.
+    pub exposure: f64,
+    /// time since the last access, if the caller knows of one that is not counted
+    pub idle: Option<Duration>,
+}
+
+/// The state of a target.
+#[derive(Debug)]
+pub struct CountedTarget {
+    /// size of a window
+    window: u64,
+    size: u64,
+    windows: Vec<Window>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Window {
+    seen: CountedWindow,
+    /// accesses and exposure of the intervals since the last change of the rate
+    accesses: f64,
+    exposure: f64,
+    /// time of that change, and of the last access, in ms
+    since: u32,
+    touched: u32,
+}
+
+impl CountedTarget {
+    /// A target with windows of `window` bytes, a power of two and at least a page.
+    #[must_use]
+    pub fn new(window: u64) -> Self {
+        let window = window.next_power_of_two().max(PAGE_SIZE);
+        CountedTarget { window, size: 0, windows: Vec::new() }
+    }
+
+    /// Size of a window in bytes, for a target of `size` bytes.
+    pub fn set_size(&mut self, size: u64, now_ms: u32) -> u64 {
+        self.size = size.next_multiple_of(PAGE_SIZE);
+        while self.size.div_ceil(self.window) > MOST_WINDOWS {
+            self.window *= 2;
+            self.windows.clear();
+        }
+        let windows = usize::try_from(self.size.div_ceil(self.window)).unwrap_or(usize::MAX);
+        let new = Window { since: now_ms, touched: now_ms, ..Window::default() };
+        self.windows.resize(windows, new);
+        self.window
+    }
+
+    /// Adds an interval that ends now. Windows that `seen` does not contain are not in memory.
+    pub fn observe(&mut self, mut seen: impl FnMut(usize) -> CountedWindow, now_ms: u32) {
+        for (i, window) in self.windows.iter_mut().enumerate() {
+            window.observe(seen(i), now_ms);
+        }
+    }
+
+    /// The regions of the target, at most `max` if possible: neighbours whose counts agree are joined. Accesses count
+    /// as found if they are within `sample`.
+    #[must_use]
+    pub fn regions(&self, max: usize, sample: Duration, now_ms: u32) -> Vec<RegionView> {
+        let mut joined = Joined::new(FIRST_PASS, false, now_ms);
+        for (i, window) in self.windows.iter().enumerate() {
+            let range = self.range(i, i + 1);
+            joined.push(Group { range, kind: window.kind(), windows: None });
+        }
+        let groups = fit(joined, max);
+        groups.iter().map(|group| self.view(group.range, sample, now_ms)).collect()
+    }
+
+    fn range(&self, from: usize, to: usize) -> AddrRange {
+        let at = |i: usize| (i as u64).saturating_mul(self.window).min(self.size);
+        AddrRange::new(at(from), at(to))
+    }
+
+    fn view(&self, range: AddrRange, sample: Duration, now_ms: u32) -> RegionView {
+        let index = |at: u64| usize::try_from(at.div_ceil(self.window)).unwrap_or(usize::MAX);
+        let windows = self.windows.get(index(range.start)..index(range.end)).unwrap_or_default();
+        let mut sums = Sums::default();
+        windows.iter().for_each(|window| sums.add(window, now_ms));
+        sums.view(range, sample, now_ms)
+    }
+}
+
+impl Window {
+    fn observe(&mut self, seen: CountedWindow, now_ms: u32) {
+        let idle = seen.idle.map(|idle| u32::try_from(idle.as_millis()).unwrap_or(u32::MAX));
+        if seen.accesses > 0.0 {
+            self.touched = now_ms;
+        }
+        if let Some(idle) = idle {
+            self.touched = self.touched.max(now_ms.saturating_sub(idle));
+        }
+        let now = (seen.accesses, seen.exposure);
+        let before = (self.accesses, self.exposure);
+        let agrees = before.1 <= 0.0
+            || now.1 <= 0.0
+            || now.0 + before.0 <= 0.0
+            || llr_is_below(CHANGED_LLR, before, now);
+        if agrees {
+            (self.accesses, self.exposure) = (before.0 * KEPT + now.0, before.1 * KEPT + now.1);
+        } else {
+            (self.accesses, self.exposure) = now;
+            self.since = now_ms;
+        }
+        self.seen = seen;
+    }
+
+    /// Pages in memory whose accesses can be observed.
+    fn visible(&self) -> u32 {
+        self.seen.resident - self.unknown().min(self.seen.resident)
+    }
+
+    fn unknown(&self) -> u32 {
+        self.seen.unknown.map_or(0, |(_, pages)| pages)
+    }
+
+    fn kind(&self) -> GroupKind {
+        match self.seen.unknown {
+            _ if self.seen.resident == 0 => GroupKind::Absent,
+            Some((why, _)) if self.visible() == 0 => GroupKind::Hidden(why),
+            _ => GroupKind::Seen {
+                d: self.accesses,
+                e: self.exposure,
+                reactivated: false,
+                lately: self.accesses > 0.0,
+                touched: (self.touched, self.touched),
+            },
+        }
+    }
+}
+
+/// Sums over the windows of a region, in pages.
+#[derive(Debug, Default)]
+struct Sums {
+    resident: f64,
+    visible: f64,
+    unknown: [f64; Unknown::ALL.len()],
+    accesses: f64,
+    exposure: f64,
+    /// times since the last change, in page-milliseconds
+    kept: f64,
+    touched: u32,
+}
+
+impl Sums {
+    fn add(&mut self, w: &Window, now_ms: u32) {
+        if w.seen.resident == 0 {
+            return;
+        }
+        let visible = f64::from(w.visible());
+        self.resident += f64::from(w.seen.resident);
+        self.visible += visible;
+        if let Some((why, pages)) = w.seen.unknown {
+            self.unknown[why.index()] += f64::from(pages);
+        }
+        self.accesses += w.accesses;
+        self.exposure += w.exposure;
+        self.kept += visible * f64::from(now_ms.saturating_sub(w.since));
+        self.touched = self.touched.max(w.touched);
+    }
+
+    fn view(&self, range: AddrRange, sample: Duration, now_ms: u32) -> RegionView {
+        let pages = (range.len() / PAGE_SIZE).max(1) as f64;
+        let rate = counted_rate(self.accesses, self.exposure);
+        let is_touched = self.accesses > 0.0;
+        let found = -(-f64::from(rate.hz) * sample.as_secs_f64()).exp_m1();
+        let age = match is_touched {
+            true => self.kept / self.visible.max(1.0),
+            false if self.visible > 0.0 => f64::from(now_ms.saturating_sub(self.touched)),
+            false => 0.0,
+        };
+        RegionView {
+            range,
+            accesses_bp: to_bp(found * self.visible / pages).max(u32::from(is_touched)),
+            age: Duration::from_millis(age as u64),
+            rate,
+            touched_bp: if is_touched { 10_000 } else { 0 },
+            resident_bp: to_bp(self.resident / pages),
+            unknown_bp: Pages(self.unknown.map(|n| to_bp(n / pages))),
+            support: Some(RateSupport::MEASURED),
+        }
+    }
+}
+
+/// The rate of a page of which `accesses` were counted in `exposure`, with its 95 % interval: the square root of a
+/// Poisson number has a standard deviation of 1/2.
+fn counted_rate(accesses: f64, exposure: f64) -> Rate {
+    if exposure <= 0.0 {
+        return Rate { hz: 0.0, low: 0.0, high: f32::INFINITY };
+    }
+    let hz = |n: f64| (n / exposure) as f32;
+    let low = (accesses.sqrt() - 0.98).max(0.0).powi(2);
+    Rate { hz: hz(accesses), low: hz(low), high: hz(((accesses + 1.0).sqrt() + 0.98).powi(2)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::heat::{Heat, Thresholds};
+
+    const WINDOW: u64 = 64 * PAGE_SIZE;
+    const SAMPLE: Duration = Duration::from_millis(100);
+
+    fn seen(accesses: f64) -> CountedWindow {
+        // One access of 64 counts, for a second.
+        CountedWindow { resident: 64, accesses, exposure: 1.0, ..CountedWindow::default() }
+    }
+
+    fn target(windows: u64) -> CountedTarget {
+        let mut target = CountedTarget::new(WINDOW);
+        assert_eq!(target.set_size(windows * WINDOW, 0), WINDOW);
+        target
+    }
+
+    #[test]
+    fn hot_and_cold_parts_are_regions() {
+        let mut t = target(32);
+        for second in 1..=20 {
+            t.observe(|i| seen(if (8..16).contains(&i) { 40.0 } else { 0.0 }), second * 1000);
+        }
+        let regions = t.regions(100, SAMPLE, 20_000);
+        let heat = |r: &RegionView| (r.range.start / WINDOW, r.heat(&Thresholds::default()));
+        let found: Vec<_> = regions.iter().map(heat).collect();
+        assert_eq!(found, [(0, Heat::Cold), (8, Heat::Hot), (16, Heat::Cold)]);
+        let hot = &regions[1];
+        assert!((hot.rate.hz - 40.0).abs() < 0.1 && hot.rate.low > 35.0 && hot.rate.high < 45.0);
+        assert_eq!((hot.age.as_secs(), regions[0].age.as_secs()), (20, 20));
+    }
+
+    #[test]
+    fn a_change_counts_at_once() {
+        let mut t = target(1);
+        (1..=60).for_each(|second| t.observe(|_| seen(30.0), second * 1000));
+        t.observe(|_| seen(0.0), 61_000);
+        let region = t.regions(9, SAMPLE, 66_000)[0];
+        assert_eq!((region.rate.hz, region.age.as_secs()), (0.0, 6));
+        t.observe(|_| seen(90.0), 62_000);
+        let region = t.regions(9, SAMPLE, 63_000)[0];
+        assert_eq!((region.rate.hz, region.age.as_secs()), (90.0, 1));
+    }
+
+    #[test]
+    fn unknown_and_absent_memory_is_neither_hot_nor_cold() {
+        let mut t = target(3);
+        let unknown = Some((Unknown::Cache, 64));
+        let of = [
+            CountedWindow::default(),
+            CountedWindow { unknown, exposure: 0.0, ..seen(0.0) },
+            seen(0.0),
+        ];
+        t.observe(|i| of[i], 9000);
+        t.observe(|i| of[i], 19_000);
+        let regions = t.regions(9, SAMPLE, 19_000);
+        let bytes: crate::HeatBytes = regions.iter().map(|r| r.bytes(&Thresholds::default())).sum();
+        assert_eq!((bytes.absent, bytes.unknown, bytes.cold), (WINDOW, WINDOW, WINDOW));
+    }
+
+    #[test]
+    fn a_large_target_has_large_windows() {
+        let mut t = CountedTarget::new(WINDOW);
+        let window = t.set_size(1 << 40, 0);
+        assert_eq!((window, t.windows.len()), (1 << 24, 65_536));
+    }
+
+    proptest! {
+        #[test]
+        fn regions_cover_the_target(
+            counts in prop::collection::vec((0u32..=64, 0.0..1e4_f64), 1..200),
+            rest in 1u64..WINDOW,
+            max in 3usize..50,
+        ) {
+            let mut t = CountedTarget::new(WINDOW);
+            let size = (counts.len() as u64 - 1) * WINDOW + rest;
+            t.set_size(size, 0);
+            t.observe(|i| CountedWindow { resident: counts[i].0, ..seen(counts[i].1) }, 1000);
+            let regions = t.regions(max, SAMPLE, 1000);
+            prop_assert_eq!(regions[0].range.start, 0);
+            prop_assert!(regions.windows(2).all(|two| two[0].range.end == two[1].range.start));
+            prop_assert_eq!(regions.last().unwrap().range.end, size.next_multiple_of(PAGE_SIZE));
+            prop_assert!(regions.len() <= max.max(counts.len() / 2 + 2));
+        }
+
+        #[test]
+        fn the_rate_is_within_its_interval(accesses in 0.0..1e6_f64, exposure in 1e-3..1e6_f64) {
+            let rate = counted_rate(accesses, exposure);
+            prop_assert!(rate.low <= rate.hz && rate.hz <= rate.high);
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! Files: reads and writes are counted where they get pages of the page cache, and mapped parts are looked at in the
+//! page tables of the processes that map them.
+
+mod mapped;
+mod turns;
+mod watched;
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use isotherm_core::{
+    Attrs, Cost, EndReason, Nanos, OpsError, Quality, Snapshot, Source, Step, TargetId, TargetView,
+};
+use isotherm_linux::page_cache::{AccessCount, ReadCounter, Writes};
+use isotherm_linux::sys::{self, CpuLaps};
+use isotherm_linux::{HeldProcesses, Hold, Way};
+use isotherm_record::TargetFact;
+use tracing::{info, warn};
+
+use self::mapped::MappedFiles;
+use self::turns::Turns;
+use self::watched::{Interval, WINDOW_SHIFT, WatchedFile};
+use super::{AttrsFor, Lasting, Ready, Watch};
+use crate::pace::{Pace, Terms, WorkStart};
+use crate::page_cache::{Reader, Scope};
+use crate::usage::UsageError;
+
+/// Maximum number of files that are watched at once: those with the most cached pages.
+const MOST_FILES: usize = 1000;
+/// Pace of looking which files there are, and of reading which parts of them are cached.
+const LISTING: Terms =
+    Terms { share: 400, least: Duration::from_secs(1), most: Duration::from_secs(120) };
+const READING: Terms = Terms { share: 400, least: Duration::ZERO, most: Duration::from_secs(60) };
+
+/// The files to watch.
+#[derive(Debug, Clone)]
+pub struct FilesToWatch {
+    /// which files
+    pub scope: Scope,
+    /// Reads, writes and mapped accesses are targets of their own.
+    pub by_access: bool,
+}
+
+/// Watches files. It counts from the first step on.
+pub struct Files {
+    reader: Reader,
+    counter: Result<ReadCounter, String>,
+    mapped: Result<(MappedFiles, Way), String>,
+    by_access: bool,
+    files: Watched,
+    /// holds no processes
+    held: HeldProcesses,
+}
+
+impl Files {
+    /// Opens what can count here, and finds the files.
+    pub fn open(what: &FilesToWatch) -> Result<Self> {
+        let reader = Reader::open(what.scope.clone())?;
+        if let Some(why) = reader.why_not_bpf() {
+            bail!("files cannot be watched without BPF: {why}");
+        }
+        let counter = ReadCounter::by_window(WINDOW_SHIFT).map_err(|e| e.to_string());
+        let mapped = MappedFiles::open(sys::monotonic().0).map_err(|e| e.to_string());
+        match (&counter, &mapped) {
+            (Err(reads), Err(maps)) => {
+                bail!(
+                    "no accesses to files can be observed here.\n  read(): {reads}\n  mappings: {maps}"
+                )
+            }
+            (Err(reads), _) => warn!("reads and writes are unknown: {reads}"),
+            (_, Err(maps)) => warn!("accesses through mappings are unknown: {maps}"),
+            _ => {}
+        }
+        let mut files = Files {
+            reader,
+            counter,
+            mapped,
+            by_access: what.by_access,
+            files: Watched::default(),
+            held: HeldProcesses::default(),
+        };
+        files.list()?;
+        Ok(files)
+    }
+
+    /// Finds the files again, and their mappings.
+    fn list(&mut self) -> Result<()> {
+        let begun = WorkStart::now();
+        let (mut found, cache) = self.reader.find()?;
+        if found.len() > MOST_FILES {
+            if !std::mem::replace(&mut self.files.is_cut, true) {
+                let all = found.len();
+                info!("watching the {MOST_FILES} of {all} files that have the most cached pages");
+            }
+            found.sort_by_key(|f| std::cmp::Reverse(f.file.pages));
+            found.truncate(MOST_FILES);
+        }
+        if let Ok((mapped, _)) = &mut self.mapped {
+            let is_any_mapped = found.iter().any(|f| f.file.is_mapped);
+            let mut parts = if is_any_mapped { cache.mapped()? } else { Vec::new() };
+            let own = i32::try_from(std::process::id()).unwrap_or(0);
+            let wanted: std::collections::HashSet<u64> =
+                found.iter().filter(|f| f.file.is_mapped).map(|f| f.file.id()).collect();
+            parts.retain(|p| p.holder.pid != own && wanted.contains(&p.holder.file));
+            mapped.set_parts(parts);
+        }
+        let mut before = std::mem::take(&mut self.files.files);
+        for f in found {
+            let key = f.file.key();
+            let watched = before.remove(&key).or_else(|| self.files.files.remove(&key));
+            let mut watched = watched.unwrap_or_default();
+            self.files.news.extend(watched.update(f, self.by_access, &mut self.files.next_id));
+            self.files.files.insert(key, watched);
+        }
+        self.files.listed.pause(&begun, &LISTING);
+        Ok(())
+    }
+
+    /// Reads which parts of the files are cached.
+    fn read_parts(&mut self) -> Result<(), OpsError> {
+        let begun = WorkStart::now();
+        let mut files: Vec<&mut WatchedFile> = self.files.files.values_mut().collect();
+        let read: Vec<_> = files.iter_mut().filter_map(|file| file.begin_parts()).collect();
+        let cache = self.reader.page_cache();
+        let result = cache.map_or(Ok(()), |cache| {
+            cache.parts(&read, |i, part| {
+                if let Some(file) = files.get_mut(i) {
+                    file.add_part(&part);
+                }
+            })
+        });
+        self.files.read.pause(&begun, &READING);
+        result.map_err(failed)
+    }
+}
+
+/// The watched files.
+#[derive(Default)]
+struct Watched {
+    /// by super block and number of the inode
+    files: BTreeMap<(u64, u64), WatchedFile>,
+    next_id: u32,
+    /// names to tell
+    news: Vec<TargetFact>,
+    /// There were more files than can be watched.
+    is_cut: bool,
+    listed: Pace,
+    read: Pace,
+}
+
+impl Ready for Files {
+    fn describe(&self) -> String {
+        let reads = match self.counter.as_ref().map(ReadCounter::writes) {
+            Err(_) => "reads and writes not seen",
+            Ok(Writes::None) => "reads by mm_filemap_get_pages, writes not seen",
+            Ok(Writes::Dirtied) => {
+                "reads by mm_filemap_get_pages, the first write of a page between two writebacks"
+            }
+            Ok(Writes::Ext4) => {
+                "reads by mm_filemap_get_pages, writes on ext4, elsewhere the first write of a page between two \
+                 writebacks"
+            }
+        };
+        let mapped = match &self.mapped {
+            Ok((_, way)) => format!("accesses through mappings by {}", way.name()),
+            Err(_) => "accesses through mappings not seen".to_owned(),
+        };
+        format!(
+            "files: {reads}, one page of {}; {mapped}. Resolution: 256 KiB. Not seen: read() and write() on tmpfs, \
+             O_DIRECT, metadata",
+            ReadCounter::SHARE
+        )
+    }
+
+    fn attrs(&self, asked: &dyn AttrsFor) -> Result<Attrs, UsageError> {
+        asked.attrs_for(Way::PageIdle, false)
+    }
+
+    fn hold(&mut self) -> &mut dyn Hold {
+        &mut self.held
+    }
+
+    fn watched(&self) -> Option<Lasting> {
+        Some(Lasting { kind: "files", facts: self.files.news.clone() })
+    }
+
+    fn begin(mut self: Box<Self>, attrs: Attrs, _: &[TargetId], _: u64) -> Result<Box<dyn Watch>> {
+        self.files.news.clear();
+        let now = sys::monotonic();
+        Ok(Box::new(Working {
+            files: *self,
+            attrs: attrs.checked().map_err(UsageError::from)?,
+            turns: Turns::begin(now),
+            counts: Counts::default(),
+            begun: now,
+            start: now,
+            seq: 0,
+            cost: Cost::default(),
+            cpu: CpuLaps::begin(),
+            is_stopped: false,
+        }))
+    }
+}
+
+struct Working {
+    files: Files,
+    attrs: Attrs,
+    turns: Turns,
+    counts: Counts,
+    begun: Nanos,
+    /// begin of the present interval
+    start: Nanos,
+    seq: u64,
+    cost: Cost,
+    cpu: CpuLaps,
+    is_stopped: bool,
+}
+
+/// What was counted in an interval.
+#[derive(Default)]
+struct Counts {
+    is_on: bool,
+    /// calls of the programs at the begin of the present turn
+    calls: u64,
+    time: Duration,
+}
+
+impl Working {
+    /// Attaches or detaches the counter if it is time.
+    fn turn(&mut self, now: Nanos) -> Result<(), OpsError> {
+        let Ok(counter) = &mut self.files.counter else { return Ok(()) };
+        let is_on = self.turns.is_on(now);
+        if is_on && !self.counts.is_on {
+            self.counts.calls = counter.calls();
+            counter.attach().map_err(failed)?;
+        } else if !is_on && self.counts.is_on {
+            self.close_turn();
+        }
+        self.counts.is_on = is_on;
+        Ok(())
+    }
+
+    /// Detaches the counter.
+    fn close_turn(&mut self) {
+        let Ok(counter) = &mut self.files.counter else { return };
+        let time = counter.detach();
+        let calls = counter.calls() - self.counts.calls;
+        self.turns.set_share(calls, time);
+        self.counts.time += time;
+        self.cost.lost += Turns::lost(calls);
+        self.counts.is_on = false;
+    }
+
+    fn take_counts(&mut self) -> Result<HashMap<u64, Vec<AccessCount>>, OpsError> {
+        if self.counts.is_on {
+            self.close_turn();
+        }
+        let Ok(counter) = &mut self.files.counter else { return Ok(HashMap::new()) };
+        let mut by_file: HashMap<u64, Vec<AccessCount>> = HashMap::new();
+        for count in counter.take().map_err(failed)? {
+            by_file.entry(count.file).or_default().push(count);
+        }
+        Ok(by_file)
+    }
+
+    fn ms(&self, at: Nanos) -> u32 {
+        u32::try_from(at.since(self.begun).as_millis()).unwrap_or(u32::MAX)
+    }
+
+    fn publish(&mut self, now: Nanos) -> Result<Snapshot, OpsError> {
+        let counts = self.take_counts()?;
+        if now >= self.files.files.listed.due() {
+            self.files.list().map_err(|e| OpsError::Failed(crate::words::chain(&e)))?;
+        }
+        if now >= self.files.files.read.due() {
+            self.files.read_parts()?;
+        }
+        let interval = Interval {
+            time: now.since(self.start),
+            counted: self.files.counter.is_ok().then_some(self.counts.time),
+            counts: &counts,
+            mapped: self.files.mapped.as_ref().ok().map(|(mapped, _)| mapped.regions()),
+            now_ms: self.ms(now),
+            sample: self.attrs.sample,
+        };
+        let files = &mut self.files.files.files;
+        let all: usize = files.values().map(WatchedFile::nr_windows).sum();
+        let mut targets: Vec<TargetView> = Vec::new();
+        for file in files.values_mut() {
+            let max = self.attrs.max_regions as usize * file.nr_windows() / all.max(1);
+            file.observe(&interval, max.max(4), &mut targets);
+        }
+        targets.sort_by_key(|t| t.id);
+        self.cost.cpu += self.cpu.lap();
+        let snapshot = Snapshot {
+            seq: self.seq,
+            start: self.start,
+            end: now,
+            attrs: self.attrs,
+            cost: std::mem::take(&mut self.cost),
+            quality: Some(Quality::of_all(&targets)),
+            targets,
+        };
+        self.seq += 1;
+        self.start = now;
+        self.counts.time = Duration::ZERO;
+        Ok(snapshot)
+    }
+}
+
+fn failed(e: isotherm_linux::page_cache::PageCacheError) -> OpsError {
+    OpsError::Failed(e.to_string())
+}
+
+impl Source for Working {
+    fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
+        if self.is_stopped {
+            return Ok(Step::End(EndReason::Stopped));
+        }
+        let mut until = self.start + self.attrs.aggr;
+        if let Ok((mapped, _)) = &mut self.files.mapped {
+            let (cost, next) = mapped.step(now)?;
+            // The time of this thread includes the monitor's.
+            self.cost += Cost { cpu: Duration::ZERO, ..cost };
+            until = until.min(next);
+        }
+        if now >= self.start + self.attrs.aggr {
+            let snapshot = self.publish(now)?;
+            self.turn(now)?;
+            return Ok(Step::Snapshot(snapshot.into()));
+        }
+        self.turn(now)?;
+        if self.files.counter.is_ok() {
+            until = until.min(self.turns.next(now));
+        }
+        Ok(Step::Wait(until))
+    }
+}
+
+impl Watch for Working {
+    fn hold(&mut self) -> &mut dyn Hold {
+        &mut self.files.held
+    }
+
+    /// The targets are always the files.
+    fn set_targets(&mut self, _: &[TargetId]) -> Result<()> {
+        Ok(())
+    }
+
+    fn news(&mut self) -> Vec<TargetFact> {
+        std::mem::take(&mut self.files.files.news)
+    }
+
+    fn attrs(&self) -> Option<Attrs> {
+        Some(self.attrs)
+    }
+
+    fn set_attrs(&mut self, attrs: Attrs) -> Result<()> {
+        self.attrs = attrs.checked()?;
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        self.is_stopped = true;
+        if self.counts.is_on {
+            self.close_turn();
+        }
+        Ok(())
+    }
+}

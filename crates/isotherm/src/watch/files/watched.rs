@@ -1,0 +1,260 @@
+//! A watched file: what was counted in its windows.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::{
+    AddrRange, CountedTarget, CountedWindow, Mapping, MappingKind, PAGE_SIZE, RegionView, TargetId,
+    TargetView, Unknown,
+};
+use isotherm_linux::page_cache::{AccessCount, CachedFile, Part, ReadCounter};
+use isotherm_record::TargetFact;
+
+use super::mapped::MappedRegions;
+use crate::page_cache::FoundFile;
+
+/// Binary logarithm of the pages of a window: 256 KiB, what a node of the page cache covers.
+pub const WINDOW_SHIFT: u32 = 6;
+const WINDOW: u64 = PAGE_SIZE << WINDOW_SHIFT;
+/// Rates below this, in Hz, are no sign of an access: see `NO_HEAT_HZ` of the monitors.
+const NO_HEAT_HZ: f32 = 0.02;
+
+/// What was observed in an interval.
+pub struct Interval<'a> {
+    /// its length
+    pub time: Duration,
+    /// the part of it in which accesses were counted; `None` if they cannot be
+    pub counted: Option<Duration>,
+    /// the counts by file
+    pub counts: &'a HashMap<u64, Vec<AccessCount>>,
+    /// mapped parts by file; `None` if they are unknown
+    pub mapped: Option<&'a MappedRegions>,
+    /// its end
+    pub now_ms: u32,
+    /// the sampling interval
+    pub sample: Duration,
+}
+
+/// The accesses that a target consists of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Any,
+    Read,
+    Written,
+    Mapped,
+}
+
+impl Access {
+    fn counts(self, is_write: bool) -> bool {
+        self == Access::Any || self == if is_write { Access::Written } else { Access::Read }
+    }
+
+    fn is_mapped(self) -> bool {
+        matches!(self, Access::Any | Access::Mapped)
+    }
+
+    fn name(self, path: &str) -> String {
+        match self {
+            Access::Any => path.to_owned(),
+            Access::Read => format!("{path} (read)"),
+            Access::Written => format!("{path} (written)"),
+            Access::Mapped => format!("{path} (mapped)"),
+        }
+    }
+}
+
+/// A file, and the targets that it is in a record.
+#[derive(Default)]
+pub struct WatchedFile {
+    file: Option<CachedFile>,
+    is_tmpfs: bool,
+    mappings: Arc<Vec<Mapping>>,
+    targets: Vec<(TargetId, Access, CountedTarget)>,
+    /// cached pages by the first page of a part
+    parts: BTreeMap<u64, u32>,
+}
+
+impl WatchedFile {
+    /// The file as it is now; returns the names to tell, if they are new.
+    pub fn update(
+        &mut self,
+        found: FoundFile,
+        by_access: bool,
+        next_id: &mut u32,
+    ) -> Vec<TargetFact> {
+        let FoundFile { file, name, is_tmpfs, .. } = found;
+        if self.targets.is_empty() {
+            let all: &[Access] = match by_access {
+                true => &[Access::Read, Access::Written, Access::Mapped],
+                false => &[Access::Any],
+            };
+            for access in all {
+                self.targets.push((TargetId(*next_id), *access, CountedTarget::new(WINDOW)));
+                *next_id += 1;
+            }
+        }
+        let range = AddrRange::new(0, file.size.next_multiple_of(PAGE_SIZE));
+        self.is_tmpfs = is_tmpfs;
+        self.file = Some(file);
+        let known = self.mappings.first();
+        if known.is_some_and(|m| m.range == range && *m.name == *name) {
+            return Vec::new();
+        }
+        let is_named = known.is_some_and(|m| *m.name == *name);
+        let kind = MappingKind::File;
+        let mapping = Mapping { range, kind, name: name.as_str().into(), unknown: None };
+        self.mappings = Arc::new(vec![mapping]);
+        let fact = |&(id, access, _): &(TargetId, Access, CountedTarget)| TargetFact {
+            id,
+            pid: None,
+            command: access.name(&name),
+        };
+        if is_named { Vec::new() } else { self.targets.iter().map(fact).collect() }
+    }
+
+    /// Forgets its cached parts; returns the file whose parts to read.
+    pub fn begin_parts(&mut self) -> Option<CachedFile> {
+        self.parts.clear();
+        self.file.clone()
+    }
+
+    /// Adds a part.
+    pub fn add_part(&mut self, part: &Part) {
+        *self.parts.entry(part.first).or_default() += part.cached;
+    }
+
+    /// Number of windows of the file.
+    pub fn nr_windows(&self) -> usize {
+        let size = self.file.as_ref().map_or(0, |f| f.size);
+        usize::try_from(size.div_ceil(WINDOW)).unwrap_or(usize::MAX)
+    }
+
+    /// Adds an interval, and appends the targets of the snapshot, each with at most `max` regions if possible.
+    pub fn observe(&mut self, interval: &Interval<'_>, max: usize, out: &mut Vec<TargetView>) {
+        let Some(file) = &self.file else { return };
+        let id = file.id();
+        let counts = interval.counts.get(&id).map(Vec::as_slice).unwrap_or_default();
+        let all_mapped = interval.mapped.map(|all| all.get(&id).map(Vec::as_slice));
+        let mapped = all_mapped.flatten().unwrap_or_default();
+        for (target, access, counted) in &mut self.targets {
+            let window = counted.set_size(file.size, interval.now_ms);
+            let mut sums = Sums { window, windows: HashMap::new() };
+            self.parts
+                .iter()
+                .for_each(|(page, cached)| sums.at(page * PAGE_SIZE).resident += cached);
+            for count in counts.iter().filter(|c| access.counts(c.is_write)) {
+                sums.at(count.window.saturating_mul(WINDOW)).counted += count.counted;
+            }
+            if access.is_mapped() {
+                mapped.iter().for_each(|(range, region)| sums.add_mapped(*range, region));
+            }
+            let observing = Observing {
+                counted: interval.counted.filter(|_| !self.is_tmpfs && *access != Access::Mapped),
+                time: interval.time,
+                // Nobody looks at what is mapped.
+                is_blind: file.is_mapped && access.is_mapped() && all_mapped.is_none(),
+                is_mapped_only: *access == Access::Mapped,
+            };
+            counted.observe(|i| observing.window(sums.windows.get(&(i as u64))), interval.now_ms);
+            out.push(TargetView {
+                id: *target,
+                ran: None,
+                mappings: Arc::clone(&self.mappings),
+                left_out: 0,
+                regions: counted.regions(max, interval.sample, interval.now_ms),
+                ages: None,
+            });
+        }
+    }
+}
+
+/// Sums of a window.
+#[derive(Debug, Default, Clone, Copy)]
+struct Window {
+    resident: u32,
+    counted: u64,
+    /// pages in page tables, those of them whose accesses cannot be observed, and why
+    mapped: f64,
+    unknown: f64,
+    why: Option<Unknown>,
+    /// accesses through mappings in Hz, of all pages together
+    touches: f64,
+    /// time since the last of them
+    idle: Option<Duration>,
+}
+
+/// Sums by window.
+struct Sums {
+    window: u64,
+    windows: HashMap<u64, Window>,
+}
+
+impl Sums {
+    fn at(&mut self, offset: u64) -> &mut Window {
+        self.windows.entry(offset / self.window).or_default()
+    }
+
+    /// Adds a region of the process that maps the file: each window has its share.
+    fn add_mapped(&mut self, range: AddrRange, region: &RegionView) {
+        let mut at = range.start;
+        while at < range.end {
+            let end = ((at / self.window + 1) * self.window).min(range.end);
+            let pages = (end - at) as f64 / PAGE_SIZE as f64;
+            let share = |bp: u32| f64::from(bp) / 10_000.0 * pages;
+            let unknown: f64 = region.unknown_bp.0.iter().map(|bp| share(*bp)).sum();
+            let seen = (share(region.resident_bp) - unknown).max(0.0);
+            let window = self.at(at);
+            window.mapped += seen + unknown;
+            window.unknown += unknown;
+            let most = Unknown::ALL.into_iter().max_by_key(|why| region.unknown_bp.0[why.index()]);
+            if unknown > 0.0 {
+                window.why = most;
+            }
+            let touched = f64::from(region.touched_bp) / 10_000.0;
+            if region.rate.hz >= NO_HEAT_HZ {
+                window.touches += f64::from(region.rate.hz) * touched * seen;
+            }
+            if seen > 0.0 && region.rate.hz < NO_HEAT_HZ {
+                window.idle = Some(window.idle.map_or(region.age, |idle| idle.min(region.age)));
+            }
+            at = end;
+        }
+    }
+}
+
+/// How the windows of a target were observed.
+struct Observing {
+    counted: Option<Duration>,
+    time: Duration,
+    is_blind: bool,
+    is_mapped_only: bool,
+}
+
+impl Observing {
+    fn window(&self, sums: Option<&Window>) -> CountedWindow {
+        let Some(w) = sums else { return CountedWindow::default() };
+        let seconds = self.counted.unwrap_or(self.time).as_secs_f64();
+        let share = ReadCounter::SHARE as f64;
+        let accesses = w.counted as f64 + w.touches * seconds / share;
+        // Of pages that are not mapped, no access through a mapping is missed.
+        let resident = if self.is_mapped_only { w.mapped.round() as u32 } else { w.resident };
+        let hidden = match () {
+            () if accesses > 0.0 => 0.0,
+            () if self.is_blind => f64::from(resident),
+            () if self.counted.is_none() && !self.is_mapped_only => {
+                f64::from(resident) - (w.mapped - w.unknown).min(f64::from(resident))
+            }
+            () => w.unknown,
+        };
+        let hidden = (hidden.round() as u32).min(resident);
+        let why = w.why.filter(|_| !self.is_blind).unwrap_or(Unknown::Cache);
+        CountedWindow {
+            resident,
+            unknown: (hidden > 0).then_some((why, hidden)),
+            accesses,
+            exposure: f64::from(resident - hidden) * seconds / share,
+            idle: w.idle,
+        }
+    }
+}
