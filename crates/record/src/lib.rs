@@ -64,8 +64,8 @@ mod documented;
 
 pub use event::{Event, Lost, Missing, ReadError};
 pub use export::{
-    ExportError, Exported, export_arrow, export_damo_json, export_parquet, export_perf_script,
-    export_perfetto,
+    ExportError, Exported, Table, export_arrow, export_damo_json, export_parquet,
+    export_perf_script, export_perfetto,
 };
 pub use facts::{End, Facts, TargetFact, Why};
 pub use files::{Files, Sink};

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use isotherm_record::import::{Import, Presumed};
+use isotherm_record::import::{Import, ImportError, Presumed};
 use isotherm_record::{Why, Writer};
 
 use super::standard_input;
-use crate::cli;
+use crate::cli::{self, UsageError};
 use crate::log::say;
 
 /// Writes a recording of another tool as a record.
@@ -21,7 +21,11 @@ pub fn run(o: &cli::Import) -> Result<ExitCode> {
         false => File::open(name).with_context(|| format!("cannot read {}", name.display()))?,
     };
     let presumed = Presumed { sample: o.sample, aggr: o.aggr };
-    let import = Import::read(file, name, env!("CARGO_PKG_VERSION"), presumed)?;
+    let import = Import::read(file, name, env!("CARGO_PKG_VERSION"), presumed);
+    let import = import.map_err(|e| match e {
+        ImportError::Interval { .. } => UsageError::new(e.to_string()).into(),
+        e => anyhow::Error::from(e),
+    })?;
     let mut writer = Writer::create_whole(&o.output, import.facts())?;
     for target in import.targets() {
         let _ = writer.target(target.clone())?;

@@ -157,3 +157,48 @@ fn what_is_no_recording_is_refused_with_a_reason() {
         assert!(!dir.path().join("x.rec").exists(), "{name}");
     }
 }
+
+/// A recording of one snapshot with one region, as damo writes it.
+fn recording(intervals: &str) -> String {
+    format!(
+        r#"[{{"intervals": {intervals}, "target_id": 7, "snapshots": [
+            {{"start_time": 1000000000, "end_time": 1100000000, "regions": [
+                {{"start": 0, "end": 4096, "nr_accesses": {{"samples": 3}}, "age": {{"usec": 0}}}}]}}]}}]"#
+    )
+}
+
+#[test]
+fn given_intervals_must_fit_the_file() {
+    let dir = TempDir::new().unwrap();
+    let stated = recording(r#"{"sample_us": "5000", "aggr_us": "100000", "ops_update_us": "1"}"#);
+    fs::write(dir.path().join("stated"), stated).unwrap();
+    fs::write(dir.path().join("bare"), recording("null")).unwrap();
+    let import = |file, options: &[&str]| {
+        let done = run_in(dir.path(), &[&["import", file, "-o", "x.rec"], options].concat());
+        let written = fs::remove_file(dir.path().join("x.rec")).is_ok();
+        assert_eq!(written, done.status == 0, "{file} {options:?}: {}", done.err);
+        (done.status, done.err)
+    };
+    for (file, options, reason) in [
+        ("bare", &["--sample", "0s"][..], "--sample is 0ns, but must be from 100µs to 50ms"),
+        ("bare", &["--sample", "51ms"], "--sample is 51ms, but must be"),
+        ("bare", &["--aggr", "0s"], "--aggr is 0ns, but must be from 200µs"),
+        ("bare", &["--aggr", "20ms", "--sample", "11ms"], "from 100µs to 10ms"),
+        ("stated", &["--sample", "1ms"], "the sampling interval of the file is 5ms"),
+        ("stated", &["--aggr", "1s"], "the aggregation interval of the file is 100ms"),
+        ("stated", &["--sample", "0s"], "--sample is 0ns"),
+    ] {
+        let (status, err) = import(file, options);
+        assert_eq!(status, 2, "{file} {options:?}: {err}");
+        assert!(err.contains(reason) && err.contains("leave out --"), "{file} {options:?}: {err}");
+    }
+    for (file, options) in [
+        ("bare", &["--sample", "50ms"][..]),
+        ("bare", &["--aggr", "20ms", "--sample", "100us"]),
+        ("stated", &["--sample", "5ms", "--aggr", "100ms"]),
+        ("stated", &[]),
+    ] {
+        let (status, err) = import(file, options);
+        assert_eq!(status, 0, "{file} {options:?}: {err}");
+    }
+}

@@ -1,14 +1,15 @@
 //! A record as an Arrow IPC stream.
 
 use std::io::Write;
+use std::mem;
 
 use arrow_ipc::writer::StreamWriter;
-use arrow_schema::Schema;
+use arrow_schema::{Metadata, Schema};
+use isotherm_core::Snapshot;
 
-use super::{BATCH, ExportError, Exported};
+use super::{BATCH, ExportError, Exported, each};
 use crate::columns::Columns;
-use crate::event::{Event, ReadError};
-use crate::facts::Facts;
+use crate::event::Event;
 use crate::reader::Reader;
 use crate::sets::Sets;
 
@@ -18,63 +19,61 @@ use crate::sets::Sets;
 /// # Errors
 /// If the record cannot be read (a missing end is not an error), or `out` cannot be written.
 pub fn export_arrow(reader: Reader, out: impl Write) -> Result<Exported, ExportError> {
-    let mut reader = reader;
-    let mut next = reader.next();
-    let mut stream = match &next {
-        Some(Ok(Event::Facts(facts))) => Stream::new(out, Some(facts))?,
-        _ => Stream::new(out, None)?,
+    let mut stream = Stream {
+        out: Some(out),
+        metadata: Metadata::default(),
+        writer: None,
+        columns: Columns::default(),
+        sets: Sets::default(),
     };
-    if matches!(next, Some(Ok(Event::Facts(_)))) {
-        next = reader.next();
-    }
-    let mut torn = None;
-    while let Some(event) = next {
+    let exported = each(reader, |event| {
         match event {
-            Ok(Event::Snapshot(s)) => stream.push(&s)?,
-            Ok(Event::Facts(_)) => return Err(ExportError::Mixed),
-            Ok(_) => {}
-            Err(e @ ReadError::Torn { .. }) => torn = Some(e),
-            Err(e) => return Err(e.into()),
+            Event::Facts(facts) => stream.metadata = facts.metadata()?.into(),
+            Event::Snapshot(s) => {
+                stream.push(s)?;
+                return Ok(true);
+            }
+            _ => {}
         }
-        next = reader.next();
-    }
-    Ok(Exported { snapshots: stream.finish()?, torn, lost: reader.lost() })
+        Ok(false)
+    })?;
+    stream.finish()?;
+    Ok(exported)
 }
 
 struct Stream<W: Write> {
-    writer: StreamWriter<W>,
+    /// the output, until the writer has it
+    out: Option<W>,
+    metadata: Metadata,
+    writer: Option<StreamWriter<W>>,
     columns: Columns,
     sets: Sets,
-    snapshots: u64,
 }
 
 impl<W: Write> Stream<W> {
-    fn new(out: W, facts: Option<&Facts>) -> Result<Self, ExportError> {
-        let mut columns = Columns::default();
-        let fields = columns.take()?.schema().fields().clone();
-        let metadata = facts.map(Facts::metadata).transpose()?.unwrap_or_default();
-        let schema = Schema::new_with_metadata(fields, metadata);
-        let writer = StreamWriter::try_new(out, &schema)?;
-        Ok(Stream { writer, columns, sets: Sets::default(), snapshots: 0 })
-    }
-
-    fn push(&mut self, s: &isotherm_core::Snapshot) -> Result<(), ExportError> {
+    fn push(&mut self, s: &Snapshot) -> Result<(), ExportError> {
         let numbers = self.sets.numbers(s);
         self.columns.push(s, &numbers)?;
-        self.snapshots += 1;
         if self.columns.bytes() >= BATCH { self.flush() } else { Ok(()) }
     }
 
+    /// Writes the batch, and the schema before the first one.
     fn flush(&mut self) -> Result<(), ExportError> {
         self.sets.forget_retired();
-        Ok(self.writer.write(&self.columns.take()?)?)
+        let batch = self.columns.take()?;
+        if let Some(out) = self.out.take() {
+            let fields = batch.schema().fields().clone();
+            let schema = Schema::new_with_metadata(fields, mem::take(&mut self.metadata));
+            self.writer = Some(StreamWriter::try_new(out, &schema)?);
+        }
+        let filled = batch.num_rows() > 0;
+        self.writer.iter_mut().filter(|_| filled).try_for_each(|w| w.write(&batch))?;
+        Ok(())
     }
 
-    fn finish(mut self) -> Result<u64, ExportError> {
-        if !self.columns.is_empty() {
-            self.flush()?;
-        }
-        self.writer.finish()?;
-        Ok(self.snapshots)
+    fn finish(mut self) -> Result<(), ExportError> {
+        self.flush()?;
+        self.writer.iter_mut().try_for_each(StreamWriter::finish)?;
+        Ok(())
     }
 }

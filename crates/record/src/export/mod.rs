@@ -5,6 +5,7 @@ mod damo_json;
 mod parquet;
 mod perf_script;
 mod perfetto;
+mod tables;
 
 use arrow_schema::ArrowError;
 
@@ -17,6 +18,7 @@ pub use self::damo_json::export_damo_json;
 pub use self::parquet::export_parquet;
 pub use self::perf_script::export_perf_script;
 pub use self::perfetto::export_perfetto;
+pub use self::tables::Table;
 
 /// Approximate size of the snapshots in one Arrow record batch, in bytes.
 const BATCH: usize = 1 << 20;

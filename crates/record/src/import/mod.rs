@@ -26,7 +26,7 @@ use crate::frame::MAGIC;
 
 use self::assemble::Assembler;
 use self::fault::Fault;
-use self::scale::Scale;
+use self::scale::{Scale, ScaleError};
 use self::series::Results;
 
 /// Bytes at the beginning of a file that determine its format.
@@ -87,6 +87,40 @@ pub struct Presumed {
     pub sample: Option<Duration>,
     /// aggregation interval
     pub aggr: Option<Duration>,
+}
+
+/// Why a given interval is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum IntervalError {
+    /// The file has another one.
+    #[error(
+        "{option} is {given:?}, but the {name} interval of the file is {stated:?}: leave out {option}"
+    )]
+    Stated {
+        /// kind of the interval
+        name: &'static str,
+        /// option of the program that gives it
+        option: &'static str,
+        /// the given interval
+        given: Duration,
+        /// interval of the file
+        stated: Duration,
+    },
+    /// It is too short or too long. A sampling interval is at most half of the aggregation interval.
+    #[error(
+        "{option} is {given:?}, but must be from {least:?} to {most:?} for this file: give another one, or leave out {option}"
+    )]
+    Range {
+        /// option of the program that gives it
+        option: &'static str,
+        /// the given interval
+        given: Duration,
+        /// minimum
+        least: Duration,
+        /// maximum
+        most: Duration,
+    },
 }
 
 /// Why a file cannot be imported.
@@ -158,7 +192,15 @@ pub enum ImportError {
         /// format of the file
         format: Format,
     },
-    /// The intervals are invalid.
+    /// A given interval contradicts the file, or is not possible.
+    #[error("cannot import {}: {source}", path.display())]
+    Interval {
+        /// path of the file
+        path: PathBuf,
+        /// the interval
+        source: IntervalError,
+    },
+    /// The intervals of the file are invalid.
     #[error(transparent)]
     Attrs(#[from] isotherm_core::AttrsError),
 }
@@ -213,7 +255,10 @@ impl Import {
             return Err(if format == Format::TraceText && !is_trace { none() } else { empty() });
         }
         let scales = results.series.iter_mut().map(|s| Scale::of(s, presumed));
-        let scales = scales.collect::<Result<Vec<_>, _>>()?;
+        let scales = scales.collect::<Result<Vec<_>, _>>().map_err(|e| match e {
+            ScaleError::Interval(source) => ImportError::Interval { path: path(), source },
+            ScaleError::Attrs(e) => e.into(),
+        })?;
         let targets = assemble::targets(&results);
         let facts = assemble::facts(&results, &scales, format, version);
         let presumed = scales.iter().any(|s| s.presumed);

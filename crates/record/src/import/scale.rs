@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use isotherm_core::{Attrs, AttrsError, MonitorKind, PAGE_SIZE, Rate, rate};
 
-use super::Presumed;
 use super::series::Series;
+use super::{IntervalError, Presumed};
 
 /// Sampling intervals per aggregation interval, unless the file says otherwise: the default of damo and of the
 /// kernel, 5 ms and 100 ms.
@@ -16,6 +16,48 @@ const MIN_REGIONS: u32 = 10;
 const AGGR: Duration = Duration::from_millis(100);
 const SHORTEST: Duration = Duration::from_micros(100);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// Why a series has no scale.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ScaleError {
+    /// a given interval is not possible
+    #[error(transparent)]
+    Interval(#[from] IntervalError),
+    /// an interval of the file is not possible
+    #[error(transparent)]
+    Attrs(#[from] AttrsError),
+}
+
+/// Fails if an interval is given that differs from that of the file, in us; 0 if the file does not have it.
+fn not_stated(
+    name: &'static str,
+    option: &'static str,
+    given: Option<Duration>,
+    of_file: u64,
+) -> Result<(), IntervalError> {
+    let stated = Duration::from_micros(of_file);
+    match given {
+        Some(given) if of_file > 0 && given != stated => {
+            Err(IntervalError::Stated { name, option, given, stated })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Fails if an interval is given that is not from `least` to `most`.
+fn within(
+    option: &'static str,
+    given: Option<Duration>,
+    least: Duration,
+    most: Duration,
+) -> Result<(), IntervalError> {
+    match given {
+        Some(given) if given < least || given > most => {
+            Err(IntervalError::Range { option, given, least, most })
+        }
+        _ => Ok(()),
+    }
+}
 
 /// The meaning of the counts of one target.
 #[derive(Debug, Clone, Copy)]
@@ -29,8 +71,11 @@ pub(super) struct Scale {
 
 impl Scale {
     /// Completes a series and finds its scale.
-    pub fn of(series: &mut Series, presumed: Presumed) -> Result<Self, AttrsError> {
+    pub fn of(series: &mut Series, presumed: Presumed) -> Result<Self, ScaleError> {
         let of_file = series.intervals;
+        not_stated("aggregation", "--aggr", presumed.aggr, of_file.aggr)?;
+        not_stated("sampling", "--sample", presumed.sample, of_file.sample)?;
+        within("--aggr", presumed.aggr, SHORTEST * 2, LONGEST)?;
         let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
         if of_file.aggr == 0 {
             series.intervals.aggr = presumed.aggr.map_or(0, micros);
@@ -38,6 +83,7 @@ impl Scale {
         let mean = series.complete().map_or(AGGR, Duration::from_nanos);
         let known = |us: u64| (us > 0).then(|| Duration::from_micros(us));
         let aggr = known(series.intervals.aggr).unwrap_or(mean).clamp(SHORTEST * 2, LONGEST);
+        within("--sample", presumed.sample, SHORTEST, aggr / 2)?;
         let sample = known(of_file.sample).or(presumed.sample);
         let most = series.most_accesses();
         let samples = match sample {

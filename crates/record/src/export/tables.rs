@@ -1,0 +1,316 @@
+//! A record as tables: its regions, its snapshots, and its targets with their control groups.
+//!
+//! `docs/abi/testing/interchange.md` describes the columns and their units.
+
+use std::collections::{HashMap, VecDeque};
+use std::iter;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::builder::{
+    ArrayBuilder, Float32Builder, StringBuilder, TimestampMicrosecondBuilder, UInt16Builder,
+    UInt32Builder, UInt64Builder,
+};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchIterator, RecordBatchReader};
+use arrow_schema::ArrowError;
+use isotherm_core::{Attribution, Attrs, Nanos, TargetId, Thresholds};
+
+use super::ExportError;
+use crate::event::{Event, ReadError};
+use crate::facts::{Facts, TargetFact};
+use crate::reader::Reader;
+
+/// Approximate number of rows in a record batch.
+pub(super) const BATCH: usize = 64 << 10;
+
+/// A table of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Table {
+    /// a row for each region of each snapshot
+    Regions,
+    /// a row for each target of each snapshot
+    Snapshots,
+    /// a row for each time at which the control group and other facts of a target were read
+    Targets,
+}
+
+impl Table {
+    /// Reads this table of a record, batch by batch. A missing end of the record is no error.
+    ///
+    /// # Errors
+    /// If the columns cannot be made. The errors of reading are those of the batches.
+    pub fn read(
+        self,
+        reader: Reader,
+        thresholds: &Thresholds,
+    ) -> Result<Box<dyn RecordBatchReader + Send>, ExportError> {
+        match self {
+            Table::Regions => batches::<Regions>(reader, thresholds),
+            Table::Snapshots => batches::<Snapshots>(reader, thresholds),
+            Table::Targets => batches::<Attributions>(reader, thresholds),
+        }
+    }
+}
+
+fn batches<C: Columns + Send + 'static>(
+    mut reader: Reader,
+    thresholds: &Thresholds,
+) -> Result<Box<dyn RecordBatchReader + Send>, ExportError> {
+    let mut columns = C::default();
+    let schema = columns.take()?.schema();
+    let mut context = Context::new(thresholds);
+    let mut begun = false;
+    let next = move || {
+        for event in reader.by_ref() {
+            match event {
+                Ok(Event::Facts(_)) if begun => {
+                    return Some(Err(ArrowError::from_external_error(ExportError::Mixed.into())));
+                }
+                Ok(event) => {
+                    begun |= matches!(event, Event::Facts(_));
+                    context.note(&event);
+                    columns.push(&event, &context);
+                }
+                Err(ReadError::Torn { .. }) => {}
+                Err(e) => return Some(Err(ArrowError::from_external_error(e.into()))),
+            }
+            if columns.rows() >= BATCH {
+                break;
+            }
+        }
+        (columns.rows() > 0).then(|| columns.take())
+    };
+    Ok(Box::new(RecordBatchIterator::new(iter::from_fn(next), schema)))
+}
+
+/// What the rows of all tables require from earlier events.
+pub(super) struct Context {
+    thresholds: Thresholds,
+    facts: Facts,
+    targets: HashMap<TargetId, TargetFact>,
+    cgroups: HashMap<TargetId, Arc<str>>,
+    /// control groups that were read later than the last snapshot: a record has them before its snapshots
+    later: VecDeque<Attribution>,
+}
+
+impl Context {
+    pub(super) fn new(thresholds: &Thresholds) -> Self {
+        Context {
+            thresholds: *thresholds,
+            facts: Facts::new("", Attrs::default(), Nanos(0)),
+            targets: HashMap::new(),
+            cgroups: HashMap::new(),
+            later: VecDeque::new(),
+        }
+    }
+
+    /// The facts of the recording, empty before their event.
+    pub(super) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Keeps what later rows require. It must get each event before the columns get it.
+    pub(super) fn note(&mut self, event: &Event) {
+        match event {
+            Event::Facts(facts) => self.facts = facts.clone(),
+            Event::Target(fact) => {
+                self.targets.insert(fact.id, fact.clone());
+            }
+            Event::Attribution(a) => self.later.push_back(a.clone()),
+            Event::Snapshot(s) => {
+                let read = self.later.iter().take_while(|a| a.at <= s.end).count();
+                self.cgroups.extend(self.later.drain(..read).map(|a| (a.target, a.cgroup)));
+            }
+            _ => {}
+        }
+    }
+
+    /// The time of the rows of an event, in us since 1970; `None` if it has no rows.
+    pub(super) fn unix_us(&self, event: &Event) -> Option<u64> {
+        let at = match event {
+            Event::Attribution(a) => a.at,
+            Event::Snapshot(s) => s.end,
+            _ => return None,
+        };
+        Some(self.facts.started_unix_ms * 1000 + at.0.saturating_sub(self.facts.started.0) / 1000)
+    }
+
+    fn command(&self, target: TargetId) -> &str {
+        self.targets.get(&target).map_or("", |t| &t.command)
+    }
+}
+
+/// Columns that become rows of a table.
+pub(super) trait Columns: Default {
+    /// name of the table
+    const NAME: &'static str;
+    /// names of the columns that grow by small steps, which a difference encodes best
+    const STEPS: &'static [&'static str];
+
+    /// Appends the rows of an event.
+    fn push(&mut self, event: &Event, context: &Context);
+
+    /// Number of rows.
+    fn rows(&self) -> usize;
+
+    /// The rows, which are removed.
+    fn take(&mut self) -> Result<RecordBatch, ArrowError>;
+}
+
+/// A column: its name, its values, and whether they may be null.
+type Column = (&'static str, ArrayRef, bool);
+
+#[derive(Default)]
+pub(super) struct Regions {
+    seq: UInt64Builder,
+    target: UInt32Builder,
+    start: UInt64Builder,
+    bytes: UInt64Builder,
+    rate_hz: Float32Builder,
+    age_ms: UInt64Builder,
+    shares: [UInt16Builder; 4],
+}
+
+impl Columns for Regions {
+    const NAME: &'static str = "regions";
+    const STEPS: &'static [&'static str] = &["seq", "start"];
+
+    fn push(&mut self, event: &Event, _: &Context) {
+        let Event::Snapshot(s) = event else { return };
+        for (target, r) in s.targets.iter().flat_map(|t| t.regions.iter().map(|r| (t.id, r))) {
+            self.seq.append_value(s.seq);
+            self.target.append_value(target.0);
+            self.start.append_value(r.range.start);
+            self.bytes.append_value(r.range.len());
+            self.rate_hz.append_value(r.rate.hz);
+            self.age_ms.append_value(u64::try_from(r.age.as_millis()).unwrap_or(u64::MAX));
+            let unknown = u32::try_from(r.unknown_bp.total()).unwrap_or(u32::MAX);
+            let shares = [r.accesses_bp, r.touched_bp, r.resident_bp, unknown];
+            for (column, bp) in self.shares.iter_mut().zip(shares) {
+                column.append_value(u16::try_from(bp.min(10_000)).unwrap_or(10_000));
+            }
+        }
+    }
+
+    fn rows(&self) -> usize {
+        self.seq.len()
+    }
+
+    fn take(&mut self) -> Result<RecordBatch, ArrowError> {
+        let names = ["accesses_bp", "touched_bp", "resident_bp", "unknown_bp"];
+        let shares = names.into_iter().zip(&mut self.shares);
+        let columns: [Column; 6] = [
+            ("seq", Arc::new(self.seq.finish()), false),
+            ("target", Arc::new(self.target.finish()), false),
+            ("start", Arc::new(self.start.finish()), false),
+            ("bytes", Arc::new(self.bytes.finish()), false),
+            ("rate_hz", Arc::new(self.rate_hz.finish()), false),
+            ("age_ms", Arc::new(self.age_ms.finish()), false),
+        ];
+        let shares = shares.map(|(name, bp)| (name, Arc::new(bp.finish()) as ArrayRef, false));
+        RecordBatch::try_from_iter_with_nullable(columns.into_iter().chain(shares))
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Snapshots {
+    time: TimestampMicrosecondBuilder,
+    seq: UInt64Builder,
+    target: UInt32Builder,
+    command: StringBuilder,
+    cgroup: StringBuilder,
+    length_us: UInt64Builder,
+    ran_us: UInt64Builder,
+    bytes: [UInt64Builder; 5],
+}
+
+impl Columns for Snapshots {
+    const NAME: &'static str = "snapshots";
+    const STEPS: &'static [&'static str] = &["time", "seq"];
+
+    fn push(&mut self, event: &Event, context: &Context) {
+        let (Event::Snapshot(s), Some(us)) = (event, context.unix_us(event)) else { return };
+        let us_of = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        for view in &s.targets {
+            self.time.append_value(i64::try_from(us).unwrap_or(i64::MAX));
+            self.seq.append_value(s.seq);
+            self.target.append_value(view.id.0);
+            self.command.append_value(context.command(view.id));
+            self.cgroup.append_option(context.cgroups.get(&view.id));
+            self.length_us.append_value(us_of(s.end.since(s.start)));
+            self.ran_us.append_option(view.ran.map(us_of));
+            let bytes = view.bytes(&context.thresholds);
+            let figures = [bytes.hot, bytes.warm, bytes.cold, bytes.unknown, bytes.absent];
+            for (column, bytes) in self.bytes.iter_mut().zip(figures) {
+                column.append_value(bytes);
+            }
+        }
+    }
+
+    fn rows(&self) -> usize {
+        self.seq.len()
+    }
+
+    fn take(&mut self) -> Result<RecordBatch, ArrowError> {
+        let names = ["hot_bytes", "warm_bytes", "cold_bytes", "unknown_bytes", "absent_bytes"];
+        let bytes = names.into_iter().zip(&mut self.bytes);
+        let columns: [Column; 7] = [
+            ("time", Arc::new(self.time.finish().with_timezone("UTC")), false),
+            ("seq", Arc::new(self.seq.finish()), false),
+            ("target", Arc::new(self.target.finish()), false),
+            ("command", Arc::new(self.command.finish()), false),
+            ("cgroup", Arc::new(self.cgroup.finish()), true),
+            ("length_us", Arc::new(self.length_us.finish()), false),
+            ("ran_us", Arc::new(self.ran_us.finish()), true),
+        ];
+        let bytes = bytes.map(|(name, bytes)| (name, Arc::new(bytes.finish()) as ArrayRef, false));
+        RecordBatch::try_from_iter_with_nullable(columns.into_iter().chain(bytes))
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Attributions {
+    time: TimestampMicrosecondBuilder,
+    target: UInt32Builder,
+    pid: UInt32Builder,
+    command: StringBuilder,
+    comm: StringBuilder,
+    cgroup: StringBuilder,
+    swapped_bytes: UInt64Builder,
+    major_faults: UInt64Builder,
+}
+
+impl Columns for Attributions {
+    const NAME: &'static str = "targets";
+    const STEPS: &'static [&'static str] = &["time"];
+
+    fn push(&mut self, event: &Event, context: &Context) {
+        let (Event::Attribution(a), Some(us)) = (event, context.unix_us(event)) else { return };
+        self.time.append_value(i64::try_from(us).unwrap_or(i64::MAX));
+        self.target.append_value(a.target.0);
+        self.pid.append_option(context.targets.get(&a.target).and_then(|t| t.pid));
+        self.command.append_value(context.command(a.target));
+        self.comm.append_value(&*a.comm);
+        self.cgroup.append_value(&*a.cgroup);
+        self.swapped_bytes.append_value(a.swapped);
+        self.major_faults.append_value(a.major_faults);
+    }
+
+    fn rows(&self) -> usize {
+        self.target.len()
+    }
+
+    fn take(&mut self) -> Result<RecordBatch, ArrowError> {
+        let columns: [Column; 8] = [
+            ("time", Arc::new(self.time.finish().with_timezone("UTC")), false),
+            ("target", Arc::new(self.target.finish()), false),
+            ("pid", Arc::new(self.pid.finish()), true),
+            ("command", Arc::new(self.command.finish()), false),
+            ("comm", Arc::new(self.comm.finish()), false),
+            ("cgroup", Arc::new(self.cgroup.finish()), false),
+            ("swapped_bytes", Arc::new(self.swapped_bytes.finish()), false),
+            ("major_faults", Arc::new(self.major_faults.finish()), false),
+        ];
+        RecordBatch::try_from_iter_with_nullable(columns)
+    }
+}
