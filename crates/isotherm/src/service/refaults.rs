@@ -8,7 +8,7 @@ use isotherm_core::{CodeMapping, Fault, FaultKind, Nanos, TargetId};
 use serde::Serialize;
 
 /// The rates are those of the last one to two windows.
-const WINDOW: Duration = Duration::from_mins(1);
+const WINDOW: Duration = Duration::from_secs(60);
 /// Maximum number of call stacks in a window; further ones count together. A limit, because programs decide how
 /// many there are.
 const MAX_STACKS: usize = 10_000;

@@ -69,7 +69,7 @@ impl Thinner {
         let (before, until) = self.before;
         let stride = if at < until { before } else { self.stride };
         self.seen += 1;
-        let is_taken = self.program.is_some() || self.seen % u64::from(stride) == 0;
+        let is_taken = self.program.is_some() || self.seen.is_multiple_of(u64::from(stride));
         is_taken.then_some(u64::from(stride))
     }
 }
