@@ -134,7 +134,12 @@ fn records_are_cut_and_joined() {
     let done = run(&["edit", "b.rec", "a.rec", "-o", "d.rec"]);
     assert!(done.status == 1 && done.err.contains("in order of time"), "{}", done.err);
     let done = run(&["edit", "a.rec", "-o", "e.rec", "--time", "1h..2h"]);
-    assert!(done.status == 1 && done.err.contains("selected part"), "{}", done.err);
+    assert!(done.status == 1 && done.err.contains("selected time"), "{}", done.err);
+    // What fails leaves nothing, and an earlier record stays.
+    assert!(!dir.path().join("d.rec").exists() && !dir.path().join("e.rec").exists());
+    let before = std::fs::read(dir.path().join("c.rec")).unwrap();
+    assert_eq!(run(&["edit", "b.rec", "a.rec", "-o", "c.rec"]).status, 1);
+    assert_eq!(std::fs::read(dir.path().join("c.rec")).unwrap(), before);
     assert_eq!(run(&["edit", "a.rec", "-o", "a.rec"]).status, 2);
     // Parquet and Perfetto have tests of their content elsewhere.
     assert_eq!(run(&["export", "--format", "parquet"]).status, 2, "it is a folder");
