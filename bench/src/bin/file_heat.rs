@@ -275,14 +275,20 @@ impl Accessor {
                 unsafe { ring.submission().push(&read.build()) }?;
                 ring.submit_and_wait(1)?;
                 let result = ring.completion().next().context("no completion")?.result();
-                ensure!(result == PAGE_SIZE as i32, "io_uring has read {result} bytes");
+                ensure!(
+                    i64::from(result) == PAGE_SIZE.cast_signed(),
+                    "io_uring has read {result} bytes"
+                );
             }
             Accessor::Sendfile(null) => {
                 let mut offset = i64::try_from(at)?;
                 let (to, from) = (null.as_raw_fd(), file.as_raw_fd());
                 // SAFETY: `offset` is a local variable, and both descriptors are open.
                 let sent = unsafe { libc::sendfile(to, from, &mut offset, PAGE_SIZE as usize) };
-                ensure!(sent == PAGE_SIZE as isize, "sendfile has sent {sent} bytes");
+                ensure!(
+                    sent.cast_unsigned() == PAGE_SIZE as usize,
+                    "sendfile has sent {sent} bytes"
+                );
             }
         }
         Ok(())

@@ -112,7 +112,7 @@ fn parts_of_a_file_by_kind_of_access() {
         let sent = scope.spawn(|| {
             let null = File::options().write(true).open("/dev/null").unwrap();
             at_rate(600.0, &ended, |i| {
-                let mut offset = (16 * MIB + (i % 64) * 16 * PAGE) as i64;
+                let mut offset = (16 * MIB + (i % 64) * 16 * PAGE).cast_signed();
                 // SAFETY: `offset` is a local variable, and both descriptors are open.
                 let sent = unsafe {
                     libc::sendfile(null.as_raw_fd(), file.as_raw_fd(), &mut offset, 65_536)

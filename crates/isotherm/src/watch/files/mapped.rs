@@ -1,5 +1,6 @@
 //! Accesses to files through mappings: our own monitor, over the mapped parts of the files in all processes.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,11 +67,10 @@ impl MappedFiles {
             stays
         });
         for (pid, _) in largest {
-            if !self.processes.contains_key(&pid) {
-                match ops.ops.attach(pid) {
-                    Ok(target) => _ = self.processes.insert(pid, target),
-                    Err(e) => debug!("process {pid} maps a file and cannot be watched: {e}"),
-                }
+            let Entry::Vacant(place) = self.processes.entry(pid) else { continue };
+            match ops.ops.attach(pid) {
+                Ok(target) => _ = place.insert(target),
+                Err(e) => debug!("process {pid} maps a file and cannot be watched: {e}"),
             }
         }
         ops.wanted.clear();
