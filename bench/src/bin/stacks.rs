@@ -110,7 +110,7 @@ struct Slice {
 fn compare(program: &Program, o: &Options) -> Result<Vec<(Slice, Slice)>> {
     let pair = |i: usize| -> Result<(Slice, Slice)> {
         let seconds = Duration::from_secs(o.seconds);
-        if i % 2 == 0 {
+        if i.is_multiple_of(2) {
             let with = slice(program, true, seconds)?;
             Ok((with, slice(program, false, seconds)?))
         } else {

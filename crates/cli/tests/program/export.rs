@@ -137,9 +137,9 @@ fn records_are_cut_and_joined() {
     assert!(done.status == 1 && done.err.contains("selected time"), "{}", done.err);
     // What fails leaves nothing, and an earlier record stays.
     assert!(!dir.path().join("d.rec").exists() && !dir.path().join("e.rec").exists());
-    let before = std::fs::read(dir.path().join("c.rec")).unwrap();
+    let before = fs::read(dir.path().join("c.rec")).unwrap();
     assert_eq!(run(&["edit", "b.rec", "a.rec", "-o", "c.rec"]).status, 1);
-    assert_eq!(std::fs::read(dir.path().join("c.rec")).unwrap(), before);
+    assert_eq!(fs::read(dir.path().join("c.rec")).unwrap(), before);
     assert_eq!(run(&["edit", "a.rec", "-o", "a.rec"]).status, 2);
     // Parquet and Perfetto have tests of their content elsewhere.
     assert_eq!(run(&["export", "--format", "parquet"]).status, 2, "it is a folder");
