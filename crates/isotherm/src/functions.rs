@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use isotherm_core::TargetId;
+use isotherm_core::{AddrRange, CodeMapping, TargetId};
 use isotherm_linux::code::Functions;
 use isotherm_record::TargetFact;
 use isotherm_report::{CodeAddress, FindFunctions};
@@ -68,5 +68,10 @@ impl FindFunctions for RecordedFunctions {
                 .collect(),
         };
         found.into_iter().map(|f| (f.name, f.line)).collect()
+    }
+
+    fn variables(&mut self, code: &CodeMapping) -> Vec<(AddrRange, String)> {
+        let path = self.root.join(code.path.trim_start_matches('/'));
+        self.functions.variables(&path, &code.build_id, code.range.start, code.offset)
     }
 }

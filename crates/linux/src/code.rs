@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +11,10 @@ use std::sync::Arc;
 use blazesym::helper::read_elf_build_id;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Symbolized, Symbolizer};
+use isotherm_core::{AddrRange, PAGE_SIZE};
+use object::ReadCache;
 
+use crate::elf::{CodeSegment, base, code_segments, variables};
 use crate::proc::{FileCode, ProcError, code};
 
 /// Reads which files processes execute. It reads the build id of each file once.
@@ -70,6 +75,22 @@ pub struct Functions {
     /// whether the file at a path has the expected build id
     checked: HashMap<(PathBuf, Arc<str>), bool>,
     generated: HashMap<u32, Vec<Generated>>,
+    variables: HashMap<PathBuf, Arc<FileVariables>>,
+}
+
+/// The global variables of a file, at addresses in the file.
+#[derive(Default)]
+struct FileVariables {
+    segments: Vec<CodeSegment>,
+    all: Vec<(Range<u64>, String)>,
+}
+
+impl FileVariables {
+    fn read(path: &Path) -> Option<Self> {
+        let cache = ReadCache::new(File::open(path).ok()?);
+        let file = object::File::parse(&cache).ok()?;
+        Some(FileVariables { segments: code_segments(&file), all: variables(&file, PAGE_SIZE) })
+    }
 }
 
 /// A generated function.
@@ -85,6 +106,7 @@ impl Default for Functions {
             symbolizer: Symbolizer::new(),
             checked: HashMap::new(),
             generated: HashMap::new(),
+            variables: HashMap::new(),
         }
     }
 }
@@ -93,8 +115,7 @@ impl Functions {
     /// The functions at `offset` of the file at `path`: the innermost inlined function first, and last the
     /// function that contains it. None if the file is missing, has another build id, or has no symbol there.
     pub fn in_file(&mut self, path: &Path, build_id: &Arc<str>, offset: u64) -> Vec<Function> {
-        let same = || build_id.is_empty() || *id_of(path) == **build_id;
-        if !*self.checked.entry((path.to_owned(), Arc::clone(build_id))).or_insert_with(same) {
+        if !self.is_same(path, build_id) {
             return Vec::new();
         }
         let source = Source::Elf(Elf::new(path));
@@ -109,6 +130,33 @@ impl Functions {
             .collect();
         all.reverse();
         all
+    }
+
+    /// The global variables of at least a page of the file at `path`, whose code at `offset` is mapped at `start`:
+    /// addresses, in ascending order, and names. None if the file is missing, has another build id, or has no symbols.
+    pub fn variables(
+        &mut self,
+        path: &Path,
+        build_id: &Arc<str>,
+        start: u64,
+        offset: u64,
+    ) -> Vec<(AddrRange, String)> {
+        if !self.is_same(path, build_id) {
+            return Vec::new();
+        }
+        let read = || FileVariables::read(path).unwrap_or_default().into();
+        let file = self.variables.entry(path.to_owned()).or_insert_with(read);
+        let Some(base) = base(&file.segments, start, offset) else { return Vec::new() };
+        let moved = |(at, name): &(Range<u64>, String)| {
+            (AddrRange::new(at.start.wrapping_add(base), at.end.wrapping_add(base)), name.clone())
+        };
+        file.all.iter().map(moved).collect()
+    }
+
+    /// Whether the file has this build id.
+    fn is_same(&mut self, path: &Path, build_id: &Arc<str>) -> bool {
+        let same = || build_id.is_empty() || *id_of(path) == **build_id;
+        *self.checked.entry((path.to_owned(), Arc::clone(build_id))).or_insert_with(same)
     }
 
     /// The generated function at `address` of process `pid`, if its compiler has written a map.

@@ -9,6 +9,7 @@ pub mod cgroup;
 pub mod code;
 pub mod damon;
 pub mod doctor;
+mod elf;
 pub mod faults;
 
 mod log;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, Module, Unwinder};
-use object::elf::PF_X;
-use object::{Object, ObjectSection, ObjectSegment, ReadCache, SegmentFlags};
+use object::{Object, ObjectSection, ReadCache};
 
+use crate::elf::{CodeSegment, base, code_segments};
 use crate::faults::StackCopy;
 use crate::proc::FileCode;
 
@@ -25,8 +25,7 @@ type Bytes = Arc<[u8]>;
 /// The tables of one file.
 #[derive(Debug, Clone, Default)]
 struct Tables {
-    /// Offset in the file, length and address of each part with code. Others may lie on the same page of the file.
-    segments: Vec<(u64, u64, u64)>,
+    segments: Vec<CodeSegment>,
     eh_frame: Option<(Range<u64>, Bytes)>,
     eh_frame_hdr: Option<(Range<u64>, Bytes)>,
     debug_frame: Option<(Range<u64>, Bytes)>,
@@ -42,32 +41,17 @@ impl Tables {
             let bytes: Bytes = section.uncompressed_data().ok()?.into_owned().into();
             Some((section.address()..section.address() + section.size(), bytes))
         };
-        let is_code = |s: &object::Segment<'_, '_, _>| matches!(s.flags(), SegmentFlags::Elf { p_flags, .. } if p_flags.0 & PF_X.0 != 0);
-        let segment = |s: object::Segment<'_, '_, _>| {
-            let (offset, len) = s.file_range();
-            (offset, len, s.address())
-        };
         Some(Tables {
-            segments: file.segments().filter(is_code).map(segment).collect(),
+            segments: code_segments(&file),
             eh_frame: section(".eh_frame"),
             eh_frame_hdr: section(".eh_frame_hdr"),
             debug_frame: section(".debug_frame"),
         })
     }
 
-    /// Where address 0 of the file is mapped, if its offset `code.offset` is mapped at the begin of `code.range`.
-    fn base(&self, code: &FileCode) -> Option<u64> {
-        let holds = |&&(offset, len, _): &&(u64, u64, u64)| {
-            offset <= code.offset.saturating_add(4095) && code.offset < offset + len
-        };
-        let (offset, _, address) = self.segments.iter().find(holds)?;
-        let at = code.range.start.wrapping_add(*offset).wrapping_sub(code.offset);
-        Some(at.wrapping_sub(*address))
-    }
-
     /// The module of the file that is mapped as `code` says.
     fn module(&self, code: &FileCode) -> Option<Module<Bytes>> {
-        let base = self.base(code)?;
+        let base = base(&self.segments, code.range.start, code.offset)?;
         let svma =
             |part: &Option<(Range<u64>, Bytes)>| part.as_ref().map(|(range, _)| range.clone());
         let bytes =
@@ -135,31 +119,5 @@ impl StackUnwinder {
             out.push(frame.address());
         }
         out
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::proc::code;
-
-    /// The linker of Rust lets the end of one segment and the begin of the next share a page of the file.
-    #[test]
-    fn code_lies_where_its_symbols_say() {
-        let me = i32::try_from(std::process::id()).unwrap();
-        let exe = std::env::current_exe().unwrap();
-        let path = exe.to_str().unwrap();
-        let tables = Tables::read(&exe).unwrap();
-        let own = code(Path::new("/"), me).unwrap();
-        let own: Vec<_> = own.iter().filter(|c| &*c.path == path).collect();
-        let file = std::fs::read(&exe).unwrap();
-        let file = object::File::parse(&*file).unwrap();
-        use object::ObjectSymbol;
-        let function: fn() = code_lies_where_its_symbols_say;
-        let at = function as usize as u64;
-        let holds = own.iter().find(|c| c.range.contains(at)).unwrap();
-        let base = tables.base(holds).unwrap();
-        let symbol = |s: &object::Symbol<'_, '_>| s.address() == at - base && s.size() > 0;
-        assert!(file.symbols().any(|s| symbol(&s)), "no symbol at {:#x}", at - base);
     }
 }

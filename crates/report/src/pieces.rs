@@ -11,16 +11,24 @@ pub(crate) fn each_piece(
 ) {
     for region in &view.regions {
         if let Some(range) = region.range.intersect(&clip) {
-            cut(view, range, |range, mapping| each(&RegionView { range, ..*region }, mapping));
+            let each = |range, mapping| each(&RegionView { range, ..*region }, mapping);
+            cut(range, &view.mappings, |m| m.range, each);
         }
     }
 }
 
-fn cut(view: &TargetView, range: AddrRange, mut each: impl FnMut(AddrRange, Option<usize>)) {
-    let first = view.mappings.partition_point(|m| m.range.end <= range.start);
+/// Calls `each` for every part of `range` that is in one of the ascending, disjoint `spans` (its index) or in none.
+pub(crate) fn cut<T>(
+    range: AddrRange,
+    spans: &[T],
+    range_of: impl Fn(&T) -> AddrRange,
+    mut each: impl FnMut(AddrRange, Option<usize>),
+) {
+    let first = spans.partition_point(|span| range_of(span).end <= range.start);
     let mut at = range.start;
-    for (i, m) in view.mappings.iter().enumerate().skip(first) {
-        let Some(inside) = m.range.intersect(&AddrRange::new(at, range.end)) else { break };
+    for (i, span) in spans.iter().enumerate().skip(first) {
+        let rest = AddrRange::new(at, range.end);
+        let Some(inside) = range_of(span).intersect(&rest) else { break };
         if at < inside.start {
             each(AddrRange::new(at, inside.start), None);
         }

@@ -363,7 +363,7 @@ pub struct Code {
     #[command(flatten)]
     pub selection: Selection,
     /// Rows of the table: the innermost function of the program itself, the line in it, the file that
-    /// contains it, the whole call path, the thread, or the mapping (data)
+    /// contains it, the whole call path, the thread, or the data: the global variable or the mapping
     #[arg(long, value_name = "WHAT", default_value = "function", value_parser = code_by())]
     pub by: CodeBy,
     /// Show the call stacks that brought memory back by major faults

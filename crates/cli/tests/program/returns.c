@@ -1,13 +1,12 @@
 /* Fills 64 MiB, and then touches one page of them at a time, at random, about a thousand a second: page-out of what
    is idle for some seconds brings each of them back. */
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #define PAGES 16384ul
 #define PAGE 4096
 
-static char *memory;
+static char memory[PAGES * PAGE];
 
 __attribute__((noinline)) static void bring_back(void)
 {
@@ -19,9 +18,6 @@ int main(void)
 {
 	struct timespec pause = { 0, 1000 * 1000 };
 
-	memory = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (memory == MAP_FAILED)
-		return 1;
 	for (size_t i = 0; i < PAGES; i++)
 		memory[i * PAGE] = 1;
 	for (;;) {

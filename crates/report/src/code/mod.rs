@@ -5,13 +5,14 @@ mod claims;
 mod estimate;
 mod rows;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    CodeMapping, Fault, FaultKind, HeatBytes, Nanos, RegionView, Snapshot, TargetId, TargetView,
+    AddrRange, CodeMapping, Fault, FaultKind, HeatBytes, Nanos, RegionView, Snapshot, TargetId,
+    TargetView,
 };
 use serde::Serialize;
 
@@ -42,7 +43,7 @@ pub enum CodeBy {
     Path,
     /// the thread that touched the memory first
     Thread,
-    /// the mapping that the memory is in
+    /// the global variable or the mapping that the memory is in
     Data,
 }
 
@@ -92,6 +93,12 @@ pub struct Frame {
 pub trait FindFunctions {
     /// The functions at an address, each with its line.
     fn functions(&mut self, at: &CodeAddress<'_>) -> Vec<(String, Option<String>)>;
+
+    /// The global variables of at least a page of a file that a target executes: addresses in the target, ascending and
+    /// disjoint, and names.
+    fn variables(&mut self, _code: &CodeMapping) -> Vec<(AddrRange, String)> {
+        Vec::new()
+    }
 }
 
 /// The memory of one call stack.
@@ -359,7 +366,10 @@ impl CodeBuilder {
         let mut tally = BasisTally::default();
         tally.whole(&all, (last_time.end - last_time.start).as_secs_f64());
         let rows = match self.by {
-            CodeBy::Data => rows::by_data(&views, &self.options),
+            CodeBy::Data => {
+                let variables = variables(&self.claims, find);
+                rows::by_data(&views, &self.options, &variables)
+            }
             by => rows::by_stack(&stacks, by),
         };
         let mut stacks: Vec<StackRow> = stacks.into_iter().map(|(row, _)| row).collect();
@@ -385,6 +395,30 @@ impl CodeBuilder {
             title: self.options.title,
         })
     }
+}
+
+/// The global variables of each target, in ascending order.
+fn variables(
+    claims: &BTreeMap<TargetId, Claims>,
+    find: &mut dyn FindFunctions,
+) -> BTreeMap<TargetId, Vec<(AddrRange, String)>> {
+    let mut of = |claims: &Claims| {
+        let mut files = BTreeSet::new();
+        // One mapping of a file determines where its variables are.
+        let first = |code: &&CodeMapping| files.insert(Arc::clone(&code.path));
+        let code = claims.code.iter().filter(first);
+        let mut all: Vec<_> = code.flat_map(|code| find.variables(code)).collect();
+        all.sort_by_key(|(range, _)| range.start);
+        // Files do not overlap, unless a record is wrong.
+        let mut end = 0;
+        all.retain(|(range, _)| {
+            let is_free = range.start >= end;
+            end = end.max(range.end);
+            is_free
+        });
+        all
+    };
+    claims.iter().map(|(id, claims)| (*id, of(claims))).collect()
 }
 
 /// The entry of a stack, or of the target's stacks beyond the maximum.

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use isotherm_core::{HeatBytes, TargetView};
+use isotherm_core::{AddrRange, HeatBytes, RegionView, TargetId, TargetView};
 use serde::Serialize;
 
 use super::{CodeAddress, CodeBy, CodeMemory, FindFunctions, Frame, HeatSum, Owner, StackRow};
 use crate::basis::ms;
 use crate::filter::Options;
 use crate::names::{label_of, short};
-use crate::pieces::each_piece;
+use crate::pieces::{cut, each_piece};
 
 /// Libraries and functions that allocate and copy memory for others. Their callers decide what it is for.
 const HELPER_LIBRARIES: [&str; 11] = [
@@ -163,16 +163,31 @@ pub(super) fn by_stack(stacks: &[(StackRow, HeatSum)], by: CodeBy) -> Vec<CodeRo
     }))
 }
 
-/// Memory by mapping, which requires no samples.
-pub(super) fn by_data(views: &[&TargetView], options: &Options) -> Vec<CodeRow> {
+/// Memory by global variable and by mapping, which requires no samples.
+pub(super) fn by_data(
+    views: &[&TargetView],
+    options: &Options,
+    variables: &BTreeMap<TargetId, Vec<(AddrRange, String)>>,
+) -> Vec<CodeRow> {
     let mut rows: BTreeMap<&str, (HeatBytes, f64)> = BTreeMap::new();
     for &view in views {
+        let variables = variables.get(&view.id).map(Vec::as_slice).unwrap_or_default();
         each_piece(view, options.filter.clip(), |region, mapping| {
-            let name = mapping.and_then(|i| view.mappings.get(i)).map_or("(no mapping)", label_of);
-            let bytes = region.bytes(&options.thresholds);
-            let (total, idle) = rows.entry(name).or_default();
-            *total += bytes;
-            *idle += bytes.cold as f64 * ms(region.age);
+            let mapping =
+                mapping.and_then(|i| view.mappings.get(i)).map_or("(no mapping)", label_of);
+            cut(
+                region.range,
+                variables,
+                |(range, _)| *range,
+                |range, variable| {
+                    let bytes = RegionView { range, ..*region }.bytes(&options.thresholds);
+                    let variable = variable.and_then(|i| variables.get(i));
+                    let name = variable.map_or(mapping, |(_, name)| name);
+                    let (total, idle) = rows.entry(name).or_default();
+                    *total += bytes;
+                    *idle += bytes.cold as f64 * ms(region.age);
+                },
+            );
         });
     }
     sorted(rows.into_iter().map(|(name, (bytes, idle))| CodeRow {

@@ -27,6 +27,12 @@ impl FindFunctions for Numbers {
             n => vec![(format!("f{n:x}"), Some(format!("a.c:{n}")))],
         }
     }
+
+    /// A variable in the last hot quarter and the first cold third of the memory.
+    fn variables(&mut self, code: &CodeMapping) -> Vec<(AddrRange, String)> {
+        let mib = 1 << 20;
+        vec![(AddrRange::new(mib + 3 * mib / 4, 3 * mib), format!("table of {}", code.path))]
+    }
 }
 
 /// 1 MiB hot from 1 MiB on, and 3 MiB cold after it.
@@ -91,6 +97,23 @@ fn rows_are_lines_paths_threads_and_mappings() {
     assert_eq!(name(CodeBy::Thread), "main");
     assert_eq!(name(CodeBy::Library), "[unknown]");
     assert_eq!(name(CodeBy::Data), "[heap]");
+}
+
+#[test]
+fn memory_of_global_variables_is_theirs() {
+    let code = CodeMapping {
+        range: AddrRange::new(0x1000, 0x2000),
+        offset: 0,
+        path: "a".into(),
+        build_id: "".into(),
+    };
+    let mut builder = CodeBuilder::new(Options::default(), CodeBy::Data);
+    builder.code(TargetId(0), &Arc::new(vec![code]));
+    builder.push(&snapshot(0));
+    let code = builder.finish(&mut Numbers).unwrap();
+    let row = |r: &CodeRow| (r.name.clone(), mib(r.memory.hot), mib(r.memory.cold));
+    let rows: Vec<_> = code.rows.iter().map(row).collect();
+    assert_eq!(rows, [("[heap]".to_owned(), 0.75, 2.0), ("table of a".to_owned(), 0.25, 1.0)]);
 }
 
 #[test]
