@@ -32,12 +32,12 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use self::coarse::{bridge_samples, cut_at_borders};
-use self::plan::{StretchState, is_restless, plan};
+use self::plan::{RESTLESS, StretchState, is_restless, plan};
 use self::rest::{Whole, Worth};
 use self::restrain::Restrain;
 use self::spending::{Extent, Spending};
 use self::target::ExposureTarget;
-use self::timing::{EARLY, ExposureTerms, Moment};
+use self::timing::{CALM_INTERVAL, EARLY, ExposureTerms, Moment};
 use self::view::ViewBasis;
 use crate::attrs::{Attrs, AttrsError};
 use crate::call::{Cost, OpsError, TargetId};
@@ -71,6 +71,15 @@ enum DueEvent {
     Publish,
 }
 
+/// The work of a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RoundKind {
+    /// It read all memory, and found nothing new.
+    OnlyReads,
+    /// It also cleared memory, and a snapshot follows.
+    Complete,
+}
+
 /// The monitor that clears once and reads many times, within a budget.
 ///
 /// Time is divided into rounds. In each round the monitor reads all memory, chooses runs and clears them,
@@ -87,6 +96,8 @@ pub struct Exposure<O> {
     /// time of the last snapshot
     published: Nanos,
     next_update: Nanos,
+    /// time of the last change of any target
+    changed: Nanos,
     /// visible resident pages of all targets at the last snapshot
     resident: u64,
     /// The previous call of `step` returned a snapshot.
@@ -128,6 +139,7 @@ impl<O: Space + Look> Exposure<O> {
             began: None,
             published: Nanos(0),
             next_update: Nanos(0),
+            changed: Nanos(0),
             resident: 0,
             handed_over: false,
             has_none: false,
@@ -172,6 +184,16 @@ impl<O: Space + Look> Exposure<O> {
         }
     }
 
+    /// Whether this round may end after its reads, which have found nothing new: nothing has changed for a
+    /// while, what there was to clear was affordable, and the snapshot can wait. Windows are all measured as
+    /// often as possible.
+    fn may_wait(&self, now: Nanos) -> bool {
+        !self.attrs.windows
+            && now.since(self.changed) >= RESTLESS
+            && self.spending.is_plentiful()
+            && now.since(self.published) + self.spending.round < CALM_INTERVAL
+    }
+
     /// Reads the mappings of all targets again.
     fn update(&mut self, now: Nanos) -> Result<(), OpsError> {
         self.next_update = now + self.attrs.update.max(self.spending.round);
@@ -206,7 +228,7 @@ impl<O: Space + Look> Exposure<O> {
         let mut targets = std::mem::take(&mut self.roster.targets);
         let result = self.look_at(&mut targets, now);
         self.roster.targets = targets;
-        result?;
+        let only_reads = result? == RoundKind::OnlyReads;
         let delays =
             EARLY.iter().enumerate().filter(|(_, d)| **d < self.spending.round.mul_f64(0.7));
         let armed = self.armed.iter().any(|(_, runs)| !runs.is_empty());
@@ -220,7 +242,9 @@ impl<O: Space + Look> Exposure<O> {
         let next =
             self.spending.round.mul_f64(0.9 + below(&mut self.rng, 1 << 20) as f64 / 5_242_880.0);
         self.events.extend(early);
-        self.events.push_back((published, DueEvent::Publish));
+        if !only_reads {
+            self.events.push_back((published, DueEvent::Publish));
+        }
         self.events.extend(late);
         self.events.push_back((now + next, DueEvent::Round));
         self.pay_for_reckoning()
@@ -258,11 +282,18 @@ impl<O: Space + Look> Exposure<O> {
         Ok(())
     }
 
-    fn look_at(&mut self, targets: &mut [ExposureTarget], now: Nanos) -> Result<(), OpsError> {
+    /// Reads all memory of all targets, and clears the planned runs if it is time for that.
+    fn look_at(
+        &mut self,
+        targets: &mut [ExposureTarget],
+        now: Nanos,
+    ) -> Result<RoundKind, OpsError> {
         self.armed.clear();
         let nr_targets = targets.len().max(1);
         let mut blocks = std::mem::take(&mut self.blocks);
         let mut reactivated = Vec::with_capacity(targets.len());
+        // A rest goes on with a snapshot only.
+        let mut rest_ended = false;
         for w in targets.iter_mut() {
             let (moment, activity) = self.moment_and_activity(w, now);
             if w.rest.goes_on(activity, &moment, self.spending.round) {
@@ -271,6 +302,7 @@ impl<O: Space + Look> Exposure<O> {
                 continue;
             }
             let seemed_to_rest = w.rest.is_unbroken(activity);
+            rest_ended |= seemed_to_rest;
             let terms = self.terms(w);
             w.end_rest(&terms);
             let Some(survey) = self.ops.survey() else { break };
@@ -295,6 +327,8 @@ impl<O: Space + Look> Exposure<O> {
             let terms = self.terms(w);
             let mut woke = w.read_all(&blocks, within, &moment, &terms, self.attrs.window);
             if w.is_large() {
+                // Each round looks at other samples.
+                w.has_changed = true;
                 woke.extend(self.read_sentinels(w, &moment)?);
                 woke.sort_unstable();
                 if w.is_new || self.spending.is_in_credit() {
@@ -312,6 +346,14 @@ impl<O: Space + Look> Exposure<O> {
             self.see_hidden(w, at)?;
         }
         self.blocks = blocks;
+        let changed = targets.iter_mut().map(|w| std::mem::take(&mut w.has_changed));
+        let changed = changed.fold(false, |any, changed| any | changed);
+        if changed || reactivated.iter().any(|woke| !woke.is_empty()) {
+            self.changed = now;
+        }
+        if !rest_ended && self.may_wait(now) {
+            return Ok(RoundKind::OnlyReads);
+        }
         // Each round a different target clears first. The allowance that it does not use goes to the next
         // target.
         self.turn = self.turn.wrapping_add(1);
@@ -336,7 +378,8 @@ impl<O: Space + Look> Exposure<O> {
             }
             self.clear(w, &runs, now)?;
         }
-        Ok(())
+        self.spending.end_clears();
+        Ok(RoundKind::Complete)
     }
 
     /// Reads untouched samples of a large target. Returns the addresses of pieces touched after a long idle
@@ -472,6 +515,8 @@ impl<O: Space + Look> Exposure<O> {
         w.hides_little = false;
         let hides_much = w.hides_much();
         w.hides_little = w.is_large() && !hides_much;
+        // An early read asks about it too.
+        w.has_changed |= hides_much;
         if hides_much && self.spending.may_ask() {
             let asks: Vec<Ask> = w.ask_hidden(&mut self.rng, self.attrs.window);
             let mut seen: Vec<Seen> = Vec::new();
@@ -650,6 +695,7 @@ impl<O: Space + Look> Monitor for Exposure<O> {
         }
         self.roster.targets.iter_mut().for_each(|w| w.rest.disturb());
         self.attrs = new;
+        self.changed = self.published;
         self.spending.set_attrs(&new);
         self.hasten();
         Ok(())
@@ -661,6 +707,7 @@ impl<O: Space + Look> Monitor for Exposure<O> {
         self.roster.set(ids, |id| ExposureTarget::new(id, is_new));
         self.restrain.retain(|id| ids.contains(&id));
         self.next_update = Nanos(0);
+        self.changed = self.published;
         self.hasten();
     }
 

@@ -84,7 +84,7 @@ const OFTEN: Duration = Duration::from_millis(200);
 const FEW_CELLS: usize = 16;
 /// If nothing has changed for this time, the sparse interval applies; the turns of regions then measure most
 /// memory.
-const RESTLESS: Duration = Duration::from_secs(10);
+pub(super) const RESTLESS: Duration = Duration::from_secs(10);
 const SPARSE: Duration = Duration::from_millis(1_500);
 /// The same piece of a cell is sampled for this time, in ns.
 const STAY_NS: u64 = 8_000_000_000;

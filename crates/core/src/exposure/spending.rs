@@ -49,6 +49,8 @@ const BURST: f64 = 1.0;
 const BURST_SHARE: f64 = 0.05;
 /// Rounds between two turns of a region: four are an interval; half a round is subtracted for jitter.
 const TURN_ROUNDS: f64 = 3.5;
+/// The budget is plentiful if clears leave more than the income of this time, in s.
+const PLENTIFUL_S: f64 = 0.1;
 /// Number of rounds for which unspent budget is kept.
 const KEPT_ROUNDS: f64 = 1.5;
 /// Pages in a block.
@@ -69,6 +71,8 @@ pub(super) struct Spending {
     pub part: f64,
     /// Stretches of memory have changed recently.
     restless: bool,
+    /// The last clears were not limited by the budget.
+    is_plentiful: bool,
     /// number of targets
     targets: usize,
     /// number of targets that were read in this round
@@ -130,7 +134,7 @@ impl Each {
 }
 
 /// The extent of the watched memory.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Extent {
     pub targets: usize,
     /// resident pages of all targets
@@ -156,6 +160,7 @@ impl Spending {
             round: first_round(attrs),
             part: 1.0,
             restless: false,
+            is_plentiful: false,
             targets: 1,
             read: 0,
             prices: Prices::default(),
@@ -219,6 +224,16 @@ impl Spending {
     /// Whether budget remains.
     pub fn is_in_credit(&self) -> bool {
         self.seconds.balance() > 0.0
+    }
+
+    /// Notes that a round has cleared all that it will.
+    pub fn end_clears(&mut self) {
+        self.is_plentiful = self.seconds.balance() > PLENTIFUL_S * self.seconds.per_second();
+    }
+
+    /// Whether the last clears were not limited by the budget.
+    pub fn is_plentiful(&self) -> bool {
+        self.is_plentiful
     }
 
     /// Pays for reading `samples` untouched samples of a large target.
@@ -446,7 +461,7 @@ mod tests {
         let mut now = Nanos(0);
         spending.begin(now);
         let pages = targets as u64 * BLOCK_PAGES * 512;
-        let extent = Extent { targets, pages, is_large: false, is_restless: false };
+        let extent = Extent { targets, pages, ..Extent::default() };
         for _ in 0..200 {
             now = now + spending.round;
             spending.settle(now, extent);
@@ -494,9 +509,7 @@ mod tests {
     /// Small memory is read as a whole: the cost depends on the number of blocks, not on the length.
     #[test]
     fn little_targets_are_read_as_a_whole() {
-        let part = |targets, pages| {
-            Extent { targets, pages, is_large: false, is_restless: false }.least_part()
-        };
+        let part = |targets, pages| Extent { targets, pages, ..Extent::default() }.least_part();
         assert_eq!(part(1000, 1000 * 1024), 1.0);
         assert_eq!(part(1, 1 << 28), LEAST_PART, "1 TiB");
         assert_eq!(part(0, 0), 1.0);
@@ -507,7 +520,7 @@ mod tests {
     fn rounds(spending: &mut Spending, of: &[(usize, f64, f64, f64)]) -> Vec<u128> {
         let mut at = Nanos(1 << 40);
         let mut round = |&(targets, all, rest, others): &(usize, f64, f64, f64)| {
-            spending.settle(at, Extent { targets, pages: 0, is_large: false, is_restless: false });
+            spending.settle(at, Extent { targets, ..Extent::default() });
             read(spending, targets, all);
             spending.pay_for_rest(cpu(rest));
             spending.pay_for_others(cpu(others));

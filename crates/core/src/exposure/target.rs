@@ -57,6 +57,9 @@ pub(super) struct ExposureTarget {
     pub is_new: bool,
     /// time of the last change: a stretch woke or became idle
     pub turned: Option<Nanos>,
+    /// Since the last round, the mappings or the resident pieces have changed, or a stretch woke or became
+    /// idle; or the target must be looked at in each round anyway.
+    pub has_changed: bool,
     /// borders of these stretches
     pub seams: Seams,
     /// woken stretches, until their samples show enough
@@ -103,6 +106,7 @@ impl ExposureTarget {
             externally_cleared: 0,
             is_new,
             turned: None,
+            has_changed: true,
             seams: Seams::default(),
             woken: Vec::new(),
             views: Vec::new(),
@@ -145,6 +149,7 @@ impl ExposureTarget {
             return;
         }
         self.rest.disturb();
+        self.has_changed = true;
         self.visible = mappings.iter().filter(|m| m.unknown.is_none()).map(|m| m.range).collect();
         self.visible.shrink_to_fit();
         self.unobservable.map(&mappings);
@@ -253,6 +258,7 @@ impl ExposureTarget {
             stays
         });
         if !new.is_empty() {
+            self.has_changed = true;
             // Most resident memory is found by the first read, and pieces use most of the monitor's memory.
             self.pieces.reserve_exact(new.len());
             self.pieces.extend(new);
@@ -302,6 +308,7 @@ impl ExposureTarget {
     }
 
     fn turn(&mut self, now: Nanos) {
+        self.has_changed = true;
         if self.turned.is_none_or(|at| now.since(at) >= TURNING) {
             self.turned = Some(now);
         }

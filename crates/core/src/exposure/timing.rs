@@ -16,6 +16,10 @@ pub(super) const EARLY: [Duration; 6] = [
 /// The early reads, the next four reads of all memory, and one class for all later reads.
 pub(super) const READS: usize = EARLY.len() + 5;
 
+/// While nothing changes, memory is cleared and a snapshot published about once in this time. The rounds
+/// between only read.
+pub(super) const CALM_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Resolution of a target's run-time clock, in s: one tick at 250 Hz.
 const GRAIN: f64 = 0.004;
 

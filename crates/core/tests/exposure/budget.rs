@@ -144,7 +144,7 @@ fn rounds_are_as_long_as_those_who_are_there_take() {
     let few = run_until(&mut monitor, &ops, 300.0);
     assert!(few[0].end < seconds(203.0), "the round under way is not waited for: {:?}", few[0].end);
     let lately = few.iter().filter(|s| s.end > seconds(260.0)).count();
-    assert!(lately >= 60, "{lately} snapshots in 40 s");
+    assert!(lately >= 30, "{lately} snapshots in 40 s");
 }
 
 #[test]

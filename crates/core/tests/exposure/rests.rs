@@ -32,7 +32,7 @@ fn readings(log: &tapped::Log) -> usize {
 fn a_target_at_rest_is_read_seldom_and_ages() {
     let (ops, _, mut monitor, log) = that_pauses(16.0);
     let snapshots = run_until(&mut monitor, &ops, 30.0);
-    assert!(snapshots.len() >= 50, "{} snapshots", snapshots.len());
+    assert!((12..=30).contains(&snapshots.len()), "one each second: {} snapshots", snapshots.len());
     let readings = readings(&log);
     assert!((2..=5).contains(&readings), "{readings} readings");
     for s in &snapshots {
@@ -41,7 +41,7 @@ fn a_target_at_rest_is_read_seldom_and_ages() {
         assert_eq!(s.targets[0].ran, Some(Duration::ZERO));
         // As of the last round it was idle all the time.
         let idle = s.end.since(Nanos(0));
-        let is_true = |r: &RegionView| r.age <= idle && r.age + ms(800) >= idle;
+        let is_true = |r: &RegionView| r.age <= idle && r.age + ms(1300) >= idle;
         let truly = bytes_where(&s.targets[0], mib(16, 48), is_true) / MIB;
         assert_eq!(truly, 48, "{idle:?}: {:?}", s.targets[0].regions);
     }

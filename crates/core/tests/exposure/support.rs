@@ -26,7 +26,8 @@ fn what_is_looked_at_in_time_is_measured() {
     for s in snapshots.iter().filter(|s| s.start > seconds(5.0)) {
         assert_whole(s);
         let [measured, ..] = percent(s);
-        assert!(measured > 99.0, "{measured:.1} % in snapshot {}", s.seq);
+        // As rounds become calm, the turn of a region may be late once.
+        assert!(measured > 95.0, "{measured:.1} % in snapshot {}", s.seq);
     }
 }
 
