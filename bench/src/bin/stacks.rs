@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
-use isotherm::stacks::{StackNews, Stacks};
+use isotherm::stacks::{StackNews, StackOptions, Stacks};
 use isotherm_bench::bootstrap::median_of;
 use isotherm_bench::{cpus, usage};
 use isotherm_core::{FaultKind, Nanos, TargetId};
@@ -123,7 +123,8 @@ fn compare(program: &Program, o: &Options) -> Result<Vec<(Slice, Slice)>> {
 
 fn slice(program: &Program, with_stacks: bool, time: Duration) -> Result<Slice> {
     let pid = program.pid()?;
-    let mut stacks = with_stacks.then(|| Stacks::open(false)).transpose()?;
+    let mut stacks =
+        with_stacks.then(|| Stacks::open(false, StackOptions::default())).transpose()?;
     let fact = TargetFact { id: TargetId(0), pid: Some(program.0.id()), command: String::new() };
     stacks.as_mut().map_or(Ok(()), |stacks| stacks.target(&fact))?;
     // In the warm-up, the sampler spends what it may take of a burst.

@@ -6,7 +6,7 @@ use crate::call::TargetId;
 use crate::range::AddrRange;
 use crate::time::Nanos;
 
-/// What happened to a sampled page.
+/// What happened to a sampled page or allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FaultKind {
     /// A thread touched the page, and the kernel did not have to read it from a disk or from swap.
@@ -19,16 +19,22 @@ pub enum FaultKind {
     Swapped,
     /// The page is resident again.
     Returned,
+    /// A thread allocated memory. One allocation of many is sampled, by its size.
+    Allocated,
+    /// A sampled allocation ended.
+    Released,
 }
 
 impl FaultKind {
     /// All kinds.
-    pub const ALL: [FaultKind; 5] = [
+    pub const ALL: [FaultKind; 7] = [
         FaultKind::Minor,
         FaultKind::Major,
         FaultKind::Freed,
         FaultKind::Swapped,
         FaultKind::Returned,
+        FaultKind::Allocated,
+        FaultKind::Released,
     ];
 
     /// The word in records.
@@ -40,6 +46,8 @@ impl FaultKind {
             FaultKind::Freed => "freed",
             FaultKind::Swapped => "swapped",
             FaultKind::Returned => "returned",
+            FaultKind::Allocated => "allocated",
+            FaultKind::Released => "released",
         }
     }
 
@@ -50,7 +58,7 @@ impl FaultKind {
     }
 }
 
-/// A sampled page fault, or a later change of the sampled page.
+/// A sampled page fault or allocation, or a later change of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// the target
@@ -63,9 +71,9 @@ pub struct Fault {
     pub tid: u32,
     /// name of that thread, at most 15 bytes; empty if no thread touched the page
     pub thread: Arc<str>,
-    /// The touched memory: one page, or one huge page. Freed memory may be longer.
+    /// The touched memory: one page, or one huge page; or the allocated bytes. Freed memory may be longer.
     pub range: AddrRange,
-    /// number of faults that this sample represents: the sampling period; 0 if no thread touched the page
+    /// number of faults or allocations that this sample represents; 0 if no thread touched or allocated memory
     pub weight: u64,
     /// Call stack in user space, the innermost frame first: the address of an instruction, then return
     /// addresses. Empty if no thread touched the page.

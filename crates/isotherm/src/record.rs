@@ -19,7 +19,7 @@ use crate::notify::Notify;
 use crate::session::{
     End, Job, JobContext, Progress, RecordState, Session, SessionState, WatchStatus,
 };
-use crate::stacks::{SampleCounts, StackNews, Stacks, try_target};
+use crate::stacks::{SampleCounts, StackNews, StackOptions, Stacks, try_target};
 use crate::stop::Stop;
 use crate::watch::{AttrsFor, LookBy, WatchedMemory, open};
 use crate::words::chain;
@@ -38,8 +38,8 @@ pub struct RecordOptions {
     pub output: PathBuf,
     /// limits on the size of the record
     pub limits: Limits,
-    /// whether to sample page faults with their call stacks
-    pub stacks: bool,
+    /// sample page faults with their call stacks
+    pub stacks: Option<StackOptions>,
     /// The recording ends after this time.
     pub duration: Option<Duration>,
     /// path of the control socket; `None`: no socket
@@ -104,15 +104,15 @@ pub fn record(
         true => Writer::stdout(Path::new("on standard output"), &facts, o.limits)?,
         false => Writer::create(&o.output, &facts, o.limits)?,
     };
-    let mut stacks = o.stacks.then(|| Stacks::open(program.is_some())).transpose()?;
-    let started = follower.start(ready.hold(), program, &o.targets.command);
+    let mut stacks = o.stacks.map(|stacks| Stacks::open(program.is_some(), stacks)).transpose()?;
+    let environment = stacks.as_ref().map(Stacks::environment).unwrap_or_default();
+    let started = follower.start(ready.hold(), program, &o.targets.command, &environment);
     let (mut started, mut writer) = or_finish(started, writer)?;
     // Processes that start later may belong to other users.
     let reach = o.limits.rotate.is_some() || o.targets.may_be_strangers() || metrics.writes();
-    let files = ready.takes_files() || o.stacks;
+    let files = ready.takes_files() || o.stacks.is_some();
     let frames = ready.takes_frames();
     let mut privileges = Privileges { reach, files, frames, writing: None };
-    privileges.fit(&writer)?;
     if let (Some(stacks), Some(command)) = (&mut stacks, &started) {
         stacks.started(command.pid());
     }
@@ -120,6 +120,8 @@ pub fn record(
         stacks.as_mut().map_or(Ok(()), |stacks| stacks.target(&fact))?;
         let _ = writer.target(fact)?;
     }
+    // The probe of a running process requires more.
+    privileges.fit(&writer)?;
     let begun = Session::begin(ready, follower, attrs, seed, progress);
     let (session, writer) = or_finish(begun, writer)?;
     let mut session = session.speaking(control, metrics, Notify::default());

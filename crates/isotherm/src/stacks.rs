@@ -1,6 +1,7 @@
-//! Page faults of the recorded processes, and the code that they come from.
+//! Page faults and allocations of the recorded processes, and the code that they come from.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsString;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,8 +11,9 @@ use isotherm_core::{
     AddrRange, BLOCK_SIZE, CodeMapping, Fault, FaultKind, Nanos, PAGE_SIZE, SampleBudget, TargetId,
     align_down,
 };
+use isotherm_linux::allocations::{AllocationsError, BYTES_VARIABLE, PreloadLibrary, Probe};
 use isotherm_linux::code::CodeReader;
-use isotherm_linux::faults::{FaultNews, FaultSampler, FaultsError, Sampled};
+use isotherm_linux::faults::{FaultNews, FaultSampler, FaultsError, SampleKind, Sampled};
 use isotherm_linux::sys::{self, PageState, page_state};
 use isotherm_linux::unwind::{StackUnwinder, UnwindTables};
 use isotherm_record::TargetFact;
@@ -55,9 +57,30 @@ pub struct SampleCounts {
     pub lost: u64,
 }
 
+/// Which stacks are sampled besides those of page faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StackOptions {
+    /// Sample allocations: one each time that about this number of bytes was allocated.
+    pub allocation_bytes: Option<u64>,
+}
+
+/// Stacks cannot be sampled.
+#[derive(Debug, thiserror::Error)]
+pub enum StacksError {
+    /// faults cannot be sampled
+    #[error(transparent)]
+    Faults(#[from] FaultsError),
+    /// allocations cannot be sampled
+    #[error(transparent)]
+    Allocations(#[from] AllocationsError),
+}
+
 /// Samples the page faults of processes, and follows the sampled pages.
 pub struct Stacks {
     sampler: FaultSampler,
+    samples_allocations: bool,
+    /// the library that a command loads, and the number of bytes from one sample to the next
+    library: Option<(PreloadLibrary, u64)>,
     reader: CodeReader,
     tables: UnwindTables,
     processes: BTreeMap<i32, Process>,
@@ -104,6 +127,19 @@ impl Process {
         }
     }
 
+    fn sample(&mut self, s: Sampled, kind: FaultKind, range: AddrRange) -> StackNews {
+        StackNews::Fault(Fault {
+            target: self.target,
+            at: s.at,
+            kind,
+            tid: u32::try_from(s.tid).unwrap_or(0),
+            frames: self.frames(&s),
+            thread: s.thread,
+            range,
+            weight: s.weight,
+        })
+    }
+
     fn has_code(&self, address: u64) -> bool {
         let after = self.code.partition_point(|c| c.range.end <= address);
         self.code.get(after).is_some_and(|c| c.range.contains(address))
@@ -116,13 +152,21 @@ impl Stacks {
     ///
     /// # Errors
     /// If the kernel refuses it.
-    pub fn open(command: bool) -> Result<Self, FaultsError> {
-        let mut sampler = FaultSampler::open(ROOT.as_ref())?;
+    pub fn open(command: bool, o: StackOptions) -> Result<Self, StacksError> {
+        let mut sampler = FaultSampler::open(ROOT.as_ref(), o.allocation_bytes.is_some())?;
+        let mut library = None;
         if command {
+            if let Some(bytes) = o.allocation_bytes {
+                let created = PreloadLibrary::create()?;
+                Probe::of(created.path()).map_or(Ok(()), |probe| sampler.probe(&probe))?;
+                library = Some((created, bytes));
+            }
             sampler.expect_command()?;
         }
         Ok(Stacks {
             sampler,
+            samples_allocations: o.allocation_bytes.is_some(),
+            library,
             reader: CodeReader::default(),
             tables: UnwindTables::default(),
             processes: BTreeMap::new(),
@@ -133,6 +177,19 @@ impl Stacks {
             budget: SampleBudget::new(sys::monotonic()),
             sampled: 0,
         })
+    }
+
+    /// Variables for the environment of the command, so that it loads the library that samples allocations.
+    #[must_use]
+    pub fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let Some((library, bytes)) = &self.library else { return Vec::new() };
+        // Other libraries that the user loads come first.
+        let mut preload = std::env::var_os("LD_PRELOAD").unwrap_or_default();
+        if !preload.is_empty() {
+            preload.push(":");
+        }
+        preload.push(library.path());
+        vec![("LD_PRELOAD", preload), (BYTES_VARIABLE, bytes.to_string().into())]
     }
 
     /// Notes the pid of the started command.
@@ -148,6 +205,8 @@ impl Stacks {
         let Some(pid) = fact.pid.and_then(|pid| i32::try_from(pid).ok()) else { return Ok(()) };
         if self.processes.get(&pid).is_none_or(|p| p.target != fact.id) {
             self.sampler.attach(pid)?;
+            let probe = self.samples_allocations.then(|| Probe::in_process(ROOT.as_ref(), pid));
+            probe.flatten().map_or(Ok(()), |probe| self.sampler.probe(&probe))?;
             self.processes.insert(pid, Process::new(pid, fact.id));
         }
         Ok(())
@@ -200,8 +259,12 @@ impl Stacks {
         let mut out = Vec::new();
         let early = std::mem::take(&mut self.early).into_iter().map(FaultNews::Fault);
         let new = self.sampler.drain();
-        self.next = now + if new.len() < MANY { EVERY } else { SOON };
-        self.sampler.set_stride(self.budget.stride(now, new.len()));
+        let is_fault = |n: &&FaultNews| matches!(n, FaultNews::Fault(s) if !s.is_of_allocation());
+        let faults = new.iter().filter(is_fault).count();
+        // A program that allocates does so in bursts.
+        let soon = new.len() >= MANY || faults < new.len();
+        self.next = now + if soon { SOON } else { EVERY };
+        self.sampler.set_stride(self.budget.stride(now, faults));
         for news in early.chain(new) {
             match news {
                 FaultNews::Fault(s) if self.processes.contains_key(&s.pid) => {
@@ -221,6 +284,20 @@ impl Stacks {
     fn fault(&mut self, s: Sampled, now: Nanos, out: &mut Vec<StackNews>) {
         self.read_code(&s, now, out);
         let Some(process) = self.processes.get_mut(&s.pid) else { return };
+        let kind = match s.kind {
+            SampleKind::Minor => FaultKind::Minor,
+            SampleKind::Major => FaultKind::Major,
+            SampleKind::Allocated(size) => {
+                self.sampled += 1;
+                let range = AddrRange::new(s.address, s.address.saturating_add(size));
+                return out.push(process.sample(s, FaultKind::Allocated, range));
+            }
+            SampleKind::Released => {
+                let range = AddrRange::new(s.address, s.address.saturating_add(1));
+                let released = change(process.target, s.at, FaultKind::Released, range);
+                return out.push(StackNews::Fault(released));
+            }
+        };
         let size = match process.state(s.address) {
             PageState::Huge => BLOCK_SIZE,
             PageState::Base | PageState::Swapped => PAGE_SIZE,
@@ -232,16 +309,7 @@ impl Stacks {
             self.followed.insert((s.pid, start), true);
         }
         self.sampled += 1;
-        out.push(StackNews::Fault(Fault {
-            target: process.target,
-            at: s.at,
-            kind: if s.major { FaultKind::Major } else { FaultKind::Minor },
-            tid: u32::try_from(s.tid).unwrap_or(0),
-            thread: Arc::clone(&s.thread),
-            range: AddrRange::new(start, start + size),
-            weight: s.weight,
-            frames: process.frames(&s),
-        }));
+        out.push(process.sample(s, kind, AddrRange::new(start, start + size)));
     }
 
     /// Reads the code of a process again if a frame of the sample is in none of it.

@@ -4,6 +4,7 @@
 //! what works and why not.
 
 mod act;
+pub mod allocations;
 mod attribution;
 pub mod cgroup;
 pub mod code;

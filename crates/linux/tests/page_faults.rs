@@ -4,7 +4,7 @@ mod common;
 
 use common::{attached, needs_root, obey as be_obedient, part};
 use isotherm_core::AddrRange;
-use isotherm_linux::faults::{FaultNews, FaultSampler, Sampled};
+use isotherm_linux::faults::{FaultNews, FaultSampler, SampleKind, Sampled};
 
 #[test]
 fn obey() {
@@ -23,7 +23,7 @@ fn drained(sampler: &mut FaultSampler, range: AddrRange) -> Vec<Sampled> {
 fn samples_stand_for_all_faults_and_have_stacks() {
     needs_root!();
     let (mut process, _ops, _target) = attached();
-    let mut sampler = FaultSampler::open("/".as_ref()).unwrap();
+    let mut sampler = FaultSampler::open("/".as_ref(), false).unwrap();
     sampler.attach(process.pid()).unwrap();
     sampler.attach(process.pid()).unwrap();
     let memory = process.map(20_000, "small");
@@ -33,7 +33,11 @@ fn samples_stand_for_all_faults_and_have_stacks() {
     assert!((19_000..=20_200).contains(&pages), "{pages} in {} samples", faults.len());
     // A sampler that takes every fault would cost the process too much.
     assert!(faults.len() < 15_000, "{}", faults.len());
-    assert!(faults.iter().all(|s| s.pid == process.pid() && !s.major && !s.frames.is_empty()));
+    assert!(
+        faults
+            .iter()
+            .all(|s| s.pid == process.pid() && s.kind == SampleKind::Minor && !s.frames.is_empty())
+    );
     assert!(faults.is_sorted_by_key(|s| s.at));
     assert_eq!(sampler.lost(), 0);
     // Touched again, the pages do not fault.
@@ -52,7 +56,7 @@ fn samples_stand_for_all_faults_and_have_stacks() {
 fn a_stride_takes_fewer_samples() {
     needs_root!();
     let (mut process, _ops, _target) = attached();
-    let mut sampler = FaultSampler::open("/".as_ref()).unwrap();
+    let mut sampler = FaultSampler::open("/".as_ref(), false).unwrap();
     sampler.attach(process.pid()).unwrap();
     sampler.set_stride(10);
     let memory = process.map(20_000, "small");
@@ -80,7 +84,7 @@ fn a_stride_takes_fewer_samples() {
 fn new_threads_are_sampled_once() {
     needs_root!();
     let (mut process, _ops, _target) = attached();
-    let mut sampler = FaultSampler::open("/".as_ref()).unwrap();
+    let mut sampler = FaultSampler::open("/".as_ref(), false).unwrap();
     sampler.attach(process.pid()).unwrap();
     let memory = process.map(20_000, "small");
     let thread = process.keep_touching(memory, 1);

@@ -120,6 +120,13 @@ pub enum SystemTask {
         /// Shell that will run the script
         shell: clap_complete::Shell,
     },
+    /// Write libisotherm-alloc.so, so that a service can load it by LD_PRELOAD and isotherm record
+    /// --alloc can sample its allocations later
+    AllocLibrary {
+        /// Existing folder to write the library to
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+    },
     /// Write a manual page for each command
     ManPages {
         /// Existing folder to write the pages to

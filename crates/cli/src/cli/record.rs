@@ -83,6 +83,13 @@ pub struct Record {
     /// uses which memory
     #[arg(long, conflicts_with_all = ["physical", "file", "dir", "mount", "cached"])]
     pub stacks: bool,
+    /// Sample allocations too, one about every BYTES bytes, so that isotherm report code shows who
+    /// allocated the memory instead of who touched it first. The command loads a library for that;
+    /// running processes must have loaded it (isotherm system alloc-library)
+    #[arg(long, value_name = "BYTES", value_parser = units::size, require_equals = true)]
+    #[arg(num_args = 0..=1, default_missing_value = "512K")]
+    #[arg(conflicts_with_all = ["physical", "file", "dir", "mount", "cached"])]
+    pub alloc: Option<u64>,
     /// End after this time [default: at Ctrl-C, or when all targets have ended, every --cgroup is
     /// removed, and neither --comm nor --all is given]. isotherm then also ends a command that it
     /// started, with SIGTERM, and with SIGKILL after 5 s

@@ -366,6 +366,9 @@ pub struct Code {
     /// contains it, the whole call path, the thread, or the data: the global variable or the mapping
     #[arg(long, value_name = "WHAT", default_value = "function", value_parser = code_by())]
     pub by: CodeBy,
+    /// Show who touched memory first, even if the record has sampled allocations (record --alloc)
+    #[arg(long)]
+    pub first_touch: bool,
     /// Show the call stacks that brought memory back by major faults
     #[arg(long, conflicts_with = "output")]
     pub refaults: bool,

@@ -51,7 +51,7 @@ fn root() -> &'static Path {
 fn around(o: &Zones, first: &Reading) -> Result<ExitCode> {
     let stop = Stop::at_signals()?;
     let Some(program) = resolve(&o.command)? else { return Ok(ExitCode::SUCCESS) };
-    let status = StartedCommand::spawn(&program, &o.command)?.end(&stop)?;
+    let status = StartedCommand::spawn(&program, &o.command, &[])?.end(&stop)?;
     let change = Change::between(first, &Reading::take(root())?);
     let remarks = remarks::of_change(&change);
     ZonesOutput { schema_version: 1, state: None, change: Some(&change), remarks }.print(o.json)?;

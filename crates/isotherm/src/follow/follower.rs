@@ -1,6 +1,7 @@
 //! The watched processes, their children, and processes that are watched as members of a group or by name.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -190,9 +191,10 @@ impl Follower {
         held: &mut dyn Hold,
         program: Option<PathBuf>,
         command: &[String],
+        environment: &[(&str, OsString)],
     ) -> Result<Option<StartedCommand>> {
         let Some(program) = program else { return Ok(None) };
-        let mut child = StartedCommand::spawn(&program, command)?;
+        let mut child = StartedCommand::spawn(&program, command, environment)?;
         // The command may have children.
         allow_more_files();
         match self.attach(held, child.pid(), true) {

@@ -1,5 +1,6 @@
 //! The command that isotherm starts.
 
+use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -43,9 +44,16 @@ pub fn resolve(command: &[String]) -> Result<Option<PathBuf>> {
 }
 
 impl StartedCommand {
-    /// Starts `program` with the words of `command` as its arguments.
-    pub fn spawn(program: &Path, command: &[String]) -> Result<Self> {
-        let child = Command::new(program).args(command.iter().skip(1)).spawn();
+    /// Starts `program` with the words of `command` as its arguments, and `environment` beside its own.
+    pub fn spawn(
+        program: &Path,
+        command: &[String],
+        environment: &[(&str, OsString)],
+    ) -> Result<Self> {
+        let mut start = Command::new(program);
+        start.args(command.iter().skip(1));
+        start.envs(environment.iter().map(|(name, value)| (name, value)));
+        let child = start.spawn();
         let child = child.with_context(|| format!("cannot start {}", program.display()))?;
         let mut started = StartedCommand { child, pidfd: None };
         let pid = Pid::from_raw(started.pid()).context("a command without a pid")?;

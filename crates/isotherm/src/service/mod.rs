@@ -41,7 +41,7 @@ use crate::follow::{Follower, Selection, resolve};
 use crate::metrics::{Metrics, MetricsTo};
 use crate::notify::Notify;
 use crate::session::{End, Progress, Session};
-use crate::stacks::Stacks;
+use crate::stacks::{StackOptions, Stacks};
 use crate::stop::Stop;
 use crate::usage::UsageError;
 use crate::watch::{AttrsFor, LookBy, Looks, Ready};
@@ -191,8 +191,9 @@ pub fn act(
         _ => notes.extend(meter.lacks().iter().cloned()),
     }
     notes.iter().for_each(|note| warn!("{note}"));
-    let mut stacks = o.stacks.then(|| Stacks::open(program.is_some())).transpose()?;
-    let mut started = follower.start(looks.hold(), program, &o.targets.command)?;
+    let mut stacks =
+        o.stacks.then(|| Stacks::open(program.is_some(), StackOptions::default())).transpose()?;
+    let mut started = follower.start(looks.hold(), program, &o.targets.command, &[])?;
     if let (Some(stacks), Some(command)) = (&mut stacks, &started) {
         stacks.started(command.pid());
     }

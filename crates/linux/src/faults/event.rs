@@ -1,7 +1,9 @@
-//! Events of `perf_event_open`: page faults of one thread on one CPU.
+//! Events of `perf_event_open`: page faults and sampled allocations of one thread on one CPU.
 
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 
 use perf_event_open_sys::bindings::{
     self as sys, PERF_FLAG_FD_CLOEXEC, PERF_SAMPLE_ADDR, PERF_SAMPLE_CALLCHAIN,
@@ -9,6 +11,8 @@ use perf_event_open_sys::bindings::{
     perf_event_attr,
 };
 use perf_event_open_sys::{ioctls, perf_event_open};
+
+use crate::allocations::Probe;
 
 /// Maximum number of frames of a stack.
 const MOST_FRAMES: u16 = 64;
@@ -31,6 +35,10 @@ pub(super) enum Counts {
         /// one in this many is sampled
         period: u64,
     },
+    /// calls of the function at which the preload library reports an allocation
+    Allocations,
+    /// and of the one at which it reports the release
+    Releases,
 }
 
 /// The threads that an event is for.
@@ -47,7 +55,7 @@ fn attr(counts: Counts, begins: Begins) -> perf_event_attr {
         type_: sys::PERF_TYPE_SOFTWARE,
         size: u32::try_from(size_of::<perf_event_attr>()).unwrap_or(0),
         config: u64::from(match counts {
-            Counts::Nothing => sys::PERF_COUNT_SW_DUMMY,
+            Counts::Nothing | Counts::Allocations | Counts::Releases => sys::PERF_COUNT_SW_DUMMY,
             Counts::Minor { .. } => sys::PERF_COUNT_SW_PAGE_FAULTS_MIN,
             Counts::Major { .. } => sys::PERF_COUNT_SW_PAGE_FAULTS_MAJ,
         }),
@@ -55,7 +63,11 @@ fn attr(counts: Counts, begins: Begins) -> perf_event_attr {
         ..perf_event_attr::default()
     };
     a.set_use_clockid(1);
-    let (Counts::Minor { period } | Counts::Major { period }) = counts else { return a };
+    let period = match counts {
+        Counts::Nothing => return a,
+        Counts::Minor { period } | Counts::Major { period } => period,
+        Counts::Allocations | Counts::Releases => 1,
+    };
     let fields = PERF_SAMPLE_TID
         | PERF_SAMPLE_TIME
         | PERF_SAMPLE_ADDR
@@ -66,6 +78,16 @@ fn attr(counts: Counts, begins: Begins) -> perf_event_attr {
     a.sample_max_stack = MOST_FRAMES;
     // bp, sp and ip of x86-64, in the order of their bits
     a.sample_regs_user = 1 << 6 | 1 << 7 | 1 << 8;
+    if counts == Counts::Allocations {
+        // the arguments of a function: dx, si and di
+        a.sample_regs_user |= 1 << 3 | 1 << 4 | 1 << 5;
+    }
+    if counts == Counts::Releases {
+        // Its stack is of no interest, and thousands must fit into the ring.
+        a.sample_regs_user = 1 << 5;
+        a.sample_type &= !u64::from(PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_STACK_USER);
+        a.sample_stack_user = 0;
+    }
     a.sample_stack_user = STACK_BYTES;
     a.set_exclude_callchain_kernel(1);
     a.set_sample_id_all(1);
@@ -82,6 +104,23 @@ fn attr(counts: Counts, begins: Begins) -> perf_event_attr {
         a.set_enable_on_exec(1);
     }
     a
+}
+
+/// Opens the event of the sampled allocations on a CPU, or of their releases, of all processes.
+pub(super) fn open_probe(counts: Counts, probe: &Probe, cpu: i32) -> io::Result<OwnedFd> {
+    let kind = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type")?;
+    let path = CString::new(probe.file.as_os_str().as_bytes())?;
+    let mut attr = attr(counts, Begins::Now);
+    attr.set_inherit(0);
+    attr.type_ = kind.trim().parse().map_err(io::Error::other)?;
+    attr.config = 0;
+    // The kernel reads the path during the call.
+    attr.__bindgen_anon_3.config1 = path.as_ptr().addr() as u64;
+    attr.__bindgen_anon_4.config2 = match counts {
+        Counts::Releases => probe.released,
+        _ => probe.allocated,
+    };
+    open_attr(&mut attr, -1, cpu)
 }
 
 /// Opens the event of a thread on a CPU; 0 is the calling thread. Threads and processes that it starts are

@@ -1,5 +1,5 @@
-//! Samples page faults of processes with their call stacks, by software events of `perf_event_open`. They need
-//! no counter of the CPU.
+//! Samples page faults and allocations of processes with their call stacks, by software events and a probe of
+//! `perf_event_open`. They need no counter of the CPU.
 //!
 //! An event counts one thread and the threads and processes that it starts later. Such an event may have a
 //! ring only on one CPU. Therefore each thread that exists when its process is attached gets one event per CPU
@@ -13,6 +13,7 @@ mod thinner;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,10 +21,11 @@ use isotherm_core::Nanos;
 
 use event::{Begins, Counts};
 use record::{Record, parse};
-pub use record::{Sampled, StackCopy};
+pub use record::{SampleKind, Sampled, StackCopy};
 use ring::Ring;
 use thinner::Thinner;
 
+use crate::allocations::Probe;
 use crate::proc::{thread_comm, tids};
 use crate::sys::{monotonic, online_cpu_list};
 
@@ -32,9 +34,13 @@ use crate::sys::{monotonic, online_cpu_list};
 const MINOR: Counts = Counts::Minor { period: 61 };
 /// Major faults are rarer and take longer.
 const MAJOR: Counts = Counts::Major { period: 13 };
+/// What the rings of a pair are for.
+const ALLOCATIONS: [Counts; 2] = [Counts::Allocations, Counts::Releases];
 /// Data pages of the ring of a CPU. A sample has 8 KiB of stack, so that there is room for 500 and 125.
 const MINOR_PAGES: usize = 1024;
 const MAJOR_PAGES: usize = 256;
+const ALLOCATION_PAGES: usize = 1024;
+const RELEASE_PAGES: usize = 256;
 /// Maximum number of open events.
 const MOST_EVENTS: usize = 65_536;
 
@@ -50,6 +56,18 @@ pub enum FaultsError {
     Refused {
         /// the process
         what: String,
+        /// error of the system
+        source: io::Error,
+    },
+    /// the kernel refuses the probe of allocations
+    #[error(
+        "cannot sample allocations, which {} reports: {source}; run isotherm as root, on a kernel with \
+         CONFIG_UPROBE_EVENTS",
+        file.display()
+    )]
+    Unprobed {
+        /// the library
+        file: PathBuf,
         /// error of the system
         source: io::Error,
     },
@@ -106,6 +124,8 @@ pub struct FaultSampler {
     root: PathBuf,
     cpus: Vec<Rings>,
     thinner: Thinner,
+    /// The events of each library that reports allocations, by its device and inode.
+    probes: HashMap<(u64, u64), Vec<OwnedFd>>,
     /// The events by the process that they were opened for. [`COMMAND`] stands for this process, and is for the
     /// command that it starts.
     events: HashMap<i32, Vec<OwnedFd>>,
@@ -125,29 +145,35 @@ struct Rings {
     cpu: i32,
     minor: Ring,
     major: Ring,
+    /// for allocations and for their releases, if they are sampled
+    allocations: Option<[Ring; 2]>,
 }
 
 /// Key of the events that a command inherits.
 const COMMAND: i32 = 0;
 
 impl FaultSampler {
-    /// A sampler without processes.
+    /// A sampler without processes. With `allocations` it also samples the allocations of processes that have
+    /// loaded the library of [`crate::allocations`].
     ///
     /// # Errors
     /// If the kernel refuses it.
-    pub fn open(root: &Path) -> Result<Self, FaultsError> {
+    pub fn open(root: &Path, allocations: bool) -> Result<Self, FaultsError> {
         let refused = |source| FaultsError::Refused { what: "any process".to_owned(), source };
         let rings = |cpu| -> io::Result<Rings> {
             let ring = |pages| {
                 Ring::map(event::open(Counts::Nothing, Begins::Now, (COMMAND, cpu))?, pages)
             };
-            Ok(Rings { cpu, minor: ring(MINOR_PAGES)?, major: ring(MAJOR_PAGES)? })
+            let pair = || Ok::<_, io::Error>([ring(ALLOCATION_PAGES)?, ring(RELEASE_PAGES)?]);
+            let allocations = allocations.then(pair).transpose()?;
+            Ok(Rings { cpu, minor: ring(MINOR_PAGES)?, major: ring(MAJOR_PAGES)?, allocations })
         };
         let cpus = online_cpu_list(root).into_iter().map(rings);
         Ok(FaultSampler {
             root: root.to_owned(),
             cpus: cpus.collect::<Result<_, _>>().map_err(refused)?,
             thinner: Thinner::new(),
+            probes: HashMap::new(),
             events: HashMap::new(),
             inherited: HashMap::new(),
             attached: BTreeMap::new(),
@@ -156,6 +182,37 @@ impl FaultSampler {
             news: Vec::new(),
             lost: 0,
         })
+    }
+
+    /// Samples the allocations that any process reports at a probe. A repeated probe changes nothing.
+    ///
+    /// An event of one process would not do: the kernel reads the path of the library again when the process starts
+    /// a thread, from the memory of that process.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    pub fn probe(&mut self, probe: &Probe) -> Result<(), FaultsError> {
+        let Ok(id) = probe.file.metadata().map(|m| (m.dev(), m.ino())) else { return Ok(()) };
+        if self.probes.contains_key(&id) {
+            return Ok(());
+        }
+        let open = || -> io::Result<Vec<OwnedFd>> {
+            let mut events = Vec::new();
+            for rings in &self.cpus {
+                for (counts, ring) in
+                    ALLOCATIONS.into_iter().zip(rings.allocations.iter().flatten())
+                {
+                    let new = event::open_probe(counts, probe, rings.cpu)?;
+                    event::redirect(&new, ring.event())?;
+                    events.push(new);
+                }
+            }
+            Ok(events)
+        };
+        let events =
+            open().map_err(|source| FaultsError::Unprobed { file: probe.file.clone(), source })?;
+        self.probes.insert(id, events);
+        Ok(())
     }
 
     /// Samples the program that the calling thread starts next, from its first instruction. Call
@@ -268,6 +325,7 @@ impl FaultSampler {
         let FaultSampler { cpus, thinner, inherited, attached, names, ended, news, lost, .. } =
             self;
         let mut note = |record, news: &mut Vec<FaultNews>, lost: &mut u64| match record {
+            Record::Fault(s) if s.is_of_allocation() => news.push(FaultNews::Fault(s)),
             Record::Fault(s) => {
                 let times = thinner.weight(s.at);
                 news.extend(times.map(|times| {
@@ -296,7 +354,9 @@ impl FaultSampler {
             Record::Lost(n) => *lost += n,
         };
         for rings in cpus {
-            for (ring, counts) in [(&mut rings.minor, MINOR), (&mut rings.major, MAJOR)] {
+            let allocations = rings.allocations.as_mut().into_iter().flatten().zip(ALLOCATIONS);
+            let faults = [(&mut rings.minor, MINOR), (&mut rings.major, MAJOR)];
+            for (ring, counts) in faults.into_iter().chain(allocations) {
                 let (first, before) = (news.len(), *lost);
                 ring.drain(|kind, misc, content| {
                     let record = parse(kind, misc, content, counts);

@@ -10,7 +10,20 @@ use super::event::Counts;
 /// `PERF_CONTEXT_MAX`: values from here on separate the parts of a call chain.
 const CONTEXTS: u64 = (-4095_i64).cast_unsigned();
 
-/// A sampled page fault of some process.
+/// What a sample reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SampleKind {
+    /// a page fault that did not wait for a disk
+    Minor,
+    /// a page fault that waited until the page was read
+    Major,
+    /// an allocation of this many bytes
+    Allocated(u64),
+    /// the end of a sampled allocation
+    Released,
+}
+
+/// A sampled page fault or allocation of some process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sampled {
     /// the process
@@ -19,19 +32,41 @@ pub struct Sampled {
     pub tid: i32,
     /// its name
     pub thread: Arc<str>,
-    /// time of the fault
+    /// its time
     pub at: Nanos,
-    /// the touched address
+    /// the touched or allocated address
     pub address: u64,
-    /// whether the thread waited until the page was read
-    pub major: bool,
-    /// number of faults that this one represents
+    /// what happened
+    pub kind: SampleKind,
+    /// number of faults or allocations that this one represents
     pub weight: u64,
     /// Call stack in user space by frame pointers, the innermost frame first. It ends at the first function
     /// that has none.
     pub frames: Arc<[u64]>,
     /// the registers and the top of the stack, to unwind it without frame pointers
     pub copy: Option<StackCopy>,
+}
+
+impl Sampled {
+    fn released(pid: i32, tid: i32, at: Nanos, address: u64) -> Self {
+        Sampled {
+            pid,
+            tid,
+            thread: "".into(),
+            at,
+            address,
+            kind: SampleKind::Released,
+            weight: 0,
+            frames: [].into(),
+            copy: None,
+        }
+    }
+
+    /// Whether it reports an allocation or its end, instead of a fault.
+    #[must_use]
+    pub fn is_of_allocation(&self) -> bool {
+        matches!(self.kind, SampleKind::Allocated(_) | SampleKind::Released)
+    }
 }
 
 /// The registers of a thread, and a copy of the top of its stack.
@@ -75,14 +110,25 @@ pub(super) fn parse(kind: u32, misc: u16, content: &[u8], counts: Counts) -> Opt
         sys::PERF_RECORD_SAMPLE => {
             let (pid, tid) = (rest.id()?, rest.id()?);
             let (at, address) = (Nanos(rest.long()?), rest.long()?);
+            if counts == Counts::Releases {
+                let _abi = rest.long()?;
+                return Some(Record::Fault(Sampled::released(pid, tid, at, rest.long()?)));
+            }
             let frames = rest.long()?;
             let frames = (0..frames).map_while(|_| rest.long()).filter(|&f| f < CONTEXTS).collect();
-            let (major, weight) = match counts {
-                Counts::Major { period } => (true, period),
-                Counts::Minor { period } => (false, period),
-                Counts::Nothing => return None,
+            let arguments = counts == Counts::Allocations;
+            let (registers, copy) = rest.copy(if arguments { 3 } else { 0 }).unzip();
+            let (address, kind, weight) = match counts {
+                Counts::Major { period } => (address, SampleKind::Major, period),
+                Counts::Minor { period } => (address, SampleKind::Minor, period),
+                Counts::Allocations => match *registers? {
+                    [mean, size, address] => {
+                        (address, SampleKind::Allocated(size), represented(size, mean, at.0))
+                    }
+                    _ => return None,
+                },
+                Counts::Nothing | Counts::Releases => return None,
             };
-            let copy = rest.copy();
             // Its name is in other records.
             let thread = "".into();
             Some(Record::Fault(Sampled {
@@ -91,7 +137,7 @@ pub(super) fn parse(kind: u32, misc: u16, content: &[u8], counts: Counts) -> Opt
                 thread,
                 at,
                 address,
-                major,
+                kind,
                 weight,
                 frames,
                 copy,
@@ -123,22 +169,35 @@ pub(super) fn parse(kind: u32, misc: u16, content: &[u8], counts: Counts) -> Opt
     }
 }
 
+/// The number of allocations of `size` bytes that a sampled one represents, if each byte is a sample with a
+/// probability of 1 / `mean`. A fraction is rounded at random, so that sums are right.
+///
+/// Example: of allocations of 64 KiB, with a mean of 512 KiB, 1 - exp(-1/8) = 11.75 % are sampled. So each represents
+/// 8.51 allocations: 9 in half of all cases, else 8.
+fn represented(size: u64, mean: u64, random: u64) -> u64 {
+    let n = -1.0 / (-(size as f64) / mean.max(1) as f64).exp_m1();
+    // Fibonacci hashing: the upper bits of the product are uniform.
+    let uniform = (random.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 11) as f64 / (1u64 << 53) as f64;
+    ((n + uniform) as u64).max(1)
+}
+
 /// The remaining fields of a record.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
-    /// The registers and the stack. None of a thread without a user space.
-    fn copy(&mut self) -> Option<StackCopy> {
+    /// The first `arguments` registers, and the others with the stack. None of a thread without a user space.
+    fn copy(&mut self, arguments: usize) -> Option<(Box<[u64]>, StackCopy)> {
         const ABI_64: u64 = sys::PERF_SAMPLE_REGS_ABI_64 as u64;
         if self.long()? != ABI_64 {
             return None;
         }
+        let first = (0..arguments).map(|_| self.long()).collect::<Option<_>>()?;
         let registers = [self.long()?, self.long()?, self.long()?];
         let len = usize::try_from(self.long()?).ok()?;
         let (bytes, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         let valid = usize::try_from(self.long()?).ok()?;
-        Some(StackCopy { registers, bytes: bytes.get(..valid)?.into() })
+        Some((first, StackCopy { registers, bytes: bytes.get(..valid)?.into() }))
     }
 
     fn id(&mut self) -> Option<i32> {
@@ -175,7 +234,7 @@ mod tests {
             thread: "".into(),
             at: Nanos(100),
             address: 0x7f00_0000_1234,
-            major: false,
+            kind: SampleKind::Minor,
             weight: 64,
             frames: [0x4010, 0x4020].into(),
             copy: None,
@@ -192,6 +251,31 @@ mod tests {
         let short = bytes(&[7, 8], &[100, 0x1000, u64::MAX, 0x4010]);
         let Some(Record::Fault(s)) = parsed(&short) else { panic!() };
         assert_eq!(*s.frames, [0x4010]);
+    }
+
+    #[test]
+    fn a_sampled_allocation_has_its_arguments_and_represents_others() {
+        let sample = |arguments: [u64; 3], at| {
+            let mut content = bytes(&[7, 8], &[at, 0x4000, 1, 0x4010, 2]);
+            content.extend(bytes(&[], &arguments));
+            content.extend(bytes(&[], &[0x10, 0x20, 0x30, 0, 0]));
+            match parse(sys::PERF_RECORD_SAMPLE, 0, &content, Counts::Allocations) {
+                Some(Record::Fault(s)) => s,
+                other => panic!("{other:?}"),
+            }
+        };
+        let s = sample([524_288, 4096, 0x7f00], 1);
+        assert_eq!((s.address, s.kind), (0x7f00, SampleKind::Allocated(4096)));
+        assert_eq!(s.copy.unwrap().registers, [0x10, 0x20, 0x30]);
+        let release = bytes(&[7, 8], &[100, 0x4000, 2, 0x7f00]);
+        let released = parse(sys::PERF_RECORD_SAMPLE, 0, &release, Counts::Releases);
+        assert_eq!(released, Some(Record::Fault(Sampled::released(7, 8, Nanos(100), 0x7f00))));
+        // 1 / (1 - exp(-1/8)) = 8.51, 1 / (1 - exp(-2)) = 1.157
+        for (size, expected) in [(65_536, 8.510), (1 << 20, 1.157), (1 << 30, 1.0)] {
+            let sum: u64 = (0..10_000).map(|at| sample([524_288, size, 1], at * 7919).weight).sum();
+            let mean = sum as f64 / 10_000.0;
+            assert!((mean - expected).abs() < 0.02, "{size}: {mean}");
+        }
     }
 
     #[test]

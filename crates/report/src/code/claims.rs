@@ -1,33 +1,44 @@
-//! Which sampled fault each page of a target belongs to.
+//! Which sampled fault or allocation the memory of a target belongs to.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use isotherm_core::{AddrRange, CodeMapping, Fault, FaultKind};
+use isotherm_core::{AddrRange, CodeMapping, Fault, FaultKind, Nanos};
 
-/// A sampled page, and the code that touched it first.
+/// A sampled page or allocation, and the code that touched it first or allocated it.
 #[derive(Debug, Clone)]
 pub(crate) struct Claim {
+    pub at: Nanos,
     pub range: AddrRange,
     pub weight: u64,
     pub thread: Arc<str>,
     pub frames: Arc<[u64]>,
     /// the files that the target executed at that time
     pub code: Arc<Vec<CodeMapping>>,
+    /// Always true for allocations: their regions say how much of them is resident.
     pub resident: bool,
 }
 
-/// The sampled pages of one target.
+/// The sampled pages and allocations of one target.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     by_start: BTreeMap<u64, Claim>,
+    allocations: BTreeMap<u64, Claim>,
+    /// Allocations were sampled.
+    pub has_allocations: bool,
     /// the files that it executes now
     pub code: Arc<Vec<CodeMapping>>,
 }
 
 impl Claims {
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Claim> {
+    /// The sampled pages.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = &Claim> {
         self.by_start.values()
+    }
+
+    /// The sampled allocations that have not ended.
+    pub(crate) fn allocations(&self) -> impl Iterator<Item = &Claim> {
+        self.allocations.values()
     }
 
     /// Adds a fault, or a change of sampled pages. A page belongs to its latest minor fault. A major fault
@@ -36,33 +47,59 @@ impl Claims {
         match f.kind {
             FaultKind::Minor => {
                 self.remove(f.range);
-                self.insert(f);
+                self.by_start.insert(f.range.start, self.claim(f));
             }
             FaultKind::Major if self.by_start.contains_key(&f.range.start) => {
                 self.set_resident(f.range, true);
             }
-            FaultKind::Major => self.insert(f),
+            FaultKind::Major => {
+                self.by_start.insert(f.range.start, self.claim(f));
+            }
             FaultKind::Freed => self.remove(f.range),
             FaultKind::Swapped => self.set_resident(f.range, false),
             FaultKind::Returned => self.set_resident(f.range, true),
+            FaultKind::Allocated => {
+                self.has_allocations = true;
+                self.end_overlapped(f.range);
+                self.allocations.insert(f.range.start, self.claim(f));
+            }
+            // The address may have been allocated again before, if samples of two CPUs arrive late.
+            FaultKind::Released => {
+                let ended = self.allocations.get(&f.range.start).is_some_and(|c| c.at <= f.at);
+                if ended {
+                    self.allocations.remove(&f.range.start);
+                }
+            }
         }
     }
 
-    fn insert(&mut self, f: &Fault) {
-        let claim = Claim {
+    /// Ends the allocations that a new one overlaps: their release was lost.
+    fn end_overlapped(&mut self, range: AddrRange) {
+        let before = self.allocations.range(..range.start).next_back();
+        let before = before.filter(|(_, c)| c.range.end > range.start).map(|(&start, _)| start);
+        let inside = self.allocations.range(range.start..range.end.max(range.start));
+        let ended: Vec<u64> = before.into_iter().chain(inside.map(|(&start, _)| start)).collect();
+        ended.iter().for_each(|start| {
+            self.allocations.remove(start);
+        });
+    }
+
+    fn claim(&self, f: &Fault) -> Claim {
+        Claim {
+            at: f.at,
             range: f.range,
             weight: f.weight,
             thread: Arc::clone(&f.thread),
             frames: Arc::clone(&f.frames),
             code: Arc::clone(&self.code),
             resident: true,
-        };
-        self.by_start.insert(f.range.start, claim);
+        }
     }
 
     fn remove(&mut self, range: AddrRange) {
         if range == AddrRange::new(0, u64::MAX) {
             self.by_start.clear();
+            self.allocations.clear();
         }
         let inside: Vec<u64> =
             self.by_start.range(range.start..range.end).map(|(&start, _)| start).collect();
@@ -83,7 +120,7 @@ mod tests {
     use crate::code::tests::fault;
 
     fn starts(claims: &Claims) -> Vec<(u64, u64, bool)> {
-        claims.all().map(|c| (c.range.start, c.frames[0], c.resident)).collect()
+        claims.pages().map(|c| (c.range.start, c.frames[0], c.resident)).collect()
     }
 
     #[test]
@@ -100,6 +137,29 @@ mod tests {
         claims.push(&fault(FaultKind::Major, 0x3000, 3));
         claims.push(&fault(FaultKind::Freed, 0x2000, 0));
         assert_eq!(starts(&claims), [(0x1000, 2, true), (0x3000, 3, true)]);
+    }
+
+    #[test]
+    fn an_allocation_lasts_until_its_own_release() {
+        let mut claims = Claims::default();
+        let at = |kind, address, ns, frame| Fault { at: Nanos(ns), ..fault(kind, address, frame) };
+        claims.push(&at(FaultKind::Allocated, 0x1010, 10, 1));
+        claims.push(&at(FaultKind::Allocated, 0x5010, 11, 1));
+        claims.push(&at(FaultKind::Released, 0x1010, 20, 0));
+        assert_eq!(claims.allocations().map(|c| c.range.start).collect::<Vec<_>>(), [0x5010]);
+        // Another thread allocated the address again, and this was reported before the release.
+        claims.push(&at(FaultKind::Allocated, 0x5010, 31, 2));
+        claims.push(&at(FaultKind::Released, 0x5010, 30, 0));
+        assert_eq!(claims.allocations().map(|c| c.frames[0]).collect::<Vec<_>>(), [2]);
+        // The release of this one was lost.
+        claims.push(&at(FaultKind::Allocated, 0x4f00, 32, 3));
+        assert_eq!(claims.allocations().map(|c| c.frames[0]).collect::<Vec<_>>(), [3]);
+        // Pages do not end allocations, but another program does.
+        claims.push(&at(FaultKind::Freed, 0x5000, 40, 0));
+        assert_eq!(claims.allocations().count(), 1);
+        let all = AddrRange::new(0, u64::MAX);
+        claims.push(&Fault { range: all, ..at(FaultKind::Freed, 0, 50, 0) });
+        assert_eq!(claims.allocations().count(), 0);
     }
 
     #[test]

@@ -70,10 +70,10 @@ pub(crate) struct HeatSum {
 }
 
 impl HeatSum {
-    /// `len` resident bytes of a sampled page that lies in memory of this heat.
-    pub(crate) fn sample(len: u64, heat: &HeatBytes, age_ms: f64, weight: u64) -> Self {
+    /// `len` resident bytes of a sampled page or allocation that lies in memory of this heat.
+    pub(crate) fn sample(len: f64, heat: &HeatBytes, age_ms: f64, weight: u64) -> Self {
         let resident = heat.resident().max(1) as f64;
-        let part = |bytes: u64| Sum::sample(len as f64 * bytes as f64 / resident, weight);
+        let part = |bytes: u64| Sum::sample(len * bytes as f64 / resident, weight);
         let cold = part(heat.cold);
         HeatSum {
             hot: part(heat.hot),

@@ -1,4 +1,5 @@
-//! Memory by the code that touched it first: sampled page faults, joined with the heat of their pages.
+//! Memory by the code that touched it first or allocated it: sampled page faults or allocations, joined with the heat
+//! of their memory.
 
 mod change;
 mod claims;
@@ -24,6 +25,8 @@ pub use estimate::Estimate;
 use estimate::HeatSum;
 pub use rows::CodeRow;
 
+/// The rows say who allocated memory.
+pub(crate) const ALLOCATION: &str = "allocation";
 /// Maximum number of stacks; further ones share one without frames. A limit, because records come from outside.
 const MAX_STACKS: usize = 100_000;
 /// Stacks with fewer named frames are short: most of them lack a frame pointer.
@@ -176,7 +179,9 @@ pub struct Code {
     pub all: CodeMemory,
     /// the memory whose pages have a stack
     pub with_stack: CodeMemory,
-    /// number of sampled pages
+    /// `allocation` if the rows say who allocated memory, `first_touch` if they say who touched it first
+    pub owner: &'static str,
+    /// number of sampled pages or allocations
     pub samples: u64,
     /// share of the bytes with a stack whose stack has fewer than three named frames
     pub short_stacks: f64,
@@ -208,6 +213,8 @@ pub struct RefaultRow {
 pub struct CodeBuilder {
     options: Options,
     by: CodeBy,
+    /// Sampled allocations are ignored.
+    first_touch: bool,
     gate: Gate,
     claims: BTreeMap<TargetId, Claims>,
     begin: Option<Nanos>,
@@ -267,12 +274,19 @@ impl CodeBuilder {
             gate: Gate::new(options.filter.clone()),
             options,
             by,
+            first_touch: false,
             claims: BTreeMap::new(),
             begin: None,
             last: None,
             over: false,
             refaults: HashMap::new(),
         }
+    }
+
+    /// Attributes memory to the code that touched it first, although allocations were sampled.
+    #[must_use]
+    pub fn by_first_touch(self, first_touch: bool) -> Self {
+        CodeBuilder { first_touch, ..self }
     }
 
     /// The files that a target executes from now on.
@@ -322,13 +336,23 @@ impl CodeBuilder {
         let Some((last_time, s)) = self.last else { return Err(FilterError::Empty) };
         let thresholds = self.options.thresholds;
         let views: Vec<&TargetView> = self.options.filter.views(&s).collect();
+        // Page faults would describe the same memory once more.
+        let by_allocation =
+            !self.first_touch && self.claims.values().any(|claims| claims.has_allocations);
         let mut stacks: HashMap<Owner, HeatSum> = HashMap::new();
         let (mut with_stack, mut samples) = (HeatSum::default(), 0);
         for view in &views {
             let regions: Vec<RegionView> = self.options.filter.clipped(view).collect();
-            let claims = self.claims.get(&view.id).map(Claims::all).into_iter().flatten();
-            for claim in claims.filter(|c| c.resident) {
-                let sum = joined(claim, &regions, |r| r.bytes(&thresholds));
+            let heat = |r: &RegionView| r.bytes(&thresholds);
+            let claims = self.claims.get(&view.id).into_iter();
+            let sums = claims.flat_map(|c| match by_allocation {
+                true => c.allocations().map(|c| (c, of_allocation(c, &regions, heat))).collect(),
+                false => {
+                    let resident = c.pages().filter(|c| c.resident);
+                    resident.map(|c| (c, of_page(c, &regions, heat))).collect::<Vec<_>>()
+                }
+            });
+            for (claim, sum) in sums {
                 if sum.resident.bytes <= 0.0 {
                     continue;
                 }
@@ -381,6 +405,7 @@ impl CodeBuilder {
             schema_version: 1,
             basis: tally.basis(&self.options, &last_time),
             by: self.by.name(),
+            owner: if by_allocation { ALLOCATION } else { "first_touch" },
             all: CodeMemory::exact(&all, idle),
             with_stack: CodeMemory::of(&with_stack),
             samples,
@@ -429,9 +454,38 @@ fn entry<T: Default>(stacks: &mut HashMap<Owner, T>, owner: Owner) -> &mut T {
 }
 
 /// The memory that a sampled page stands for, by the heat of the regions that it is in.
+fn of_page(
+    claim: &Claim,
+    regions: &[RegionView],
+    heat: impl Fn(&RegionView) -> HeatBytes,
+) -> HeatSum {
+    // The sampled page itself was found resident.
+    joined(
+        claim,
+        regions,
+        |part, _, heat| if heat.resident() > 0 { part as f64 } else { 0.0 },
+        heat,
+    )
+}
+
+/// The memory that a sampled allocation stands for. It may not be touched yet, or paged out: it is as resident as the
+/// regions that it is in.
+fn of_allocation(
+    claim: &Claim,
+    regions: &[RegionView],
+    heat: impl Fn(&RegionView) -> HeatBytes,
+) -> HeatSum {
+    let resident = |part: u64, region: &RegionView, heat: &HeatBytes| {
+        part as f64 * heat.resident() as f64 / region.range.len() as f64
+    };
+    joined(claim, regions, resident, heat)
+}
+
+/// The sum over the parts of a sample in each region. `bytes` computes the resident bytes of a part.
 fn joined(
     claim: &Claim,
     regions: &[RegionView],
+    bytes: impl Fn(u64, &RegionView, &HeatBytes) -> f64,
     heat: impl Fn(&RegionView) -> HeatBytes,
 ) -> HeatSum {
     let mut sum = HeatSum::default();
@@ -439,10 +493,8 @@ fn joined(
     for region in regions.iter().skip(first) {
         let Some(part) = region.range.intersect(&claim.range) else { break };
         let heat = heat(region);
-        // The sampled page itself was found resident.
-        if heat.resident() > 0 {
-            sum += HeatSum::sample(part.len(), &heat, ms(region.age), claim.weight);
-        }
+        sum +=
+            HeatSum::sample(bytes(part.len(), region, &heat), &heat, ms(region.age), claim.weight);
     }
     sum
 }

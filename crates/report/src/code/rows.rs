@@ -13,7 +13,7 @@ use crate::names::{label_of, short};
 use crate::pieces::{cut, each_piece};
 
 /// Libraries and functions that allocate and copy memory for others. Their callers decide what it is for.
-const HELPER_LIBRARIES: [&str; 11] = [
+const HELPER_LIBRARIES: [&str; 12] = [
     "libc.so",
     "libc-2",
     "ld-linux",
@@ -23,6 +23,7 @@ const HELPER_LIBRARIES: [&str; 11] = [
     "libjemalloc",
     "libtcmalloc",
     "libmimalloc",
+    "libisotherm-alloc",
     "libpthread",
     "[vdso]",
 ];

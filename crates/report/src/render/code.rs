@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::words::{footer, head, printable, span};
 use crate::code::{
-    ChangedRow, Code, CodeChange, CodeMemory, CodeSide, Estimate, Frame, RefaultRow,
+    ALLOCATION, ChangedRow, Code, CodeChange, CodeMemory, CodeSide, Estimate, Frame, RefaultRow,
 };
 use crate::units::{self, bytes, percent, significant};
 
@@ -165,14 +165,24 @@ fn reach(c: &Code) -> String {
     }
     let share = percent(c.with_stack.resident.bytes, c.all.resident.bytes).min(100.0);
     let short = 100.0 * c.short_stacks;
+    let by_allocation = c.owner == ALLOCATION;
     let mut out = format!(
-        "\n{} sampled pages; {share:.1} % of the resident memory has a stack, {short:.1} % of it a short one \
+        "\n{} sampled {}; {share:.1} % of the resident memory has a stack, {short:.1} % of it a short one \
          (fewer than 3 named functions)\n",
-        units::count(c.samples)
+        units::count(c.samples),
+        if by_allocation { "allocations" } else { "pages" }
     );
-    out += "a page belongs to the code that touched it first; memory that was touched before isotherm attached, \
-            or that an allocator reuses, has no stack or that of its first use\n\
-            heat is known by page: cold pages have no hot object, but a hot page may contain cold objects\n";
+    out += match by_allocation {
+        true => {
+            "memory belongs to the code that allocated it; stacks of threads, files, what the program maps itself and \
+             the allocator's own memory have no stack (--first-touch shows who touched them)\n"
+        }
+        false => {
+            "a page belongs to the code that touched it first; memory that was touched before isotherm attached, \
+             or that an allocator reuses, has no stack or that of its first use\n"
+        }
+    };
+    out += "heat is known by page: cold pages have no hot object, but a hot page may contain cold objects\n";
     if short > 10.0 {
         out +=
             "short stacks: the program lacks frame pointers (-fno-omit-frame-pointer) or symbols\n";

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use super::color::Rgb;
 use super::svg::{escaped, hex, shown};
 use super::words::span;
-use crate::code::{ChangedStack, Code, CodeChange, StackRow};
+use crate::code::{ALLOCATION, ChangedStack, Code, CodeChange, StackRow};
 use crate::units::{self, bytes};
 
 const WIDTH: f64 = 1200.0;
@@ -109,8 +109,8 @@ pub fn flame_graph(c: &Code) -> String {
     let graph = Graph {
         title: c.title.clone(),
         subtitle: format!(
-            "resident memory by the call stack that touched it first: {} of {} have a stack. Width: bytes; colours: \
-             heat",
+            "resident memory by the call stack that {}: {} of {} have a stack. Width: bytes; colours: heat",
+            if c.owner == ALLOCATION { "allocated it" } else { "touched it first" },
             size(root.total()),
             size(c.all.resident.bytes)
         ),

@@ -39,7 +39,7 @@ pub fn run(o: &Run) -> Result<ExitCode> {
         (PolicyMode::PREFERRED, [fastest(&weights)].into_iter().collect())
     };
     let family = if by_kernel { None } else { Some(Family::begin(root())?) };
-    let mut started = with_policy(start, || StartedCommand::spawn(&program, &o.command))??;
+    let mut started = with_policy(start, || StartedCommand::spawn(&program, &o.command, &[]))??;
     let Some(family) = family else {
         let status = started.end(&stop)?;
         holding.map_or(Ok(()), put_back)?;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::Result;
 use isotherm::record::{RecordOptions, Recorded, record};
 use isotherm::session::{Progress, Silent};
+use isotherm::stacks::StackOptions;
 use isotherm::watch::{AttrsFor, WatchedMemory};
 use isotherm_record::Limits;
 
@@ -49,7 +50,7 @@ pub fn in_passing(
         seed: watching.seed,
         output: path.to_owned(),
         limits: Limits::default(),
-        stacks: false,
+        stacks: None,
         duration: Some(duration),
         control: None,
         metrics: None,
@@ -79,7 +80,8 @@ fn options(o: &Record) -> Result<RecordOptions> {
         seed: o.watching.seed,
         output: o.output.clone(),
         limits: o.limits()?,
-        stacks: o.stacks,
+        stacks: (o.stacks || o.alloc.is_some())
+            .then_some(StackOptions { allocation_bytes: o.alloc }),
         duration: o.duration,
         control: o.control.clone(),
         metrics: o.metrics.to.clone(),

@@ -70,7 +70,8 @@ fn read(o: &cli::Code, selection: &cli::Selection) -> Result<Code> {
     let input = &selection.part.input;
     let head = head(input)?;
     let mut functions = RecordedFunctions::new(o.root.clone(), &head.targets);
-    let mut builder = CodeBuilder::new(select::options(selection, &head)?, o.by);
+    let builder = CodeBuilder::new(select::options(selection, &head)?, o.by);
+    let mut builder = builder.by_first_touch(o.first_touch);
     let mut any = false;
     let torn = each_event(open(input)?, |event, _| {
         match event {
@@ -89,7 +90,7 @@ fn read(o: &cli::Code, selection: &cli::Selection) -> Result<Code> {
     }
     if !any {
         bail!(
-            "the record {} has no call stacks: record with --stacks (isotherm record --stacks -- ./app)",
+            "the record {} has no call stacks: record with --stacks or --alloc (isotherm record --stacks -- ./app)",
             input.path.display()
         );
     }

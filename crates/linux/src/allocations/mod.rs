@@ -1,0 +1,157 @@
+//! The library that samples the allocations of a program from inside, and where its probe is.
+//!
+//! A probe on `malloc` itself would enter the kernel at each allocation. The library counts bytes instead, and only
+//! calls the probed function for a sampled allocation and its release.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use object::{Object, ObjectSegment, ObjectSymbol};
+
+const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libisotherm-alloc.so"));
+/// Begin of the name of the library's file, by which it is found in a process.
+const NAME: &str = "libisotherm-alloc";
+/// The functions that the library calls for a sampled allocation and for its release.
+const ALLOCATED: &str = "isotherm_allocated";
+const RELEASED: &str = "isotherm_released";
+
+/// Mean number of bytes from one sampled allocation to the next.
+pub const DEFAULT_BYTES: u64 = 512 << 10;
+/// The variable of the environment that sets another number.
+pub const BYTES_VARIABLE: &str = "ISOTHERM_ALLOC_BYTES";
+
+/// Allocations cannot be sampled.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AllocationsError {
+    /// the library cannot be written
+    #[error(
+        "cannot write the library that samples allocations to {path}: {source}; set TMPDIR to a directory that the \
+         command can read"
+    )]
+    Write {
+        /// the file
+        path: PathBuf,
+        /// error of the system
+        source: io::Error,
+    },
+}
+
+/// The library as a file, for `LD_PRELOAD`. Dropping it removes the file.
+#[derive(Debug)]
+pub struct PreloadLibrary {
+    path: PathBuf,
+}
+
+impl PreloadLibrary {
+    /// Writes the library into the directory for temporary files, readable for all users.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn create() -> Result<Self, AllocationsError> {
+        let name = format!("{NAME}-{}.so", std::process::id());
+        let library = PreloadLibrary { path: std::env::temp_dir().join(name) };
+        write(&library.path)?;
+        Ok(library)
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for PreloadLibrary {
+    fn drop(&mut self) {
+        // A file that remains does no harm.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Writes the library into a folder, and returns its path.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn write_library(folder: &Path) -> Result<PathBuf, AllocationsError> {
+    let path = folder.join(format!("{NAME}.so"));
+    write(&path).map(|()| path)
+}
+
+fn write(path: &Path) -> Result<(), AllocationsError> {
+    let written = || {
+        // Another user's file or link of that name must not be followed.
+        let _ = fs::remove_file(path);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o755).open(path)?;
+        file.write_all(LIBRARY)?;
+        // whatever the umask is: the command may run as another user
+        file.set_permissions(fs::Permissions::from_mode(0o755))
+    };
+    written().map_err(|source| AllocationsError::Write { path: path.to_owned(), source })
+}
+
+/// Where the events for sampled allocations go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probe {
+    pub(crate) file: PathBuf,
+    /// offsets of the two functions in the file
+    pub(crate) allocated: u64,
+    pub(crate) released: u64,
+}
+
+impl Probe {
+    /// The probe of a library file; `None` if it is no such library, or cannot be read.
+    #[must_use]
+    pub fn of(file: &Path) -> Option<Self> {
+        let bytes = fs::read(file).ok()?;
+        let elf = object::File::parse(&*bytes).ok()?;
+        let offset = |name| {
+            let address = elf.dynamic_symbols().find(|s| s.name() == Ok(name))?.address();
+            let end = |s: &object::Segment<'_, '_>| s.address().saturating_add(s.size());
+            let segment = elf.segments().find(|s| s.address() <= address && address < end(s))?;
+            (address - segment.address()).checked_add(segment.file_range().0)
+        };
+        let (allocated, released) = (offset(ALLOCATED)?, offset(RELEASED)?);
+        Some(Probe { file: file.to_owned(), allocated, released })
+    }
+
+    /// The probe of the library that a process has loaded, if it has.
+    #[must_use]
+    pub fn in_process(root: &Path, pid: i32) -> Option<Self> {
+        let of_pid = root.join(format!("proc/{pid}"));
+        let maps = fs::read(of_pid.join("maps")).ok()?;
+        let path = maps.split(|&b| b == b'\n').find_map(|line| {
+            let path = line.iter().position(|&b| b == b'/').map(|at| &line[at..])?;
+            let name = path.rsplit(|&b| b == b'/').next()?;
+            name.starts_with(NAME.as_bytes()).then(|| path.to_owned())
+        })?;
+        let inside = of_pid.join("root").join(Path::new(std::ffi::OsStr::from_bytes(&path[1..])));
+        Probe::of(&inside)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_is_written_and_has_its_probe() {
+        let library = PreloadLibrary::create().unwrap();
+        let path = library.path().to_owned();
+        let probe = Probe::of(&path).unwrap();
+        assert!(probe.allocated > 0 && probe.released > 0 && probe.allocated != probe.released);
+        assert_eq!(fs::read(&path).unwrap(), LIBRARY);
+        assert_eq!(Probe::of(Path::new("/bin/sh")), None);
+        drop(library);
+        assert!(!path.exists(), "removed");
+    }
+
+    #[test]
+    fn a_process_without_the_library_has_no_probe() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        assert_eq!(Probe::in_process(Path::new("/"), pid), None);
+    }
+}
