@@ -168,7 +168,8 @@ mod tests {
 
     #[test]
     fn importers_read_their_corpus() {
-        let targets: [(&str, fn(&[u8]) -> Corpus); 4] = [
+        type Target = fn(&[u8]) -> Corpus;
+        let targets: [(&str, Target); 4] = [
             ("damo_json", damo_json),
             ("damo_binary", damo_binary),
             ("trace_text", trace_text),
