@@ -7,7 +7,7 @@ target := $(or $(CARGO_TARGET_DIR),target)
 triple := x86_64-unknown-linux-gnu
 binary := $(target)/$(triple)/release/isotherm
 
-to_build := make clang libelf-dev zlib1g-dev pkg-config
+to_build := make clang g++ libelf-dev zlib1g-dev pkg-config
 to_demo := redis-server redis-tools
 to_test := file util-linux python3-venv python3-pip bpftrace librsvg2-bin
 to_bench := stress-ng postgresql
@@ -18,7 +18,7 @@ CARGO_DENY_VERSION := 0.20.2
 MDBOOK_VERSION := 0.5.4
 DEMO_SECONDS ?= 30
 
-.PHONY: demo needs-root test soak guests guest-tool guests-page-idle bench evaluate evaluate-short release deb wheel test-python check msrv book install-deps clean
+.PHONY: demo needs-root test soak fuzz guests guest-tool guests-page-idle bench evaluate evaluate-short release deb wheel test-python check msrv book install-deps clean
 .DEFAULT_GOAL := release
 
 # Records a redis-server under load and draws its heat map: demo-out/redis.png. It does not optimise across crates, so
@@ -41,6 +41,28 @@ test: release guest-tool
 SOAK_SECONDS ?= 600
 soak: install-deps
 	ISOTHERM_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --locked -p isotherm-cli --test program -- soak --nocapture
+
+# Fuzzes the reader of records and the importers, FUZZ_SECONDS for each target, with the coverage instrumentation of
+# stable Rust. A failing input is left in the folder of its target, below target/fuzz/corpus; copy it to fuzz/corpus.
+FUZZ_SECONDS ?= 60
+fuzz_targets := damo_json damo_binary trace_text perf_data record record_messages
+coverage := level=4 inline-8bit-counters pc-table trace-compares
+stored := crates/record/tests/record/stored
+corpus := $(target)/fuzz/corpus
+fuzz: install-deps
+	RUSTFLAGS='-Cpasses=sancov-module $(coverage:%=-Cllvm-args=-sanitizer-coverage-%)' \
+		cargo build --profile fuzz --locked --target $(triple) --target-dir $(target)/fuzz -p isotherm-fuzz
+	$(target)/fuzz/$(triple)/fuzz/seeds $(corpus)/seeds/record_messages $(stored)/*
+	mkdir -p $(corpus)/seeds/record
+	cp $(stored)/* $(corpus)/seeds/record
+	cp -r fuzz/corpus/. $(corpus)/seeds
+	@for t in $(fuzz_targets); do \
+		mkdir -p $(corpus)/$$t && \
+		$(target)/fuzz/$(triple)/fuzz/$$t $(corpus)/$$t $(corpus)/seeds/$$t -max_total_time=$(FUZZ_SECONDS) \
+			-max_len=65536 -rss_limit_mb=1024 -artifact_prefix=$(corpus)/$$t/ -print_final_stats=1 \
+			2>$(corpus)/$$t.log || { tail -n 40 $(corpus)/$$t.log >&2; exit 1; }; \
+		echo "$$t: $$(sed -n 's/^stat::number_of_executed_units: *//p' $(corpus)/$$t.log) inputs"; \
+	done
 
 # isotherm on real kernels with several nodes, and a table. See guests/README.md.
 guests: release guest-tool
@@ -111,7 +133,7 @@ $(target)/tools/bin/cargo-deny:
 
 # The documentation as a website with search. Dead links fail `make test`, which needs no mdBook.
 # Links to files that are not part of the book become plain text.
-outside := (\.\./)+((bench|crates|guests|packaging)/|schemes/[a-z]*\.t|CONTRIBUTING|SECURITY)
+outside := (\.\./)+((bench|crates|fuzz|guests|packaging)/|schemes/[a-z]*\.t|CONTRIBUTING|SECURITY)
 book: $(target)/tools/bin/mdbook-$(MDBOOK_VERSION)
 	$< build --dest-dir $(abspath $(target))/book
 	cd $(target)/book && sed -E -i 's,<a href="\.\./[^"]*">,<a>,g' {index,README,print}.html

@@ -44,6 +44,8 @@ pub struct CountedTarget {
     window: u64,
     size: u64,
     windows: Vec<Window>,
+    /// Windows that are not in memory keep their rates.
+    remembers: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -62,7 +64,13 @@ impl CountedTarget {
     #[must_use]
     pub fn new(window: u64) -> Self {
         let window = window.next_power_of_two().max(PAGE_SIZE);
-        CountedTarget { window, size: 0, windows: Vec::new() }
+        CountedTarget { window, size: 0, windows: Vec::new(), remembers: false }
+    }
+
+    /// From now on, a window that leaves the memory keeps its last rate until it is back: for schemes that read hot
+    /// memory ahead. Otherwise, the rate of such a window is zero.
+    pub fn remember(&mut self) {
+        self.remembers = true;
     }
 
     /// Size of a window in bytes, for a target of `size` bytes.
@@ -81,7 +89,11 @@ impl CountedTarget {
     /// Adds an interval that ends now. Windows that `seen` does not contain are not in memory.
     pub fn observe(&mut self, mut seen: impl FnMut(usize) -> CountedWindow, now_ms: u32) {
         for (i, window) in self.windows.iter_mut().enumerate() {
-            window.observe(seen(i), now_ms);
+            let seen = seen(i);
+            match self.remembers && seen.resident == 0 {
+                true => window.seen = seen,
+                false => window.observe(seen, now_ms),
+            }
         }
     }
 
@@ -92,7 +104,7 @@ impl CountedTarget {
         let mut joined = Joined::new(FIRST_PASS, false, now_ms);
         for (i, window) in self.windows.iter().enumerate() {
             let range = self.range(i, i + 1);
-            joined.push(Group { range, kind: window.kind(), windows: None });
+            joined.push(Group { range, kind: window.kind(self.remembers), windows: None });
         }
         let groups = fit(joined, max);
         groups.iter().map(|group| self.view(group.range, sample, now_ms)).collect()
@@ -107,7 +119,8 @@ impl CountedTarget {
         let index = |at: u64| usize::try_from(at.div_ceil(self.window)).unwrap_or(usize::MAX);
         let windows = self.windows.get(index(range.start)..index(range.end)).unwrap_or_default();
         let mut sums = Sums::default();
-        windows.iter().for_each(|window| sums.add(window, now_ms));
+        let counts = |w: &&Window| w.is_resident() || self.remembers;
+        windows.iter().filter(counts).for_each(|window| sums.add(window, now_ms));
         sums.view(range, sample, now_ms)
     }
 }
@@ -145,10 +158,15 @@ impl Window {
         self.seen.unknown.map_or(0, |(_, pages)| pages)
     }
 
-    fn kind(&self) -> GroupKind {
+    fn is_resident(&self) -> bool {
+        self.seen.resident > 0
+    }
+
+    fn kind(&self, remembers: bool) -> GroupKind {
+        let remembered = remembers && self.accesses > 0.0;
         match self.seen.unknown {
-            _ if self.seen.resident == 0 => GroupKind::Absent,
-            Some((why, _)) if self.visible() == 0 => GroupKind::Hidden(why),
+            _ if !self.is_resident() && !remembered => GroupKind::Absent,
+            Some((why, _)) if self.is_resident() && self.visible() == 0 => GroupKind::Hidden(why),
             _ => GroupKind::Seen {
                 d: self.accesses,
                 e: self.exposure,
@@ -175,9 +193,6 @@ struct Sums {
 
 impl Sums {
     fn add(&mut self, w: &Window, now_ms: u32) {
-        if w.seen.resident == 0 {
-            return;
-        }
         let visible = f64::from(w.visible());
         self.resident += f64::from(w.seen.resident);
         self.visible += visible;
@@ -270,6 +285,25 @@ mod tests {
         t.observe(|_| seen(90.0), 62_000);
         let region = t.regions(9, SAMPLE, 63_000)[0];
         assert_eq!((region.rate.hz, region.age.as_secs()), (90.0, 1));
+    }
+
+    #[test]
+    fn a_window_that_left_the_memory_keeps_its_rate_if_wanted() {
+        let regions = |remembers: bool| {
+            let mut t = target(2);
+            if remembers {
+                t.remember();
+            }
+            for second in 1..=20 {
+                t.observe(|i| seen(if i == 0 { 40.0 } else { 0.0 }), second * 1000);
+            }
+            (21..=60).for_each(|second| t.observe(|_| CountedWindow::default(), second * 1000));
+            t.regions(9, SAMPLE, 60_000)
+        };
+        let of = regions(true);
+        let rates: Vec<_> = of.iter().map(|r| (r.resident_bp, r.rate.hz.round())).collect();
+        assert_eq!(rates, [(0, 40.0), (0, 0.0)]);
+        assert!(regions(false).iter().all(|r| r.rate.hz == 0.0 && r.resident_bp == 0));
     }
 
     #[test]

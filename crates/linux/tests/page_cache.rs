@@ -9,7 +9,7 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use common::needs_root;
-use isotherm_core::PAGE_SIZE;
+use isotherm_core::{AddrRange, PAGE_SIZE};
 use isotherm_linux::page_cache::{
     AccessCount, BLOCK_DEVICES, CachedFile, Directories, HUGETLBFS, Listing, PageCache, Part,
     ReadCounter, Writes,
@@ -85,7 +85,10 @@ fn the_same_pages_as_mincore_and_cachestat() {
     let parts = parts_of(&mut cache, &found);
     assert_eq!(sums(&parts), by_mincore(&file));
     assert!(parts.iter().map(|p| u64::from(p.cached)).sum::<u64>() >= 20_000 / 37 + 1_900);
-    assert_eq!((found.pages, found.size), (cachestat(&file).unwrap().cached, 20_000 * PAGE_SIZE));
+    assert_eq!(
+        (found.pages, found.size),
+        (cachestat(&file, AddrRange::new(0, 0)).unwrap().cached, 20_000 * PAGE_SIZE)
+    );
     // Each part has a sample: read once, so referenced. The marks of the last few pages lag behind.
     let sampled = parts.iter().filter_map(|p| p.sample);
     let referenced = sampled.clone().filter(|s| s.referenced || s.active).count();
@@ -109,15 +112,15 @@ fn large_folios_dirty_pages_and_evicted_ones() {
     let same = (0..100).any(|n| {
         file.write_all_at(&buffer, (10 + n % 3) * MIB).unwrap();
         read_page(&file, 10 * 256);
-        let before = cachestat(&file).unwrap();
+        let before = cachestat(&file, AddrRange::new(0, 0)).unwrap();
         let parts = parts_of(&mut cache, &found);
         let sum = |of: fn(&Part) -> u32| parts.iter().map(of).sum::<u32>();
         let found = (u64::from(sum(|p| p.cached)), u64::from(sum(|p| p.dirty)));
-        before == cachestat(&file).unwrap()
+        before == cachestat(&file, AddrRange::new(0, 0)).unwrap()
             && before.dirty >= 256
             && found == (before.cached, before.dirty)
     });
-    assert!(same, "{:?}", cachestat(&file));
+    assert!(same, "{:?}", cachestat(&file, AddrRange::new(0, 0)));
     file.sync_all().unwrap();
     let parts = parts_of(&mut cache, &found);
     assert_eq!(parts.iter().map(|p| p.dirty).sum::<u32>(), 0, "after sync");

@@ -7,8 +7,9 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use crate::import::samples;
+use crate::load::{Load, MIB};
 use crate::python::python_with;
-use crate::run::run_in;
+use crate::run::{Recorder, needs_root, run_in};
 use crate::synthetic;
 
 /// damo of PyPI. It asks `file` for the format of a record.
@@ -19,7 +20,7 @@ fn damo() -> Option<PathBuf> {
         eprintln!("skipped: damo requires the program file");
         return None;
     }
-    python_with("damo", "damo")
+    python_with("damo", "damo==3.4.3")
 }
 
 /// What damo prints on standard output.
@@ -114,6 +115,38 @@ fn damo_draws_a_record_of_isotherm() {
     assert!(wss.contains(&(39 * 65536).to_string()), "{wss}");
     let regions = report(&python, &out, &["nr_regions", "-r", "50", "51", "1"]);
     assert!(regions.lines().any(|line| line == "50\t40"), "{regions}");
+}
+
+/// damo draws it, finds its working set, and counts as many regions as isotherm.
+#[test]
+fn damo_reads_a_recording_of_a_process() {
+    needs_root!();
+    let Some(python) = damo() else { return };
+    let load = Load::start(64, 16);
+    let pid = load.pid().to_string();
+    let mut recorder = Recorder::counted(&["--pid", &pid]);
+    recorder.until_more(20);
+    let record = recorder.stop();
+    let input = recorder.record();
+    let input = input.to_str().unwrap();
+    let args = ["export", "--format", "damo", "-i", input, "-o", "damon.data"];
+    let done = run_in(recorder.dir(), &args);
+    assert_eq!(done.status, 0, "{}", done.err);
+    let out = recorder.dir().join("damon.data");
+
+    let map = report(&python, &out, &["heatmap", "--output", "raw", "--resol", "10", "40"]);
+    let heats = map.lines().filter_map(|line| line.split_whitespace().nth(2)?.parse::<f64>().ok());
+    let (hot, idle): (Vec<f64>, Vec<f64>) = heats.partition(|heat| *heat > 0.0);
+    assert!(hot.len() + idle.len() == 400 && !hot.is_empty() && !idle.is_empty(), "{map}");
+    let wss = report(&python, &out, &["wss", "--raw_number", "-r", "100", "101", "1"]);
+    let row = wss.lines().find_map(|line| line.strip_prefix("100 ")).unwrap_or_default();
+    let most = row.split_whitespace().next().and_then(|bytes| bytes.parse::<u64>().ok());
+    assert!(most.is_some_and(|most| most >= 16 * MIB), "{wss}");
+    let regions = report(&python, &out, &["nr_regions", "-r", "100", "101", "1"]);
+    let counts = record.snapshots.iter().map(|s| s.nr_regions());
+    let line = format!("100\t{}", counts.max().unwrap());
+    assert!(regions.lines().any(|l| l == line), "{line}: {regions}");
+    assert!(report(&python, &out, &["access"]).contains("total size"));
 }
 
 #[test]

@@ -120,11 +120,11 @@ impl Again<'_> {
 
     /// Whether the action may have been undone: memory that was paged out or read in may be back in its old
     /// state, which the next snapshot shows, and a touch activates deactivated memory. In this case the time
-    /// since the action counts as its age, as in the kernel.
+    /// since the action counts as its age, as in the kernel. Reclaim deactivates memory that was moved up.
     fn is_undone(&self, since: Duration) -> bool {
         let may_be = match self.action {
             Action::PageOut | Action::WillNeed => true,
-            Action::Cold | Action::LruDeprio => self.view.accesses_bp > 0,
+            Action::Cold | Action::LruDeprio | Action::LruPrio => self.view.accesses_bp > 0,
             _ => false,
         };
         may_be && since >= self.pause

@@ -45,7 +45,7 @@ pub enum Wrong {
     /// an unknown action
     #[error(
         "`{0}` is no action: choose pageout, cold, willneed, hugepage, nohugepage, lru_prio, \
-         lru_deprio, migrate_hot NODES, migrate_cold NODES or stat"
+         lru_deprio, migrate_hot NODES, migrate_cold NODES or stat; of files: drop, prefetch or protect"
     )]
     Action(String),
     /// invalid nodes
@@ -186,12 +186,12 @@ impl<'a> Words<'a> {
     fn action(&mut self) -> Result<Action, ParseError> {
         let (column, word) = self.next("the action")?;
         Ok(match word.to_ascii_lowercase().as_str() {
-            "pageout" => Action::PageOut,
+            "pageout" | "drop" => Action::PageOut,
             "cold" => Action::Cold,
-            "willneed" => Action::WillNeed,
+            "willneed" | "prefetch" => Action::WillNeed,
             "hugepage" => Action::HugePage,
             "nohugepage" => Action::NoHugePage,
-            "lru_prio" => Action::LruPrio,
+            "lru_prio" | "protect" => Action::LruPrio,
             "lru_deprio" => Action::LruDeprio,
             "migrate_hot" => Action::MigrateHot(self.nodes()?),
             "migrate_cold" => Action::MigrateCold(self.nodes()?),

@@ -4,6 +4,7 @@
 //! tree of each file, whose nodes count its pages. No file is opened and no page is touched.
 //! [`Cached`] asks the kernel about one open file, where BPF is not available.
 
+mod act;
 mod directories;
 mod error;
 mod holders;
@@ -11,6 +12,7 @@ mod of_file;
 mod reader;
 mod reads;
 
+pub use act::FileAction;
 pub use directories::Directories;
 pub use error::PageCacheError;
 pub use holders::{Holder, MappedPart};

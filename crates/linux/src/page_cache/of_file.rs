@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io;
 
+use isotherm_core::AddrRange;
+
 use super::OVERLAYFS;
 use crate::sys::{cachestat, mincore};
 
@@ -26,7 +28,7 @@ pub struct Cached {
 /// If the kernel refuses both.
 pub fn cached(file: &File) -> io::Result<Cached> {
     let is_overlay = rustix::fs::fstatfs(file).is_ok_and(|s| s.f_type.cast_unsigned() == OVERLAYFS);
-    let counted = if is_overlay { None } else { cachestat(file).ok() };
+    let counted = if is_overlay { None } else { cachestat(file, AddrRange::new(0, 0)).ok() };
     match counted {
         Some(c) => Ok(Cached {
             cached: c.cached,

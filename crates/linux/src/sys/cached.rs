@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-use isotherm_core::PAGE_SIZE;
+use isotherm_core::{AddrRange, PAGE_SIZE};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 /// Pages of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,18 +26,35 @@ pub struct CacheStat {
 /// `SYS_cachestat`, the same on all architectures.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// Counts the pages of the whole file (since Linux 6.5). A file that was opened through an overlay has none. The
+/// Counts the pages of a part of a file (since Linux 6.5); an empty part is the whole file. A file that was opened through an overlay has none. The
 /// kernel requires the permission to write to the file, or its owner.
 ///
 /// # Errors
 /// If the kernel lacks the call or refuses it.
-pub fn cachestat(file: &File) -> io::Result<CacheStat> {
-    let whole = [0_u64; 2];
+pub fn cachestat(file: &File, part: AddrRange) -> io::Result<CacheStat> {
+    let part = [part.start, part.len()];
     let mut stat = CacheStat::default();
     // SAFETY: both arguments have the form that the kernel expects, and live until the call returns.
     let done =
-        unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), whole.as_ptr(), &raw mut stat, 0) };
+        unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), part.as_ptr(), &raw mut stat, 0) };
     if done == 0 { Ok(stat) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Accesses each page of a part of a file through a mapping of its own. Unmapping marks the pages as accessed, as
+/// `read()` does. No tracepoint of reads fires. Pages that are not in the cache are read from the disk.
+///
+/// # Errors
+/// If the file cannot be mapped, or is shorter.
+pub fn access_mapped(file: &File, part: AddrRange) -> io::Result<()> {
+    let len = usize::try_from(part.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    let none = std::ptr::null_mut();
+    // SAFETY: a new mapping at an address that the kernel chooses; nothing refers to it after it is unmapped.
+    unsafe {
+        let map = mmap(none, len, ProtFlags::READ, MapFlags::SHARED, file, part.start)?;
+        let accessed = madvise(map, len, Advice::LinuxPopulateRead);
+        munmap(map, len)?;
+        Ok(accessed?)
+    }
 }
 
 /// The pages of a file in the cache, from its first to its last. It maps the file for the call.

@@ -1,0 +1,194 @@
+//! Acts on the pages of a file in the page cache.
+//!
+//! It proceeds in steps of 2 MiB: it counts the pages of the step by `cachestat`, acts, and counts them again.
+
+use std::fs::File;
+use std::io;
+
+use isotherm_core::{Action, AddrRange, Applied, Budget, Failure, PAGE_SIZE, Support, align_down};
+use rustix::fs::{Advice, fadvise};
+
+use super::OVERLAYFS;
+use crate::sys::{CacheStat, Stopwatch, access_mapped, cachestat};
+
+/// Size of a step, and the alignment of its end: no folio of the page cache is larger.
+const STEP: u64 = 2 << 20;
+
+/// An action on the cached pages of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileAction {
+    /// Drops clean pages. Dirty pages, and those that are being written, stay and count as failed.
+    Drop,
+    /// Starts to read absent pages from the disk.
+    Prefetch,
+    /// Marks cached pages as accessed twice, so that reclaim takes them last.
+    Protect,
+    /// Counts cached pages.
+    Count,
+}
+
+impl FileAction {
+    /// The action on files that `action` is, if it is one.
+    #[must_use]
+    pub fn of(action: &Action) -> Option<Self> {
+        match action {
+            Action::PageOut => Some(FileAction::Drop),
+            Action::WillNeed => Some(FileAction::Prefetch),
+            Action::LruPrio => Some(FileAction::Protect),
+            Action::Stat => Some(FileAction::Count),
+            _ => None,
+        }
+    }
+
+    /// Whether `action` is possible for files.
+    #[must_use]
+    pub fn support(action: &Action) -> Support {
+        match FileAction::of(action) {
+            Some(_) => Support::Yes,
+            None => Support::No(format!(
+                "{} is an action on the memory of processes: choose drop, prefetch, protect or stat for files",
+                action.name()
+            )),
+        }
+    }
+
+    /// Applies the action to a page-aligned part of a file. It may exceed the time by one step.
+    ///
+    /// # Errors
+    /// If the file is of an overlay, whose pages `cachestat` does not find; if the kernel has no `cachestat`
+    /// (before Linux 6.5), or refuses it: it requires write permission or the owner.
+    pub fn apply(self, file: &File, part: AddrRange, budget: Budget) -> io::Result<Applied> {
+        if rustix::fs::fstatfs(file)?.f_type.cast_unsigned() == OVERLAYFS {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let watch = Stopwatch::start();
+        let mut done = Applied::default();
+        let mut at = part.start;
+        while at < part.end && (at == part.start || watch.wall() < budget.time) {
+            let end = align_down(at.saturating_add(STEP), STEP).min(part.end);
+            let left = budget.bytes.saturating_sub(done.applied) / PAGE_SIZE;
+            let step = self.within(file, AddrRange::new(at, end), left)?;
+            if step.is_empty() {
+                break;
+            }
+            let (tried, applied) = self.step(file, step)?;
+            done.tried += tried * PAGE_SIZE;
+            done.applied += applied.min(tried) * PAGE_SIZE;
+            done.passed += step.len() - tried * PAGE_SIZE;
+            at = step.end;
+        }
+        done.failure = (done.applied < done.tried).then_some(Failure::Busy);
+        done.took = watch.wall();
+        Ok(done)
+    }
+
+    /// The pages of a part that the action is for.
+    fn pages(self, stat: &CacheStat, part: AddrRange) -> u64 {
+        let pages = part.len() / PAGE_SIZE;
+        match self {
+            FileAction::Prefetch => pages.saturating_sub(stat.cached),
+            _ => stat.cached.min(pages),
+        }
+    }
+
+    /// The longest beginning of `part` with at most `most` pages that the action is for.
+    fn within(self, file: &File, part: AddrRange, most: u64) -> io::Result<AddrRange> {
+        let fits = |pages: u64| -> io::Result<bool> {
+            let begin = AddrRange::new(part.start, part.start + pages * PAGE_SIZE);
+            Ok(pages == 0 || self.pages(&cachestat(file, begin)?, begin) <= most)
+        };
+        let (mut fitting, mut too_many) = (0, part.len() / PAGE_SIZE + 1);
+        let mut next = too_many - 1;
+        while fitting + 1 < too_many {
+            if fits(next)? {
+                fitting = next
+            } else {
+                too_many = next
+            }
+            next = fitting.midpoint(too_many);
+        }
+        Ok(AddrRange::new(part.start, part.start + fitting * PAGE_SIZE))
+    }
+
+    /// Acts on a part; returns the numbers of tried and of applied pages.
+    fn step(self, file: &File, part: AddrRange) -> io::Result<(u64, u64)> {
+        let before = cachestat(file, part)?;
+        let tried = self.pages(&before, part);
+        if tried == 0 {
+            return Ok((0, 0));
+        }
+        let mut runs = Vec::new();
+        let applied = match self {
+            FileAction::Drop => {
+                // The advice would write dirty pages to the disk.
+                find_runs(file, part, &is_clean, &mut runs)?;
+                for run in runs {
+                    fadvise(
+                        file,
+                        run.start,
+                        std::num::NonZeroU64::new(run.len()),
+                        Advice::DontNeed,
+                    )?;
+                }
+                before.cached.saturating_sub(cachestat(file, part)?.cached)
+            }
+            FileAction::Prefetch => {
+                fadvise(file, part.start, std::num::NonZeroU64::new(part.len()), Advice::WillNeed)?;
+                cachestat(file, part)?.cached.saturating_sub(before.cached)
+            }
+            FileAction::Protect => {
+                find_runs(file, part, &is_cached, &mut runs)?;
+                for run in &runs {
+                    // The first access makes an inactive page referenced, the second makes it active.
+                    access_mapped(file, *run)?;
+                    access_mapped(file, *run)?;
+                }
+                runs.iter().map(|run| run.len() / PAGE_SIZE).sum()
+            }
+            FileAction::Count => tried,
+        };
+        Ok((tried, applied))
+    }
+}
+
+/// Whether all pages in the cache are clean; `None`: some are.
+fn is_clean(stat: &CacheStat, _: u64) -> Option<bool> {
+    match stat.dirty + stat.writeback {
+        0 => Some(stat.cached > 0),
+        unclean if unclean >= stat.cached => Some(false),
+        _ => None,
+    }
+}
+
+/// Whether all pages are in the cache; `None`: some are.
+fn is_cached(stat: &CacheStat, pages: u64) -> Option<bool> {
+    match stat.cached {
+        0 => Some(false),
+        cached => (cached >= pages).then_some(true),
+    }
+}
+
+/// Finds the parts for which `is` is true, by halving the part.
+fn find_runs(
+    file: &File,
+    part: AddrRange,
+    is: &impl Fn(&CacheStat, u64) -> Option<bool>,
+    runs: &mut Vec<AddrRange>,
+) -> io::Result<()> {
+    let pages = part.len() / PAGE_SIZE;
+    match is(&cachestat(file, part)?, pages) {
+        Some(false) => {}
+        Some(true) => match runs.last_mut() {
+            Some(last) if last.end == part.start => last.end = part.end,
+            _ => runs.push(part),
+        },
+        // It changes at this moment.
+        None if pages < 2 => {}
+        None => {
+            let middle = part.start + pages / 2 * PAGE_SIZE;
+            find_runs(file, AddrRange::new(part.start, middle), is, runs)?;
+            find_runs(file, AddrRange::new(middle, part.end), is, runs)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! Actions on files of the page cache, with counts of `mincore` and `cachestat`.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use isotherm_core::{AddrRange, Applied, Budget, Failure, PAGE_SIZE};
+use isotherm_linux::page_cache::FileAction;
+use isotherm_linux::sys::{cachestat, mincore};
+use rustix::fs::{Advice, fadvise};
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+const PAGES: u64 = 16 * MIB / PAGE_SIZE;
+const ALL: AddrRange = AddrRange { start: 0, end: 16 * MIB };
+const NO_LIMIT: Budget = Budget { bytes: u64::MAX, time: Duration::MAX };
+
+/// A cached file of 16 MiB on the disk, or the reason why there is none.
+fn cached(dir: &TempDir) -> Option<File> {
+    let path = dir.path().join("data");
+    let file = File::options().read(true).write(true).create_new(true).open(path).unwrap();
+    file.write_all_at(&vec![1; 16 * MIB as usize], 0).unwrap();
+    file.sync_all().unwrap();
+    let found = cachestat(&file, ALL).is_ok_and(|stat| stat.cached == PAGES);
+    if !found {
+        eprintln!("skipped: cachestat does not count the pages of this file system");
+    }
+    assert!(found || std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none());
+    found.then_some(file)
+}
+
+fn folder() -> TempDir {
+    TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+fn resident(file: &File) -> u64 {
+    mincore(file).unwrap().iter().filter(|cached| **cached).count() as u64
+}
+
+fn bytes(done: Applied) -> (u64, u64, u64) {
+    (done.tried, done.applied, done.passed)
+}
+
+#[test]
+fn clean_pages_are_dropped_and_read_back() {
+    let dir = folder();
+    let Some(file) = cached(&dir) else { return };
+    let done = FileAction::Count.apply(&file, ALL, NO_LIMIT).unwrap();
+    assert_eq!(bytes(done), (16 * MIB, 16 * MIB, 0));
+    let half = AddrRange::new(4 * MIB, 12 * MIB);
+    let done = FileAction::Drop.apply(&file, half, NO_LIMIT).unwrap();
+    assert_eq!((bytes(done), done.failure), ((8 * MIB, 8 * MIB, 0), None));
+    let in_half: Vec<bool> = mincore(&file).unwrap()[1024..3072].to_vec();
+    assert!(!in_half.contains(&true) && resident(&file) == PAGES / 2);
+    let done = FileAction::Drop.apply(&file, half, NO_LIMIT).unwrap();
+    assert_eq!(bytes(done), (0, 0, 8 * MIB), "there is nothing left");
+    let done = FileAction::Prefetch.apply(&file, ALL, NO_LIMIT).unwrap();
+    assert_eq!((bytes(done), done.failure), ((8 * MIB, 8 * MIB, 8 * MIB), None));
+    // The disk reads them meanwhile.
+    let end = Instant::now() + Duration::from_secs(60);
+    while resident(&file) < PAGES && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(resident(&file), PAGES);
+}
+
+#[test]
+fn dirty_pages_stay_and_are_not_written() {
+    let dir = folder();
+    let Some(file) = cached(&dir) else { return };
+    // Small folios: a dirty page makes its folio dirty.
+    FileAction::Drop.apply(&file, ALL, NO_LIMIT).unwrap();
+    fadvise(&file, 0, None, Advice::Random).unwrap();
+    (0..PAGES).for_each(|page| _ = file.read_at(&mut [0], page * PAGE_SIZE).unwrap());
+    for page in [3, 700, 701] {
+        file.write_all_at(&[2], page * PAGE_SIZE).unwrap();
+    }
+    let dirty = cachestat(&file, ALL).unwrap();
+    let done = FileAction::Drop.apply(&file, ALL, NO_LIMIT).unwrap();
+    let after = cachestat(&file, ALL).unwrap();
+    assert_eq!((dirty.dirty, after.dirty + after.writeback), (3, 3));
+    assert_eq!((after.cached, resident(&file)), (3, 3));
+    let dropped = (PAGES - 3) * PAGE_SIZE;
+    assert_eq!((bytes(done), done.failure), ((16 * MIB, dropped, 0), Some(Failure::Busy)));
+}
+
+#[test]
+fn budgets_are_kept() {
+    let dir = folder();
+    let Some(file) = cached(&dir) else { return };
+    // Small folios: a large one is dropped as a whole or not at all.
+    FileAction::Drop.apply(&file, ALL, NO_LIMIT).unwrap();
+    fadvise(&file, 0, None, Advice::Random).unwrap();
+    (0..PAGES).for_each(|page| _ = file.read_at(&mut [0], page * PAGE_SIZE).unwrap());
+    let budget = Budget { bytes: 5 * MIB + 3 * PAGE_SIZE, time: Duration::MAX };
+    let done = FileAction::Drop.apply(&file, ALL, budget).unwrap();
+    assert_eq!(bytes(done), (budget.bytes, budget.bytes, 0));
+    assert_eq!(resident(&file) * PAGE_SIZE, 16 * MIB - budget.bytes);
+    let budget = Budget { bytes: u64::MAX, time: Duration::ZERO };
+    let done = FileAction::Prefetch.apply(&file, ALL, budget).unwrap();
+    assert_eq!(done.applied, 2 * MIB, "one step");
+}
+
+#[test]
+fn protected_pages_are_active() {
+    let dir = folder();
+    let Some(file) = cached(&dir) else { return };
+    let active = || {
+        let text = std::fs::read_to_string("/proc/meminfo").unwrap();
+        let line = text.lines().find_map(|l| l.strip_prefix("Active(file):")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    };
+    FileAction::Drop.apply(&file, ALL, NO_LIMIT).unwrap();
+    FileAction::Prefetch.apply(&file, ALL, NO_LIMIT).unwrap();
+    // Others use the page cache as well. With generations, the figure counts the young ones.
+    let mut grown = 0;
+    for _ in 0..5 {
+        let before = active();
+        let done = FileAction::Protect.apply(&file, ALL, NO_LIMIT).unwrap();
+        assert_eq!((bytes(done), done.failure), ((16 * MIB, 16 * MIB, 0), None));
+        grown = grown.max(active().saturating_sub(before));
+    }
+    assert!(grown >= 14 * MIB, "{grown}");
+}

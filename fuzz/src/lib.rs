@@ -1,0 +1,205 @@
+//! Fuzz targets for the reader of records and for the importers.
+//!
+//! No input may cause a panic, hold more than [`MAX_HEAP`], or give an error whose offset lies outside of the input.
+//! `make fuzz` runs the targets, and the tests of this crate run their corpus.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod heap;
+
+use std::io::Cursor;
+use std::path::Path;
+use std::time::Duration;
+
+use isotherm_core::{Attrs, Nanos};
+use isotherm_record::edit::{Edit, Rewriter};
+use isotherm_record::import::{Format, Import, ImportError, Presumed};
+use isotherm_record::{Facts, Limits, ReadError, Reader, Why, Writer, export_perf_script};
+use libfuzzer_sys::Corpus;
+
+/// Maximal memory that an input may hold, in bytes. Inputs have at most 64 KiB, a reader has buffers of 256 KiB, and
+/// a frame of a record may unpack to 64 MiB.
+pub const MAX_HEAP: usize = 96 << 20;
+
+/// Length of the header of a frame, in bytes.
+const HEADER: usize = 24;
+
+/// Imports json of damo, compressed or not.
+pub fn damo_json(bytes: &[u8]) -> Corpus {
+    bounded(|| import(bytes, &[Format::Json, Format::JsonCompressed]))
+}
+
+/// Imports binary records of damo.
+pub fn damo_binary(bytes: &[u8]) -> Corpus {
+    bounded(|| import(bytes, &[Format::Binary]))
+}
+
+/// Imports text of `perf script` and similar.
+pub fn trace_text(bytes: &[u8]) -> Corpus {
+    bounded(|| import(bytes, &[Format::TraceText]))
+}
+
+/// Imports `perf.data`.
+pub fn perf_data(bytes: &[u8]) -> Corpus {
+    bounded(|| import(bytes, &[Format::PerfData]))
+}
+
+/// Reads a record.
+pub fn record(bytes: &[u8]) -> Corpus {
+    bounded(|| read(bytes))
+}
+
+/// Reads a record after it gave each frame the right length and checksums, so that changes reach the messages.
+pub fn record_messages(bytes: &[u8]) -> Corpus {
+    bounded(|| read(&sealed(bytes)))
+}
+
+fn bounded(target: impl FnOnce() -> Corpus) -> Corpus {
+    let (result, most) = heap::most(target);
+    assert!(most <= MAX_HEAP, "{most} bytes of memory");
+    result
+}
+
+/// Imports, and makes a record of the result, which must be sound. Input of no format of `formats` is not kept.
+fn import(bytes: &[u8], formats: &[Format]) -> Corpus {
+    let kept = |format| if formats.contains(&format) { Corpus::Keep } else { Corpus::Reject };
+    let name = Path::new("fuzzed");
+    let len = bytes.len() as u64;
+    match Import::read(Cursor::new(bytes), name, "0.1.0", Presumed::default()) {
+        Ok(import) => {
+            let mut record = Vec::new();
+            let writer = Writer::to(&mut record, name, import.facts(), Limits::default());
+            let mut writer = writer.unwrap();
+            for target in import.targets() {
+                let _ = writer.target(target.clone()).unwrap();
+            }
+            for s in import.snapshots() {
+                let _ = writer.snapshot(&s).unwrap();
+            }
+            writer.finish(Why::Played, "").unwrap();
+            let mut events = Reader::new(Cursor::new(record), name).unwrap();
+            assert!(events.all(|event| event.is_ok()), "an import is a sound record");
+            kept(import.format())
+        }
+        Err(ImportError::Invalid { at, format, .. }) => {
+            // offsets of a compressed file are those of its text
+            assert!(format == Format::JsonCompressed || at <= len, "byte {at} of {len}");
+            kept(format)
+        }
+        Err(ImportError::Empty { format, .. }) => kept(format),
+        Err(ImportError::Io { source, .. }) => panic!("memory cannot fail: {source}"),
+        Err(ImportError::Own { .. } | ImportError::Unknown { .. }) => Corpus::Reject,
+        Err(_) => Corpus::Keep,
+    }
+}
+
+/// Reads a record, strictly and with damage left out, exports and edits it.
+fn read(bytes: &[u8]) -> Corpus {
+    let len = bytes.len() as u64;
+    let reader = || Reader::new(Cursor::new(bytes.to_vec()), Path::new("fuzzed")).unwrap();
+    for event in reader() {
+        if let Err(ReadError::Damaged { at, .. } | ReadError::Torn { at, .. }) = event {
+            assert!(at <= len, "byte {at} of {len}");
+        }
+    }
+    let mut all = reader().skip_damaged();
+    all.by_ref().for_each(drop);
+    assert!(all.lost().bytes <= len);
+    let _ = export_perf_script(reader().skip_damaged(), std::io::sink());
+    let facts = Facts::new("0.1.0", Attrs::default(), Nanos(0));
+    let writer = Writer::to(Vec::new(), Path::new("new"), &facts, Limits::default()).unwrap();
+    let mut rewriter = Rewriter::new(writer, facts);
+    let edit = Edit { aggr: Some(Duration::from_secs(1)), ..Edit::default() };
+    let _ = rewriter.add(reader().skip_damaged(), &edit, true);
+    Corpus::Keep
+}
+
+/// The header and payload of each frame, whatever its magic is. The last payload may be cut.
+fn frames(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let (header, after) = rest.split_at_checked(HEADER)?;
+        let len = u32::from_le_bytes(header[12..16].try_into().unwrap()) as usize;
+        let (payload, next) = after.split_at(len.min(after.len()));
+        rest = next;
+        Some((header, payload))
+    })
+}
+
+/// The same frames with payloads that are not compressed: the seeds of [`record_messages`].
+#[must_use]
+pub fn unpacked(bytes: &[u8]) -> Vec<u8> {
+    let plain = |(header, payload): (&[u8], &[u8])| {
+        let content = zstd::stream::decode_all(payload).unwrap_or_else(|_| payload.to_vec());
+        frame(header, &content)
+    };
+    frames(bytes).flat_map(plain).collect()
+}
+
+/// The frames with valid magic, lengths and checksums, whatever their payloads are.
+fn sealed(bytes: &[u8]) -> Vec<u8> {
+    frames(bytes).flat_map(|(header, payload)| frame(header, payload)).collect()
+}
+
+fn frame(header: &[u8], payload: &[u8]) -> Vec<u8> {
+    let mut out = b"\x89ISOTHM\n".to_vec();
+    out.extend(&header[8..12]);
+    out.extend(u32::try_from(payload.len()).unwrap().to_le_bytes());
+    out.extend(crc32c::crc32c(payload).to_le_bytes());
+    out.extend(crc32c::crc32c(&out).to_le_bytes());
+    out.extend(payload);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn files(dir: &str) -> Vec<(PathBuf, Vec<u8>)> {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join(dir);
+        let paths = fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
+        let files: Vec<_> = paths.map(|path| (path.clone(), fs::read(path).unwrap())).collect();
+        assert!(!files.is_empty());
+        files
+    }
+
+    #[test]
+    fn importers_read_their_corpus() {
+        type Target = fn(&[u8]) -> Corpus;
+        let targets: [(&str, Target); 4] = [
+            ("damo_json", damo_json),
+            ("damo_binary", damo_binary),
+            ("trace_text", trace_text),
+            ("perf_data", perf_data),
+        ];
+        for (name, target) in targets {
+            for (path, bytes) in files(&format!("corpus/{name}")) {
+                assert!(matches!(target(&bytes), Corpus::Keep), "{}", path.display());
+            }
+        }
+    }
+
+    #[test]
+    fn records_of_all_versions_are_read_packed_and_unpacked() {
+        for (path, bytes) in files("../crates/record/tests/record/stored") {
+            let events = |bytes: Vec<u8>| {
+                let events = Reader::new(Cursor::new(bytes), &path).unwrap();
+                events.map(|e| format!("{:?}", e.unwrap())).collect::<Vec<_>>()
+            };
+            assert_eq!(events(sealed(&unpacked(&bytes))), events(bytes.clone()));
+            let _ = (record(&bytes), record_messages(&unpacked(&bytes)));
+        }
+    }
+
+    #[test]
+    fn an_input_that_holds_too_much_fails() {
+        let large = || {
+            std::hint::black_box(vec![0_u8; MAX_HEAP + 1]);
+            Corpus::Keep
+        };
+        assert!(std::panic::catch_unwind(|| bounded(large)).is_err());
+    }
+}
