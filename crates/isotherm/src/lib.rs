@@ -12,6 +12,7 @@ pub mod files;
 pub mod follow;
 pub mod functions;
 pub mod interleave;
+pub mod lab;
 pub mod metrics;
 mod notify;
 mod pace;

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::Result;
+use isotherm::control::machine_text;
 use isotherm::files::text_of;
 use isotherm::service::kernel::{self, KernelReclaim};
 use isotherm::service::{self, ServiceConfig};
@@ -21,7 +22,6 @@ use isotherm_linux::damon::{self, KdamondAttrs};
 
 use super::report::output::print;
 use super::run::act;
-use super::service::machine;
 use crate::cli::{Config, GoalOption, Reclaim, UsageError};
 
 /// The name of the scheme that is made from options.
@@ -61,7 +61,7 @@ fn by_kernel(o: &Reclaim, asked: damon::Reclaim) -> Result<ExitCode> {
     let text = if o.acting.json {
         serde_json::to_string(&done)? + "\n"
     } else {
-        done.table.text() + &machine(&serde_json::to_value(&done.total)?)
+        done.table.text() + &machine_text(&serde_json::to_value(&done.total)?)
     };
     print(text.as_bytes())
 }

@@ -13,7 +13,7 @@ use isotherm_sim::lab::fairzone::{
 use isotherm_sim::paged::MachineSpec;
 use isotherm_sim::workload::{NAMED, Named};
 
-use super::charts::{ages, rates};
+use isotherm::lab::fair_zone::{ages, rates};
 use crate::cli::{self, Figure, UsageError};
 use crate::commands::report::output::{Output, print};
 

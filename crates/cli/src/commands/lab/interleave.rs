@@ -9,7 +9,7 @@ use isotherm_report::{Lines, lines_picture};
 use isotherm_sim::lab::interleave::{Loads, NodesSpec, PUBLISHED, Published, WeightCurve, predict};
 use serde::Serialize;
 
-use super::weights::{latency, throughput};
+use isotherm::lab::interleaving::{latency, throughput};
 use crate::cli::{InterleaveFigure, InterleaveLab, UsageError};
 use crate::commands::report::output::{Output, print};
 
