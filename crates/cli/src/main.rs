@@ -35,6 +35,6 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         tracing::error!("{}", isotherm::words::chain(&e));
-        ExitCode::from(if e.is::<cli::UsageError>() { 2 } else { 1 })
+        ExitCode::from(if e.chain().any(|cause| cause.is::<cli::UsageError>()) { 2 } else { 1 })
     })
 }

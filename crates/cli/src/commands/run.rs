@@ -62,7 +62,7 @@ impl ServiceConfig for RunConfig {
 pub fn run(options: RunSchemes) -> Result<ExitCode> {
     let text =
         |path: &PathBuf| text_of(path, || format!("cannot read the schemes {}", path.display()));
-    let texts = options.scheme.iter().map(text).collect::<Result<_>>()?;
+    let texts = options.scheme.iter().map(text).collect::<Result<_, _>>()?;
     let acting = options.acting.acting(false);
     let json = options.acting.json;
     act(&(Rc::new(RunConfig { options, acting, texts }) as Rc<dyn ServiceConfig>), json)
