@@ -29,7 +29,7 @@ pub use control::{
 };
 pub use files::Files;
 pub use groups::command;
-pub use interleave::{Apply, Interleave, Layout, Probe, Run, Set, Show, Task, Verify};
+pub use interleave::{Apply, Interleave, Probe, Run, Set, Show, Task, Verify};
 pub use isotherm::UsageError;
 pub use lab::{Experiment, Fairzone, Figure, InterleaveFigure, InterleaveLab, Lab};
 pub use metrics::Metrics;

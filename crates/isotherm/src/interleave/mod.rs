@@ -5,8 +5,13 @@ pub mod cases;
 mod family;
 mod hot;
 pub mod keep;
+mod nodes;
+mod placement_round;
+mod placement_text;
 pub mod probe;
 pub mod rule;
+pub mod run;
+mod verify;
 
 use std::path::Path;
 
@@ -16,6 +21,10 @@ pub use crate::units::SetTo;
 
 pub use family::{Family, MAX_FAMILY};
 pub use hot::ranges as hot_ranges;
+pub use nodes::NodesOutput;
+pub use placement_round::PlacementRound;
+pub use placement_text::put_back_text;
+pub use verify::{VerifyOutput, verify};
 
 /// The nodes and weights that options choose.
 #[derive(Debug, Clone, Default)]
