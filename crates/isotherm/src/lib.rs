@@ -17,6 +17,7 @@ pub mod metrics;
 mod notify;
 mod pace;
 pub mod page_cache;
+pub mod reading;
 pub mod reclaim;
 pub mod record;
 pub mod schemes;

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use isotherm::reading::{Input, Part};
 use isotherm::reclaim::{Bytes, Pace, pace, quota_size};
 use isotherm::units;
 use isotherm::whatif::{Settings, Sweep, TierList, limit, sweep, tiers};
 
 use super::DEFAULT_RECORD;
-use super::report::{Input, Part};
 
 /// Options of `whatif`.
 #[derive(Debug, Args)]
@@ -90,7 +90,7 @@ impl WhatIf {
         Part {
             input: Input { path: self.record.clone(), skip_damaged: self.skip_damaged },
             time: self.time.clone(),
-            target: self.target.clone(),
+            targets: self.target.clone(),
         }
     }
 

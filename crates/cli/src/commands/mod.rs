@@ -22,77 +22,14 @@ pub mod workload;
 pub mod zones;
 
 use std::fs::{File, OpenOptions, Permissions};
-use std::io::{ErrorKind, IsTerminal, Seek, Write};
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
-use isotherm_record::{Lost, ReadError, Reader};
 use tempfile::NamedTempFile;
 
-use crate::cli::{Input, UsageError};
-
-/// Opens a record. If there is none, the error says how to record one.
-fn open(input: &Input) -> Result<Reader> {
-    let reader = if input.path == Path::new("-") {
-        Reader::new(standard_input()?, Path::new("on standard input"))
-    } else {
-        Reader::open(&input.path)
-    };
-    let reader = reader.map_err(|e| {
-        let missing =
-            matches!(&e, ReadError::Io { source, .. } if source.kind() == ErrorKind::NotFound);
-        let text = if missing {
-            format!(
-                "{e}; record one first (isotherm record -o {} ...), or give the path of another record",
-                input.path.display()
-            )
-        } else {
-            e.to_string()
-        };
-        anyhow::Error::from(e).context(text)
-    })?;
-    Ok(if input.skip_damaged { reader.skip_damaged() } else { reader })
-}
-
-/// The missing parts of a damaged record, as text.
-fn lost_text(lost: &Lost) -> String {
-    format!(
-        "the record is damaged: {} snapshot{} missing, as {} bytes in {} place{} cannot be read",
-        lost.snapshots,
-        if lost.snapshots == 1 { " is" } else { "s are" },
-        lost.bytes,
-        lost.places,
-        if lost.places == 1 { "" } else { "s" },
-    )
-}
-
-/// Standard input, from its beginning. It is copied to a file without a name, because most reports
-/// read a record more than once.
-fn standard_input() -> Result<File> {
-    static STDIN_COPY: Mutex<Option<File>> = Mutex::new(None);
-    let mut kept = STDIN_COPY.lock().unwrap_or_else(PoisonError::into_inner);
-    let file = match kept.take() {
-        Some(file) => file,
-        None => {
-            let mut input = std::io::stdin().lock();
-            if input.is_terminal() {
-                let text = "standard input is a terminal: give -i FILE, or pipe a record into \
-                            this command";
-                return Err(UsageError::new(text).into());
-            }
-            let mut file =
-                tempfile::tempfile().context("cannot copy standard input to a temporary file")?;
-            std::io::copy(&mut input, &mut file).context("cannot read standard input")?;
-            file
-        }
-    };
-    let mut again = file.try_clone().context("cannot copy standard input to a temporary file")?;
-    *kept = Some(file);
-    again.rewind().context("cannot read the copy of standard input again")?;
-    Ok(again)
-}
+use crate::cli::UsageError;
 
 /// A file that is being written. A regular file is moved into place when it is complete. Until
 /// then, and after a failure, the previous file stays.

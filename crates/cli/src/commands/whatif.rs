@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use isotherm::reading::PlayedRecord;
 use isotherm::schemes::TARGETS;
 use isotherm::whatif::figures;
 use isotherm_core::scheme::Figures;
@@ -11,7 +12,6 @@ use isotherm_report::{what_if_picture, what_if_text};
 use isotherm_sim::whatif::{Player, Prices, Surroundings};
 
 use super::report::output::Output;
-use super::report::play;
 use crate::cli::{UsageError, WhatIf};
 
 /// Plays the record, and prints what each setting would have done.
@@ -19,7 +19,7 @@ pub fn run(o: WhatIf) -> Result<ExitCode> {
     let output = Output::of(o.output.as_deref(), &o.record, o.json)?;
     let part = o.part();
     let prices = Prices { page_out: o.page_out, fault: o.fault };
-    let record = play::Record::open(&part)?;
+    let record = PlayedRecord::open(&part)?;
     let settings = o.settings().list(record.interval())?;
     let mut surroundings = Surroundings { memory: o.memory, metrics: record.metrics() };
     surroundings.metrics.groups = BTreeMap::from([(TARGETS.into(), Figures::default())]);

@@ -5,31 +5,32 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use isotherm::reading::{Head, each_snapshot, only};
 use isotherm_core::{Snapshot, TargetId};
 use isotherm_report::json;
 use isotherm_sim::{Accuracy, AccuracyBuilder, GroundTruth, accuracy_text, over_time_text};
 use serde::Serialize;
 
 use super::output::print;
-use super::{each_snapshot, head, select};
 use crate::cli;
 use crate::log::say;
 
 /// Scores a recording against the truth.
 pub fn run(o: &cli::Accuracy) -> Result<ExitCode> {
     let truth = read(&o.truth)?;
-    let head = head(&o.input)?;
+    let input = o.input.input();
+    let head = Head::read(&input)?;
     if !head.gaps.is_empty() {
         let missing: u64 = head.gaps.iter().map(|gap| gap.snapshots).sum();
         say(format_args!("isotherm: the record is damaged: {missing} snapshots are missing"));
     }
-    let target = select::only(o.target.as_deref(), &head.targets)?;
+    let target = only(o.target.as_deref(), &head.targets)?;
     let mut builder = AccuracyBuilder::new(&truth, target).settle(o.settle);
     let mut covered = false;
-    each_snapshot(&o.input, true, |s| {
+    each_snapshot(&input, true, |s| {
         covered = covered || covers(s, target, &truth);
         builder.push(s);
-        Ok(())
+        anyhow::Ok(())
     })?;
     let accuracy = builder.finish();
     if !covered {
