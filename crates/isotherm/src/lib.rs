@@ -15,6 +15,8 @@ pub mod interleave;
 pub mod lab;
 pub mod metrics;
 mod notify;
+pub mod options_file;
+pub mod output_file;
 mod pace;
 pub mod page_cache;
 pub mod reading;

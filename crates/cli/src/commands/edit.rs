@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use isotherm::output_file::keep_input;
 use isotherm::reading::{self, Head, Input, Part, lost_text, open};
 use isotherm_record::edit::{Edit, Rewriter};
 use isotherm_record::{Facts, Writer};
 
-use super::keep_input;
 use crate::cli;
 use crate::log::say;
 

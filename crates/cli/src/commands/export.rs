@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use isotherm::output_file::{OutputFile, create};
 use isotherm::reading::{lost_text, open};
 use isotherm_core::Thresholds;
 use isotherm_record::{
@@ -12,7 +13,6 @@ use isotherm_record::{
     export_perf_script, export_perfetto,
 };
 
-use super::{Output, create};
 use crate::cli::{Export, ExportFormat, UsageError};
 use crate::log::say;
 
@@ -59,7 +59,7 @@ fn to_file(o: &Export, format: ExportFormat) -> Result<Exported> {
     out.flush()?;
     drop(out);
     let exported = exported?;
-    file.map_or(Ok(()), Output::finish)
+    file.map_or(Ok(()), OutputFile::finish)
         .with_context(|| format!("cannot write {}", o.output.display()))?;
     Ok(exported)
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use isotherm::functions::RecordedFunctions;
+use isotherm::output_file::create;
 use isotherm::reading::{Head, each_event, open};
 use isotherm_record::Event;
 use isotherm_report::{
@@ -17,7 +18,6 @@ use super::options_with;
 use super::output::print;
 use crate::cli;
 use crate::cli::UsageError;
-use crate::commands::create;
 use crate::log::say;
 
 /// The format of the file to write.
