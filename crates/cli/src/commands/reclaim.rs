@@ -11,7 +11,7 @@ use isotherm::control::machine_text;
 use isotherm::files::text_of;
 use isotherm::reclaim::{GoalOption, NAME};
 use isotherm::service::kernel::{self, KernelReclaim};
-use isotherm::service::{self, ServiceConfig};
+use isotherm::service::{self, ServiceConfig, ServiceError};
 use isotherm::watch::{AttrsFor, LookBy};
 use isotherm_core::Attrs;
 use isotherm_core::scheme::Scheme;
@@ -74,7 +74,7 @@ impl Service {
         Service { options, acting, config, typed }
     }
 
-    fn read(path: PathBuf, typed: Vec<OsString>) -> Result<Self> {
+    fn read(path: PathBuf, typed: Vec<OsString>) -> Result<Self, ServiceError> {
         let text = text_of(&path, || format!("cannot read the options in {}", path.display()))?;
         let config = Config::read(&path, text)?;
         let options = config.under(&typed)?;
@@ -135,9 +135,10 @@ impl ServiceConfig for Service {
         self.config.is_some()
     }
 
-    fn reread(&self) -> Result<Rc<dyn ServiceConfig>> {
+    fn reread(&self) -> Result<Rc<dyn ServiceConfig>, ServiceError> {
         let Some((path, before)) = &self.config else {
-            anyhow::bail!("there is no file to re-read: --config names one");
+            let text = "there is no file to re-read: --config names one";
+            return Err(UsageError::new(text).into());
         };
         let service = Service::read(path.clone(), self.typed.clone())?;
         if let Some((_, config)) = &service.config {

@@ -54,7 +54,7 @@ fn touch(o: &cli::Workload, name: &str) -> Result<()> {
     let truth = running.all(&schedule, &stop)?.truth(name, populated);
     say(last_line(&truth));
     file.map_or(Ok(()), |file| write(file, &truth)).context("cannot write the truth")?;
-    check(&arena)
+    Ok(check(&arena)?)
 }
 
 /// Finds a workload by its name, or reads it from a file.

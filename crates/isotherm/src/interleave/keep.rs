@@ -2,15 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Error, Result};
 use isotherm_core::{AddrRange, Mapping};
 use isotherm_linux::numa::{Layout, MoveResult, balancing, node_of};
 use isotherm_linux::proc;
 use isotherm_mm::mempolicy::Weights;
 use tracing::warn;
 
-use super::root;
 use super::rule::is_by_address;
+use super::{InterleaveError, root};
 
 /// Pause after a round, as a multiple of its duration: rounds use at most a tenth of the time.
 const REST: u32 = 9;
@@ -37,7 +36,7 @@ pub fn round(
     layout: &mut Layout,
     weights: &Weights,
     within: Option<&[AddrRange]>,
-) -> (MoveResult, Result<()>) {
+) -> (MoveResult, Result<(), InterleaveError>) {
     let mut out = MoveResult::default();
     let done = all(layout, weights, within, &mut out);
     (out, done)
@@ -48,11 +47,11 @@ fn all(
     weights: &Weights,
     within: Option<&[AddrRange]>,
     out: &mut MoveResult,
-) -> Result<()> {
+) -> Result<(), InterleaveError> {
     layout.renew()?;
     let mappings = match proc::mappings(root(), layout.pid()) {
         Err(e) if e.is_gone() => return Ok(()),
-        mappings => mappings.map_err(Error::from)?,
+        mappings => mappings?,
     };
     let by_rule = |(mapping, part): (AddrRange, AddrRange)| {
         (part, move |piece| node_of(weights, mapping.start, piece))

@@ -2,6 +2,7 @@
 //! comparison of the kernel's policies with the rule.
 
 pub mod cases;
+mod error;
 mod family;
 mod hot;
 pub mod keep;
@@ -19,6 +20,7 @@ use crate::units::WeightList;
 
 pub use crate::units::SetTo;
 
+pub use error::InterleaveError;
 pub use family::{Family, MAX_FAMILY};
 pub use hot::ranges as hot_ranges;
 pub use nodes::NodesOutput;

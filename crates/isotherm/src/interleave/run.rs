@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
 use isotherm_linux::numa::{self, Holding, Layout, MoveResult, NumaError};
 use isotherm_linux::sys::{NodeMask, PolicyMode, allowed_nodes, set_policy};
 use isotherm_mm::mempolicy::Weights;
 use tracing::info;
 
 use super::rule::{Machine, WeightsSource, text};
-use super::{ChosenLayout, Family, MAX_FAMILY, keep, placement_text, put_back_text, root};
+use super::{
+    ChosenLayout, Family, InterleaveError, MAX_FAMILY, keep, placement_text, put_back_text, root,
+};
 use crate::follow::{StartedCommand, resolve};
 use crate::stop::Stop;
 
@@ -27,10 +28,10 @@ pub fn run(
     chosen: &ChosenLayout,
     interval: Duration,
     stop: &Stop,
-) -> Result<Option<u8>> {
+) -> Result<Option<u8>, InterleaveError> {
     let Some(program) = resolve(command)? else { return Ok(Some(0)) };
     let machine = Machine::read()?;
-    let own = i32::try_from(std::process::id())?;
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
     let allowed: Vec<u32> = allowed_nodes().map_err(NumaError::Policy)?.nodes().collect();
     let (weights, from) = machine.rule(chosen, &allowed, own)?;
     let by_kernel = kernel_interleaves(&weights)?;
@@ -40,7 +41,11 @@ pub fn run(
     } else {
         (PolicyMode::PREFERRED, [fastest(&weights)].into_iter().collect())
     };
-    let family = if by_kernel { None } else { Some(Family::begin(root())?) };
+    let family = if by_kernel {
+        None
+    } else {
+        Some(Family::begin(root()).map_err(|e| InterleaveError::Family(e.into()))?)
+    };
     let mut started = with_policy(start, || StartedCommand::spawn(&program, command))??;
     let Some(family) = family else {
         let status = started.end(stop)?;
@@ -60,7 +65,7 @@ pub fn run(
 }
 
 /// Restores the weights, and prints which ones it left.
-fn put_back(holding: Holding) -> Result<()> {
+fn put_back(holding: Holding) -> Result<(), InterleaveError> {
     let done = holding.end()?;
     if !done.left.is_empty() {
         info!("{}", put_back_text(&done));
@@ -80,7 +85,7 @@ fn fastest(weights: &Weights) -> u32 {
 
 /// Sets the given weights for the whole machine. Without given weights, root's run notes those of
 /// the machine, so that no other run changes them meanwhile.
-fn hold(weights: &Weights, from: WeightsSource) -> Result<Option<Holding>> {
+fn hold(weights: &Weights, from: WeightsSource) -> Result<Option<Holding>, InterleaveError> {
     if from != WeightsSource::Given {
         info!("by the weights of the machine, {}", text(weights));
         if !rustix::process::geteuid().is_root() {
@@ -104,7 +109,7 @@ fn hold(weights: &Weights, from: WeightsSource) -> Result<Option<Holding>> {
 }
 
 /// Whether the kernel has weighted interleave: isotherm sets the policy for itself to find out.
-fn kernel_interleaves(weights: &Weights) -> Result<bool> {
+fn kernel_interleaves(weights: &Weights) -> Result<bool, InterleaveError> {
     let attempt = |mode| set_policy(mode, &mask(weights));
     let tried = attempt(PolicyMode::WEIGHTED_INTERLEAVE);
     // If plain interleave fails as well, the kernel refuses the nodes, not the mode.
@@ -113,12 +118,15 @@ fn kernel_interleaves(weights: &Weights) -> Result<bool> {
     match (tried, plain) {
         (Ok(()), _) => Ok(true),
         (Err(_), Ok(())) => Ok(false),
-        (_, Err(e)) => bail!(NumaError::Policy(e)),
+        (_, Err(e)) => Err(NumaError::Policy(e).into()),
     }
 }
 
 /// Calls `act` under a policy, which the processes that it starts inherit.
-fn with_policy<T>(policy: (PolicyMode, NodeMask), act: impl FnOnce() -> T) -> Result<T> {
+fn with_policy<T>(
+    policy: (PolicyMode, NodeMask),
+    act: impl FnOnce() -> T,
+) -> Result<T, InterleaveError> {
     set_policy(policy.0, &policy.1).map_err(NumaError::Policy)?;
     let done = act();
     set_policy(PolicyMode::DEFAULT, &NodeMask::default()).map_err(NumaError::Policy)?;
@@ -132,7 +140,7 @@ fn move_while_it_runs(
     (started, family): (&mut StartedCommand, &Family),
     weights: &Weights,
     stop: &Stop,
-) -> Result<MoveResult> {
+) -> Result<MoveResult, InterleaveError> {
     let (mut last, mut moved) = (MoveResult::default(), 0);
     let (mut refused, mut too_many) = (BTreeSet::new(), false);
     let mut rounds = keep::Rounds::every(interval);

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use anyhow::{Context, Result, bail};
 use isotherm_core::Mapping;
 use isotherm_linux::numa::{self, Layout, MoveResult, parse_list};
 use isotherm_linux::proc;
 use serde::Serialize;
 
 use super::rule::{Machine, is_by_address, text};
-use super::{ChosenLayout, placement_text, root};
+use super::{ChosenLayout, InterleaveError, placement_text, root};
 
 /// A mapping whose placement was compared.
 #[derive(Serialize)]
@@ -39,7 +38,7 @@ pub struct VerifyOutput {
 ///
 /// # Errors
 /// If the process cannot be read, or if neither `chosen` nor a policy names weights.
-pub fn verify(pid: i32, chosen: &ChosenLayout) -> Result<VerifyOutput> {
+pub fn verify(pid: i32, chosen: &ChosenLayout) -> Result<VerifyOutput, InterleaveError> {
     let machine = Machine::read()?;
     let mut layout = Layout::of(root(), pid)?;
     let allowed = numa::allowed_nodes_of(root(), pid)?;
@@ -72,10 +71,7 @@ pub fn verify(pid: i32, chosen: &ChosenLayout) -> Result<VerifyOutput> {
         }
     }
     if rows.is_empty() && given.is_none() {
-        bail!(
-            "process {pid} has no memory with a policy of weighted interleave: give --nodes, and \
-             optionally --weights, to compare with these"
-        );
+        return Err(InterleaveError::NoPolicy(pid));
     }
     let sum = |f: fn(&MoveResult) -> u64| rows.iter().map(|r| f(&r.found)).sum();
     let (pages, misplaced) = (sum(|f| f.pages), sum(|f| f.misplaced));
@@ -88,9 +84,9 @@ fn policy_of<'a>(policies: &'a BTreeMap<u64, String>, m: &Mapping) -> &'a str {
 }
 
 /// The nodes of a policy of weighted interleave; `None` for other policies.
-fn weighted(policy: &str) -> Option<Result<Vec<u32>>> {
+fn weighted(policy: &str) -> Option<Result<Vec<u32>, InterleaveError>> {
     let nodes = policy.strip_prefix("weighted interleave")?.rsplit(':').next()?;
-    Some(parse_list(nodes).with_context(|| format!("cannot parse the policy {policy}")))
+    Some(parse_list(nodes).ok_or_else(|| InterleaveError::Policy(policy.to_owned())))
 }
 
 fn of_nodes(nodes: Vec<u32>) -> ChosenLayout {

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Result, bail};
 use isotherm_core::scheme::Scheme;
 use isotherm_core::{AddrRange, Nanos};
 use isotherm_linux::damon::{self, ExcludedMemory, Reclaimed, Reclaimer};
@@ -16,7 +15,7 @@ use serde::Serialize;
 use tracing::{info, warn};
 
 use super::kernel_memory::MachineBytes;
-use super::{SchemeTable, check_actions};
+use super::{SchemeTable, ServiceError, check_actions};
 use crate::ROOT;
 use crate::control::{self, Answer, Control, Request};
 use crate::notify::Notify;
@@ -48,7 +47,7 @@ pub struct KernelReclaim {
 ///
 /// # Errors
 /// If it cannot start, or a change to the machine cannot be undone.
-pub fn run(o: KernelReclaim) -> Result<ReclaimOutput> {
+pub fn run(o: KernelReclaim) -> Result<ReclaimOutput, ServiceError> {
     let dry = o.asked.dry;
     let notes = check_actions([o.scheme].iter(), |a| possible(ROOT.as_ref(), a), dry)?;
     notes.iter().for_each(|note| warn!("{note}"));
@@ -138,7 +137,7 @@ struct Cost {
 
 impl Service {
     /// Runs until a reason to end, and returns that reason.
-    fn until(&mut self, stop: &Stop, notify: &mut Notify) -> Result<String> {
+    fn until(&mut self, stop: &Stop, notify: &mut Notify) -> Result<String, ServiceError> {
         let mut tell = sys::monotonic();
         loop {
             let now = sys::monotonic();
@@ -152,11 +151,11 @@ impl Service {
             if now >= tell {
                 tell = now + SAY;
                 if !self.dry && self.reclaimer.is_misled() {
-                    bail!(
+                    return Err(ServiceError::Misled(format!(
                         "MGLRU was turned on ({MGLRU}): the kernel's DAMON no longer observes \
                          reads of page cache that no process maps, and would page it out as \
                          cold. Restart isotherm: it then leaves such memory alone"
-                    );
+                    )));
                 }
                 self.count()?;
                 self.tell(now);
@@ -175,7 +174,7 @@ impl Service {
         }
     }
 
-    fn count(&mut self) -> Result<()> {
+    fn count(&mut self) -> Result<(), ServiceError> {
         self.done =
             if self.paused { self.reclaimer.before() } else { self.reclaimer.reclaimed()? };
         Ok(())
@@ -196,7 +195,7 @@ impl Service {
         self.reclaimer.cpu().as_secs_f64() / time.as_secs_f64().max(1.0)
     }
 
-    fn done(&mut self, request: &Request) -> Result<Answer<KernelStatus>> {
+    fn done(&mut self, request: &Request) -> Result<Answer<KernelStatus>, ServiceError> {
         match request {
             Request::Status => {
                 self.count()?;
@@ -212,9 +211,7 @@ impl Service {
                 self.paused = false;
             }
             Request::Pause | Request::Resume => {}
-            _ => bail!(
-                "with --look damon the kernel does all the work: restart isotherm with other options"
-            ),
+            _ => return Err(ServiceError::KernelWorks),
         }
         Ok(Answer::done())
     }
