@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::metrics::Metrics;
-use super::running::Step;
 use super::{LONGEST_WITHIN, SchemeError};
 use crate::age_curve::{AgeCurve, Beyond, idle_times, together};
 use crate::call::TargetId;
@@ -157,7 +156,8 @@ impl Aims {
     pub fn update(
         &mut self,
         (scheme, aim): (&Arc<str>, Aim),
-        &Step { snapshot, metrics, now, .. }: &Step<'_>,
+        (snapshot, metrics): (&Snapshot, &Metrics),
+        now: Nanos,
         steps: &mut Vec<AimStep>,
     ) {
         if self.seen.replace(snapshot.seq) != Some(snapshot.seq) {
