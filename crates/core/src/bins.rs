@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_a_limit_without_a_logarithm_is_so_with_one() {
+    fn limits_agree_with_and_without_the_logarithm() {
         let numbers = [0.0, 0.5, 1.0, 3.0, 40.0, 700.0];
         for (d1, d2) in numbers.iter().flat_map(|a| numbers.map(|b| (*a, b))) {
             for (e1, e2) in numbers.iter().flat_map(|a| numbers.map(|b| (*a, b))) {

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_awakes_together_is_one() {
+    fn neighbours_that_become_hot_together_join() {
         assert_eq!(left((0..8).map(|n| touched(n, 1.0 + n as f64, true, false)).collect()), 1);
     }
 }

@@ -42,7 +42,7 @@ fn within_an_interval_the_bigger_region_speaks() {
 }
 
 #[test]
-fn what_was_not_looked_at_is_merged_as_unseen() {
+fn regions_without_looks_merge_as_unobserved() {
     let unseen = region(3 * PAGE_SIZE, 4 * PAGE_SIZE, 0, 9);
     let mut seen = looked_at(0, 3, 1);
     seen.conclude();
@@ -56,7 +56,7 @@ fn what_was_not_looked_at_is_merged_as_unseen() {
 }
 
 #[test]
-fn what_was_not_seen_has_not_kept_its_heat() {
+fn an_unobserved_region_has_age_zero() {
     let mut r = region(0, PAGE_SIZE, 700, 5);
     r.conclude();
     assert_eq!(r.accesses_bp, 700, "what was known stays");
@@ -257,7 +257,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_accessed_too_late_to_count_is_not_cold() {
+fn late_accesses_are_not_cold() {
     let mut tally = Tally::default();
     let untouched = Seen { pages: 16, present: 16, ..Seen::default() };
     tally.add(&untouched, Nanos(0), 1);

@@ -275,7 +275,7 @@ fn finds_the_right_process_in_a_pid_namespace() {
 }
 
 #[test]
-fn who_cannot_be_watched_is_refused_with_the_reason() {
+fn unwatchable_processes_are_refused_with_a_reason() {
     needs_root!();
     let mut ops = Vaddr::new().unwrap();
     let nobody = (1 << 22) + 1;

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_kernel_reports_is_refused() {
+    fn impossible_faults_are_refused() {
         let read = |f: Fault| to_faults(&from_faults(&[f]).unwrap()).map(drop);
         let minor = || fault(FaultKind::Minor);
         assert_eq!(read(minor()), Ok(()));

@@ -81,7 +81,7 @@ fn a_bit_stays_set_until_it_is_cleared_and_is_set_by_a_touch() {
 }
 
 #[test]
-fn what_a_look_finds_is_the_truth() {
+fn a_look_agrees_with_the_truth() {
     let (mut ops, t) = anonymous(512);
     ops.machine().touch(t, pages(100, 300), poisson(2.0)).unwrap();
     wait(&ops, 5000);
@@ -230,7 +230,7 @@ fn the_first_filter_that_a_page_answers_to_decides() {
 }
 
 #[test]
-fn what_is_not_mapped_is_gone_and_what_cannot_be_done_is_refused() {
+fn unmapped_memory_is_gone_and_invalid_calls_are_refused() {
     let (mut ops, t) = anonymous(8);
     let done = apply(&mut ops, work(&Action::PageOut, t, pages(0, 64)));
     assert_eq!((done.tried, done.applied), (64 * PAGE_SIZE, 8 * PAGE_SIZE));
@@ -289,7 +289,7 @@ fn unmapping_forgets_and_growing_keeps() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_values_are_refused() {
     let (ops, t) = anonymous(8);
     let mut m = ops.machine();
     let (odd, nobody) = (AddrRange::new(5, 4096), TargetId(9));

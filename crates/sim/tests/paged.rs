@@ -31,7 +31,7 @@ fn stream(m: &mut PagedMachine, file: usize, op: Op, order: StreamOrder, pages: 
 }
 
 #[test]
-fn what_is_in_memory_is_not_read_again() {
+fn cached_pages_are_not_read_again() {
     let mut m = machine("");
     let file = m.add_file(10_000);
     let cold = stream(&mut m, file, Op::Read, StreamOrder::Sequential, 10_000);
@@ -229,7 +229,7 @@ fn page_out(m: &mut PagedMachine, range: AddrRange, recheck: Duration) -> isothe
 }
 
 #[test]
-fn what_is_paged_out_is_free_until_it_is_touched() {
+fn paged_out_memory_is_free_until_touched() {
     let mut m =
         machine("[swap]\npages = 3000\ncompressed_percent = 0\nout_ns = 5000\nin_ns = 3000\n");
     let process = m.add_process(8000);

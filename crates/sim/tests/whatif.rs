@@ -254,7 +254,7 @@ fn tiers_slow_down_what_does_not_fit_the_first() {
 }
 
 #[test]
-fn what_is_not_known_is_refused() {
+fn records_without_idle_ages_are_refused() {
     let age = |s| setting("age", Policy::Schemes(vec![reclaim(secs(s), true, None)]));
     let of = played(mixed, 60, vec![age(10), age(50)]);
     assert_eq!(of[0].refused, None);

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn goals_are_of_who_is_watched() {
+    fn goals_apply_to_the_watched_scope() {
         let goals = |options| of(options).quota.goals;
         let machine = Goal::Refaults { of: Scope::Machine, ppm: 2000 };
         assert_eq!(goals(&["--all", "--goal", "refault=0.2%"]), [machine]);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told_by_its_option() {
+    fn invalid_values_name_their_option() {
         for (options, said) in [
             (&["--quota=2s/1s"][..], "--quota: a quota of 2s"),
             (&["--quota=1ms/1ms"], "--quota: a quota for each"),
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_takes() {
+    fn options_become_a_request_to_the_kernel() {
         let asked = of_kernel(&["--all", "--goal", "psi=0.1%", "--quota", "20ms/2s"]).unwrap();
         assert_eq!(asked.min_age, Duration::from_secs(120));
         assert_eq!((asked.time, asked.bytes), (Some(Duration::from_millis(20)), Some(128 << 20)));
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_take_is_told() {
+    fn options_that_the_kernel_lacks_are_refused() {
         for (options, said) in [
             (&["--pid=1"][..], "choose --look bpf"),
             (&["--comm=x"], "give --all"),

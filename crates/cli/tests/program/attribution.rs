@@ -27,8 +27,8 @@ fn row(report: &Value, is: impl Fn(&Value) -> bool) -> &Value {
 }
 
 #[test]
-fn what_is_saved_and_comes_back_is_told_of_its_group() {
-    let mounts = mounts_or_skip("what_is_saved_and_comes_back_is_told_of_its_group");
+fn swapped_and_refaulted_memory_is_reported_by_group() {
+    let mounts = mounts_or_skip("swapped_and_refaulted_memory_is_reported_by_group");
     // If the memory controller is of version 1, its group is reported.
     let is_old = |mount: &&PathBuf| mount.join("memory.usage_in_bytes").exists();
     let Some(mount) = mounts.iter().find(is_old).or(mounts.first()) else { return };

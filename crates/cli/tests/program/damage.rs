@@ -103,7 +103,7 @@ fn damaged(dir: &Path, bytes: &[u8]) -> u64 {
 }
 
 #[test]
-fn what_is_sound_in_a_damaged_record_is_shown_and_the_gap_is_marked() {
+fn sound_parts_of_a_damaged_record_are_shown_with_the_gap() {
     let sample = sample();
     let dir = sample.dir.path();
     let missing = damaged(dir, &sample.bytes);
@@ -238,7 +238,7 @@ fn a_tail_of_zeros_is_an_end_that_is_missing() {
 }
 
 #[test]
-fn what_cannot_be_a_record_is_told_at_once() {
+fn files_that_cannot_be_records_are_reported_at_once() {
     let dir = TempDir::new().unwrap();
     let fifo = std::process::Command::new("mkfifo").arg(dir.path().join("pipe")).status();
     assert!(fifo.unwrap().success());

@@ -42,7 +42,7 @@ pub fn mount(dir: &Path, options: &str) {
 }
 
 #[test]
-fn what_is_recorded_before_the_disk_is_full_is_kept() {
+fn snapshots_before_a_full_disk_are_kept() {
     needs_root!();
     with_own_mounts(|| {
         let disk = TempDir::new().unwrap();
@@ -160,7 +160,7 @@ fn a_file_system_that_is_read_only_is_told() {
 }
 
 #[test]
-fn what_is_no_file_is_left_alone() {
+fn an_output_that_is_no_file_is_left_alone() {
     needs_root!();
     let dir = TempDir::new().unwrap();
     sh("mkfifo pipe; mkdir dir; echo > file", dir.path());

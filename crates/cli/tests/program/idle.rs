@@ -125,7 +125,7 @@ fn an_idle_look_takes_few_system_calls() {
 
 /// No work is due for many seconds. It still reacts to events at once.
 #[test]
-fn what_comes_in_a_long_pause_is_attended_to_at_once() {
+fn requests_during_a_long_pause_are_answered_at_once() {
     needs_root!();
     const AT_ONCE: Duration = Duration::from_secs(30);
     // After the first round the next one is 100 s away.

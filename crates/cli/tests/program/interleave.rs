@@ -67,7 +67,7 @@ fn the_kernel_keeps_its_rules() {
 }
 
 #[test]
-fn what_lies_on_one_node_is_found_there() {
+fn memory_on_one_node_is_found_there() {
     needs_root!();
     let load = Load::start(64, 8);
     let (pid, node) = (load.pid().to_string(), first_node());
@@ -214,7 +214,7 @@ fn every_key_is_documented() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told() {
+fn invalid_values_are_reported() {
     let me = std::process::id().to_string();
     for (args, status, said) in [
         (&["set", "0=0"][..], 2, "1 to 255"),

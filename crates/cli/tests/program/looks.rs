@@ -53,7 +53,7 @@ fn without_bpf_a_mapping_is_as_hot_as_its_pages_together() {
 }
 
 #[test]
-fn what_makes_no_sense_is_said() {
+fn invalid_looks_are_reported() {
     let dir = tempfile::TempDir::new().unwrap();
     let me = std::process::id().to_string();
     for (options, status, part) in [

@@ -266,7 +266,7 @@ fn a_record_goes_to_standard_output() {
 
 /// Running processes are shown, and no file is left.
 #[test]
-fn what_runs_now_is_shown_without_a_record() {
+fn running_processes_are_shown_without_a_record() {
     let usage = finish(&mut isotherm(["now"]));
     assert!(usage.status == 2 && usage.err.contains("--pid"), "{}", usage.err);
     needs_root!();

@@ -364,7 +364,7 @@ const PAGE_OUT: &str =
 const COMMITTED: &str = "[[scheme]]\nname = \"mine\"\naction = \"stat\"\n";
 
 #[test]
-fn what_it_was_told_outlives_a_crash() {
+fn settings_survive_a_crash() {
     needs_root!();
     let load = Load::start(16, 4);
     let pid = load.pid().to_string();

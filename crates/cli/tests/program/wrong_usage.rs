@@ -140,7 +140,7 @@ fn a_missing_record_is_told_with_how_to_make_one() {
 }
 
 #[test]
-fn what_is_no_record_is_told() {
+fn a_file_that_is_no_record_is_reported() {
     let dir = TempDir::new().unwrap();
     for (name, bytes) in [("text", &b"hot and cold\n"[..]), ("zeros", &[0; 10_000]), ("empty", &[])]
     {
@@ -156,7 +156,7 @@ fn what_is_no_record_is_told() {
 }
 
 #[test]
-fn who_cannot_be_watched_is_told() {
+fn unwatchable_processes_are_reported() {
     needs_root!();
     assert_refused(&["record", "--pid", "2"], 1, &["process 2 (kthreadd)", "thread of the kernel"]);
     // One more than the maximum.

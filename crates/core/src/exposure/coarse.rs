@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_between_two_idle_samples_is_idle() {
+    fn memory_between_two_idle_samples_is_idle() {
         for (last_is_hot, known) in [(false, [true, true, true]), (true, [true, false, true])] {
             let mut pieces = young(3);
             sample(&mut pieces[0], false);

@@ -124,7 +124,7 @@ mod tests {
 
     /// A single read of data from disk also makes reclaim scan pages, of files.
     #[test]
-    fn what_reclaim_takes_may_have_lost_its_bits() {
+    fn reclaim_may_clear_accessed_bits() {
         let mut known = TargetPressure::default();
         let mut at = |ms: u64, scanned, private_refaults| {
             let is = Pressure { private_refaults, ..seen(scanned, private_refaults, 0, None) };
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn it_lasts_for_a_while() {
+    fn restraint_lasts_after_pressure() {
         let calm = seen(7, 3, 0, None);
         let over = seen(9, 3, 0, None);
         assert_eq!(after(&[(0, calm), (1, over), (5, over)]), Restraint::ShortRuns);

@@ -130,7 +130,7 @@ fn a_share_of_nothing_or_of_more_than_all_is_refused() {
 
 /// 60 of 10,000 pages a minute may come back, and 120 come.
 #[test]
-fn what_really_comes_back_makes_the_age_longer() {
+fn refaults_lengthen_the_age() {
     let mut world = World::new(Aim::Refaults(6_000), 0);
     world.run(0, 61, 0);
     let first = world.steps[0].age.unwrap();

@@ -15,7 +15,7 @@ fn refused(scheme: &Scheme) -> SchemeError {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_values_are_refused() {
     assert_eq!(scheme(Action::PageOut).check(), Ok(()));
     let to = |nodes: &[(u32, u32)]| {
         let nodes = nodes.iter().map(|&(node, weight)| Destination { node, weight });

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn it_looks_once_an_interval() {
+    fn watermarks_are_checked_once_per_interval() {
         let mut gate = Gate::default();
         assert!(open(&mut gate, 0, Some(3000)));
         assert!(open(&mut gate, 4, Some(9000)));

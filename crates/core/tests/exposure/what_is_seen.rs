@@ -125,7 +125,7 @@ fn windows_of_huge_pages_are_as_hot_as_these() {
 
 /// From once a second to a hundred times: this requires a second sign, not a second turn.
 #[test]
-fn what_becomes_hotter_is_seen_soon() {
+fn heating_is_observed_soon() {
     for size in [8, 256] {
         let range = mib(16, size);
         let (ops, target) = machine(1, |m, t| {

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn code_that_brings_memory_back_has_names() {
+    fn refault_stacks_have_function_names() {
         let frames = json!([
             { "address": 9, "function": "main", "file": "/bin/a", "offset": 5 },
             { "address": 8, "function": null, "file": "/lib/b.so", "offset": 16 },
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_kernel_there_is_the_machine_alone() {
+    fn kernel_reclaim_reports_the_machine_only() {
         let total = json!({ "resident": 9 << 20, "unknown": 3 << 20, "seen_by_kernel": { "shared": 1 << 20 },
                             "unknown_by": { "hugetlb": 2 << 20, "special": 1 << 20 } });
         let mut status = example(0);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn those_with_the_most_cold_memory_are_shown() {
+    fn processes_with_the_most_cold_memory_are_shown() {
         let text = status_text(&example(25));
         assert!(text.contains("and 5 more"), "{text}");
         assert!(text.contains("25 redis") && !text.contains("  5 redis"), "{text}");

@@ -635,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_come_is_read_at_once() {
+    fn a_new_process_is_read_at_once() {
         let mut follower = Follower::default();
         let nobody = crate::session::Attributions::default();
         assert_eq!(nobody.by(&follower), None);
@@ -644,7 +644,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_command_line_is_called_by_its_program() {
+    fn a_process_without_command_line_has_the_name_of_its_program() {
         assert_eq!(
             names(&[("sh", "sh -c x"), ("odd", ""), ("odd", ""), ("odd", "")]),
             ["sh -c x", "odd"]

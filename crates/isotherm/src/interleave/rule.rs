@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told() {
+    fn missing_nodes_are_reported() {
         let m = machine(&[0, 1, 2]);
         for (nodes, weights, allowed, said) in [
             (&[3][..], &[1][..], &[0, 1, 2][..], "no node 3"),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_the_machine_come_before_those_of_firmware() {
+    fn weights_of_the_machine_precede_those_of_firmware() {
         let mut m = machine(&[0, 1]);
         let access = |mb_s| isotherm_linux::numa::Access {
             read_mb_s: Some(mb_s),

@@ -188,7 +188,7 @@ mod tests {
     use isotherm_linux::sys;
 
     #[test]
-    fn it_starts_where_most_belongs() {
+    fn the_command_starts_on_the_node_of_the_greatest_weight() {
         let fastest = |nodes: &[(u32, u8)]| fastest(&Weights::new(nodes.iter().copied()).unwrap());
         assert_eq!(fastest(&[(0, 1), (2, 5)]), 2);
         assert_eq!(fastest(&[(3, 5), (1, 5)]), 1);

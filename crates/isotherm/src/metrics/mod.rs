@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_often_is_told_the_same_in_either_form() {
+    fn repeated_requests_get_equal_figures_in_both_forms() {
         let (mut kept, mut made) = (TextCache::default(), 0);
         let mut ask = |form, ms: u64| {
             kept.text(form, Nanos(ms * 1_000_000), || {

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_write() {
+    fn common_spellings_are_accepted() {
         let [ms, second] = [Duration::from_millis(10), Duration::from_secs(1)];
         assert_eq!(pace("10ms/1s"), Ok(Pace { time: Some(ms), window: second }));
         assert_eq!(pace("none").unwrap().time, None);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_what_would_be_right() {
+    fn errors_show_a_valid_value() {
         for bad in ["", "10ms", "10/x", "/", "often/1s"] {
             assert!(pace(bad).unwrap_err().contains("10ms/1s, or none"), "{bad}");
         }

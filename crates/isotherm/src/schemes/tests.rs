@@ -151,7 +151,7 @@ fn files_and_lines_go_one_after_the_other_and_keep_apart() {
 }
 
 #[test]
-fn what_is_shipped_can_be_read() {
+fn shipped_schemes_are_valid() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemes");
     let mut names: Vec<String> = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {

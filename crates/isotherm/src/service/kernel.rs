@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_alone_is_said_with_the_reason() {
+    fn excluded_memory_is_reported_with_a_reason() {
         assert_eq!(leaves_alone(ExcludedMemory::Nothing), None);
         for (spared, said) in [
             (ExcludedMemory::Unmapped, "no process maps is"),

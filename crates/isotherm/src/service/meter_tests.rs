@@ -76,7 +76,7 @@ fn why_not_by(option: Option<&str>, root: &TempDir, scheme: &Scheme, pids: &[i32
     match Meter::new(root.path(), [scheme].into_iter(), pids, option) {
         Ok(meter) if meter.lacks().is_empty() => "yes".to_owned(),
         Ok(meter) => format!("not yet: {}", meter.lacks().join(", ")),
-        Err(e) => format!("{e:#}"),
+        Err(e) => chain(&e),
     }
 }
 
@@ -100,7 +100,7 @@ fn pressure_that_nobody_counts_is_an_error_at_the_start() {
 
 /// There is no `of` on the command line.
 #[test]
-fn what_can_be_done_about_a_goal_is_said_in_options_where_it_was_typed() {
+fn advice_for_a_typed_goal_names_options() {
     let root = machine();
     for (pids, why) in [(&[8][..], "version 2"), (&[7, 8], "more than one control group")] {
         let scheme = stalled(targets());
@@ -184,7 +184,7 @@ fn processes_are_named_anew_with_each_snapshot() {
 
 /// A restarted service must not fail because a group or process that existed before is missing for a while.
 #[test]
-fn what_is_not_there_yet_is_told_and_read_when_it_comes() {
+fn missing_figures_are_reported_and_read_later() {
     let root = machine();
     let file = root.path().join("figure");
     let name: Arc<str> = file.to_string_lossy().into();

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_outlives_who_was_told() {
+    fn changes_survive_the_service() {
         let dir = tempfile::TempDir::new().unwrap();
         let mut first = saved(dir.path());
         assert_eq!(first.left(), None);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_set_aside() {
+    fn unreadable_state_is_set_aside() {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("control.sock.state.json");
         for bad in ["", "{\"paused\":tr", "[]", "{\"paused\":true,\"colour\":1}"] {
@@ -201,7 +201,7 @@ mod tests {
 
     /// A pipe would be waited for, for ever.
     #[test]
-    fn what_is_no_file_of_ours_is_set_aside() {
+    fn foreign_files_are_set_aside() {
         let dir = tempfile::TempDir::new().unwrap();
         let (state, there) = (saved(dir.path()), dir.path().join("there"));
         let others =
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_for_other_options_is_not_taken_up() {
+    fn state_of_other_options_is_ignored() {
         let dir = tempfile::TempDir::new().unwrap();
         let mut other = saved(dir.path());
         other.changes.command = vec!["reclaim".into(), "--pid=1".into()];

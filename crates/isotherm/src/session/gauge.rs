@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rates_rest_on_is_told_after_the_sweep() {
+    fn support_is_reported_after_the_first_sweep() {
         let region = |at: u64, measured_bp, extended_bp| RegionView {
             range: AddrRange::new(at << 20, (at + 1) << 20),
             accesses_bp: 0,
@@ -336,7 +336,7 @@ mod tests {
 
     /// The other monitors have neither a budget nor a quality.
     #[test]
-    fn what_is_not_told_is_not_said() {
+    fn missing_figures_are_not_printed() {
         let mut gauge = Gauge::new(&Attrs { monitor: MonitorKind::Regions, ..Attrs::default() });
         gauge.push(&Snapshot {
             quality: None,

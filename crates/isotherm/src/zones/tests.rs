@@ -87,7 +87,7 @@ fn a_new_kernel_tells_reclaim_by_node() {
 }
 
 #[test]
-fn what_stands_out_is_said() {
+fn unusual_figures_have_remarks() {
     let guest = Machine::guest("6.1");
     let before = guest.reading();
     guest.write("sys/vm/min_free_kbytes", "9011\n");

@@ -274,7 +274,7 @@ mod tests {
     const NOBODY: i32 = 1 << 23;
 
     #[test]
-    fn who_has_ended_is_passed_over() {
+    fn ended_processes_are_skipped() {
         let pids = [NOBODY, own_pid()];
         let all = MonitoredMemory::Processes(pids.map(|pid| (TargetId(7), pid)).to_vec());
         let pids: Vec<_> = members(ROOT.as_ref(), all).unwrap().iter().map(Member::pid).collect();

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_seen_has_no_rate() {
+    fn unobservable_regions_have_no_rate() {
         let areas = [AddrRange::new(0x8000, 0x9000)];
         let views = views(&[raw(0x8000, 0x9000, 0)], &areas, &Half, SCALE);
         assert_eq!(views[0].unknown_bp.0[Unknown::Special.index()], 5000);
@@ -180,7 +180,7 @@ mod tests {
 
     /// A hundredth is resident: it was looked at six times in 31 intervals, and once in 5.
     #[test]
-    fn what_was_hardly_looked_at_is_unknown() {
+    fn regions_with_few_looks_are_unknown() {
         struct Hundredth;
         impl Present for Hundredth {
             fn presence(&self, range: AddrRange) -> Presence {

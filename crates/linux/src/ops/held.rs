@@ -335,7 +335,7 @@ mod tests {
 
     /// "no process 1 in this pid namespace" was said of one that was there.
     #[test]
-    fn who_is_there_and_cannot_be_found_is_said_to_be_there() {
+    fn a_living_process_that_cannot_be_found_is_protected() {
         let said = missing(own_pid());
         assert!(matches!(said, AttachError::Protected { .. }) && !said.is_gone(), "{said}");
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();

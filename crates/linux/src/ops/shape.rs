@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_split_is_left() {
+    fn folios_that_would_split_are_skipped() {
         // Outside of the area, in two tables, without information.
         let cases: [(u64, Option<Folio>); 3] = [
             (MIB, Some(Folio { order: 4, index: 1, on_lru: true, mapped: 1 })),

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_clear_was_touched_until_then() {
+    fn foreign_clears_count_as_touches_before_them() {
         let mut touched = TouchHistory::since(at(0));
         let start = 7 * BLOCK_SIZE;
         let all = PageMask::span(0, 512);
@@ -193,7 +193,7 @@ mod tests {
 
     /// Found at 100 s and cleared at 104 s: probably touched at 100 s, but maybe at 104 s.
     #[test]
-    fn what_was_found_young_counts_from_then_but_for_a_part_of_the_time() {
+    fn young_pages_count_from_their_discovery_less_a_share() {
         let mut touched = TouchHistory::since(at(0));
         let start = 7 * BLOCK_SIZE;
         let found = PageMask::span(0, 10);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unmapped_is_forgotten() {
+    fn unmapped_memory_is_forgotten() {
         let mut touched = TouchHistory::since(at(0));
         touched.note(7 * BLOCK_SIZE, &PageMask::span(0, 1), at(10));
         touched.keep(|range| range.start == 7 * BLOCK_SIZE);

@@ -226,7 +226,7 @@ mod tests {
 
     /// 30 MiB must return to the group, which is at its limit except for droppable files.
     #[test]
-    fn what_does_not_fit_is_left_where_it_is() {
+    fn content_that_does_not_fit_stays_in_swap() {
         let mib = |n: u64| (n << 20).to_string();
         for (mount, current, max, files) in [
             (V2, "memory.current", "memory.max", "file"),

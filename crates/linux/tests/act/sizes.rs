@@ -68,7 +68,7 @@ fn huge_pages_are_demoted() {
 }
 
 #[test]
-fn what_is_split_where_swap_is_full_is_said_to_have_no_room() {
+fn splitting_with_full_swap_reports_no_room() {
     needs_root!();
     let Some(_alone) = Alone::with_swap(8) else { return };
     let _huge = HUGE_PAGES.lock();

@@ -36,7 +36,7 @@ fn without_kswapd_who_asks_must_reclaim() {
 }
 
 #[test]
-fn what_stays_is_not_reclaimed_and_then_nothing_is_left() {
+fn unreclaimable_memory_ends_in_a_failed_allocation() {
     let mut memory = memory(&small(), Fair::Landed.rules());
     let mut pages = Pages::default();
     let keep = Request { kind: None, ..file(0) };

@@ -131,7 +131,7 @@ fn facts_are_told_once_for_all_files() {
 }
 
 #[test]
-fn what_is_no_record_is_left_alone() {
+fn files_that_are_no_records_are_left_alone() {
     let d = dir();
     fs::write(&d.path, "dear diary").unwrap();
     let error = Writer::create(&d.path, &facts(), Limits::default()).err().unwrap();

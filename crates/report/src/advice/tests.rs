@@ -101,7 +101,7 @@ fn whole_huge_pages_that_are_hot_and_full_are_made() {
 }
 
 #[test]
-fn what_is_idle_to_the_end_goes_and_what_came_back_goes_first() {
+fn idle_memory_is_paged_out_and_returning_memory_read_first() {
     let a = advise(&steady(), wishes(15, 60));
     assert_eq!(of(&a, Action::Pageout), [(18, 24)]);
     assert_eq!(of(&a, Action::Cold), [(24, 28)], "idle for the last 19 s");
@@ -165,7 +165,7 @@ fn targets_are_told_apart_and_added_up() {
 }
 
 #[test]
-fn what_the_kernel_put_there_gets_no_advice() {
+fn mappings_of_the_kernel_get_no_advice() {
     let mut record = steady();
     for s in &mut record {
         let maps = Arc::make_mut(&mut s.targets[0].mappings);

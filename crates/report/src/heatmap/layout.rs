@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_resident_is_no_area() {
+    fn memory_that_was_never_resident_has_no_area() {
         let mut e = extent(vec![(0, 40)]);
         let gone = target(0, vec![], vec![absent(40 * MIB, 900 * MIB)]);
         e.push(&snapshot(1, 1.0, vec![gone]));

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_accesses_lose_is_bounded() {
+    fn the_cost_to_accesses_is_bounded() {
         let (share, begun) = counted(20_000);
         assert!(share > 0.99 && begun < 5, "{share} {begun}");
         for per_second in [200_000, 1_000_000, 5_000_000] {

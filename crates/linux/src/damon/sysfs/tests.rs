@@ -90,7 +90,7 @@ fn values_are_what_the_kernel_shows() {
 
 /// An error about a missing feature names the file and the kernel that has it.
 #[test]
-fn what_is_not_there_is_said() {
+fn a_missing_file_is_named() {
     let dir = tree(KERNELS[0].1);
     let mut kdamonds = all(&dir).unwrap();
     kdamonds[0].contexts[0].pause = Some(true);

@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_holds() {
+    fn the_properties_hold() {
         for p in properties(1, 1).unwrap() {
             assert_eq!(p.held, p.tried, "{p:?}");
         }

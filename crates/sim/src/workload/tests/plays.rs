@@ -40,7 +40,7 @@ fn the_truth_of_a_steady_workload_is_what_was_planned() {
 }
 
 #[test]
-fn what_is_steady_is_found() {
+fn steady_rates_are_found() {
     let Played { truth, snapshots, target } = played(HOT, ALL_THE_TIME, 9);
     let last = score(&truth, snapshots.last().unwrap(), target).unwrap();
     for heat in [Heat::Hot, Heat::Cold] {
@@ -91,7 +91,7 @@ fn scores_tell_what_is_wrong() {
 }
 
 #[test]
-fn what_is_too_close_or_changing_is_left_out() {
+fn close_or_changing_rates_are_left_out() {
     let regions = r#"{ name = "close", size = "8M" }, { name = "rare", size = "8M" }, { name = "on", size = "8M" }"#;
     let phases = r#"
         { name = "off", duration = "8.2s", access = [
