@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sixteenth_at_500_hz_is_told_from_all_at_30() {
+    fn a_sixteenth_at_500_hz_is_distinguished_from_all_at_30() {
         let mixture = touched_share(&expected(8192.0, 1.0 / 16.0, 500.0)).unwrap();
         assert!((mixture.share * 16.0 - 1.0).abs() < 0.02, "{mixture:?}");
         assert!((mixture.hz / 500.0 - 1.0).abs() < 0.02, "{mixture:?}");

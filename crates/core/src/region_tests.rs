@@ -90,7 +90,7 @@ fn split_regions_of_makes_at_most_the_parts() {
 }
 
 #[test]
-fn split_copies_what_is_known() {
+fn a_split_copies_the_rates() {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
     let mut regions = vec![region(0, 1000, 42, 10)];
     regions[0].last_accesses_bp = 15;
@@ -138,7 +138,7 @@ fn moving_accesses_of_a_region() {
 }
 
 #[test]
-fn set_regions_keeps_what_still_holds() {
+fn set_regions_keeps_valid_regions() {
     let old = [region(4, 16, 7, 3), region(24, 32, 8, 4)];
     let new = set_regions(&old, &[AddrRange::new(8, 28)]);
     assert_eq!(ranges(&new), [(8, 16), (16, 24), (24, 28)]);

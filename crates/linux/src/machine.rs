@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_guests_is_that_of_who_runs_them() {
+    fn memory_of_guests_belongs_to_their_hypervisor() {
         let root = machine("", "nr_foll_pin_acquired 0\n");
         for (pid, links) in [
             ("7", &["anon_inode:kvm-vm"][..]),

@@ -51,7 +51,7 @@ fn armed(cleared: &[Cleared]) -> u32 {
 }
 
 #[test]
-fn sees_exactly_what_was_touched() {
+fn observes_exactly_the_touched_pages() {
     needs_root!();
     let (mut process, mut ops, target) = attached();
     let memory = process.map(3000, "small");
@@ -85,7 +85,7 @@ fn sees_exactly_what_was_touched() {
 }
 
 #[test]
-fn a_long_hot_stretch_takes_a_handful_of_shootdowns() {
+fn a_long_hot_stretch_needs_few_shootdowns() {
     needs_root!();
     let (mut process, mut ops, target) = attached();
     let pages = 64 << 8;

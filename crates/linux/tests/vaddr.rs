@@ -17,7 +17,7 @@ fn unknown(seen: &[isotherm_core::Seen], why: Unknown) -> u32 {
 }
 
 #[test]
-fn sees_exactly_what_was_touched() {
+fn observes_exactly_the_touched_pages() {
     needs_root!();
     let (mut process, mut ops, target) = attached();
     let memory = process.map(1000, "small");

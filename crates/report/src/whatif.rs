@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_front_has_what_no_other_setting_surpasses() {
+    fn the_front_has_the_unsurpassed_settings() {
         let refused = WhatIfRow { refused: Some("too short".into()), ..row("r", 99, 0.0) };
         let rows = vec![
             row("a", 50, 9.0),

@@ -181,7 +181,7 @@ fn memory_is_absent_before_the_first_touch_and_after_being_paged_out() {
 }
 
 #[test]
-fn actions_keep_to_their_budget_and_off_what_is_unknown() {
+fn actions_keep_their_budget_and_skip_unknown_memory() {
     let (mut ops, t) = anonymous(64);
     ops.machine().set_unknown(t, pages(0, 16), Some(Unknown::Mlocked)).unwrap();
     let budget = Budget { bytes: 8 * PAGE_SIZE + 5, ..ALL };
@@ -196,7 +196,7 @@ fn actions_keep_to_their_budget_and_off_what_is_unknown() {
 }
 
 #[test]
-fn a_second_look_saves_what_is_touched() {
+fn a_second_look_skips_touched_memory() {
     let (mut ops, t) = anonymous(64);
     look(&mut ops, t, pages(0, 64), true);
     ops.machine().touch(t, pages(8, 8), poisson(1000.0)).unwrap();
@@ -260,7 +260,7 @@ fn unknown_marks_can_be_moved() {
 }
 
 #[test]
-fn a_look_beyond_what_is_mapped_is_dropped() {
+fn a_look_beyond_mapped_memory_is_dropped() {
     let (mut ops, t) = anonymous(8);
     assert_eq!(look(&mut ops, t, pages(4, 8), true).0, Seen::default());
     ops.machine().map(t, pages(8, 8), Memory::stack()).unwrap();

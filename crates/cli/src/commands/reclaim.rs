@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn single_pages_are_told_apart_by_the_same_age() {
+    fn single_pages_are_distinguished_by_the_same_age() {
         let scheme = of(&["--all", "--min-age=30s", "--pages"]);
         assert_eq!(scheme.check(), Ok(()));
         assert_eq!(scheme.pattern, Pattern { size: PAGE_SIZE..=u64::MAX, ..Pattern::default() });

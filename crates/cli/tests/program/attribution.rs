@@ -82,8 +82,8 @@ fn swapped_and_refaulted_memory_is_reported_by_group() {
 
 /// Each watched process has attribution from its first seconds on.
 #[test]
-fn all_who_are_watched_are_told_of() {
-    let mounts = mounts_or_skip("all_who_are_watched_are_told_of");
+fn all_watched_processes_are_reported() {
+    let mounts = mounts_or_skip("all_watched_processes_are_reported");
     let Some(mount) = mounts.first() else { return };
     let group = Group::new(mount, "many");
     let mut load = Load::start(8, 1);

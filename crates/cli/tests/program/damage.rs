@@ -66,7 +66,7 @@ fn a_record_cut_anywhere_is_shown_as_far_as_it_goes() {
 }
 
 #[test]
-fn a_record_damaged_anywhere_is_told_and_not_shown() {
+fn a_record_damaged_anywhere_is_reported_and_not_shown() {
     let sample = sample();
     for at in places(sample.bytes.len()) {
         let mut bytes = sample.bytes.clone();
@@ -202,7 +202,7 @@ fn a_record_is_read_from_standard_input() {
 
 /// A full disk leaves the earlier file, and no incomplete one.
 #[test]
-fn an_output_takes_its_place_when_it_is_whole() {
+fn an_output_is_moved_into_place_when_complete() {
     let sample = sample();
     let dir = sample.dir.path();
     for (name, args) in [

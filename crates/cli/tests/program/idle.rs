@@ -100,7 +100,7 @@ fn system_calls(pid: u32, time: Duration) -> BTreeMap<i64, u64> {
 
 /// From one snapshot to the next it reads everything, looks for processes, and asks for memory pressure.
 #[test]
-fn an_idle_look_takes_few_system_calls() {
+fn an_idle_look_makes_few_system_calls() {
     needs_root!();
     let target = Sleeping::start();
     let options = ["--monitor", "exposure", "--pid", &target.pid()];

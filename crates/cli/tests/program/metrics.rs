@@ -75,8 +75,8 @@ const OPEN: &str =
 const PLAIN: &str = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
 
 #[test]
-fn parsers_read_what_status_says() {
-    const NAME: &str = "parsers_read_what_status_says";
+fn metrics_agree_with_status_in_an_official_parser() {
+    const NAME: &str = "metrics_agree_with_status_in_an_official_parser";
     if !root_or_skip(NAME) {
         return;
     }
@@ -124,7 +124,7 @@ fn parsers_read_what_status_says() {
 
 /// Each of these clients would stop a server that waits for it, or get too much.
 #[test]
-fn bad_clients_of_the_port_harm_nobody() {
+fn bad_clients_of_the_port_are_harmless() {
     needs_root!();
     let load = Load::start(16, 4);
     let (pid, port) = (load.pid().to_string(), free_port());

@@ -30,7 +30,7 @@ fn assert_all_threads_have(pid: u32, set: CapabilitySet) {
 }
 
 #[test]
-fn the_recorder_keeps_only_what_watching_takes() {
+fn the_recorder_keeps_only_privileges_of_watching() {
     needs_root!();
     let load = Load::start(16, 4);
     let pid = load.pid().to_string();

@@ -147,7 +147,7 @@ impl Drop for Service {
 }
 
 #[test]
-fn wrong_values_are_told_with_what_would_be_right() {
+fn wrong_values_are_reported_with_a_valid_value() {
     for (args, said) in [
         (&[][..], "--pid PID, --comm NAME"),
         (&["--all", "--quota", "10ms"], "10ms/1s, or none"),

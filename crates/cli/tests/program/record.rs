@@ -213,7 +213,7 @@ fn children_of_a_process_are_watched_if_asked() {
 }
 
 #[test]
-fn a_name_that_is_no_text_is_told_as_far_as_it_is() {
+fn a_name_that_is_no_text_is_reported_up_to_the_invalid_byte() {
     use std::os::unix::ffi::OsStrExt;
     needs_root!();
     let load = Load::start(16, 4);

@@ -221,7 +221,7 @@ fn a_process_that_becomes_unwatchable_ends_nothing() {
 }
 
 #[test]
-fn a_kernel_without_btf_is_told_or_done_without() {
+fn a_kernel_without_btf_is_reported_or_replaced() {
     needs_root!();
     let place = Place::new();
     let hidden = || {

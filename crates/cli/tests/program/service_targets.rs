@@ -75,7 +75,7 @@ fn missing_processes_are_waited_for() {
 }
 
 #[test]
-fn run_waits_for_nobody() {
+fn run_does_not_wait_for_processes() {
     needs_root!();
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("s"), "4K null null 0 1h null stat").unwrap();
@@ -333,8 +333,8 @@ fn children_may_be_more_than_files_are_usual() {
 
 /// The targets must be in one group, otherwise its pressure is not known.
 #[test]
-fn each_set_of_schemes_that_rests_is_told_of() {
-    for mount in mounts_or_skip("each_set_of_schemes_that_rests_is_told_of") {
+fn each_set_of_schemes_that_rests_is_reported() {
+    for mount in mounts_or_skip("each_set_of_schemes_that_rests_is_reported") {
         let (group, first, second) = (Group::new(&mount, "rests"), Sleeper::new(), Sleeper::new());
         let counts = |name: &&str| group.0.join(name).exists();
         if !["memory.current", "memory.usage_in_bytes"].iter().any(counts) {

@@ -69,9 +69,9 @@ impl Drop for Trace {
 }
 
 #[test]
-fn each_region_of_each_snapshot_is_told() {
+fn each_region_of_each_snapshot_is_reported() {
     const ACTION: &str = r#"printf("= %d %lu %lu %lu %lu\n", arg0, arg1, arg2, arg4, arg5)"#;
-    const NAME: &str = "each_region_of_each_snapshot_is_told";
+    const NAME: &str = "each_region_of_each_snapshot_is_reported";
     let Some(trace) = Trace::start(NAME, "aggregated", ACTION) else { return };
     let load = Load::start(32, 8);
     let pid = load.pid().to_string();

@@ -176,7 +176,7 @@ fn smaps(path: &Path, range: AddrRange, field: &str) -> u64 {
 }
 
 #[test]
-fn memory_is_made_of_what_the_workload_says() {
+fn memory_is_backed_as_the_workload_defines() {
     let small = Running::start("small.toml", &["--duration", "1h"]);
     let (memory, path) = (small.memory(), small.proc("smaps"));
     assert_eq!(smaps(&path, memory, "Rss:"), memory.len());

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_acted_on_is_let_alone() {
+    fn only_applied_memory_is_skipped() {
         let mut acted = Acted::default();
         acted.note(T, pages(2, 2), at(100), Came::Done);
         acted.note(T, pages(6, 10), at(100), Came::InVain);

@@ -332,7 +332,7 @@ fn an_error_is_returned_after_the_events_before_it() {
 }
 
 #[test]
-fn a_change_keeps_what_was_done() {
+fn a_change_keeps_the_statistics() {
     let quota = |bytes| Quota { bytes: Some(bytes), ..Quota::default() };
     let named = |bytes| Scheme { quota: quota(bytes), ..scheme("s", Action::Cold) };
     let mut engine = engine(&[named(8 * PAGE_SIZE)]);

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn cold_is_what_hot_lacks() {
+    fn cold_scores_complement_hot_scores() {
         let old = view(0, 1, 0.0, Duration::from_secs(64));
         let hot = score(&Action::LruPrio, &old, &AGE);
         assert_eq!(score(&Action::PageOut, &old, &AGE), 99.0 - hot);

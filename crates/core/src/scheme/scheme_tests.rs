@@ -36,7 +36,7 @@ fn invalid_values_are_refused() {
 }
 
 #[test]
-fn an_engine_takes_a_name_once_and_so_many_schemes() {
+fn an_engine_accepts_unique_names_and_a_limited_number_of_schemes() {
     let two = vec![scheme(Action::Stat), scheme(Action::Cold)];
     assert_eq!(Engine::new(two).unwrap_err(), SchemeError::SameName("mine".into()));
     let many = (0..65).map(|i| Scheme { name: i.to_string().into(), ..scheme(Action::Stat) });

@@ -98,7 +98,7 @@ mod tests {
     use isotherm_core::MappingKind;
 
     #[test]
-    fn parts_of_what_lies_by_address() {
+    fn parts_of_memory_placed_by_address() {
         let map = |start, end, kind, name: &str| Mapping {
             range: AddrRange::new(start, end),
             kind,

@@ -81,7 +81,7 @@ fn why_not_by(option: Option<&str>, root: &TempDir, scheme: &Scheme, pids: &[i32
 }
 
 #[test]
-fn pressure_that_nobody_counts_is_an_error_at_the_start() {
+fn pressure_that_the_kernel_does_not_count_is_an_error_at_the_start() {
     let root = machine();
     assert_eq!(why_not(&root, &stalled(Scope::Machine), &[]), "yes");
     assert_eq!(why_not(&root, &stalled(targets()), &[7]), "yes");
@@ -146,7 +146,7 @@ fn figures_are_read_as_far_as_they_are_asked_for() {
 }
 
 #[test]
-fn targets_of_several_groups_have_no_pressure_and_that_is_told() {
+fn targets_of_several_groups_have_no_pressure_and_that_is_reported() {
     let root = machine();
     let pids = BTreeMap::from([(TargetId(1), 7), (TargetId(2), 8)]);
     let resident = with_goal(Goal::Resident { of: targets(), bytes: 1 });

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sweep_is_told_with_what_is_left_of_it() {
+    fn the_sweep_is_reported_with_its_remainder() {
         let sweeping = gauge(&[1000, 2000, 4000], Restraint::None);
         let line = sweeping.line(Duration::from_millis(12), 3.0);
         assert_eq!(

@@ -66,7 +66,7 @@ fn by_path_below_a_mount_and_by_directory() {
 
 /// A process in groups of both versions counts for the groups of each.
 #[test]
-fn a_subtree_has_who_is_in_it_or_below_by_the_right_hierarchy() {
+fn a_subtree_contains_members_by_the_right_hierarchy() {
     let root = machine();
     let is_in = |pid: i32, text: &str| {
         fs::create_dir_all(root.path().join(format!("proc/{pid}"))).unwrap();

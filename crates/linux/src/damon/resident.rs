@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn physical_memory_by_what_its_frames_are_used_for() {
+    fn physical_memory_by_the_use_of_its_frames() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("proc")).unwrap();
         let (lru, free, head, tail) = (1u64 << 5, 1 << 10, 1 << 15, 1 << 16);

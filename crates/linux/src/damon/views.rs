@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn regions_are_cut_to_what_is_mapped() {
+    fn regions_are_cut_to_mapped_memory() {
         let areas = [(0x1000, 0x3000), (0x4000, 0x5000), (0x8000, 0x9000)];
         let areas = areas.map(|(start, end)| AddrRange::new(start, end));
         let raw = [raw(0, 0x2000, 0), raw(0x2000, 0x7000, 5), raw(0xa000, 0xb000, 0)];
@@ -146,7 +146,7 @@ mod tests {
 
     /// Accesses are of the part that is there: a fifth of the region, so that 2 of 4 looks hit.
     #[test]
-    fn the_rate_is_that_of_what_can_be_seen() {
+    fn the_rate_is_that_of_observable_memory() {
         let areas = [AddrRange::new(0, 0x4000)];
         let views = views(&[raw(0, 0xa000, 2)], &areas, &Half, SCALE);
         let want = rate(2.0, 4.0, 4, SCALE.sample);

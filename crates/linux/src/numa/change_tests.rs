@@ -79,7 +79,7 @@ fn later_changes_by_others_are_reported() {
 }
 
 #[test]
-fn a_run_holds_weights_and_those_who_want_the_same_join() {
+fn a_run_holds_weights_and_equal_runs_join() {
     let dir = machine(None, [1, 1, 1]);
     let root = dir.path();
     set_to(root, &[(0, 9)]).unwrap();
@@ -213,7 +213,7 @@ fn a_weight_by_hand_after_the_automatic_mode_is_left() {
 }
 
 #[test]
-fn holding_what_is_so_already_writes_nothing() {
+fn holding_present_weights_writes_nothing() {
     let dir = machine(Some("true\n"), [5, 2, 1]);
     let root = dir.path();
     let held = hold(root, &of(&[(0, 5), (1, 2)])).unwrap();

@@ -306,7 +306,7 @@ mod tests {
 
     /// ENOMEM or EACCES from `/proc/PID/maps` of one target ended the watching of all.
     #[test]
-    fn a_failed_reading_is_noted_and_what_is_known_stays() {
+    fn a_failed_reading_is_counted_and_the_last_one_stays() {
         let held = HeldProcess::take("/".as_ref(), own_pid()).unwrap();
         let failed = |errno| {
             let source = io::Error::from_raw_os_error(errno);

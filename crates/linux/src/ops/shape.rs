@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn new_pages_are_passed_over() {
+    fn new_pages_are_skipped() {
         let folio = |i| Some(Folio { order: 0, index: 0, on_lru: i != 2, mapped: 1 });
         let plan = plan_of(window(2 * MIB, 16), &[1, 2, 3], &[], folio);
         assert_eq!(plan.ranges, [window(2 * MIB + PAGE_SIZE, 3)]);

@@ -209,7 +209,7 @@ mod tests {
     const V1: &str = "35 31 0:32 / /cg rw - cgroup cgroup rw,memory\n";
 
     #[test]
-    fn pages_of_others_are_told_by_name() {
+    fn pages_of_others_are_reported_by_name() {
         let root =
             machine(V2, [("memory.current", "0"), ("memory.max", "max"), ("memory.stat", "")]);
         let of_the_shell = content(&root, 10);

@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told_and_kept() {
+    fn nonsense_is_reported_and_kept() {
         let root = machine("4194304\n", "{\"version\": 99}");
         for said in
             [restored(root.path()).unwrap_err(), set_up(root.path(), None, 4 << 20).unwrap_err()]
@@ -385,7 +385,7 @@ mod tests {
 
     /// Adding the device works; setting its size and removing it fail.
     #[test]
-    fn why_there_is_none_is_told_with_what_is_left() {
+    fn why_there_is_none_is_reported_with_the_remainder() {
         let root = machine("0\n", "");
         put(root.path(), "sys/class/zram-control/hot_add", "8\n");
         let said = set_up(root.path(), None, 4 << 20).unwrap_err().to_string();

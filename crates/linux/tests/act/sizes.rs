@@ -8,7 +8,7 @@ use crate::common::{attached, needs_root, part};
 use crate::{ALL, MS, apply, huge, pages, with_memory, work};
 
 #[test]
-fn huge_pages_are_made_of_what_is_used() {
+fn huge_pages_are_made_of_used_memory() {
     needs_root!();
     let _huge = HUGE_PAGES.lock();
     let (mut process, mut ops, target) = attached();

@@ -46,7 +46,7 @@ fn facts_of_targets_precede_buffered_snapshots() {
 
 /// 160 s, with ages every 30 s. Frames hold 5 s.
 #[test]
-fn snapshots_that_nobody_needs_are_skipped_but_for_those_with_ages() {
+fn unneeded_snapshots_without_ages_are_skipped() {
     let mut all = few(400);
     for s in all.iter_mut().skip(74).step_by(75) {
         let ages = PageAges { since: s.start, begun: s.start, ..PageAges::default() };
@@ -88,7 +88,7 @@ fn attributions_of_unknown_targets_are_left_out() {
 }
 
 #[test]
-fn mappings_are_told_when_they_change_and_shared_while_they_do_not() {
+fn mappings_are_written_when_they_change_and_shared_while_they_do_not() {
     let events: Vec<Event> = reader(&record(&few(8))).collect::<Result<_, _>>().unwrap();
     let told = events.iter().filter(|e| matches!(e, Event::Mappings { .. })).count();
     assert_eq!(told, 2);
@@ -173,7 +173,7 @@ fn joined_records_are_read_one_after_the_other() {
 }
 
 #[test]
-fn something_else_is_told_apart() {
+fn something_else_is_distinguished() {
     for bytes in [&b""[..], b"PERFILE2", b"a text that is longer than the header of a frame"] {
         let mut reader = Reader::new(bytes, Path::new(NAME)).unwrap();
         assert!(matches!(reader.next(), Some(Err(ReadError::NotARecord { .. }))), "{bytes:?}");

@@ -50,7 +50,7 @@ fn row<'a>(groups: &'a Groups, label: &str) -> &'a GroupRow {
 }
 
 #[test]
-fn groups_hold_what_is_in_groups_below_them() {
+fn groups_include_the_groups_below() {
     let groups = builder(By::Cgroup, None, Options::default()).finish().unwrap();
     let labels: Vec<&str> = groups.rows.iter().map(|row| &*row.label).collect();
     assert_eq!(labels[..3], ["/", "/a", "/a/x"]);

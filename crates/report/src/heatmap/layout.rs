@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_area_is_named_by_what_holds_most() {
+    fn an_area_has_the_name_of_its_largest_mapping() {
         let areas = areas(&extent(vec![(90, 110), (300, 320)]));
         assert_eq!(areas[0].name, "anonymous + 1 more");
         assert_eq!(areas[1].name, "anonymous");

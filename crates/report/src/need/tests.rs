@@ -103,7 +103,7 @@ fn records_without_idle_ages_are_refused() {
 }
 
 #[test]
-fn several_targets_are_told_together_and_apart() {
+fn several_targets_are_reported_together_and_separately() {
     let n = need_of(30, &[(100, PAGES / 2)], &[], 0, &[0, 1], None);
     assert_eq!(n.needs.len(), 3);
     assert_eq!(n.needs[0].known_bytes, 2 * n.needs[1].known_bytes);

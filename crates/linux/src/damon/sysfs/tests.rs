@@ -74,7 +74,7 @@ fn every_file_is_written() {
 }
 
 #[test]
-fn values_are_what_the_kernel_shows() {
+fn values_are_those_of_the_kernel() {
     let [kdamond] = &all(&tree(KERNELS[0].1)).unwrap()[..] else { panic!("one kdamond") };
     let context = &kdamond.contexts[0];
     assert_eq!(context.avail_operations.0.0, Operations::ALL);

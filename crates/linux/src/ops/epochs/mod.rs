@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn early_and_late_touches_are_told_apart() {
+    fn early_and_late_touches_are_distinguished() {
         let e = ask(&[(1, Some(1)), (2, Some(1)), (4, Some(1))]);
         assert_eq!((e.visible, e.young, e.later), (3, 1, 1));
         assert_eq!(e.read_at.since(e.since), 20 * MS);

@@ -318,7 +318,7 @@ mod tests {
 
     /// Process 8 is in the group of 7, and 9 in none.
     #[test]
-    fn processes_of_one_group_are_told_the_same_for_a_moment() {
+    fn processes_of_one_group_share_a_reading_for_a_moment() {
         let root = machine("0::/a/b\n");
         write(&root, "proc/8/cgroup", "0::/a/b\n");
         write(&root, "proc/9/cgroup", "0::/\n");
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_are_read_anew_when_somebody_has_waited_for_memory() {
+    fn counters_are_read_again_after_a_stall() {
         let root = machine("0::/a/b\n");
         let mut cache = PressureCache::new(root.path());
         let mut at = |ms: u64| {

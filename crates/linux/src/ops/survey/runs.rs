@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn no_range_covers_what_is_kept() {
+    fn no_range_covers_kept_memory() {
         let kept = mask(&[5]);
         let in_block = [(0, mask(&[3, 9]), kept)];
         assert_eq!(ranges(&in_block), [pages(3, 4), pages(9, 10)]);

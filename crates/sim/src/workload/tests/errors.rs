@@ -27,7 +27,7 @@ fn the_unchanged_text_is_valid() {
 }
 
 #[test]
-fn unknown_keys_and_words_are_told_with_their_line() {
+fn unknown_keys_and_words_are_reported_with_their_line() {
     assert_refused("gap =", "gape =", &["line 3", "gape", "`gap`"]);
     assert_refused("\"4M\"", "\"4Q\"", &["line 3", "K, M, G or T"]);
     assert_refused("\"1s\"", "\"1 parsec\"", &["as in 20ms"]);
