@@ -20,12 +20,12 @@ use tracing::warn;
 use crate::ROOT;
 
 /// Interval between two readings of the rings,
-const EVERY: Duration = Duration::from_millis(200);
+const READ_INTERVAL: Duration = Duration::from_millis(200);
 /// and after one that has found this number of samples.
-const SOON: Duration = Duration::from_millis(20);
-const MANY: usize = 32;
+const BUSY_READ_INTERVAL: Duration = Duration::from_millis(20);
+const BUSY_SAMPLES: usize = 32;
 /// Number of sampled pages whose state is read each time.
-const CHECKED: usize = 128;
+const CHECKED_PAGES: usize = 128;
 /// Maximum number of sampled pages whose state is followed.
 const MOST_FOLLOWED: usize = 1 << 18;
 /// Maximum number of samples of processes that are not attached yet,
@@ -180,7 +180,7 @@ impl Stacks {
             return Vec::new();
         }
         let mut news = self.drain(now);
-        self.check(now, CHECKED, &mut news);
+        self.check(now, CHECKED_PAGES, &mut news);
         news
     }
 
@@ -200,7 +200,7 @@ impl Stacks {
         let mut out = Vec::new();
         let early = std::mem::take(&mut self.early).into_iter().map(FaultNews::Fault);
         let new = self.sampler.drain();
-        self.next = now + if new.len() < MANY { EVERY } else { SOON };
+        self.next = now + if new.len() < BUSY_SAMPLES { READ_INTERVAL } else { BUSY_READ_INTERVAL };
         self.sampler.set_stride(self.budget.stride(now, new.len()));
         for news in early.chain(new) {
             match news {

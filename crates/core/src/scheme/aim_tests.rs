@@ -137,7 +137,7 @@ fn refaults_lengthen_the_age() {
     world.run(61, 121, 2);
     let step = world.steps.last().unwrap().clone();
     assert_eq!((step.why, step.returned), (AimReason::TooMuch, 120 * 4096));
-    assert_eq!(step.age.unwrap(), first.mul_f64(LONGER));
+    assert_eq!(step.age.unwrap(), first.mul_f64(LENGTHEN_FACTOR));
     world.run(121, 400, 0);
     let last = world.steps.last().unwrap().age.unwrap();
     assert!(last < first.mul_f64(1.02), "{last:?}");

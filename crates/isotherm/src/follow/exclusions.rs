@@ -26,10 +26,10 @@ pub struct Exclusions {
     next: Nanos,
 }
 
-/// Checking the exclusions again uses at most 1/`SHARE` of the time. The pause after a check is at most
-/// `LONGEST`.
-const SHARE: u32 = 1000;
-const LONGEST: Duration = Duration::from_secs(5);
+/// Checking the exclusions again uses at most 1/`TIME_DIVISOR` of the time. The pause after a check is at most
+/// `MAX_PAUSE`.
+const TIME_DIVISOR: u32 = 1000;
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 impl Exclusions {
     /// The exclusions of the options `--except-...`. A process or group that does not exist is an error,
@@ -101,7 +101,7 @@ impl Exclusions {
         let mut found: Vec<i32> = pids.filter(|&pid| self.by(pid).is_some()).collect();
         found.sort_unstable();
         let worked = sys::thread_cpu().saturating_sub(worked);
-        self.next = begin + (worked * SHARE).min(LONGEST);
+        self.next = begin + (worked * TIME_DIVISOR).min(MAX_PAUSE);
         Some(found)
     }
 }

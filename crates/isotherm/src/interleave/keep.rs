@@ -12,7 +12,7 @@ use super::rule::is_by_address;
 use super::{InterleaveError, root};
 
 /// Pause after a round, as a multiple of its duration: rounds use at most a tenth of the time.
-const REST: u32 = 9;
+const PAUSE_FACTOR: u32 = 9;
 
 /// Memory that the kernel places by address: each such mapping, with each part of it that is in `within`
 /// (`None`: the whole mapping). Both arguments are in ascending order of address.
@@ -78,7 +78,7 @@ impl Rounds {
 
     /// Sets the time of the next round after a round of this duration.
     pub fn after(&mut self, took: Duration) {
-        self.next = Instant::now() + self.interval.max(took * REST);
+        self.next = Instant::now() + self.interval.max(took * PAUSE_FACTOR);
     }
 }
 

@@ -23,7 +23,7 @@ use crate::session::scene::Scene;
 pub use text::Form;
 
 /// A request within this time after the previous one gets the same figures again.
-const FRESH: Duration = Duration::from_secs(1);
+const FRESH_TIME: Duration = Duration::from_secs(1);
 
 /// The destination of the metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +74,7 @@ struct TextCache(BTreeMap<Form, (Nanos, String)>);
 impl TextCache {
     /// Returns the last text if it is still fresh, else the text that `new` makes.
     fn text(&mut self, form: Form, now: Nanos, new: impl FnOnce() -> String) -> String {
-        self.0.retain(|_, (at, _)| now.since(*at) < FRESH);
+        self.0.retain(|_, (at, _)| now.since(*at) < FRESH_TIME);
         self.0.entry(form).or_insert_with(|| (now, new())).1.clone()
     }
 }

@@ -9,7 +9,7 @@ use isotherm_report::{Filter, Options, printable};
 use super::{Head, Part, ReadingError};
 
 /// Maximum number of targets to list if none matches.
-const LISTED: usize = 20;
+const MAX_LISTED: usize = 20;
 
 /// The options of a report of a part of a record.
 ///
@@ -79,10 +79,10 @@ fn list(targets: &[TargetFact]) -> String {
     }
     let named: Vec<String> = all
         .iter()
-        .take(LISTED)
+        .take(MAX_LISTED)
         .map(|(id, label)| format!("{}: {}", id.0, printable(label)))
         .collect();
-    let more = all.len().saturating_sub(LISTED);
+    let more = all.len().saturating_sub(MAX_LISTED);
     named.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
 }
 

@@ -25,7 +25,7 @@ use crate::stop::Stop;
 use crate::words::STATUS;
 
 /// Interval between two reports of its progress.
-const SAY: Duration = Duration::from_secs(5);
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The scheme that the kernel is to run, and the options of the service.
 pub struct KernelReclaim {
@@ -149,7 +149,7 @@ impl Service {
                 info!("with --look damon isotherm reads the file of --config only at the start");
             }
             if now >= tell {
-                tell = now + SAY;
+                tell = now + REPORT_INTERVAL;
                 if !self.dry && self.reclaimer.is_misled() {
                     return Err(ServiceError::Misled(format!(
                         "MGLRU was turned on ({MGLRU}): the kernel's DAMON no longer observes \

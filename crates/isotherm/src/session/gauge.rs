@@ -101,7 +101,7 @@ impl Gauge {
 
     /// The cost after `seconds`, in which this process used the CPU time `own`, after using `startup` before.
     pub fn spent(&self, startup: Duration, own: Duration, seconds: f64) -> CostShares {
-        let share = |time: Duration| time.as_secs_f64() / seconds.max(SHORTEST);
+        let share = |time: Duration| time.as_secs_f64() / seconds.max(MIN_SECONDS);
         CostShares {
             startup_seconds: startup.as_secs_f64(),
             own_cpu: share(own),
@@ -127,7 +127,7 @@ impl Gauge {
     /// The cost for the end of the run.
     pub fn summary(&self, startup: Duration, own: Duration, seconds: f64) -> String {
         let (own, lost) = (percent(own, seconds), self.lost(seconds, "the targets lost"));
-        let clears = self.clears as f64 / seconds.max(SHORTEST);
+        let clears = self.clears as f64 / seconds.max(MIN_SECONDS);
         let startup = startup.as_secs_f64();
         let mut text = format!(
             "own cost {own} of a CPU and {startup:.2} s of CPU time to start{lost}, {clears:.0} TLB \
@@ -198,11 +198,11 @@ impl SupportTotals {
 
 /// Minimum time for a share, in seconds. A share of a shorter time says more about its length than about the
 /// work.
-const SHORTEST: f64 = 1.0;
+const MIN_SECONDS: f64 = 1.0;
 
 /// CPU time as a percentage of one CPU. CPU time of the first second counts as a share of a full second.
 fn percent(cpu: Duration, seconds: f64) -> String {
-    format!("{:.1} %", cpu.as_secs_f64() / seconds.max(SHORTEST) * 100.0)
+    format!("{:.1} %", cpu.as_secs_f64() / seconds.max(MIN_SECONDS) * 100.0)
 }
 
 /// Error factors above this are not reported more precisely; as a binary logarithm.

@@ -49,7 +49,7 @@ pub fn limit(text: &str) -> Result<u64, String> {
 }
 
 /// Number of settings of a sweep.
-const SWEEP: u32 = 13;
+const SWEEP_STEPS: u32 = 13;
 
 /// `min-age=1s..10m` or `limit=1G..8G`.
 pub fn sweep(text: &str) -> Result<Sweep, String> {
@@ -78,9 +78,9 @@ pub fn sweep(text: &str) -> Result<Sweep, String> {
 
 /// Values from one to the other in equal ratios; `None` if there is no way.
 fn steps(from: f64, to: f64) -> Option<Vec<f64>> {
-    let last = f64::from(SWEEP - 1);
+    let last = f64::from(SWEEP_STEPS - 1);
     let value = |i: u32| from * (to / from).powf(f64::from(i) / last);
-    (from > 0.0 && from < to).then(|| (0..SWEEP).map(value).collect())
+    (from > 0.0 && from < to).then(|| (0..SWEEP_STEPS).map(value).collect())
 }
 
 fn three_digits(value: f64) -> f64 {

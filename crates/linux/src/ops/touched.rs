@@ -10,7 +10,7 @@ const PAGES: usize = (BLOCK_SIZE / PAGE_SIZE) as usize;
 /// range become equally old.
 const LAST: u64 = u16::MAX as u64;
 /// A page counts as idle for a time at most this part of the time too early.
-const EARLY: u32 = 4;
+const EARLY_DIVISOR: u32 = 4;
 
 /// What is known of the pages of a block.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl TouchHistory {
         let Some(block) = self.blocks.get(&start) else { return PageMask::default() };
         let touched = |page: usize| {
             let at = self.zero + Duration::from_secs(u64::from(block.at[page]).saturating_sub(1));
-            let doubt = Duration::from_secs(block.doubt[page].into()).min(time / EARLY);
+            let doubt = Duration::from_secs(block.doubt[page].into()).min(time / EARLY_DIVISOR);
             block.at[page] > 0 && now.since(at) + doubt < time
         };
         // If another program has cleared a young page since the last reading, isotherm has not recorded that.

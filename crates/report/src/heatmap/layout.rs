@@ -7,7 +7,7 @@ use super::{Omitted, Shape};
 use crate::names::{Names, short};
 
 /// Share of the resident bytes that the panels must show.
-const ENOUGH: f64 = 0.99;
+const MIN_SHOWN_SHARE: f64 = 0.99;
 /// Gaps up to this size, in bytes, are drawn: they separate the parts of a library, and libraries.
 const SMALL_GAP: u64 = 256 << 10;
 
@@ -30,7 +30,7 @@ pub(super) fn choose(extent: &Extent, max: usize) -> (Vec<Area>, Omitted) {
     let mut shown = 0.0;
     let enough = all.iter().position(|a| {
         shown += a.resident;
-        shown >= ENOUGH * total
+        shown >= MIN_SHOWN_SHARE * total
     });
     let rest = all.split_off(enough.map_or(all.len(), |i| i + 1).min(max));
     all.sort_by_key(|a| (a.target, std::cmp::Reverse(a.range.start)));
