@@ -245,7 +245,8 @@ impl Attrs {
         if self.windows {
             return MAX_REGIONS;
         }
-        let times = u32::try_from(resident.div_ceil(MAX_REGIONS_UNIT_BYTES)).unwrap_or(u32::MAX).max(1);
+        let times =
+            u32::try_from(resident.div_ceil(MAX_REGIONS_UNIT_BYTES)).unwrap_or(u32::MAX).max(1);
         self.max_regions.saturating_mul(times).min(MAX_REGIONS)
     }
 

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_is_torn_and_tells_where() {
+    fn a_truncated_file_is_torn_at_its_end() {
         let bytes = two();
         for end in 28..bytes.len() {
             let mut frames = Frames::new(&bytes[..end]);

@@ -17,18 +17,18 @@ use crate::cli::{
 pub fn run(task: ServiceTask) -> Result<ExitCode> {
     match task {
         ServiceTask::Status(o) => status(&o),
-        ServiceTask::Pause(o) => tell(&o, &Request::Pause),
-        ServiceTask::Resume(o) => tell(&o, &Request::Resume),
+        ServiceTask::Pause(o) => send(&o, &Request::Pause),
+        ServiceTask::Resume(o) => send(&o, &Request::Resume),
         ServiceTask::Commit(o) => commit(&o),
         ServiceTask::Attributes(o) => attributes(&o),
         ServiceTask::Targets(o) => targets(o),
         ServiceTask::Record(o) => recording(&o),
-        ServiceTask::Stop(o) => tell(&o, &Request::Stop),
+        ServiceTask::Stop(o) => send(&o, &Request::Stop),
     }
 }
 
 /// Sends a request to the service.
-fn tell(o: &Control, request: &Request) -> Result<ExitCode> {
+fn send(o: &Control, request: &Request) -> Result<ExitCode> {
     say_to(o.control.as_deref(), request)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -58,12 +58,12 @@ fn attributes(o: &SetAttributes) -> Result<ExitCode> {
         min_regions: o.regions.map(|(min, _)| min),
         max_regions: o.regions.map(|(_, max)| max),
     };
-    tell(&o.of, &Request::Attributes(new))
+    send(&o.of, &Request::Attributes(new))
 }
 
 /// Adds and removes targets.
 fn targets(o: SetTargets) -> Result<ExitCode> {
-    tell(&o.of, &Request::Targets { add: o.add, remove: o.remove })
+    send(&o.of, &Request::Targets { add: o.add, remove: o.remove })
 }
 
 /// Starts or ends a record.
@@ -73,10 +73,10 @@ fn recording(o: &Recording) -> Result<ExitCode> {
             // The service has another working directory.
             let file =
                 std::path::absolute(file).context("cannot determine the working directory")?;
-            tell(of, &Request::Record { file: Some(file), max_size: *max_size, off: false })
+            send(of, &Request::Record { file: Some(file), max_size: *max_size, off: false })
         }
         RecordingTask::Stop { of } => {
-            tell(of, &Request::Record { file: None, max_size: None, off: true })
+            send(of, &Request::Record { file: None, max_size: None, off: true })
         }
     }
 }

@@ -50,7 +50,7 @@ fn touch(o: &cli::Workload, name: &str) -> Result<()> {
     let shared = layout.mappings().iter().any(|&(_, memory)| memory == Memory::Shared);
     let child = shared.then(SleepingChild::fork).transpose().context("cannot fork")?;
     let running = Running::new(&workload, &layout, &arena, o.seed);
-    tell(&arena, child.as_ref(), running.counts())?;
+    print_addresses(&arena, child.as_ref(), running.counts())?;
     let truth = running.all(&schedule, &stop)?.truth(name, populated);
     say(last_line(&truth));
     file.map_or(Ok(()), |file| write(file, &truth)).context("cannot write the truth")?;
@@ -91,7 +91,7 @@ fn populated(layout: &Layout, seed: u64) -> Result<Arena> {
 
 /// Prints on standard output the addresses of the memory and of the touch counters, once the memory
 /// is populated.
-fn tell(arena: &Arena, child: Option<&SleepingChild>, counts: AddrRange) -> Result<()> {
+fn print_addresses(arena: &Arena, child: Option<&SleepingChild>, counts: AddrRange) -> Result<()> {
     let (range, pid) = (arena.range(), std::process::id());
     let child = child.map(SleepingChild::pid);
     let line = serde_json::json!({

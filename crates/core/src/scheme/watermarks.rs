@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn while_it_is_closed_it_tells_when_it_is_looked_at_next() {
+    fn a_closed_gate_has_the_time_of_its_next_check() {
         let (mut gate, marks) = (Gate::default(), marks(Mark::Free));
         assert_eq!(gate.closed_until(&marks), None);
         open(&mut gate, 7, Some(9000));

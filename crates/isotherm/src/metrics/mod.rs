@@ -117,7 +117,7 @@ impl Metrics {
     }
 
     /// Writes the file if it is due, and answers clients that have asked.
-    pub fn tell(&mut self, scene: &Scene<'_>) {
+    pub fn write_if_due(&mut self, scene: &Scene<'_>) {
         let now = sys::monotonic();
         match &mut self.to {
             None => {}

@@ -54,7 +54,7 @@ impl SchemeJob {
         }
         let meter = Meter::new(ROOT.as_ref(), engine.schemes().map(|(s, _)| s), pids, of_options)
             .map_err(ServiceError::Commit)?;
-        notes.extend(meter.lacks().iter().cloned());
+        notes.extend(meter.missing().iter().cloned());
         self.engine.set_schemes(new)?;
         (self.meter, self.warned) = (meter, false);
         Ok(notes)

@@ -57,7 +57,7 @@ pub fn run(o: KernelReclaim) -> Result<ReclaimOutput, ServiceError> {
     let part = Part { nodes: Vec::new(), ranges: o.ranges };
     let memory = part.of(&physical_memory(ROOT.as_ref())?)?.iter().map(|s| s.range).collect();
     let reclaimer = Reclaimer::start(ROOT.as_ref(), &damon::Reclaim { memory, ..o.asked })?;
-    if let Some(why) = leaves_alone(reclaimer.spared()) {
+    if let Some(why) = excluded_text(reclaimer.spared()) {
         warn!("{why}");
     }
     sys::drop_privileges(KeptCapabilities { reading: true, writing: false, frames: false })?;
@@ -76,11 +76,11 @@ pub fn run(o: KernelReclaim) -> Result<ReclaimOutput, ServiceError> {
     counted?;
     let time = sys::monotonic().since(begin);
     info!(target: STATUS, "ran {:.1} s ({because}): physical memory", time.as_secs_f64());
-    Ok(service.so_far())
+    Ok(service.output())
 }
 
 /// Describes which memory is not paged out because the kernel does not record its accesses, and why.
-fn leaves_alone(spared: ExcludedMemory) -> Option<String> {
+fn excluded_text(spared: ExcludedMemory) -> Option<String> {
     let left = match spared {
         ExcludedMemory::Nothing => return None,
         ExcludedMemory::Unmapped => "memory that no process maps is left alone".to_owned(),
@@ -138,7 +138,7 @@ struct Cost {
 impl Service {
     /// Runs until a reason to end, and returns that reason.
     fn until(&mut self, stop: &Stop, notify: &mut Notify) -> Result<String, ServiceError> {
-        let mut tell = sys::monotonic();
+        let mut next_report = sys::monotonic();
         loop {
             let now = sys::monotonic();
             notify.alive(now);
@@ -148,8 +148,8 @@ impl Service {
             if stop.takes_reload() {
                 info!("with --look damon isotherm reads the file of --config only at the start");
             }
-            if now >= tell {
-                tell = now + REPORT_INTERVAL;
+            if now >= next_report {
+                next_report = now + REPORT_INTERVAL;
                 if !self.dry && self.reclaimer.is_misled() {
                     return Err(ServiceError::Misled(format!(
                         "MGLRU was turned on ({MGLRU}): the kernel's DAMON no longer observes \
@@ -158,10 +158,10 @@ impl Service {
                     )));
                 }
                 self.count()?;
-                self.tell(now);
+                self.report(now);
             }
             let others = [stop.end(), notify.by()];
-            let until = others.into_iter().flatten().fold(tell, Nanos::min);
+            let until = others.into_iter().flatten().fold(next_report, Nanos::min);
             let mut signals = stop;
             let signals: &mut dyn Wait = &mut signals;
             let mut control = self.control.take();
@@ -180,7 +180,7 @@ impl Service {
         Ok(())
     }
 
-    fn tell(&self, now: Nanos) {
+    fn report(&self, now: Nanos) {
         info!(target: STATUS, "{:.1} s  reclaim {} of {} tried  CPU of the kdamond {:.1} %",
             now.since(self.begin).as_secs_f64(),
             bytes(self.done.applied_bytes),
@@ -216,7 +216,7 @@ impl Service {
         Ok(Answer::done())
     }
 
-    fn so_far(&self) -> ReclaimOutput {
+    fn output(&self) -> ReclaimOutput {
         let time = sys::monotonic().since(self.begin);
         let table = SchemeTable::of_kernel(self.done, self.reclaimer.cpu(), time, self.dry);
         ReclaimOutput { table, total: MachineBytes::now(self.reclaimer.spared()) }
@@ -230,7 +230,7 @@ impl Service {
             since: humantime::format_rfc3339_seconds(SystemTime::now() - time).to_string(),
             paused: self.paused,
             monitor: "damon",
-            done: self.so_far(),
+            done: self.output(),
             cost: Cost { own_cpu: self.share() },
         }
     }
@@ -242,12 +242,12 @@ mod tests {
 
     #[test]
     fn excluded_memory_is_reported_with_a_reason() {
-        assert_eq!(leaves_alone(ExcludedMemory::Nothing), None);
+        assert_eq!(excluded_text(ExcludedMemory::Nothing), None);
         for (spared, said) in [
             (ExcludedMemory::Unmapped, "no process maps is"),
             (ExcludedMemory::Files, "only anonymous"),
         ] {
-            let why = leaves_alone(spared).unwrap();
+            let why = excluded_text(spared).unwrap();
             assert!(why.contains(said) && why.contains("/sys/kernel/mm/lru_gen/enabled"), "{why}");
         }
     }

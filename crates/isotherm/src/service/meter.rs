@@ -44,7 +44,7 @@ pub struct Meter {
     /// sequence number of the last snapshot for which names and groups were read
     looked_up: Option<u64>,
     /// which schemes use a figure that cannot be read yet, and why
-    lacks: Vec<String>,
+    missing: Vec<String>,
     /// whether a scheme has an objective, and uses the major faults of each target
     by_fault: bool,
     /// whether a filter or an objective uses the control group of targets
@@ -63,7 +63,7 @@ pub struct Meter {
 
 impl Meter {
     /// A meter for these schemes, while `pids` are watched. Missing figures that may appear later, such as
-    /// those of a control group or a file, are listed in [`Meter::lacks`]; a scheme does nothing while one of
+    /// those of a control group or a file, are listed in [`Meter::missing`]; a scheme does nothing while one of
     /// its figures is missing. For the scheme named `of_options`, which was made from options, errors suggest
     /// options.
     ///
@@ -85,7 +85,7 @@ impl Meter {
                     MeterError::Scheme { scheme: scheme.name.to_string(), source: Box::new(e) }
                 })?;
                 let rests = |why| format!("{} does nothing until this can be read: {why}", named());
-                meter.lacks.extend(lack.map(|e| rests(chain(&e))));
+                meter.missing.extend(lack.map(|e| rests(chain(&e))));
             }
             meter.by_group |= scheme.aim.is_some();
             meter.by_fault |= scheme.aim.is_some();
@@ -108,8 +108,8 @@ impl Meter {
     }
 
     /// Descriptions of the figures that cannot be read yet.
-    pub fn lacks(&self) -> &[String] {
-        &self.lacks
+    pub fn missing(&self) -> &[String] {
+        &self.missing
     }
 
     /// Reads this figure from now on. Returns why it cannot be read yet.

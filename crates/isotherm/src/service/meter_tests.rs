@@ -74,8 +74,8 @@ fn why_not(root: &TempDir, scheme: &Scheme, pids: &[i32]) -> String {
 
 fn why_not_by(option: Option<&str>, root: &TempDir, scheme: &Scheme, pids: &[i32]) -> String {
     match Meter::new(root.path(), [scheme].into_iter(), pids, option) {
-        Ok(meter) if meter.lacks().is_empty() => "yes".to_owned(),
-        Ok(meter) => format!("not yet: {}", meter.lacks().join(", ")),
+        Ok(meter) if meter.missing().is_empty() => "yes".to_owned(),
+        Ok(meter) => format!("not yet: {}", meter.missing().join(", ")),
         Err(e) => chain(&e),
     }
 }
@@ -194,8 +194,8 @@ fn missing_figures_are_reported_and_read_later() {
         stalled(Scope::Group("b".into())),
     ];
     let mut meter = Meter::new(root.path(), schemes.iter(), &[], None).unwrap();
-    assert_eq!(meter.lacks().len(), 3, "{:?}", meter.lacks());
-    for (said, part) in meter.lacks().iter().zip(["figure", "no control group b", "group b"]) {
+    assert_eq!(meter.missing().len(), 3, "{:?}", meter.missing());
+    for (said, part) in meter.missing().iter().zip(["figure", "no control group b", "group b"]) {
         assert!(said.contains("scheme `x` does nothing until") && said.contains(part), "{said}");
     }
     let mut read = |seq| meter.read(root.path(), &Snapshot { seq, ..snapshot() }, &BTreeMap::new());

@@ -189,9 +189,9 @@ pub fn act<T>(
     let pids: Vec<i32> = follower.pids().chain(own).collect();
     let schemes = engine.schemes().map(|(s, _)| s);
     let meter = Meter::new(ROOT.as_ref(), schemes, &pids, config.of_options())?;
-    match meter.lacks().first() {
+    match meter.missing().first() {
         Some(why) if !o.targets.awaited => return Err(ServiceError::Lacks(why.clone())),
-        _ => notes.extend(meter.lacks().iter().cloned()),
+        _ => notes.extend(meter.missing().iter().cloned()),
     }
     notes.iter().for_each(|note| warn!("{note}"));
     let mut stacks = o.stacks.then(|| Stacks::open(program.is_some())).transpose()?;
@@ -210,7 +210,7 @@ pub fn act<T>(
     let saved = socket.filter(|_| config.is_service()).map(|socket| Saved::beside(&socket));
     let mut running =
         SchemeJob::new(engine, meter, log, recording, stacks, required, Rc::clone(config));
-    running.met(follower.news())?;
+    running.add_targets(follower.news())?;
     let act = looks.act().ok_or(ServiceError::CannotAct)?;
     let pids: Vec<i32> = follower.pids().collect();
     let attrs = running.take_up(saved, act, &pids, attrs);

@@ -95,7 +95,7 @@ impl SchemeJob {
     }
 
     /// Adds the targets that are watched from the start.
-    pub fn met(&mut self, facts: Vec<TargetFact>) -> Result<(), ServiceError> {
+    pub fn add_targets(&mut self, facts: Vec<TargetFact>) -> Result<(), ServiceError> {
         facts.into_iter().try_for_each(|fact| self.target(&fact))
     }
 
@@ -145,17 +145,17 @@ impl SchemeJob {
         let act = on.watch.act().ok_or(ServiceError::CannotAct)?;
         let mut dry = Dry(act);
         let act: &mut dyn Act = if self.dry() { &mut dry } else { dry.0 };
-        let mut told = probes::TracedAct { act, pids: &pids };
-        let done = self.engine.step(now, &s, &metrics, &mut told, &mut events);
+        let mut reported = probes::TracedAct { act, pids: &pids };
+        let done = self.engine.step(now, &s, &metrics, &mut reported, &mut events);
         self.stepped = sys::monotonic();
         debug!("the schemes have done {} operations", events.len());
-        self.tell(&s, &events)?;
-        self.tell_choices()?;
+        self.report(&s, &events)?;
+        self.report_choices()?;
         Ok(done.map_err(SessionError::from)?)
     }
 
     /// Reports the choices of schemes with an objective.
-    fn tell_choices(&mut self) -> Result<(), ServiceError> {
+    fn report_choices(&mut self) -> Result<(), ServiceError> {
         let steps = self.engine.take_aim_steps();
         let lines: Vec<AimLine<'_>> = steps.iter().map(AimLine::new).collect();
         lines.iter().for_each(|line| info!("{}", line.words()));
@@ -165,7 +165,7 @@ impl SchemeJob {
         }
     }
 
-    fn tell(&mut self, s: &Snapshot, events: &[Event]) -> Result<(), ServiceError> {
+    fn report(&mut self, s: &Snapshot, events: &[Event]) -> Result<(), ServiceError> {
         if events.is_empty() || self.log.is_none() && !self.dry() {
             return Ok(());
         }
@@ -174,8 +174,8 @@ impl SchemeJob {
         let lines: Vec<(&Event, LogLine<'_>)> = events.iter().map(line).collect();
         if self.dry() {
             let mut out = std::io::stdout().lock();
-            let mut told = lines.iter().filter(|(_, line)| line.is_worth_telling());
-            told.try_for_each(|(e, line)| writeln!(out, "{}", line.words(e.at, self.begin)))?;
+            let mut reported = lines.iter().filter(|(_, line)| line.is_reported());
+            reported.try_for_each(|(e, line)| writeln!(out, "{}", line.words(e.at, self.begin)))?;
         }
         let lines: Vec<LogLine<'_>> = lines.into_iter().map(|(_, line)| line).collect();
         self.log.as_mut().map_or(Ok(()), |log| log.write(&lines))

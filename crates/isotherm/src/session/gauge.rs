@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_tells_cost_coverage_and_restraint() {
+    fn the_summary_has_cost_coverage_and_restraint() {
         let [startup, own] = [60, 4].map(Duration::from_millis);
         let text = gauge(&[9800], Restraint::ReadOnly).summary(startup, own, 1.0);
         assert_eq!(

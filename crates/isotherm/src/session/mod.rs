@@ -365,7 +365,7 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
         let requests = control::wait(w.control.as_mut(), all, until);
         *self.ended = ends.come;
         let mut metrics = std::mem::take(&mut w.metrics);
-        metrics.tell(&w.scene(self.job.engine()));
+        metrics.write_if_due(&w.scene(self.job.engine()));
         w.metrics = metrics;
         let mut control = w.control.take();
         let stop = control::answer(control.as_mut(), requests, |r| self.job.request(&mut on, r));

@@ -72,7 +72,7 @@ fn a_guest_follows_the_formula() {
 }
 
 #[test]
-fn a_new_kernel_tells_reclaim_by_node() {
+fn a_new_kernel_reports_reclaim_by_node() {
     let guest = Machine::guest("7.2");
     let before = guest.reading();
     let path = guest.0.path().join("proc/zoneinfo");

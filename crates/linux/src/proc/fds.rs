@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_that_does_not_tell_may_have_fixed_anything() {
+    fn a_ring_without_information_may_have_fixed_buffers() {
         let ring = |info: &[(&str, &str)]| {
             let root = tree(&[("9", "anon_inode:[io_uring]")], info);
             held(&root).hides_all()

@@ -138,13 +138,13 @@ fn pressure(
     let headroom = group.as_ref().and_then(Cgroup::headroom);
     let limited = group.clone().filter(|_| headroom.is_some());
     let group = group.filter(|g| g.version() == Version::V2 || headroom.is_some());
-    let by_group = group.and_then(|g| told_by(&g, root));
+    let by_group = group.and_then(|g| pressure_of(&g, root));
     let pressure = by_group.or_else(|| by_machine(root, machine));
     let headroom = headroom.into_iter().chain(machine_headroom(root)).min();
     (pressure.map(|pressure| Pressure { headroom, ..pressure }), limited)
 }
 
-fn told_by(group: &Cgroup, root: &Path) -> Option<Pressure> {
+fn pressure_of(group: &Cgroup, root: &Path) -> Option<Pressure> {
     let own = of_group(group)?;
     Some(match group.version() {
         Version::V2 => own,
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_group_the_machine_tells() {
+    fn without_a_group_the_machine_is_read() {
         for cgroup in ["0::/\n", "0::/../elsewhere\n", "0::/gone\n", "4:cpu:/a\n", ""] {
             let root = machine(cgroup);
             assert_eq!(pressure_of(root.path(), 7).unwrap().stalled, Duration::from_millis(2));
