@@ -48,7 +48,7 @@ pub struct WhatIfRow {
     pub acting_percent: f64,
     /// quota windows that are used up, in percent of the time
     pub quota_full_percent: f64,
-    /// memory that is passed over because a quota is used up, counted each time
+    /// memory that is skipped because a quota is used up, counted each time
     pub quota_passed_bytes: u64,
     /// No other setting saves as much, with as little that comes back.
     pub is_best: bool,

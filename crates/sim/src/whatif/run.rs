@@ -301,7 +301,7 @@ impl Acting {
         Spent { acting, full: full.sum() }
     }
 
-    /// Bytes that were passed over as the quota was used up, each time.
+    /// Bytes that were skipped because the quota was used up, each time.
     fn passed(&self) -> u64 {
         self.engine.schemes().map(|(_, stats)| stats.passed(Why::Quota).bytes).sum()
     }

@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(
             at(1500),
             (faults, Some(less)),
-            "what is left of the limit is told all the same"
+            "the headroom of the limit is reported all the same"
         );
         wait_for_memory(&root, 2001);
         assert_eq!((at(2000), at(2500)), ((50, Some(less)), (50, Some(less))));
