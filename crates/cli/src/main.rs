@@ -31,10 +31,10 @@ fn main() -> ExitCode {
         cli::Command::Lab(options) => commands::lab::run(&options),
     };
     result.unwrap_or_else(|e| {
-        if isotherm::words::is_closed_pipe(&e) {
+        if isotherm::words::is_closed_pipe(e.as_ref()) {
             return ExitCode::SUCCESS;
         }
-        tracing::error!("{}", isotherm::words::chain(&e));
-        ExitCode::from(if e.is::<cli::UsageError>() { 2 } else { 1 })
+        tracing::error!("{}", isotherm::words::chain(e.as_ref()));
+        ExitCode::from(if e.chain().any(|cause| cause.is::<cli::UsageError>()) { 2 } else { 1 })
     })
 }

@@ -154,11 +154,11 @@ pub enum AttrsError {
 /// Maximum of [`Attrs::max_regions`]: all input from outside has a limit.
 const MAX_REGIONS: u32 = 100_000;
 /// [`Attrs::max_regions`] applies to each unit of this many resident bytes.
-const REGIONS_OF: u64 = 64 << 30;
-const SHORTEST: Duration = Duration::from_micros(100);
+const MAX_REGIONS_UNIT_BYTES: u64 = 64 << 30;
+const MIN_INTERVAL: Duration = Duration::from_micros(100);
 /// Shortest time between two reads of all memory.
-const SHORTEST_READ: Duration = Duration::from_millis(50);
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
+const MIN_READ_INTERVAL: Duration = Duration::from_millis(50);
+const MAX_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 
 impl Default for Attrs {
     /// 20 ms, 400 ms and 1 s; 100 to 1000 regions cut at 64 KiB; windows of 64 KiB; splits into four parts.
@@ -194,8 +194,13 @@ impl Attrs {
         for (name, value) in
             [("sampling", self.sample), ("aggregation", self.aggr), ("update", self.update)]
         {
-            if value < SHORTEST || value > LONGEST {
-                return Err(AttrsError::Interval { name, value, low: SHORTEST, high: LONGEST });
+            if value < MIN_INTERVAL || value > MAX_INTERVAL {
+                return Err(AttrsError::Interval {
+                    name,
+                    value,
+                    low: MIN_INTERVAL,
+                    high: MAX_INTERVAL,
+                });
             }
         }
         if self.sample * 2 > self.aggr {
@@ -225,8 +230,10 @@ impl Attrs {
         if !(100..=1_000_000).contains(&self.budget_ppm) {
             return Err(AttrsError::Budget(self.budget_ppm));
         }
-        if !self.interval.is_zero() && !(SHORTEST_READ * 4..=LONGEST).contains(&self.interval) {
-            let (value, low, high) = (self.interval, SHORTEST_READ * 4, LONGEST);
+        if !self.interval.is_zero()
+            && !(MIN_READ_INTERVAL * 4..=MAX_INTERVAL).contains(&self.interval)
+        {
+            let (value, low, high) = (self.interval, MIN_READ_INTERVAL * 4, MAX_INTERVAL);
             return Err(AttrsError::Interval { name: "monitor's", value, low, high });
         }
         Ok(self)
@@ -238,7 +245,8 @@ impl Attrs {
         if self.windows {
             return MAX_REGIONS;
         }
-        let times = u32::try_from(resident.div_ceil(REGIONS_OF)).unwrap_or(u32::MAX).max(1);
+        let times =
+            u32::try_from(resident.div_ceil(MAX_REGIONS_UNIT_BYTES)).unwrap_or(u32::MAX).max(1);
         self.max_regions.saturating_mul(times).min(MAX_REGIONS)
     }
 

@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_a_limit_without_a_logarithm_is_so_with_one() {
+    fn limits_agree_with_and_without_the_logarithm() {
         let numbers = [0.0, 0.5, 1.0, 3.0, 40.0, 700.0];
         for (d1, d2) in numbers.iter().flat_map(|a| numbers.map(|b| (*a, b))) {
             for (e1, e2) in numbers.iter().flat_map(|a| numbers.map(|b| (*a, b))) {
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sixteenth_at_500_hz_is_told_from_all_at_30() {
+    fn a_sixteenth_at_500_hz_is_distinguished_from_all_at_30() {
         let mixture = touched_share(&expected(8192.0, 1.0 / 16.0, 500.0)).unwrap();
         assert!((mixture.share * 16.0 - 1.0).abs() < 0.02, "{mixture:?}");
         assert!((mixture.hz / 500.0 - 1.0).abs() < 0.02, "{mixture:?}");

@@ -380,14 +380,14 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_of_the_past_is_given_to_nobody() {
+    fn old_rates_are_not_passed_on() {
         let beside = |lately| vec![touched(0, 100.0, false, lately), touched(1, 1.0, true, false)];
         assert_eq!(left(beside(true)), 1, "it is as hot as what was found beside it");
         assert_eq!(left(beside(false)), 2);
     }
 
     #[test]
-    fn what_awakes_together_is_one() {
+    fn neighbours_that_become_hot_together_join() {
         assert_eq!(left((0..8).map(|n| touched(n, 1.0 + n as f64, true, false)).collect()), 1);
     }
 }

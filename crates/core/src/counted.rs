@@ -17,7 +17,7 @@ use crate::unknown::{Pages, Unknown};
 /// Maximum number of windows of a target. If it grows beyond, its windows are joined.
 const MOST_WINDOWS: u64 = 65_536;
 /// Counts of earlier intervals count less by this factor in each interval: eight intervals together.
-const KEPT: f64 = 7.0 / 8.0;
+const COUNT_DECAY: f64 = 7.0 / 8.0;
 /// The rate of a window has changed if two rates are likelier than one by this log-likelihood ratio.
 const CHANGED_LLR: f64 = 8.0;
 
@@ -141,7 +141,8 @@ impl Window {
             || now.0 + before.0 <= 0.0
             || llr_is_below(CHANGED_LLR, before, now);
         if agrees {
-            (self.accesses, self.exposure) = (before.0 * KEPT + now.0, before.1 * KEPT + now.1);
+            (self.accesses, self.exposure) =
+                (before.0 * COUNT_DECAY + now.0, before.1 * COUNT_DECAY + now.1);
         } else {
             (self.accesses, self.exposure) = now;
             self.since = now_ms;

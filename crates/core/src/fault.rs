@@ -176,7 +176,7 @@ mod tests {
     proptest! {
         /// Whatever arrives, the long run is bounded: what one call lets through too much, the next ones lack.
         #[test]
-        fn what_is_taken_is_bounded(
+        fn the_number_of_samples_is_bounded(
             rates in prop::collection::vec(0.0..50_000.0f64, 1..20),
         ) {
             let mut budget = SampleBudget::new(Nanos(0));

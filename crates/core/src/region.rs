@@ -230,7 +230,8 @@ impl Region {
     /// All looks of the last interval agreed: on no access, or, if there were many looks, on accesses to
     /// every page. Or untouched memory was touched a little, perhaps in one burst.
     pub(crate) fn stays_whole(&self) -> bool {
-        let all = self.accesses_bp >= UNIFORM_BP && (self.settled || self.shares.looks >= MANY);
+        let all = self.accesses_bp >= UNIFORM_BP
+            && (self.settled || self.shares.looks >= MIN_CONSISTENT_LOOKS);
         self.accesses_bp == 0 || all || self.sudden
     }
 
@@ -250,9 +251,9 @@ impl Region {
         if !self.is_seen() {
             self.age = 0;
         }
-        let little = self.accesses_bp <= LITTLE_BP;
+        let little = self.accesses_bp <= NOT_HOT_BP;
         self.sudden = little && self.last_accesses_bp == 0;
-        self.much = if self.accesses_bp >= MUCH_BP { self.much.saturating_add(1) } else { 0 };
+        self.much = if self.accesses_bp >= HOT_BP { self.much.saturating_add(1) } else { 0 };
         let much = self.much > SETTLED_AFTER;
         let small = is_whole(self.range.len(), unit);
         self.settled = self.is_seen() && (little || much || small);
@@ -322,12 +323,12 @@ pub fn merge_two(left: &mut Region, right: &Region) {
 }
 
 /// Certainly not hot: 10 Hz are 1800 at 20 ms.
-const LITTLE_BP: u32 = 1_500;
+const NOT_HOT_BP: u32 = 1_500;
 /// Certainly hot: 35 Hz at 20 ms.
-const MUCH_BP: u32 = 5_000;
+const HOT_BP: u32 = 5_000;
 const SETTLED_AFTER: u32 = 3;
 /// Number of looks whose agreement is not chance.
-const MANY: u32 = 10;
+const MIN_CONSISTENT_LOOKS: u32 = 10;
 
 /// Pages are missed occasionally by chance, or because another party has cleared them.
 const UNIFORM_BP: u32 = 9_900;

@@ -42,7 +42,7 @@ fn within_an_interval_the_bigger_region_speaks() {
 }
 
 #[test]
-fn what_was_not_looked_at_is_merged_as_unseen() {
+fn regions_without_looks_merge_as_unobserved() {
     let unseen = region(3 * PAGE_SIZE, 4 * PAGE_SIZE, 0, 9);
     let mut seen = looked_at(0, 3, 1);
     seen.conclude();
@@ -56,7 +56,7 @@ fn what_was_not_looked_at_is_merged_as_unseen() {
 }
 
 #[test]
-fn what_was_not_seen_has_not_kept_its_heat() {
+fn an_unobserved_region_has_age_zero() {
     let mut r = region(0, PAGE_SIZE, 700, 5);
     r.conclude();
     assert_eq!(r.accesses_bp, 700, "what was known stays");
@@ -90,7 +90,7 @@ fn split_regions_of_makes_at_most_the_parts() {
 }
 
 #[test]
-fn split_copies_what_is_known() {
+fn a_split_copies_the_rates() {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
     let mut regions = vec![region(0, 1000, 42, 10)];
     regions[0].last_accesses_bp = 15;
@@ -138,7 +138,7 @@ fn moving_accesses_of_a_region() {
 }
 
 #[test]
-fn set_regions_keeps_what_still_holds() {
+fn set_regions_keeps_valid_regions() {
     let old = [region(4, 16, 7, 3), region(24, 32, 8, 4)];
     let new = set_regions(&old, &[AddrRange::new(8, 28)]);
     assert_eq!(ranges(&new), [(8, 16), (16, 24), (24, 28)]);
@@ -257,7 +257,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_accessed_too_late_to_count_is_not_cold() {
+fn late_accesses_are_not_cold() {
     let mut tally = Tally::default();
     let untouched = Seen { pages: 16, present: 16, ..Seen::default() };
     tally.add(&untouched, Nanos(0), 1);

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_hidden_for_one_reason_and_a_reason_is_told_once() {
+    fn a_page_is_hidden_for_one_reason_and_a_reason_is_reported_once() {
         let mut cleared = Cleared { armed: PageMask::span(0, 100), ..Cleared::default() };
         for folio in 0..10 {
             cleared.hide(Unknown::Shared, &PageMask::span(folio * 4, folio * 4 + 2));

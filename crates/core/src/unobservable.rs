@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_tells_of_ages_and_is_not_unknown() {
+    fn observed_memory_ages_and_is_known() {
         let mut unobservable = UnobservableMappings::default();
         unobservable.map(&locked());
         let interval = Duration::from_millis(300);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_tells_of_is_unknown() {
+    fn unobserved_memory_is_unknown() {
         let mut unobservable = UnobservableMappings::default();
         unobservable.map(&locked());
         for _ in 0..3 {

@@ -22,12 +22,12 @@ use tracing::warn;
 use crate::ROOT;
 
 /// Interval between two readings of the rings,
-const EVERY: Duration = Duration::from_millis(200);
+const READ_INTERVAL: Duration = Duration::from_millis(200);
 /// and after one that has found this number of samples.
-const SOON: Duration = Duration::from_millis(20);
-const MANY: usize = 32;
+const BUSY_READ_INTERVAL: Duration = Duration::from_millis(20);
+const BUSY_SAMPLES: usize = 32;
 /// Number of sampled pages whose state is read each time.
-const CHECKED: usize = 128;
+const CHECKED_PAGES: usize = 128;
 /// Maximum number of sampled pages whose state is followed.
 const MOST_FOLLOWED: usize = 1 << 18;
 /// Maximum number of samples of processes that are not attached yet,
@@ -201,7 +201,7 @@ impl Stacks {
     ///
     /// # Errors
     /// If the kernel refuses it.
-    pub fn target(&mut self, fact: &TargetFact) -> Result<(), FaultsError> {
+    pub fn target(&mut self, fact: &TargetFact) -> Result<(), StacksError> {
         let Some(pid) = fact.pid.and_then(|pid| i32::try_from(pid).ok()) else { return Ok(()) };
         if self.processes.get(&pid).is_none_or(|p| p.target != fact.id) {
             self.sampler.attach(pid)?;
@@ -239,7 +239,7 @@ impl Stacks {
             return Vec::new();
         }
         let mut news = self.drain(now);
-        self.check(now, CHECKED, &mut news);
+        self.check(now, CHECKED_PAGES, &mut news);
         news
     }
 
@@ -262,8 +262,8 @@ impl Stacks {
         let is_fault = |n: &&FaultNews| matches!(n, FaultNews::Fault(s) if !s.is_of_allocation());
         let faults = new.iter().filter(is_fault).count();
         // A program that allocates does so in bursts.
-        let soon = new.len() >= MANY || faults < new.len();
-        self.next = now + if soon { SOON } else { EVERY };
+        let soon = new.len() >= BUSY_SAMPLES || faults < new.len();
+        self.next = now + if soon { BUSY_READ_INTERVAL } else { READ_INTERVAL };
         self.sampler.set_stride(self.budget.stride(now, faults));
         for news in early.chain(new) {
             match news {

@@ -1,12 +1,11 @@
 //! Reasons outside of a command to end it: its duration, or a signal.
 
 use std::fmt::{self, Display};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use anyhow::Result;
 use isotherm_core::Nanos;
 use isotherm_linux::sys;
 use rustix::event::{PollFd, PollFlags};
@@ -14,6 +13,15 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
 use crate::served::Wait;
+
+/// Failures of catching signals.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StopError {
+    /// the error of the operating system
+    #[error("cannot catch signals: {0}")]
+    Signals(#[from] io::Error),
+}
 
 /// Reports whether the command must end.
 pub struct Stop {
@@ -37,7 +45,7 @@ pub enum Cause {
 
 impl Stop {
     /// Ends at a signal. A signal that is ignored at the start stays ignored, as `nohup` requires.
-    pub fn at_signals() -> Result<Self> {
+    pub fn at_signals() -> Result<Self, StopError> {
         Stop::of(&[SIGINT, SIGTERM, SIGHUP], &[])
     }
 
@@ -49,18 +57,18 @@ impl Stop {
     }
 
     /// Ends at a signal other than SIGHUP, which causes a reload.
-    pub fn at_signals_but_reload() -> Result<Self> {
+    pub fn at_signals_but_reload() -> Result<Self, StopError> {
         Stop::of(&[SIGINT, SIGTERM], &[SIGHUP])
     }
 
-    fn of(ending: &[i32], reloading: &[i32]) -> Result<Self> {
+    fn of(ending: &[i32], reloading: &[i32]) -> Result<Self, StopError> {
         let (signal, reload) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let (awoken, waker) = UnixStream::pair()?;
         awoken.set_nonblocking(true)?;
         waker.set_nonblocking(true)?;
         // The pipe is registered after the flag, so that a thread that the pipe wakes finds the flag set.
         for &number in ending.iter().filter(|&&n| !sys::is_ignored(n)) {
-            let value = usize::try_from(number)?;
+            let value = usize::try_from(number).map_err(io::Error::other)?;
             signal_hook::flag::register_usize(number, Arc::clone(&signal), value)?;
             pipe::register(number, waker.try_clone()?)?;
         }
@@ -82,7 +90,7 @@ impl Stop {
     }
 
     /// A copy that ends at `end` at the latest.
-    pub fn until(&self, end: Nanos) -> Result<Self> {
+    pub fn until(&self, end: Nanos) -> Result<Self, StopError> {
         Ok(Stop {
             end: Some(self.end.map_or(end, |own| own.min(end))),
             signal: Arc::clone(&self.signal),

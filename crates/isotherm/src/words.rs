@@ -1,11 +1,14 @@
 //! Text for people.
 
+use std::error::Error;
+
 /// The log target of progress messages, which are printed without a prefix.
 pub const STATUS: &str = "isotherm::status";
 
 /// An error and its causes, without causes that the preceding text already contains.
-pub fn chain(e: &anyhow::Error) -> String {
-    e.chain().map(ToString::to_string).fold(String::new(), |text, cause| {
+#[must_use]
+pub fn chain(e: &(dyn Error + 'static)) -> String {
+    causes(e).map(ToString::to_string).fold(String::new(), |text, cause| {
         match (text.is_empty(), text.contains(&cause)) {
             (true, _) => cause,
             (_, true) => text,
@@ -15,9 +18,15 @@ pub fn chain(e: &anyhow::Error) -> String {
 }
 
 /// Whether the reader of our output has closed the pipe, for example `head`.
-pub fn is_closed_pipe(e: &anyhow::Error) -> bool {
-    let io = e.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
+#[must_use]
+pub fn is_closed_pipe(e: &(dyn Error + 'static)) -> bool {
+    let io = causes(e).find_map(|cause| cause.downcast_ref::<std::io::Error>());
     io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+/// An error and its causes.
+fn causes<'a>(e: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(e), |&e| e.source())
 }
 
 #[cfg(test)]
@@ -26,14 +35,19 @@ mod tests {
 
     #[test]
     fn a_cause_is_named_once() {
-        let inner = anyhow::anyhow!("no such file");
+        #[derive(Debug, thiserror::Error)]
+        #[error("{text}")]
+        struct Failure {
+            text: &'static str,
+            source: std::io::Error,
+        }
+        let chained = |text, why: &str| {
+            chain(&Failure { text, source: std::io::Error::other(why.to_owned()) })
+        };
         assert_eq!(
-            chain(&inner.context("cannot open x: no such file")),
+            chained("cannot open x: no such file", "no such file"),
             "cannot open x: no such file"
         );
-        assert_eq!(
-            chain(&anyhow::anyhow!("refused").context("cannot open x")),
-            "cannot open x: refused"
-        );
+        assert_eq!(chained("cannot open x", "refused"), "cannot open x: refused");
     }
 }

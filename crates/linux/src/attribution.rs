@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_of_a_process() {
+    fn an_attribution_has_user_group_and_name() {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("proc/42");
         fs::create_dir_all(&dir).unwrap();

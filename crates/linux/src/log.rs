@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_verifier_objects_to_is_told() {
+    fn a_rejection_of_the_verifier_is_reported() {
         let log = "; status = why; @ walk.bpf.c:440\n13: (4f) r2 |= r1\n\
                    R2 pointer |= pointer prohibited\n\
                    processed 10 insns (limit 1000000) max_states_per_insn 0\n\

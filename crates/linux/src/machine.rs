@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_on_a_list_nor_told_otherwise_is_of_the_kernel() {
+    fn frames_on_no_list_belong_to_the_kernel() {
         let root = machine(
             "Active: 100 kB\nInactive: 300 kB\nMlocked: 50 kB\nHugetlb: 200 kB\nShmem: 70 kB\n",
             "nr_foll_pin_acquired 30\nnr_foll_pin_released 25\n",
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_twice_is_no_more_than_there_is() {
+    fn memory_counted_twice_is_capped() {
         // Huge pages that a device holds.
         let root = machine("Hugetlb: 600 kB\n", "nr_foll_pin_acquired 150\n");
         let m = machine_memory(root.path()).unwrap();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_guests_is_that_of_who_runs_them() {
+    fn memory_of_guests_belongs_to_their_hypervisor() {
         let root = machine("", "nr_foll_pin_acquired 0\n");
         for (pid, links) in [
             ("7", &["anon_inode:kvm-vm"][..]),

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn free_memory_and_what_of_it_is_of_use() {
+    fn free_memory_and_its_usable_part() {
         let root = machine(&[
             ("meminfo", "MemTotal: 8000 kB\nMemFree: 2000 kB\nMemAvailable: 4000 kB\n"),
             (
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn stalls_that_nobody_counts() {
+    fn stalls_that_the_kernel_does_not_count() {
         let why = counts_stalls(machine(&[]).path(), None).unwrap_err().to_string();
         assert!(why.contains("CONFIG_PSI") && why.contains("psi=0"), "{why}");
         let line = "avg10=0.00 avg60=0.00 avg300=0.00 total=7";

@@ -33,7 +33,7 @@ struct View {
 
 /// Number of attempts. Others clear accessed bits now and then, so a young page may look old. A thread that
 /// moves to another CPU leaves new pages behind that cannot be cleared for a while.
-const TRIES: u32 = 10;
+const MAX_TRIES: u32 = 10;
 /// Up to 31 new pages wait on their CPU, and cannot be cleared until more follow.
 const SETTLE: u64 = 64;
 
@@ -56,7 +56,7 @@ struct Huge {
 /// Tests every state that is available here.
 pub(crate) fn prove(walker: &mut Walker) -> Result<Proven, WalkError> {
     let mut result = try_all(walker);
-    for _ in 1..TRIES {
+    for _ in 1..MAX_TRIES {
         if matches!(result, Err(WalkError::Proof(_))) {
             result = try_all(walker);
         }

@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_told_apart_and_described() {
+    fn names_are_distinguished_and_described() {
         for (i, way) in Way::ALL.into_iter().enumerate() {
             assert!(Way::ALL.iter().skip(i + 1).all(|w| w.name() != way.name()));
             assert!(way.describe().starts_with(way.name()));

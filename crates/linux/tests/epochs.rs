@@ -75,7 +75,7 @@ fn private_is_seen() -> bool {
 }
 
 #[test]
-fn what_parent_and_child_share_is_seen_if_both_are_watched() {
+fn memory_shared_with_a_child_is_observed_if_both_are_watched() {
     needs_root!();
     let mut process = Obedient::start();
     let (memory, child) = forked(&mut process);
@@ -134,8 +134,8 @@ fn locked_memory_is_seen() {
 
 /// `clear_refs` clears the bits of all private memory, and they must be set again.
 #[test]
-fn what_is_cleared_along_is_told() {
-    if !root_or_skip("what_is_cleared_along_is_told") || !private_is_seen() {
+fn pages_cleared_in_addition_are_reported() {
+    if !root_or_skip("pages_cleared_in_addition_are_reported") || !private_is_seen() {
         return;
     }
     let lost = |pages: u64| {

@@ -53,7 +53,7 @@ fn samples_stand_for_all_faults_and_have_stacks() {
 
 /// With a stride, fewer samples stand for the same faults, also those of a thread that inherits its events.
 #[test]
-fn a_stride_takes_fewer_samples() {
+fn a_stride_gives_fewer_samples() {
     needs_root!();
     let (mut process, _ops, _target) = attached();
     let mut sampler = FaultSampler::open("/".as_ref(), false).unwrap();

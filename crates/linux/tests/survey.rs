@@ -51,7 +51,7 @@ fn armed(cleared: &[Cleared]) -> u32 {
 }
 
 #[test]
-fn sees_exactly_what_was_touched() {
+fn observes_exactly_the_touched_pages() {
     needs_root!();
     let (mut process, mut ops, target) = attached();
     let memory = process.map(3000, "small");
@@ -85,7 +85,7 @@ fn sees_exactly_what_was_touched() {
 }
 
 #[test]
-fn a_long_hot_stretch_takes_a_handful_of_shootdowns() {
+fn a_long_hot_stretch_needs_few_shootdowns() {
     needs_root!();
     let (mut process, mut ops, target) = attached();
     let pages = 64 << 8;
@@ -240,7 +240,7 @@ fn zero_pages_are_not_resident() {
 }
 
 #[test]
-fn what_fails_does_not_take_the_rest_with_it() {
+fn a_failed_range_does_not_stop_the_others() {
     needs_root!();
     let (mut process, mut ops, target) = attached();
     let memory = process.map(20 * 512, "small");
@@ -299,7 +299,7 @@ fn a_huge_reservation_costs_next_to_nothing() {
 }
 
 #[test]
-fn what_the_target_loses_is_told() {
+fn the_cost_to_the_target_is_reported() {
     needs_root!();
     let (mut process, mut ops, target) = attached();
     let memory = process.map(2048, "small");

@@ -17,7 +17,7 @@ fn unknown(seen: &[isotherm_core::Seen], why: Unknown) -> u32 {
 }
 
 #[test]
-fn sees_exactly_what_was_touched() {
+fn observes_exactly_the_touched_pages() {
     needs_root!();
     let (mut process, mut ops, target) = attached();
     let memory = process.map(1000, "small");
@@ -275,7 +275,7 @@ fn finds_the_right_process_in_a_pid_namespace() {
 }
 
 #[test]
-fn who_cannot_be_watched_is_refused_with_the_reason() {
+fn unwatchable_processes_are_refused_with_a_reason() {
     needs_root!();
     let mut ops = Vaddr::new().unwrap();
     let nobody = (1 << 22) + 1;

@@ -131,7 +131,7 @@ fn order_is_kept() {
 }
 
 #[test]
-fn the_end_counts_what_came_before() {
+fn the_end_counts_earlier_frames() {
     let ended = |first: u64, told, files| {
         let mut content = begun();
         (first..first + 2).for_each(|seq| {

@@ -82,7 +82,7 @@ pub(crate) fn from_code(sets: &[CodeSet]) -> Result<RecordBatch, ArrowError> {
 
 pub(crate) fn to_code(batch: &RecordBatch) -> Result<Vec<CodeSet>, Bad> {
     const SHORT_LISTS: &str = "the lists of the code of a target are not of one length";
-    const SHORT: Bad = Bad::new(SHORT_LISTS);
+    const UNEQUAL_LISTS: Bad = Bad::new(SHORT_LISTS);
     no_nulls(batch)?;
     let target: UInt32Array = column(batch, "target_id")?;
     let long = |name| Lists::<UInt64Array>::of(batch, name);
@@ -93,7 +93,8 @@ pub(crate) fn to_code(batch: &RecordBatch) -> Result<Vec<CodeSet>, Bad> {
     let set = |row: usize| {
         let numbers = [&start, &end, &offset].map(|l| l.row(row).unwrap_or_default());
         let [starts, ends, offsets] = numbers;
-        let (paths, ids) = (path.bounds(row).ok_or(SHORT)?, build_id.bounds(row).ok_or(SHORT)?);
+        let (paths, ids) =
+            (path.bounds(row).ok_or(UNEQUAL_LISTS)?, build_id.bounds(row).ok_or(UNEQUAL_LISTS)?);
         let lengths = [starts.len(), ends.len(), offsets.len(), paths.len(), ids.len()];
         ensure(lengths.iter().all(|&n| n == lengths[0]), SHORT_LISTS)?;
         let fits = paths.end <= path.values.len() && ids.end <= build_id.values.len();
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_kernel_reports_is_refused() {
+    fn impossible_faults_are_refused() {
         let read = |f: Fault| to_faults(&from_faults(&[f]).unwrap()).map(drop);
         let minor = || fault(FaultKind::Minor);
         assert_eq!(read(minor()), Ok(()));

@@ -165,13 +165,13 @@ impl Files {
 
 /// The number of attempts to lock a file, and the pause between them: a reader of a record locks it for a
 /// moment to check whether it is locked.
-const TRIES: u32 = 10;
+const MAX_TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Locks a file while it is written, until it is closed. On file systems without locks, two recordings of the
 /// same file are not detected.
 fn lock(file: &File, path: &Path) -> Result<(), WriteError> {
-    for _ in 0..TRIES {
+    for _ in 0..MAX_TRIES {
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
             Ok(()) | Err(TryLockError::Error(_)) => return Ok(()),

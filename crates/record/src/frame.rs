@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_is_torn_and_tells_where() {
+    fn a_truncated_file_is_torn_at_its_end() {
         let bytes = two();
         for end in 28..bytes.len() {
             let mut frames = Frames::new(&bytes[..end]);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_of_the_future_is_told_apart_from_damage() {
+    fn a_version_of_the_future_is_distinguished_from_damage() {
         let mut bytes = two();
         let later = VERSION + 1;
         bytes[8..10].copy_from_slice(&later.to_le_bytes());

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_and_back() {
+    fn encoding_and_decoding_give_the_same_values() {
         for message in [&b""[..], b"a", &[7; 100_000]] {
             let packed = Buffer::from_vec(pack(message).unwrap());
             assert_eq!(unpack(packed.clone()).unwrap().as_slice(), message);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_big_or_broken_is_refused() {
+    fn too_large_or_broken_data_is_refused() {
         assert!(pack(&vec![0; MAX_PAYLOAD + 1]).is_err());
         let bomb = zstd::bulk::compress(&vec![0; MAX_PAYLOAD + 1], 1).unwrap();
         assert!(unpack(Buffer::from_vec(bomb)).is_err());

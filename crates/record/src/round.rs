@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_exact_stays_exact() {
+    fn exact_values_stay_exact() {
         for r in [
             Rate { hz: 0.0, low: 0.0, high: f32::INFINITY },
             Rate { hz: f32::INFINITY, low: 0.0, high: f32::INFINITY },
@@ -107,7 +107,7 @@ mod tests {
 
     /// The narrower the interval, the more is kept.
     #[test]
-    fn what_is_known_well_is_kept_well() {
+    fn precise_rates_keep_their_precision() {
         let wide = Rate { hz: 2.863, low: 0.4035, high: 17.92 };
         assert_eq!(rate(wide), Rate { hz: 3.0, low: 0.375, high: 16.0 });
         let narrow = Rate { hz: 287.3, low: 285.0, high: 289.9 };

@@ -21,7 +21,7 @@ use crate::quality;
 use crate::scalars::{self, END, SCALARS, SEQ, START};
 
 const SHORT_LISTS: &str = "the lists of a snapshot are not of one length";
-const SHORT: Bad = Bad::new(SHORT_LISTS);
+const UNEQUAL_LISTS: Bad = Bad::new(SHORT_LISTS);
 
 /// Returns the mappings of a set of a target, if the record has contained the set.
 pub(crate) type FindSet<'a> = &'a dyn Fn(u64, TargetId) -> Option<Arc<Vec<Mapping>>>;
@@ -114,13 +114,13 @@ impl Rows {
     fn snapshot(&self, row: usize, find: FindSet<'_>) -> Result<(Snapshot, Vec<u64>), Bad> {
         let mut values = [0; SCALARS.len()];
         for (value, column) in values.iter_mut().zip(&self.scalars) {
-            *value = *column.values().get(row).ok_or(SHORT)?;
+            *value = *column.values().get(row).ok_or(UNEQUAL_LISTS)?;
         }
         let mut snapshot = scalars::to_snapshot(values)?;
         snapshot.quality = self.qualities.row(row)?;
         let slices = self.regions.row(row)?;
         let mut free = 0;
-        let sets = self.targets.mapping_set.row(row).ok_or(SHORT)?;
+        let sets = self.targets.mapping_set.row(row).ok_or(UNEQUAL_LISTS)?;
         for i in 0..sets.len() {
             let (target, regions) = self.targets.view(row, i, find)?;
             snapshot.targets.push(TargetView { regions: slices.views(free, regions)?, ..target });
@@ -162,7 +162,7 @@ impl Targets {
         let id = TargetId(nth(&self.id, row, i)?);
         let set = nth(&self.mapping_set, row, i)?;
         let ran = nth(&self.ran_ns, row, i)?;
-        let place = self.ran_ns.bounds(row).ok_or(SHORT)?.start + i;
+        let place = self.ran_ns.bounds(row).ok_or(UNEQUAL_LISTS)?.start + i;
         let mappings = find(set, id).ok_or(Bad::new("the mappings of a snapshot are missing"))?;
         let target = TargetView {
             id,
@@ -199,7 +199,7 @@ impl Regions {
     fn supports(&self, row: usize) -> Result<Vec<Option<RateSupport>>, Bad> {
         let of = |lists: &Lists<UInt16Array>| -> Result<UInt16Array, Bad> {
             let there = |b: &Range<usize>| b.start <= b.end && b.end <= lists.values.len();
-            let bounds = lists.bounds(row).filter(there).ok_or(SHORT)?;
+            let bounds = lists.bounds(row).filter(there).ok_or(UNEQUAL_LISTS)?;
             Ok(lists.values.slice(bounds.start, bounds.len()))
         };
         let (measured, extended) = (of(&self.measured_bp)?, of(&self.extended_bp)?);
@@ -215,7 +215,7 @@ impl Regions {
     }
 
     fn row(&self, row: usize) -> Result<Slices<'_>, Bad> {
-        let start = self.start.row(row).ok_or(SHORT)?;
+        let start = self.start.row(row).ok_or(UNEQUAL_LISTS)?;
         let mut unknown_bp = [&[] as &[u16]; Unknown::ALL.len()];
         for (slice, lists) in unknown_bp.iter_mut().zip(&self.unknown_bp) {
             *slice = as_long(lists, row, start)?;
@@ -241,7 +241,7 @@ impl Slices<'_> {
     fn views(&self, from: usize, len: usize) -> Result<Vec<RegionView>, Bad> {
         let to = from.checked_add(len).filter(|&to| to <= self.start.len());
         let to = to.ok_or(Bad::new(SHORT_TARGETS))?;
-        (from..to).map(|i| self.view(i).ok_or(SHORT)).collect()
+        (from..to).map(|i| self.view(i).ok_or(UNEQUAL_LISTS)).collect()
     }
 
     fn view(&self, i: usize) -> Option<RegionView> {
@@ -272,7 +272,7 @@ fn nth<P: ArrowPrimitiveType>(
     row: usize,
     i: usize,
 ) -> Result<P::Native, Bad> {
-    lists.row(row).and_then(|values| values.get(i)).copied().ok_or(SHORT)
+    lists.row(row).and_then(|values| values.get(i)).copied().ok_or(UNEQUAL_LISTS)
 }
 
 /// The list of `row`, if it has the same length as `other`.
@@ -281,5 +281,5 @@ fn as_long<'a, P: ArrowPrimitiveType>(
     row: usize,
     other: &[u64],
 ) -> Result<&'a [P::Native], Bad> {
-    lists.row(row).filter(|values| values.len() == other.len()).ok_or(SHORT)
+    lists.row(row).filter(|values| values.len() == other.len()).ok_or(UNEQUAL_LISTS)
 }

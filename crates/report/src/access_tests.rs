@@ -58,7 +58,7 @@ fn regions_come_in_the_order_asked() {
 }
 
 #[test]
-fn regions_are_chosen_by_what_they_are() {
+fn regions_are_chosen_by_their_figures() {
     let base = Choice::default;
     assert_eq!(sizes(Choice { size: Some(2 * KIB64..4 * KIB64), ..base() }), [2, 3]);
     assert_eq!(sizes(Choice { rate: Some(2.0..f64::INFINITY), ..base() }), [1, 2]);

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_record_and_an_empty_range_are_told_apart() {
+    fn an_empty_record_and_an_empty_range_are_distinguished() {
         assert_eq!(Gate::new(Filter::default()).found(), Err(FilterError::Empty));
         let error = gate(Some(70..80)).found().unwrap_err().to_string();
         assert_eq!(

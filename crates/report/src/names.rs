@@ -12,7 +12,7 @@ const MAX_CACHED: usize = 256;
 
 /// Index of [`Names::get`] for memory without a mapping.
 pub(crate) const NO_MAPPING: usize = 0;
-const BEYOND: usize = 1;
+const UNNAMED_MAPPING: usize = 1;
 
 /// Mappings and the indices of their names.
 type Named = (Arc<Vec<Mapping>>, Arc<[usize]>);
@@ -58,7 +58,7 @@ impl Names {
             return index;
         }
         if self.names.len() >= MAX_NAMES {
-            return BEYOND;
+            return UNNAMED_MAPPING;
         }
         let name: Arc<str> = name.into();
         self.names.push(name.clone());

@@ -166,7 +166,7 @@ mod tests {
     use isotherm_core::Unknown;
 
     #[test]
-    fn a_region_is_named_by_what_holds_most() {
+    fn a_region_has_the_name_of_its_largest_mapping() {
         let maps = vec![
             mapping(0x1000, 0x2000, "/lib/a.so"),
             mapping(0x2000, 0x5000, ""),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_told_apart() {
+    fn states_are_distinguished() {
         let t = Thresholds::default();
         let lately = RegionView { age: Duration::from_secs(1), ..region(0, 0x1000, 0.0) };
         let states = [

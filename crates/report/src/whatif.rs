@@ -48,7 +48,7 @@ pub struct WhatIfRow {
     pub acting_percent: f64,
     /// quota windows that are used up, in percent of the time
     pub quota_full_percent: f64,
-    /// memory that is passed over because a quota is used up, counted each time
+    /// memory that is skipped because a quota is used up, counted each time
     pub quota_passed_bytes: u64,
     /// No other setting saves as much, with as little that comes back.
     pub is_best: bool,
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_front_has_what_no_other_setting_surpasses() {
+    fn the_front_has_the_unsurpassed_settings() {
         let refused = WhatIfRow { refused: Some("too short".into()), ..row("r", 99, 0.0) };
         let rows = vec![
             row("a", 50, 9.0),

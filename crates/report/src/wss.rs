@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn each_measure_counts_what_it_says() {
+    fn each_measure_counts_its_bytes() {
         let mut builder = WssBuilder::new(Options::default());
         for (seq, hot) in [(0, 2), (1, 2), (2, 2), (3, 10)] {
             builder.push(&six_kinds(seq, hot));

@@ -17,7 +17,7 @@ const MOST_HZ: f64 = 1000.0;
 /// Minimum rate of warm blocks: one touch in the 5 s after which memory is cold.
 const WARM_HZ: f64 = 0.2;
 /// A block whose true rate is within this factor of a threshold counts neither as right nor as wrong.
-const MARGIN: f64 = 1.5;
+const DECISION_FACTOR: f64 = 1.5;
 
 /// The scores of a snapshot by blocks of 2 MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -232,7 +232,7 @@ fn log2(hz: f64) -> f64 {
 }
 
 fn near(hz: f64, threshold: f64) -> bool {
-    (threshold / MARGIN..threshold * MARGIN).contains(&hz)
+    (threshold / DECISION_FACTOR..threshold * DECISION_FACTOR).contains(&hz)
 }
 
 fn add(score: &mut Score, bytes: u64, reported: bool, real: bool, open: bool) {

@@ -64,7 +64,7 @@ fn scored(truth: &GroundTruth, regions: Vec<RegionView>) -> BlockScores {
 }
 
 #[test]
-fn what_is_right_has_no_error() {
+fn correct_scores_have_no_error() {
     let truth = truth(&[(1, 50), (1, 2), (1, 0)]);
     let regions = vec![region(0, 1, 50.0, 10_000), region(1, 2, 2.0, 10_000), region(2, 3, 0.0, 0)];
     let s = scored(&truth, regions);

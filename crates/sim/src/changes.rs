@@ -26,7 +26,7 @@ impl ChangeRule {
 }
 
 /// A change within this time before the end does not count as missed.
-const LATE: Duration = Duration::from_secs(2);
+const END_TOLERANCE: Duration = Duration::from_secs(2);
 
 /// The delays of the changes of heat in a recording.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -85,7 +85,8 @@ impl Seeing {
     /// The delays of all changes.
     pub fn finish(mut self) -> Delays {
         let begun = self.unseen.iter().filter(|c| c.at < self.end);
-        self.out.missed = begun.filter(|c| c.until.min(self.end).since(c.at) >= LATE).count();
+        self.out.missed =
+            begun.filter(|c| c.until.min(self.end).since(c.at) >= END_TOLERANCE).count();
         self.out
     }
 }

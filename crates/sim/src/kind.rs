@@ -5,7 +5,7 @@ use isotherm_core::{Heat, Nanos, Thresholds};
 use crate::ground_truth::{GroundTruth, Interval};
 
 /// A rate is decided to be hot or not if it differs from the threshold by at least this factor.
-const MARGIN: f64 = 1.5;
+const DECISION_FACTOR: f64 = 1.5;
 /// A stretch with at most this share of idle pages is not cold; one with at most this share of pages that are
 /// not idle is cold.
 const MIXED: f64 = 0.1;
@@ -38,7 +38,7 @@ impl Kind {
     /// For pages touched at `hz`, with a share `idle` of idle pages.
     fn new(hz: f64, idle: f64) -> Self {
         let border = Thresholds::default().hot_hz;
-        let hot = decided(hz, border / MARGIN, border * MARGIN);
+        let hot = decided(hz, border / DECISION_FACTOR, border * DECISION_FACTOR);
         let cold = decided(idle, MIXED, 1.0 - MIXED);
         Kind { hot, cold: if hot == Some(true) { Some(false) } else { cold } }
     }

@@ -31,6 +31,7 @@
 
 mod access;
 mod accuracy;
+mod accuracy_text;
 mod area;
 mod blocks;
 mod calibration;
@@ -52,6 +53,7 @@ pub mod whatif;
 pub mod workload;
 
 pub use accuracy::{AGED, Accuracy, AccuracyBuilder, Blocks, Delay, Figures, Kind, SETTLED};
+pub use accuracy_text::{accuracy_text, over_time_text};
 pub use area::Memory;
 pub use blocks::{BlockScores, block_scores};
 pub use calibration::{Calibrated, Decade, by_decade, calibrate};

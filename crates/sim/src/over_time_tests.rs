@@ -64,7 +64,7 @@ fn scored(truth: &GroundTruth, settle_ms: u64, snapshots: &[Snapshot]) -> OverTi
 }
 
 #[test]
-fn what_is_seen_late_costs_the_moments_until_then() {
+fn late_detection_costs_the_moments_before_it() {
     let truth = truth([HOT, WARM], [WARM, HOT]);
     let (before, after) = (hz_of([HOT, WARM]), hz_of([WARM, HOT]));
     // The change at 2 s shows from 2.5 s on.

@@ -50,7 +50,7 @@ fn periodic_pages_have_phases_of_their_own() {
 }
 
 #[test]
-fn a_moving_window_touches_what_it_holds() {
+fn a_moving_window_touches_its_pages() {
     let window = 2 * PAGE_SIZE;
     let p = Pattern::Moving { window, every: Duration::from_secs(1), hz: 50.0 };
     // Six pages are three places: pages 2 and 3 are held in the seconds 1, 4, 7 ...
@@ -105,7 +105,7 @@ fn pattern() -> impl Strategy<Value = Pattern> {
 proptest! {
     /// Where one looks from and up to changes nothing about what has happened.
     #[test]
-    fn the_last_touch_does_not_depend_on_who_asks(
+    fn the_last_touch_is_independent_of_reads(
         p in pattern(), page in 0u64..20, a in 0u64..SECOND, b in 0u64..SECOND, c in 0u64..SECOND,
     ) {
         let mut t = [a, b, c];

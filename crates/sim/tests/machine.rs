@@ -81,7 +81,7 @@ fn a_bit_stays_set_until_it_is_cleared_and_is_set_by_a_touch() {
 }
 
 #[test]
-fn what_a_look_finds_is_the_truth() {
+fn a_look_agrees_with_the_truth() {
     let (mut ops, t) = anonymous(512);
     ops.machine().touch(t, pages(100, 300), poisson(2.0)).unwrap();
     wait(&ops, 5000);
@@ -181,7 +181,7 @@ fn memory_is_absent_before_the_first_touch_and_after_being_paged_out() {
 }
 
 #[test]
-fn actions_keep_to_their_budget_and_off_what_is_unknown() {
+fn actions_keep_their_budget_and_skip_unknown_memory() {
     let (mut ops, t) = anonymous(64);
     ops.machine().set_unknown(t, pages(0, 16), Some(Unknown::Mlocked)).unwrap();
     let budget = Budget { bytes: 8 * PAGE_SIZE + 5, ..ALL };
@@ -196,7 +196,7 @@ fn actions_keep_to_their_budget_and_off_what_is_unknown() {
 }
 
 #[test]
-fn a_second_look_saves_what_is_touched() {
+fn a_second_look_skips_touched_memory() {
     let (mut ops, t) = anonymous(64);
     look(&mut ops, t, pages(0, 64), true);
     ops.machine().touch(t, pages(8, 8), poisson(1000.0)).unwrap();
@@ -230,7 +230,7 @@ fn the_first_filter_that_a_page_answers_to_decides() {
 }
 
 #[test]
-fn what_is_not_mapped_is_gone_and_what_cannot_be_done_is_refused() {
+fn unmapped_memory_is_gone_and_invalid_calls_are_refused() {
     let (mut ops, t) = anonymous(8);
     let done = apply(&mut ops, work(&Action::PageOut, t, pages(0, 64)));
     assert_eq!((done.tried, done.applied), (64 * PAGE_SIZE, 8 * PAGE_SIZE));
@@ -260,7 +260,7 @@ fn unknown_marks_can_be_moved() {
 }
 
 #[test]
-fn a_look_beyond_what_is_mapped_is_dropped() {
+fn a_look_beyond_mapped_memory_is_dropped() {
     let (mut ops, t) = anonymous(8);
     assert_eq!(look(&mut ops, t, pages(4, 8), true).0, Seen::default());
     ops.machine().map(t, pages(8, 8), Memory::stack()).unwrap();
@@ -289,7 +289,7 @@ fn unmapping_forgets_and_growing_keeps() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_values_are_refused() {
     let (ops, t) = anonymous(8);
     let mut m = ops.machine();
     let (odd, nobody) = (AddrRange::new(5, 4096), TargetId(9));

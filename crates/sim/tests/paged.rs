@@ -31,7 +31,7 @@ fn stream(m: &mut PagedMachine, file: usize, op: Op, order: StreamOrder, pages: 
 }
 
 #[test]
-fn what_is_in_memory_is_not_read_again() {
+fn cached_pages_are_not_read_again() {
     let mut m = machine("");
     let file = m.add_file(10_000);
     let cold = stream(&mut m, file, Op::Read, StreamOrder::Sequential, 10_000);
@@ -46,7 +46,7 @@ fn what_is_in_memory_is_not_read_again() {
 }
 
 #[test]
-fn reading_at_random_takes_a_seek_each_time() {
+fn random_reads_seek_each_time() {
     let mut m = machine("");
     let file = m.add_file(1 << 20);
     let seconds = stream(&mut m, file, Op::Read, StreamOrder::Random, 500);
@@ -66,7 +66,7 @@ fn all_that_was_written_is_on_the_disk_in_the_end() {
 }
 
 #[test]
-fn writers_wait_before_memory_is_full_of_what_is_to_be_written() {
+fn writers_wait_before_memory_is_full_of_dirty_pages() {
     let mut m = machine("");
     let files = [m.add_file(50_000), m.add_file(50_000)];
     let task = |m: &PagedMachine, file| {
@@ -176,7 +176,7 @@ fn the_same_seed_does_the_same() {
 
 /// 16 MiB hot in 127 MB, which fit until another process wants 64 MB.
 #[test]
-fn a_monitor_watches_who_runs_short() {
+fn a_monitor_watches_a_process_short_of_memory() {
     let text = "about = 'hot, and not'\nislands = 0\nregion = [{ name = 'hot', size = '16M', gap = '64M' }, \
                 { name = 'last', size = '1M', gap = '32M' }]\n\
                 phase = [{ name = 'p', duration = '20s', access = [{ region = 'hot', rate = 50 }] }]\n";
@@ -229,7 +229,7 @@ fn page_out(m: &mut PagedMachine, range: AddrRange, recheck: Duration) -> isothe
 }
 
 #[test]
-fn what_is_paged_out_is_free_until_it_is_touched() {
+fn paged_out_memory_is_free_until_touched() {
     let mut m =
         machine("[swap]\npages = 3000\ncompressed_percent = 0\nout_ns = 5000\nin_ns = 3000\n");
     let process = m.add_process(8000);

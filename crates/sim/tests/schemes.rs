@@ -118,7 +118,7 @@ fn share_of_the_coldest(scene: &(Ops, TargetId, Arc<Snapshot>), weights: Weights
 }
 
 #[test]
-fn with_priority_the_coldest_tenth_goes_and_without_it_what_chance_gives() {
+fn priority_selects_the_coldest_tenth() {
     let scene = ever_colder();
     let by_address = share_of_the_coldest(&scene, Weights::default());
     assert!(by_address <= 0.35, "{by_address}");
@@ -216,7 +216,7 @@ fn a_goal_settles_after_a_step_up_and_down_and_overshoots_at_most_twofold() {
 
 /// Two minutes with little to page out and no stalls, then all of it at once.
 #[test]
-fn a_goal_does_not_run_away_where_nobody_waits() {
+fn a_goal_without_stalls_keeps_the_quota_bounded() {
     let mut plant = Plant::new();
     // All but 4 MiB are out already.
     let (mut ops, target) = (plant.ops.clone(), plant.target);

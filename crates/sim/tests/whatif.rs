@@ -230,7 +230,7 @@ fn regions_are_saved_and_come_back_as_predicted() {
 }
 
 #[test]
-fn a_limit_pages_out_what_is_oldest() {
+fn a_limit_pages_out_the_oldest_memory() {
     let limit = |mib: u64| setting("limit", Policy::Limit(mib * MIB));
     let of = played(mixed, LENGTH, vec![limit(64), limit(36), limit(24)]);
     let back = |i: usize| of[i].counted.returned / PAGE_SIZE as f64 / of[i].counted.seconds();
@@ -242,7 +242,7 @@ fn a_limit_pages_out_what_is_oldest() {
 }
 
 #[test]
-fn tiers_slow_down_what_does_not_fit_the_first() {
+fn memory_beyond_the_first_tier_is_slower() {
     let tier = |mib: u64, ns| Tier { bytes: mib * MIB, latency: Duration::from_nanos(ns) };
     let tiers = |first| setting("tiers", Policy::Tiers(vec![tier(first, 80), tier(64, 250)]));
     let of = played(mixed, LENGTH, vec![tiers(64), tiers(34), tiers(20)]);
@@ -254,7 +254,7 @@ fn tiers_slow_down_what_does_not_fit_the_first() {
 }
 
 #[test]
-fn what_is_not_known_is_refused() {
+fn records_without_idle_ages_are_refused() {
     let age = |s| setting("age", Policy::Schemes(vec![reclaim(secs(s), true, None)]));
     let of = played(mixed, 60, vec![age(10), age(50)]);
     assert_eq!(of[0].refused, None);

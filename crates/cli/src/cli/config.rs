@@ -1,17 +1,14 @@
 //! Options from a file: `reclaim --config`.
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
 use clap::error::ErrorKind;
 use clap::{ArgAction, CommandFactory, Parser};
-use isotherm::schemes;
+use isotherm::options_file::{OptionKind, OptionsFile};
 use isotherm_core::scheme::Scheme;
-use toml::{Spanned, Value};
 
 use super::{Cli, Command, Reclaim, UsageError};
 
@@ -40,45 +37,16 @@ const LASTING: [&str; 20] = [
 ];
 /// Options that select targets: one on the command line replaces all of them in the file.
 const TARGETS: [&str; 5] = ["pid", "comm", "cgroup", "all", "children"];
-/// The key of the schemes in a file.
-const SCHEMES: &str = "scheme";
 
-/// The contents of a file: options by their names, and schemes.
+/// The options of a file.
 #[derive(Debug)]
-pub struct Config {
-    path: PathBuf,
-    text: String,
-    options: BTreeMap<String, FileOption>,
-}
-
-/// An option in a file.
-#[derive(Debug)]
-struct FileOption {
-    /// the option as it would be typed
-    args: Vec<String>,
-    /// offset of its value in the file, in bytes
-    at: usize,
-}
+pub struct Config(OptionsFile);
 
 impl Config {
     /// Reads the options. An unknown option or an invalid value is an error with its line and
     /// column.
     pub fn read(path: &Path, text: String) -> Result<Self, UsageError> {
-        let read = toml::from_str::<BTreeMap<Spanned<String>, Spanned<Value>>>(&text);
-        let values = read.map_err(|e| UsageError::new(format!("{}: {e}", path.display())))?;
-        let mut config = Config { path: path.to_owned(), text, options: BTreeMap::new() };
-        for (key, value) in values {
-            let name = key.get_ref();
-            if name == SCHEMES {
-                continue;
-            }
-            let given = |args| FileOption { args, at: value.span().start };
-            let args =
-                args(name, value.get_ref()).map_err(|e| config.wrong(key.span().start, &e))?;
-            check(&args).map_err(|e| config.wrong(value.span().start, &e))?;
-            config.options.insert(name.clone(), given(args));
-        }
-        Ok(config)
+        OptionsFile::read(path, text, kind, check).map(Config)
     }
 
     /// The options of the command line, completed by the options of this file. `typed` is
@@ -89,90 +57,41 @@ impl Config {
             TARGETS.contains(&name) && !own.acting.targets.selection(false).is_empty()
                 || name == "goal" && !own.goal.is_empty()
         };
-        let ours = self.options.iter().filter(|(name, _)| !hidden(name));
-        let ours = ours.flat_map(|(_, given)| given.args.iter().map(OsString::from));
-        let all: Vec<OsString> = ours.chain(typed.iter().cloned()).collect();
+        let all: Vec<OsString> = self.0.args(hidden).chain(typed.iter().cloned()).collect();
         parse(&all).map_err(|e| self.placed(e, typed))
     }
 
-    /// Adds a place to an error about options: line and column of the first option that the error
-    /// names, if the file has it and it is not `typed`. Else it adds only the path.
+    /// Adds a place to an error about options.
     pub fn placed(&self, e: UsageError, typed: &[OsString]) -> UsageError {
-        let is_typed = |name: &str| {
-            let long = format!("--{name}");
-            let is_it = |word: &OsString| {
-                let word = word.to_string_lossy();
-                word.strip_prefix(&long)
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
-            };
-            typed.iter().any(is_it)
-        };
-        let is_in_name = |c: char| c.is_ascii_lowercase() || c == '-';
-        let text = e.to_string();
-        let named = text.split("--").skip(1).map(|rest| {
-            let end = rest.find(|c| !is_in_name(c)).unwrap_or(rest.len());
-            rest[..end].trim_end_matches('-')
-        });
-        let given = named.filter(|name| !is_typed(name)).find_map(|name| self.options.get(name));
-        match given {
-            Some(given) => self.wrong(given.at, &text),
-            None => UsageError::new(format!("{}: {e}", self.path.display())),
-        }
+        self.0.placed(e, typed)
     }
 
-    /// The schemes of the file. None may have the name `taken`, which belongs to the scheme made
-    /// from options.
+    /// The schemes of the file.
     pub fn schemes(&self, interval: Duration, taken: &str) -> Result<Vec<Scheme>, UsageError> {
-        schemes::among(&self.text, interval, taken)
-            .map_err(|e| UsageError::new(format!("{}: {e}", self.path.display())))
+        self.0.schemes(interval, taken)
     }
 
     /// Fails if an option that cannot change while a service runs differs from `before`.
     pub fn check_change(&self, before: &Config) -> Result<(), UsageError> {
-        let args = |config: &Config, name: &str| Some(config.options.get(name)?.args.clone());
-        let changed = LASTING.into_iter().find(|&name| args(self, name) != args(before, name));
-        let Some(name) = changed else { return Ok(()) };
-        let at = self.options.get(name).map_or(0, |given| given.at);
-        Err(self.wrong(at, &format!("`{name}` cannot change while it runs: restart the service")))
-    }
-
-    fn wrong(&self, at: usize, what: &str) -> UsageError {
-        let (line, column) = schemes::place(&self.text, at);
-        UsageError::new(format!("{}: line {line}, column {column}: {what}", self.path.display()))
+        self.0.check_change(&before.0, &LASTING)
     }
 }
 
-/// An option as it would be typed.
-fn args(name: &str, value: &Value) -> Result<Vec<String>, String> {
+/// The kind of an option of `reclaim`.
+fn kind(name: &str) -> Result<OptionKind, String> {
     let command = Cli::command();
     let reclaim = command.find_subcommand("reclaim");
     let of_name = |arg: &&clap::Arg| arg.get_long() == Some(name) && name != "config";
     let arg = reclaim.and_then(|reclaim| reclaim.get_arguments().find(of_name));
-    let Some(arg) = arg else {
-        return Err(format!(
+    match arg.map(clap::Arg::get_action) {
+        Some(ArgAction::SetTrue) => Ok(OptionKind::Flag),
+        Some(ArgAction::Append) => Ok(OptionKind::Several),
+        Some(_) => Ok(OptionKind::One),
+        None => Err(format!(
             "`{name}` is not an option of isotherm reclaim: isotherm reclaim --help lists them; schemes are \
              [[scheme]]"
-        ));
-    };
-    match (arg.get_action(), value) {
-        (ArgAction::SetTrue, Value::Boolean(true)) => Ok(vec![format!("--{name}")]),
-        (ArgAction::SetTrue, Value::Boolean(false)) => Ok(Vec::new()),
-        (ArgAction::SetTrue, _) => Err(format!("`{name}` must be true or false")),
-        (ArgAction::Append, Value::Array(values)) => {
-            values.iter().map(|value| arg_of(name, value)).collect()
-        }
-        _ => Ok(vec![arg_of(name, value)?]),
+        )),
     }
-}
-
-fn arg_of(name: &str, value: &Value) -> Result<String, String> {
-    let text = match value {
-        Value::String(text) => text.clone(),
-        Value::Integer(n) => n.to_string(),
-        Value::Float(x) => x.to_string(),
-        _ => return Err(format!("`{name}` requires a text or a number")),
-    };
-    Ok(format!("--{name}={text}"))
 }
 
 /// Checks one option by itself. An option that it requires may be elsewhere in the file.
@@ -207,6 +126,8 @@ fn why(e: &clap::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn config(text: &str) -> Result<Config, String> {
@@ -240,7 +161,7 @@ ipis = 7
     }
 
     #[test]
-    fn an_option_may_take_another_beside_it() {
+    fn an_option_may_require_another() {
         let o = under("metrics-every = \"20s\"\nmetrics = \"127.0.0.1:9477\"", &[]);
         assert_eq!(o.acting.metrics.every, Duration::from_secs(20));
         let alone = config("metrics-every = \"20s\"").unwrap().under(&[]).unwrap_err().to_string();
@@ -257,7 +178,7 @@ ipis = 7
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn errors_have_a_place() {
         for (text, place, said) in [
             ("all = true\nmin-age = \"old\"", "line 2, column 11", "20ms"),
             ("colour = 1", "line 1, column 1", "not an option"),
@@ -277,7 +198,7 @@ ipis = 7
     }
 
     #[test]
-    fn what_makes_no_sense_together_is_told_with_the_place_of_what_the_file_says() {
+    fn a_conflict_has_the_place_of_the_option_in_the_file() {
         let text = "all = true\nquota = \"2s/1s\"\nwindow = \"64K\"\n";
         let config = config(text).unwrap();
         let placed = |what: &str, typed: &[&str]| {
@@ -294,7 +215,7 @@ ipis = 7
     }
 
     #[test]
-    fn whom_it_is_about_stays() {
+    fn targets_cannot_change() {
         let before = config("comm = \"x\"\nmin-age = \"1s\"").unwrap();
         let same = config("min-age = \"2s\"\ncomm = [\"x\"]").unwrap();
         assert!(same.check_change(&before).is_ok());
@@ -355,7 +276,7 @@ ipis = 7
             let read = config(&line).unwrap_or_else(|e| panic!("{line}: {e}"));
             let besides = if name == "metrics-every" { "metrics = \"m.prom\"\n" } else { "" };
             let whole = config(&format!("{line}{besides}")).unwrap().under(&[]);
-            assert!(read.options.len() == 1 && whole.is_ok(), "{line}: {:?}", whole.err());
+            assert!(read.0.count() == 1 && whole.is_ok(), "{line}: {:?}", whole.err());
         }
         let alone = config("metrics-every = \"1s\"").unwrap().under(&[]).unwrap_err().to_string();
         assert!(alone.contains("--metrics "), "{alone}");

@@ -101,7 +101,7 @@ pub struct SetAttributes {
 
 /// Options of `service targets`.
 #[derive(Debug, Args)]
-#[group(id = "whom", required = true, multiple = true, args = ["add", "remove"])]
+#[group(id = "changed", required = true, multiple = true, args = ["add", "remove"])]
 pub struct SetTargets {
     /// Also watch this process; may be given several times
     #[arg(long, value_name = "PID")]

@@ -99,7 +99,7 @@ mod tests {
 
     /// `UPDATE_DOCS=1` writes the page.
     #[test]
-    fn the_options_page_is_what_the_program_has() {
+    fn the_options_page_is_that_of_the_program() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/options.md");
         let made = page(super::super::command());
         if std::env::var_os("UPDATE_DOCS").is_some() {

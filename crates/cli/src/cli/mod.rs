@@ -29,11 +29,11 @@ pub use control::{
 };
 pub use files::Files;
 pub use groups::command;
-pub use interleave::{Apply, Interleave, Layout, Probe, Run, Set, Show, Task, Verify};
+pub use interleave::{Apply, Interleave, Probe, Run, Set, Show, Task, Verify};
 pub use isotherm::UsageError;
 pub use lab::{Experiment, Fairzone, Figure, InterleaveFigure, InterleaveLab, Lab};
 pub use metrics::Metrics;
-pub use reclaim::{GoalOption, Pace, Reclaim};
+pub use reclaim::Reclaim;
 pub use record::Record;
 pub use report::{
     Accuracy, Advice, Cgroups, Code, Heatmap, Input, Need, NeedAsked, Order, Over, Part, Raw,
@@ -41,7 +41,7 @@ pub use report::{
 };
 pub use run::Run as RunSchemes;
 pub use watching::{Targets, Watching};
-pub use whatif::{Sweep, WhatIf};
+pub use whatif::WhatIf;
 
 /// The default file of recordings and reports.
 pub const DEFAULT_RECORD: &str = "isotherm.rec";

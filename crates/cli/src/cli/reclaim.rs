@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use clap::Args;
 use isotherm::control::default_path;
-use isotherm::schemes::TARGETS;
+use isotherm::reclaim::{
+    Bytes, GoalOption, Marks, NONE, Pace, ReclaimScheme, aim, goal, marks, pace, pages, quota_size,
+};
 use isotherm::units;
-use isotherm_core::scheme::{Aim, Goal, Scope};
-use isotherm_core::{AddrRange, PAGE_SIZE};
+use isotherm_core::AddrRange;
+use isotherm_core::scheme::Aim;
 
 use super::run::Acting;
 
@@ -74,156 +76,20 @@ impl Reclaim {
         let path = self.control.clone().unwrap_or_else(default_path);
         Some(path).filter(|path| path != Path::new(NONE))
     }
-}
 
-/// The value for no limit, and for no socket.
-const NONE: &str = "none";
-
-/// A quota of time in each window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace {
-    /// none: no limit
-    pub time: Option<Duration>,
-    pub window: Duration,
-}
-
-/// Bytes; none: no limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bytes(pub Option<u64>);
-
-/// The watermarks high, mid and low, in shares of 10,000; none: always act.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Marks(pub Option<[u32; 3]>);
-
-/// A goal, without the scope that it applies to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GoalOption {
-    /// refaulted share of the working set, in ppm
-    Refaults(u32),
-    /// stalled time in each second
-    Stalled(Duration),
-}
-
-impl GoalOption {
-    /// The goal for the machine, or for the control group of the targets.
-    pub fn of(self, machine: bool) -> Goal {
-        let of = if machine { Scope::Machine } else { Scope::Group(TARGETS.into()) };
-        match self {
-            GoalOption::Refaults(ppm) => Goal::Refaults { of, ppm },
-            GoalOption::Stalled(target) => Goal::Stalled { of, target },
-        }
-    }
-}
-
-/// A range of addresses, at multiples of the page size.
-fn pages(text: &str) -> Result<AddrRange, String> {
-    let range = units::addresses(text)?;
-    let is_aligned = |addr: u64| addr.is_multiple_of(PAGE_SIZE) || addr == u64::MAX;
-    if is_aligned(range.start) && is_aligned(range.end) {
-        Ok(range)
-    } else {
-        Err(format!("{text} must begin and end at multiples of {PAGE_SIZE}, as 1000..5000 does"))
-    }
-}
-
-/// `10ms/1s`, or `none`.
-pub(super) fn pace(text: &str) -> Result<Pace, String> {
-    const SECOND: Duration = Duration::from_secs(1);
-    if text == NONE {
-        return Ok(Pace { time: None, window: SECOND });
-    }
-    let wrong = || format!("{text:?} is not a time in a window: write 10ms/1s, or none");
-    let (time, window) = text.split_once('/').ok_or_else(wrong)?;
-    let read = |text| units::duration(text).map_err(|_| wrong());
-    Ok(Pace { time: Some(read(time)?), window: read(window)? })
-}
-
-/// `128M`, or `none`.
-pub(super) fn quota_size(text: &str) -> Result<Bytes, String> {
-    if text == NONE {
-        return Ok(Bytes(None));
-    }
-    let size = units::size(text).map_err(|e| format!("{e}, or none"))?;
-    Ok(Bytes(Some(size)))
-}
-
-/// `50%,40%,20%`, or `none`.
-fn marks(text: &str) -> Result<Marks, String> {
-    if text == NONE {
-        return Ok(Marks(None));
-    }
-    let wrong =
-        || format!("{text:?} are not watermarks: write three shares, as 50%,40%,20%, or none");
-    let share = |text| units::percent(text).map(|p| (p * 100.0).round() as u32);
-    let shares: Vec<u32> =
-        text.split(',').map(share).collect::<Result<_, _>>().map_err(|_| wrong())?;
-    shares.try_into().map(|marks| Marks(Some(marks))).map_err(|_| wrong())
-}
-
-/// `refault=0.2%` or `psi=0.1%`.
-fn goal(text: &str) -> Result<GoalOption, String> {
-    let wrong = || format!("{text:?} is no goal: write refault=0.2% or psi=0.1%");
-    let (what, share) = text.split_once('=').ok_or_else(wrong)?;
-    let share = units::percent(share).map_err(|_| wrong())?;
-    match what {
-        "refault" => Ok(GoalOption::Refaults((share * 10_000.0).round() as u32)),
-        "psi" => Ok(GoalOption::Stalled(Duration::from_secs_f64(share / 100.0))),
-        _ => Err(wrong()),
-    }
-}
-
-/// `refault 0.2%`, also with `/min` behind it, or `save 30%`.
-fn aim(text: &str) -> Result<Aim, String> {
-    let wrong = || format!("{text:?} is no objective: write \"refault 0.2%\" or \"save 30%\"");
-    let (what, share) = text.split_once([' ', '=']).ok_or_else(wrong)?;
-    let of = |share| units::percent(share).map_err(|_| wrong());
-    match what {
-        "refault" => {
-            let share = share.strip_suffix("/min").unwrap_or(share);
-            Ok(Aim::Refaults((of(share)? * 10_000.0).round() as u32))
-        }
-        "save" => Ok(Aim::Save((of(share)? * 100.0).round() as u32)),
-        _ => Err(wrong()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_people_write() {
-        let [ms, second] = [Duration::from_millis(10), Duration::from_secs(1)];
-        assert_eq!(pace("10ms/1s"), Ok(Pace { time: Some(ms), window: second }));
-        assert_eq!(pace("none").unwrap().time, None);
-        assert_eq!(quota_size("128M"), Ok(Bytes(Some(128 << 20))));
-        assert_eq!(marks("50%,40%,20%"), Ok(Marks(Some([5000, 4000, 2000]))));
-        assert_eq!(marks("none"), Ok(Marks(None)));
-        assert_eq!(goal("refault=0.2%"), Ok(GoalOption::Refaults(2000)));
-        assert_eq!(aim("refault 0.2%/min"), Ok(Aim::Refaults(2000)));
-        assert_eq!(aim("refault=0.2%"), Ok(Aim::Refaults(2000)));
-        assert_eq!(aim("save 30%"), Ok(Aim::Save(3000)));
-        assert_eq!(goal("psi=0.1%"), Ok(GoalOption::Stalled(Duration::from_millis(1))));
-    }
-
-    #[test]
-    fn what_is_wrong_is_told_with_what_would_be_right() {
-        for bad in ["", "10ms", "10/x", "/", "often/1s"] {
-            assert!(pace(bad).unwrap_err().contains("10ms/1s, or none"), "{bad}");
-        }
-        for bad in ["0x1..0x2000", "1000..1fff", "2000..1000", "x"] {
-            assert!(pages(bad).is_err(), "{bad}");
-        }
-        assert_eq!(pages("0x1000..").map(|r| r.start), Ok(0x1000));
-        assert!(quota_size("5Q").unwrap_err().contains("or none"));
-        for bad in ["", "50%", "50%,40%", "50%,40%,20%,1%", "a,b,c", "500%,40%,20%"] {
-            assert!(marks(bad).unwrap_err().contains("50%,40%,20%"), "{bad}");
-        }
-        for bad in ["", "psi", "psi=", "psi=101%", "load=1%", "refault=much"] {
-            assert!(goal(bad).unwrap_err().contains("refault=0.2% or psi=0.1%"), "{bad}");
-        }
-        for bad in ["", "save", "save all", "keep 30%", "refault 0.2%/h", "save 101%"] {
-            assert!(aim(bad).unwrap_err().contains("or \"save 30%\""), "{bad}");
+    /// The scheme that these options describe.
+    pub fn scheme(&self) -> ReclaimScheme {
+        ReclaimScheme {
+            min_age: self.min_age,
+            pages: self.pages,
+            aim: self.aim,
+            quota: self.quota,
+            quota_size: self.quota_size.0,
+            watermarks: self.watermarks.0,
+            watermarks_interval: self.watermarks_interval,
+            ranges: self.range.clone(),
+            skip_anon: self.skip_anon,
+            goals: self.goal.iter().map(|goal| goal.of(self.acting.targets.all)).collect(),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
+use isotherm::reading;
 use isotherm::units;
 use isotherm_core::{AddrRange, Thresholds};
 use isotherm_report::{By, Choice, CodeBy, Objective, Pick, SortBy, Wishes};
@@ -51,7 +52,23 @@ pub struct Selection {
     pub shown: ViewOptions,
 }
 
+impl Input {
+    /// The same as the library's type.
+    pub fn input(&self) -> reading::Input {
+        reading::Input { path: self.path.clone(), skip_damaged: self.skip_damaged }
+    }
+}
+
 impl Part {
+    /// The same as the library's type.
+    pub fn part(&self) -> reading::Part {
+        reading::Part {
+            input: self.input.input(),
+            time: self.time.clone(),
+            targets: self.target.clone(),
+        }
+    }
+
     /// All of the record at `path`.
     pub fn all(path: &Path) -> Self {
         let input = Input { path: path.to_owned(), skip_damaged: false };

@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use isotherm::output_file::keep_input;
+use isotherm::reading::{self, Head, Input, Part, lost_text, open};
 use isotherm_record::edit::{Edit, Rewriter};
 use isotherm_record::{Facts, Writer};
 
-use super::{keep_input, lost_text, open, report};
 use crate::cli;
-use crate::cli::{Input, Part};
 use crate::log::say;
 
 /// Writes a record of parts of others.
@@ -17,19 +17,20 @@ pub fn run(o: &cli::Edit) -> Result<ExitCode> {
     let mut rewriter = None;
     for path in &o.files {
         let input = Input { path: path.clone(), skip_damaged: o.repair };
-        let (facts, targets) =
-            report::targets(&Part { input: input.clone(), time: None, target: o.target.clone() })?;
+        let part = Part { input, time: None, targets: o.target.clone() };
+        let head = Head::read(&part.input)?;
+        let targets = reading::options(&part, &head)?.filter.targets;
         let edit = Edit { time: o.time.clone(), addr: o.addr, targets, aggr: o.aggr };
         let rewriter = match &mut rewriter {
             Some(rewriter) => rewriter,
             none => {
                 let name = || format!("{} has no facts of a recording", path.display());
-                let facts = edited(facts.with_context(name)?);
+                let facts = edited(head.facts.with_context(name)?);
                 let writer = Writer::create_whole(&o.output, &facts)?;
                 none.insert(Rewriter::new(writer, facts))
             }
         };
-        let lacked = rewriter.add(open(&input)?, &edit, o.repair)?;
+        let lacked = rewriter.add(open(&part.input)?, &edit, o.repair)?;
         if let Some(torn) = lacked.torn {
             say(format_args!("isotherm: {torn}"));
         }

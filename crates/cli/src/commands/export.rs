@@ -5,13 +5,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use isotherm::output_file::{OutputFile, create};
+use isotherm::reading::{lost_text, open};
 use isotherm_core::Thresholds;
 use isotherm_record::{
     ExportError, Exported, ReadError, export_arrow, export_damo_json, export_parquet,
     export_perf_script, export_perfetto,
 };
 
-use super::{Output, create, lost_text, open};
 use crate::cli::{Export, ExportFormat, UsageError};
 use crate::log::say;
 
@@ -19,7 +20,7 @@ use crate::log::say;
 pub fn run(o: &Export) -> Result<ExitCode> {
     let format = o.format.unwrap_or(ExportFormat::Arrow);
     // before the output is created
-    let reader = open(&o.input)?;
+    let reader = open(&o.input.input())?;
     let exported = match format {
         ExportFormat::Parquet if o.output == Path::new("-") => {
             let text = "Parquet is a folder of files: give --output FOLDER";
@@ -58,7 +59,7 @@ fn to_file(o: &Export, format: ExportFormat) -> Result<Exported> {
     out.flush()?;
     drop(out);
     let exported = exported?;
-    file.map_or(Ok(()), Output::finish)
+    file.map_or(Ok(()), OutputFile::finish)
         .with_context(|| format!("cannot write {}", o.output.display()))?;
     Ok(exported)
 }
@@ -66,7 +67,7 @@ fn to_file(o: &Export, format: ExportFormat) -> Result<Exported> {
 fn export(o: &Export, format: ExportFormat, out: impl Write) -> Result<Exported, ExportError> {
     let reader = || {
         let path = o.input.path.clone();
-        open(&o.input).map_err(|e| ReadError::Io { path, source: io::Error::other(e) })
+        open(&o.input.input()).map_err(|e| ReadError::Io { path, source: io::Error::other(e) })
     };
     match format {
         ExportFormat::Arrow => export_arrow(reader()?, out),

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use isotherm::files::standard_input;
 use isotherm_record::import::{Import, ImportError, Presumed};
 use isotherm_record::{Why, Writer};
 
-use super::standard_input;
 use crate::cli::{self, UsageError};
 use crate::log::say;
 

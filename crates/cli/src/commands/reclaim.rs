@@ -7,28 +7,21 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::Result;
+use isotherm::control::machine_text;
 use isotherm::files::text_of;
+use isotherm::reclaim::{GoalOption, NAME};
 use isotherm::service::kernel::{self, KernelReclaim};
-use isotherm::service::{self, ServiceConfig};
+use isotherm::service::{self, ServiceConfig, ServiceError};
 use isotherm::watch::{AttrsFor, LookBy};
-use isotherm_core::scheme::{
-    Filter, FilterKind, Mark, Pattern, Quota, Scheme, SchemeError, Watermarks, Weights,
-};
-use isotherm_core::{
-    Action, AddrRange, Attrs, MappingKind, PAGE_SIZE, PageFilter, PageKind, align_down,
-};
+use isotherm_core::Attrs;
+use isotherm_core::scheme::Scheme;
 use isotherm_linux::damon::{self, KdamondAttrs};
 
 use super::report::output::print;
 use super::run::act;
-use super::service::machine;
-use crate::cli::{Config, GoalOption, Reclaim, UsageError};
+use crate::cli::{Config, Reclaim, UsageError};
 
-/// The name of the scheme that is made from options.
-const NAME: &str = "reclaim";
-/// Default time between two checks of the watermarks.
-const MARKS_EVERY: Duration = Duration::from_secs(5);
-/// The same for the kernel's monitor. While watermarks deactivate it, it answers only this often.
+/// Default time between two checks of the watermarks by the kernel's monitor. While watermarks deactivate it, it answers only this often.
 const KERNEL_MARKS_EVERY: Duration = Duration::from_millis(500);
 
 /// Pages out memory until a signal, a request or `--duration` ends it.
@@ -52,7 +45,7 @@ pub fn run(options: Reclaim) -> Result<ExitCode> {
 fn by_kernel(o: &Reclaim, asked: damon::Reclaim) -> Result<ExitCode> {
     let done = kernel::run(KernelReclaim {
         asked,
-        scheme: checked(o)?,
+        scheme: o.scheme().checked()?,
         ranges: o.range.clone(),
         socket: o.socket(),
         duration: o.acting.duration,
@@ -61,7 +54,7 @@ fn by_kernel(o: &Reclaim, asked: damon::Reclaim) -> Result<ExitCode> {
     let text = if o.acting.json {
         serde_json::to_string(&done)? + "\n"
     } else {
-        done.table.text() + &machine(&serde_json::to_value(&done.total)?)
+        done.table.text() + &machine_text(&serde_json::to_value(&done.total)?)
     };
     print(text.as_bytes())
 }
@@ -81,7 +74,7 @@ impl Service {
         Service { options, acting, config, typed }
     }
 
-    fn read(path: PathBuf, typed: Vec<OsString>) -> Result<Self> {
+    fn read(path: PathBuf, typed: Vec<OsString>) -> Result<Self, ServiceError> {
         let text = text_of(&path, || format!("cannot read the options in {}", path.display()))?;
         let config = Config::read(&path, text)?;
         let options = config.under(&typed)?;
@@ -115,7 +108,7 @@ impl ServiceConfig for Service {
     fn schemes(&self, attrs: &Attrs) -> Result<Vec<Scheme>, UsageError> {
         let more =
             self.config.as_ref().map(|(_, config)| config.schemes(attrs.snapshot_interval(), NAME));
-        let first = checked(&self.options).map_err(|e| self.placed(e))?;
+        let first = self.options.scheme().checked().map_err(|e| self.placed(e))?;
         Ok(std::iter::once(first).chain(more.transpose()?.into_iter().flatten()).collect())
     }
 
@@ -142,110 +135,16 @@ impl ServiceConfig for Service {
         self.config.is_some()
     }
 
-    fn reread(&self) -> Result<Rc<dyn ServiceConfig>> {
+    fn reread(&self) -> Result<Rc<dyn ServiceConfig>, ServiceError> {
         let Some((path, before)) = &self.config else {
-            anyhow::bail!("there is no file to re-read: --config names one");
+            let text = "there is no file to re-read: --config names one";
+            return Err(UsageError::new(text).into());
         };
         let service = Service::read(path.clone(), self.typed.clone())?;
         if let Some((_, config)) = &service.config {
             config.check_change(before)?;
         }
         Ok(Rc::new(service))
-    }
-}
-
-/// A scheme that pages out what was not touched for `min_age`: regions, or each page.
-pub fn untouched(min_age: Duration, pages: bool) -> Scheme {
-    let every = Pattern { size: PAGE_SIZE..=u64::MAX, ..Pattern::default() };
-    let untouched = Pattern { hz: 0.0..=0.0, age: min_age..=Duration::MAX, ..every.clone() };
-    let pattern = if pages { every } else { untouched };
-    let mut scheme = Scheme::new(NAME, pattern, Action::PageOut);
-    if pages {
-        // Each page has its own age, independent of its neighbours.
-        let kind = PageKind::Touched { within: min_age };
-        scheme.page_filters = vec![PageFilter { kind, matching: true, allow: false }];
-    }
-    scheme
-}
-
-/// The scheme of the options. The defaults are those of the kernel's DAMON_RECLAIM
-/// (`Documentation/admin-guide/mm/damon/reclaim.rst`): the oldest untouched memory goes first.
-fn scheme(o: &Reclaim) -> Scheme {
-    let mut scheme = untouched(o.min_age, o.pages || o.aim.is_some());
-    scheme.aim = o.aim;
-    if o.aim.is_some() {
-        // It chooses the ages itself.
-        scheme.page_filters.clear();
-    }
-    let held_back = |kind| Filter { kind, matching: true, allow: false };
-    let outside = outside(&o.range).into_iter().map(FilterKind::Addresses).map(held_back);
-    let anon = [MappingKind::Anonymous, MappingKind::Heap, MappingKind::Stack];
-    let anon = anon.map(FilterKind::Mapping).map(held_back).into_iter().filter(|_| o.skip_anon);
-    scheme.filters = outside.chain(anon).collect();
-    scheme.quota = Quota {
-        time: o.quota.time,
-        bytes: o.quota_size.0,
-        reset: o.quota.window,
-        goals: o.goal.iter().map(|aim| aim.of(o.acting.targets.all)).collect(),
-        weights: Weights { age: 1, ..Weights::default() },
-    };
-    scheme.watermarks = o.watermarks.0.map(|[high, mid, low]| Watermarks {
-        metric: Mark::Free,
-        interval: o.watermarks_interval.unwrap_or(MARKS_EVERY),
-        high,
-        mid,
-        low,
-    });
-    scheme
-}
-
-/// The addresses outside of all `ranges`; empty if there are no ranges.
-fn outside(ranges: &[AddrRange]) -> Vec<AddrRange> {
-    if ranges.is_empty() {
-        return Vec::new();
-    }
-    let mut sorted = ranges.to_vec();
-    sorted.sort_by_key(|r| r.start);
-    let (mut from, mut gaps) = (0, Vec::new());
-    for r in sorted {
-        if from < r.start {
-            gaps.push(AddrRange::new(from, r.start));
-        }
-        from = from.max(r.end);
-    }
-    let end = align_down(u64::MAX, PAGE_SIZE);
-    gaps.extend((from < end).then(|| AddrRange::new(from, end)));
-    gaps
-}
-
-/// The option that sets a key of the scheme `reclaim`.
-fn option_of(key: &str) -> &'static str {
-    match key {
-        "quota.time" | "quota.reset" => "--quota",
-        "quota.bytes" => "--quota-size",
-        "quota.goals" | "goals" => "--goal",
-        "watermarks.interval" => "--watermarks-interval",
-        key if key.starts_with("watermarks") => "--watermarks",
-        "filters" => "--range",
-        "aim" => "--aim",
-        _ => "--min-age",
-    }
-}
-
-/// The scheme of the options, after a check.
-fn checked(o: &Reclaim) -> Result<Scheme, UsageError> {
-    let scheme = scheme(o);
-    match scheme.check() {
-        Ok(()) => Ok(scheme),
-        // `--pages` is also a filter, of pages that were touched within `--min-age`.
-        Err(SchemeError::Scheme { why, .. }) => {
-            let option = match *why {
-                SchemeError::Within(_) => "--min-age",
-                _ => option_of(why.key()),
-            };
-            Err(UsageError::new(format!("{option}: {why}")))
-        }
-        Err(e) => Err(UsageError::new(e.to_string())),
     }
 }
 
@@ -276,7 +175,7 @@ fn kernel_request(o: &Reclaim) -> Result<damon::Reclaim, UsageError> {
             "pages out memory of the whole machine: leave out --except-comm, --except-cgroup and --except-pid",
         );
     }
-    checked(o)?;
+    o.scheme().checked()?;
     if o.quota.time == Some(Duration::ZERO) || o.quota_size.0 == Some(0) {
         return wrong("treats a quota of 0 as no limit: give 1ms/1s and 4K at least, or none");
     }
@@ -309,7 +208,8 @@ fn kernel_request(o: &Reclaim) -> Result<damon::Reclaim, UsageError> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use isotherm_core::scheme::{Goal, Scope};
+    use isotherm_core::scheme::{FilterKind, Goal, Mark, Pattern, Scope, Weights};
+    use isotherm_core::{AddrRange, MappingKind, PAGE_SIZE, PageFilter, PageKind, align_down};
 
     use super::*;
     use crate::cli::{Cli, Command};
@@ -317,7 +217,7 @@ mod tests {
     fn of(options: &[&str]) -> Scheme {
         let args = ["isotherm", "reclaim"].iter().chain(options);
         match Cli::try_parse_from(args).unwrap().command {
-            Command::Reclaim(o) => scheme(&o),
+            Command::Reclaim(o) => o.scheme().scheme(),
             _ => unreachable!(),
         }
     }
@@ -338,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn single_pages_are_told_apart_by_the_same_age() {
+    fn single_pages_are_distinguished_by_the_same_age() {
         let scheme = of(&["--all", "--min-age=30s", "--pages"]);
         assert_eq!(scheme.check(), Ok(()));
         assert_eq!(scheme.pattern, Pattern { size: PAGE_SIZE..=u64::MAX, ..Pattern::default() });
@@ -348,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn goals_are_of_who_is_watched() {
+    fn goals_apply_to_the_watched_scope() {
         let goals = |options| of(options).quota.goals;
         let machine = Goal::Refaults { of: Scope::Machine, ppm: 2000 };
         assert_eq!(goals(&["--all", "--goal", "refault=0.2%"]), [machine]);
@@ -380,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told_by_its_option() {
+    fn invalid_values_name_their_option() {
         for (options, said) in [
             (&["--quota=2s/1s"][..], "--quota: a quota of 2s"),
             (&["--quota=1ms/1ms"], "--quota: a quota for each"),
@@ -394,7 +294,7 @@ mod tests {
             let Command::Reclaim(o) = Cli::try_parse_from(args).unwrap().command else {
                 unreachable!()
             };
-            let why = checked(&o).unwrap_err().to_string();
+            let why = o.scheme().checked().unwrap_err().to_string();
             assert!(why.starts_with(said), "{options:?}: {why}");
         }
     }
@@ -414,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_takes() {
+    fn options_become_a_request_to_the_kernel() {
         let asked = of_kernel(&["--all", "--goal", "psi=0.1%", "--quota", "20ms/2s"]).unwrap();
         assert_eq!(asked.min_age, Duration::from_secs(120));
         assert_eq!((asked.time, asked.bytes), (Some(Duration::from_millis(20)), Some(128 << 20)));
@@ -426,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_take_is_told() {
+    fn options_that_the_kernel_lacks_are_refused() {
         for (options, said) in [
             (&["--pid=1"][..], "choose --look bpf"),
             (&["--comm=x"], "give --all"),

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use isotherm::files::text_of;
 use isotherm::schemes;
-use isotherm::service::{self, SchemeTable, ServiceConfig};
+use isotherm::service::{self, SchemeTable, ServiceConfig, ServiceError};
 use isotherm::watch::AttrsFor;
 use isotherm::words::is_closed_pipe;
 use isotherm_core::Attrs;
@@ -53,8 +53,10 @@ impl ServiceConfig for RunConfig {
         self.options.control.clone()
     }
 
-    fn reread(&self) -> Result<Rc<dyn ServiceConfig>> {
-        bail!("isotherm run does not re-read files: isotherm service commit replaces its schemes")
+    fn reread(&self) -> Result<Rc<dyn ServiceConfig>, ServiceError> {
+        let text =
+            "isotherm run does not re-read files: isotherm service commit replaces its schemes";
+        Err(UsageError::new(text).into())
     }
 }
 
@@ -62,7 +64,7 @@ impl ServiceConfig for RunConfig {
 pub fn run(options: RunSchemes) -> Result<ExitCode> {
     let text =
         |path: &PathBuf| text_of(path, || format!("cannot read the schemes {}", path.display()));
-    let texts = options.scheme.iter().map(text).collect::<Result<_>>()?;
+    let texts = options.scheme.iter().map(text).collect::<Result<_, _>>()?;
     let acting = options.acting.acting(false);
     let json = options.acting.json;
     act(&(Rc::new(RunConfig { options, acting, texts }) as Rc<dyn ServiceConfig>), json)
@@ -71,6 +73,7 @@ pub fn run(options: RunSchemes) -> Result<ExitCode> {
 /// Acts according to `config` until a reason to end, and prints the statistics.
 pub fn act(config: &Rc<dyn ServiceConfig>, json: bool) -> Result<ExitCode> {
     let acted = service::act(config, Box::new(Line::new()), |table| show(table, json))?;
+    acted.finished?;
     Ok(match acted.failed {
         None => acted.status.map_or(ExitCode::SUCCESS, ExitCode::from),
         Some(e) if is_closed_pipe(&e) => ExitCode::SUCCESS,

@@ -15,7 +15,7 @@ use crate::log::say;
 pub fn run(o: &Swap) -> Result<ExitCode> {
     let text = match &o.task {
         SwapTask::Zram { size, name } => make(*size, name.as_deref()),
-        SwapTask::Restore { name, force } => take_away(name.as_deref(), *force),
+        SwapTask::Restore { name, force } => remove(name.as_deref(), *force),
     };
     let text = text.map_err(|e| match e {
         SwapError::Size { .. } | SwapError::Name(_) => UsageError::new(e.to_string()).into(),
@@ -34,11 +34,11 @@ fn make(size: u64, name: Option<&str>) -> Result<String, SwapError> {
     ))
 }
 
-fn take_away(name: Option<&str>, force: bool) -> Result<String, SwapError> {
+fn remove(name: Option<&str>, force: bool) -> Result<String, SwapError> {
     let caller = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
     let o = Restore { name, force, caller };
-    let mut tell = |content: &_| say(format_args!("isotherm: to be removed: {content}"));
-    let gone: String = restore(Path::new("/"), &o, &mut tell)?
+    let mut show = |content: &_| say(format_args!("isotherm: to be removed: {content}"));
+    let gone: String = restore(Path::new("/"), &o, &mut show)?
         .iter()
         .map(|device| {
             format!("{} is removed, and its content is back in memory\n", device.display())

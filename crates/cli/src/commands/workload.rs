@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use isotherm::files::text_of;
+use isotherm::output_file::OutputFile;
 use isotherm::stop::Stop;
 use isotherm::workload::{Running, check, fill, mark};
 use isotherm_core::{AddrRange, PAGE_SIZE};
@@ -13,7 +14,6 @@ use isotherm_linux::sys::{self, Arena, Backing, SleepingChild};
 use isotherm_sim::GroundTruth;
 use isotherm_sim::workload::{Layout, Memory, NAMED, Named, Schedule, Workload};
 
-use super::Output;
 use crate::cli::{self, UsageError};
 use crate::log::say;
 
@@ -43,18 +43,18 @@ fn touch(o: &cli::Workload, name: &str) -> Result<()> {
     let layout = Layout::new(&workload, o.seed);
     let schedule = Schedule::new(&workload, &layout, o.duration)
         .map_err(|e| UsageError::new(e.to_string()))?;
-    let file = o.truth.as_deref().map(Output::create).transpose()?;
+    let file = o.truth.as_deref().map(OutputFile::create).transpose()?;
     let stop = Stop::at_signals()?;
     let arena = populated(&layout, o.seed)?;
     let populated = sys::monotonic();
     let shared = layout.mappings().iter().any(|&(_, memory)| memory == Memory::Shared);
     let child = shared.then(SleepingChild::fork).transpose().context("cannot fork")?;
     let running = Running::new(&workload, &layout, &arena, o.seed);
-    tell(&arena, child.as_ref(), running.counts())?;
+    print_addresses(&arena, child.as_ref(), running.counts())?;
     let truth = running.all(&schedule, &stop)?.truth(name, populated);
     say(last_line(&truth));
     file.map_or(Ok(()), |file| write(file, &truth)).context("cannot write the truth")?;
-    check(&arena)
+    Ok(check(&arena)?)
 }
 
 /// Finds a workload by its name, or reads it from a file.
@@ -91,7 +91,7 @@ fn populated(layout: &Layout, seed: u64) -> Result<Arena> {
 
 /// Prints on standard output the addresses of the memory and of the touch counters, once the memory
 /// is populated.
-fn tell(arena: &Arena, child: Option<&SleepingChild>, counts: AddrRange) -> Result<()> {
+fn print_addresses(arena: &Arena, child: Option<&SleepingChild>, counts: AddrRange) -> Result<()> {
     let (range, pid) = (arena.range(), std::process::id());
     let child = child.map(SleepingChild::pid);
     let line = serde_json::json!({
@@ -103,7 +103,7 @@ fn tell(arena: &Arena, child: Option<&SleepingChild>, counts: AddrRange) -> Resu
     Ok(out.flush()?)
 }
 
-fn write(file: Output, truth: &GroundTruth) -> Result<()> {
+fn write(file: OutputFile, truth: &GroundTruth) -> Result<()> {
     let mut out = BufWriter::new(file);
     serde_json::to_writer(&mut out, truth)?;
     writeln!(out)?;

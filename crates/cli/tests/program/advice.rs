@@ -104,7 +104,7 @@ fn advice_agrees_with_the_truth() {
 }
 
 #[test]
-fn what_advice_is_asked_for_wrongly_is_told() {
+fn invalid_advice_options_are_reported() {
     let dir = tempfile::TempDir::new().unwrap();
     crate::synthetic::write(&dir.path().join("isotherm.rec"), 6);
     let run = |args: &[&str]| run_in(dir.path(), &[&["report", "advice"], args].concat());

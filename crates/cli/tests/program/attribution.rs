@@ -27,8 +27,8 @@ fn row(report: &Value, is: impl Fn(&Value) -> bool) -> &Value {
 }
 
 #[test]
-fn what_is_saved_and_comes_back_is_told_of_its_group() {
-    let mounts = mounts_or_skip("what_is_saved_and_comes_back_is_told_of_its_group");
+fn swapped_and_refaulted_memory_is_reported_by_group() {
+    let mounts = mounts_or_skip("swapped_and_refaulted_memory_is_reported_by_group");
     // If the memory controller is of version 1, its group is reported.
     let is_old = |mount: &&PathBuf| mount.join("memory.usage_in_bytes").exists();
     let Some(mount) = mounts.iter().find(is_old).or(mounts.first()) else { return };
@@ -82,8 +82,8 @@ fn what_is_saved_and_comes_back_is_told_of_its_group() {
 
 /// Each watched process has attribution from its first seconds on.
 #[test]
-fn all_who_are_watched_are_told_of() {
-    let mounts = mounts_or_skip("all_who_are_watched_are_told_of");
+fn all_watched_processes_are_reported() {
+    let mounts = mounts_or_skip("all_watched_processes_are_reported");
     let Some(mount) = mounts.first() else { return };
     let group = Group::new(mount, "many");
     let mut load = Load::start(8, 1);

@@ -148,8 +148,8 @@ fn a_group_that_is_not_there_is_refused() {
 /// The memory that it touches all the time does not fit. The control group reports its limit, in either
 /// version.
 #[test]
-fn who_is_short_of_memory_is_spared() {
-    const NAME: &str = "who_is_short_of_memory_is_spared";
+fn groups_short_of_memory_are_spared() {
+    const NAME: &str = "groups_short_of_memory_are_spared";
     let files = ["memory.limit_in_bytes", "memory.max"];
     let mounts = mounts_or_skip(NAME);
     let mut tried = mounts.is_empty();

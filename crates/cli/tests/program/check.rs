@@ -19,7 +19,7 @@ fn a_real_record_is_sound() {
 }
 
 #[test]
-fn damage_and_a_missing_end_are_told_apart() {
+fn damage_and_a_missing_end_are_distinguished() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("a.rec");
     long_record::write(&path, 30, 50).unwrap();

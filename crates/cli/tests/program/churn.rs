@@ -75,7 +75,7 @@ fn inside(record: &Record, of: AddrRange) -> impl Iterator<Item = &RegionView> {
 }
 
 #[test]
-fn what_is_hot_is_found_while_mappings_come_and_go() {
+fn hot_memory_is_found_while_mappings_change() {
     needs_root!();
     let mut load = Load::start(128, 16);
     load.churn();

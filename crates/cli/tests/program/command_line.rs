@@ -79,7 +79,7 @@ fn each_command_is_described_and_each_option_exists() {
 }
 
 #[test]
-fn the_levels_have_what_is_described_and_doctor_says_what_its_page_says() {
+fn the_levels_and_doctor_are_as_documented() {
     let page = include_str!("../../../../docs/abi/testing/doctor.md");
     let json = finish(&mut isotherm(["system", "doctor", "--json"])).json();
     let object = json.as_object().unwrap();
@@ -119,7 +119,7 @@ fn bash_completes_commands_and_options() {
 }
 
 #[test]
-fn other_shells_are_told_of_all_commands_and_each_has_a_manual_page() {
+fn other_shells_complete_all_commands_and_each_has_a_manual_page() {
     for shell in ["zsh", "fish"] {
         let script = finish(&mut isotherm(["system", "completions", shell]));
         assert!(

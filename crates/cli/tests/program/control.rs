@@ -71,7 +71,7 @@ fn others_may_not_ask() {
 
 /// Each of these clients would stop a service that waits for it.
 #[test]
-fn bad_clients_harm_nobody() {
+fn bad_clients_are_harmless() {
     needs_root!();
     let load = Load::start(48, 8);
     let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
@@ -155,7 +155,7 @@ fn silent_clients_give_way() {
 
 /// For a service that has stopped, the client prints a message.
 #[test]
-fn a_service_that_does_not_answer_is_told_of() {
+fn a_service_that_does_not_answer_is_reported() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("sock");
     let _listener = UnixListener::bind(&path).unwrap();

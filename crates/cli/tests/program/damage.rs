@@ -66,7 +66,7 @@ fn a_record_cut_anywhere_is_shown_as_far_as_it_goes() {
 }
 
 #[test]
-fn a_record_damaged_anywhere_is_told_and_not_shown() {
+fn a_record_damaged_anywhere_is_reported_and_not_shown() {
     let sample = sample();
     for at in places(sample.bytes.len()) {
         let mut bytes = sample.bytes.clone();
@@ -103,7 +103,7 @@ fn damaged(dir: &Path, bytes: &[u8]) -> u64 {
 }
 
 #[test]
-fn what_is_sound_in_a_damaged_record_is_shown_and_the_gap_is_marked() {
+fn sound_parts_of_a_damaged_record_are_shown_with_the_gap() {
     let sample = sample();
     let dir = sample.dir.path();
     let missing = damaged(dir, &sample.bytes);
@@ -202,7 +202,7 @@ fn a_record_is_read_from_standard_input() {
 
 /// A full disk leaves the earlier file, and no incomplete one.
 #[test]
-fn an_output_takes_its_place_when_it_is_whole() {
+fn an_output_is_moved_into_place_when_complete() {
     let sample = sample();
     let dir = sample.dir.path();
     for (name, args) in [
@@ -238,7 +238,7 @@ fn a_tail_of_zeros_is_an_end_that_is_missing() {
 }
 
 #[test]
-fn what_cannot_be_a_record_is_told_at_once() {
+fn files_that_cannot_be_records_are_reported_at_once() {
     let dir = TempDir::new().unwrap();
     let fifo = std::process::Command::new("mkfifo").arg(dir.path().join("pipe")).status();
     assert!(fifo.unwrap().success());

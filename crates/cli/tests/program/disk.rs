@@ -42,7 +42,7 @@ pub fn mount(dir: &Path, options: &str) {
 }
 
 #[test]
-fn what_is_recorded_before_the_disk_is_full_is_kept() {
+fn snapshots_before_a_full_disk_are_kept() {
     needs_root!();
     with_own_mounts(|| {
         let disk = TempDir::new().unwrap();
@@ -73,7 +73,7 @@ fn what_is_recorded_before_the_disk_is_full_is_kept() {
 
 /// Everything is pending until the end, and does not fit then. The earlier record is kept.
 #[test]
-fn a_disk_that_is_full_at_the_end_is_told() {
+fn a_disk_that_is_full_at_the_end_is_reported() {
     needs_root!();
     with_own_mounts(|| {
         let disk = TempDir::new().unwrap();
@@ -119,7 +119,7 @@ fn a_disk_that_is_full_at_the_end_is_told() {
 
 /// A recording may run for days.
 #[test]
-fn a_full_disk_is_told_while_the_command_goes_on() {
+fn a_full_disk_is_reported_while_the_command_goes_on() {
     needs_root!();
     with_own_mounts(|| {
         let disk = TempDir::new().unwrap();
@@ -137,7 +137,7 @@ fn a_full_disk_is_told_while_the_command_goes_on() {
 }
 
 #[test]
-fn a_file_system_that_is_read_only_is_told() {
+fn a_file_system_that_is_read_only_is_reported() {
     needs_root!();
     with_own_mounts(|| {
         let disk = TempDir::new().unwrap();
@@ -160,7 +160,7 @@ fn a_file_system_that_is_read_only_is_told() {
 }
 
 #[test]
-fn what_is_no_file_is_left_alone() {
+fn an_output_that_is_no_file_is_left_alone() {
     needs_root!();
     let dir = TempDir::new().unwrap();
     sh("mkfifo pipe; mkdir dir; echo > file", dir.path());
@@ -178,7 +178,7 @@ fn what_is_no_file_is_left_alone() {
 }
 
 #[test]
-fn a_full_output_is_told() {
+fn a_full_output_is_reported() {
     let dir = TempDir::new().unwrap();
     synthetic::write(&dir.path().join("a.rec"), 6);
     std::os::unix::fs::symlink("/dev/full", dir.path().join("full.png")).unwrap();

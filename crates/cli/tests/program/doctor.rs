@@ -37,7 +37,7 @@ fn powerless(args: &[&str]) -> Done {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn a_missing_field_is_named() {
     needs_root!();
     let done = powerless(&["system", "doctor"]);
     // Root without capabilities owns its own files, so smaps works for its own processes.

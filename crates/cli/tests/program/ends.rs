@@ -87,7 +87,7 @@ fn a_recording_killed_at_once_leaves_the_earlier_one() {
 }
 
 #[test]
-fn a_recording_goes_on_when_nobody_reads_its_words() {
+fn a_recording_continues_after_its_reader_ends() {
     needs_root!();
     let load = Load::start(16, 4);
     let dir = tempfile::TempDir::new().unwrap();

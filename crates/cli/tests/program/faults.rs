@@ -150,8 +150,8 @@ fn a_figure_that_cannot_be_read_starts_no_command() {
 
 /// As with PSI switched off: groups of version 1 have no such file.
 #[test]
-fn pressure_that_nobody_counts_is_refused() {
-    for mount in mounts_or_skip("pressure_that_nobody_counts_is_refused") {
+fn pressure_that_the_kernel_does_not_count_is_refused() {
+    for mount in mounts_or_skip("pressure_that_the_kernel_does_not_count_is_refused") {
         let group = Group::new(&mount, "psi");
         if group.0.join("memory.pressure").exists() {
             continue;
@@ -234,7 +234,7 @@ fn a_goal_whose_group_goes_away_rests() {
 }
 
 #[test]
-fn a_disk_that_fills_up_with_the_log_ends_the_run_and_keeps_what_is_in_it() {
+fn a_disk_that_fills_up_with_the_log_ends_the_run_and_is_complete() {
     needs_root!();
     with_own_mounts(|| {
         let disk = TempDir::new().unwrap();

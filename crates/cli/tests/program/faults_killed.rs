@@ -90,7 +90,7 @@ impl Drop for Restored {
 }
 
 #[test]
-fn a_killed_run_harms_nobody_and_leaves_nothing_but_swap_that_is_taken_away() {
+fn a_killed_run_leaves_only_swap_that_is_removed() {
     needs_root!();
     let Some(_alone) = Alone::without_swap() else { return };
     let _restored = Restored;

@@ -75,8 +75,8 @@ fn resident(pid: i32, range: AddrRange) -> u64 {
 }
 
 #[test]
-fn what_devices_reach_and_huge_pages_stay_and_are_told() {
-    const NAME: &str = "what_devices_reach_and_huge_pages_stay_and_are_told";
+fn device_memory_and_hugetlb_stay_and_are_reported() {
+    const NAME: &str = "device_memory_and_hugetlb_stay_and_are_reported";
     if !root_or_skip(NAME) {
         return;
     }
@@ -124,8 +124,8 @@ fn what_devices_reach_and_huge_pages_stay_and_are_told() {
 }
 
 #[test]
-fn who_holds_a_virtual_machine_is_left_alone() {
-    const NAME: &str = "who_holds_a_virtual_machine_is_left_alone";
+fn virtual_machines_are_left_alone() {
+    const NAME: &str = "virtual_machines_are_left_alone";
     if !root_or_skip(NAME) {
         return;
     }

@@ -100,7 +100,7 @@ fn system_calls(pid: u32, time: Duration) -> BTreeMap<i64, u64> {
 
 /// From one snapshot to the next it reads everything, looks for processes, and asks for memory pressure.
 #[test]
-fn an_idle_look_takes_few_system_calls() {
+fn an_idle_look_makes_few_system_calls() {
     needs_root!();
     let target = Sleeping::start();
     let options = ["--monitor", "exposure", "--pid", &target.pid()];
@@ -125,7 +125,7 @@ fn an_idle_look_takes_few_system_calls() {
 
 /// No work is due for many seconds. It still reacts to events at once.
 #[test]
-fn what_comes_in_a_long_pause_is_attended_to_at_once() {
+fn requests_during_a_long_pause_are_answered_at_once() {
     needs_root!();
     const AT_ONCE: Duration = Duration::from_secs(30);
     // After the first round the next one is 100 s away.

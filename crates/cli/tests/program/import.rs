@@ -138,7 +138,7 @@ fn one_snapshot_has_its_ages_and_intervals() {
 }
 
 #[test]
-fn what_is_no_recording_is_refused_with_a_reason() {
+fn files_that_are_no_recordings_are_refused_with_a_reason() {
     let dir = TempDir::new().unwrap();
     let cases: [(&str, &[u8], &str); 7] = [
         ("text", b"hello\n", "no known format"),

@@ -67,7 +67,7 @@ fn the_kernel_keeps_its_rules() {
 }
 
 #[test]
-fn what_lies_on_one_node_is_found_there() {
+fn memory_on_one_node_is_found_there() {
     needs_root!();
     let load = Load::start(64, 8);
     let (pid, node) = (load.pid().to_string(), first_node());
@@ -88,7 +88,7 @@ fn what_lies_on_one_node_is_found_there() {
 }
 
 #[test]
-fn only_what_is_hot_is_laid_out() {
+fn only_hot_memory_is_placed() {
     needs_root!();
     let load = Load::start(256, 16);
     let (pid, node) = (load.pid().to_string(), first_node());
@@ -125,7 +125,7 @@ fn keeping_ends_with_the_process_or_in_time() {
 }
 
 #[test]
-fn measuring_takes_no_longer_than_it_may_and_draws_a_picture() {
+fn measuring_keeps_its_time_and_draws_a_picture() {
     let dir = TempDir::new().unwrap();
     let args = ["interleave", "probe", "--yes", "--time", "5s", "--json", "-o", "curve.png"];
     let done = run_in(dir.path(), &args);
@@ -154,7 +154,7 @@ fn by_nobody(args: &[&str]) -> Done {
 }
 
 #[test]
-fn without_rights_it_is_told_what_it_takes() {
+fn missing_privileges_are_named() {
     needs_root!();
     let load = Load::start(16, 4);
     let (pid, node) = (load.pid().to_string(), first_node());
@@ -214,7 +214,7 @@ fn every_key_is_documented() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told() {
+fn invalid_values_are_reported() {
     let me = std::process::id().to_string();
     for (args, status, said) in [
         (&["set", "0=0"][..], 2, "1 to 255"),

@@ -94,7 +94,7 @@ fn scenarios() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told() {
+fn invalid_values_are_reported() {
     let dir = small();
     fs::write(dir.path().join("bad.toml"), "fair = 'v9'").unwrap();
     fs::write(dir.path().join("tiny.toml"), MACHINE.replace("4000", "0")).unwrap();

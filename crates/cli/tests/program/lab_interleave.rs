@@ -123,7 +123,7 @@ fn pictures() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told() {
+fn invalid_values_are_reported() {
     let dir = TempDir::new().unwrap();
     let file = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
     file("zero.toml", &NODES.replace("20000", "0"));

@@ -20,7 +20,7 @@ pub fn found(record: &Record, load: &Load, hot_hz: f64) -> u64 {
 
 /// Each way finds the hot range, and the record names the way.
 #[test]
-fn every_way_finds_what_is_hot_and_is_named_in_the_record() {
+fn every_way_finds_hot_memory_and_is_named_in_the_record() {
     needs_root!();
     for way in ["bpf", "bpf-probe", "bpf-iter", "clear_refs"] {
         let load = Load::start(128, 16);
@@ -53,7 +53,7 @@ fn without_bpf_a_mapping_is_as_hot_as_its_pages_together() {
 }
 
 #[test]
-fn what_makes_no_sense_is_said() {
+fn invalid_looks_are_reported() {
     let dir = tempfile::TempDir::new().unwrap();
     let me = std::process::id().to_string();
     for (options, status, part) in [

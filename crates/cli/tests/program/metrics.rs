@@ -75,8 +75,8 @@ const OPEN: &str =
 const PLAIN: &str = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
 
 #[test]
-fn parsers_read_what_status_says() {
-    const NAME: &str = "parsers_read_what_status_says";
+fn metrics_agree_with_status_in_an_official_parser() {
+    const NAME: &str = "metrics_agree_with_status_in_an_official_parser";
     if !root_or_skip(NAME) {
         return;
     }
@@ -124,7 +124,7 @@ fn parsers_read_what_status_says() {
 
 /// Each of these clients would stop a server that waits for it, or get too much.
 #[test]
-fn bad_clients_of_the_port_harm_nobody() {
+fn bad_clients_of_the_port_are_harmless() {
     needs_root!();
     let load = Load::start(16, 4);
     let (pid, port) = (load.pid().to_string(), free_port());
@@ -190,7 +190,7 @@ fn a_file_is_written_whole_and_goes_with_its_writer() {
 }
 
 #[test]
-fn what_can_be_reached_from_outside_is_refused() {
+fn public_addresses_are_refused() {
     let dir = TempDir::new().unwrap();
     for (to, said) in [
         ("0.0.0.0:9100", "can be reached from outside"),
@@ -207,8 +207,8 @@ fn what_can_be_reached_from_outside_is_refused() {
 
 /// By all three sources: the metrics, `status`, and the kernel.
 #[test]
-fn what_is_saved_and_read_back_is_told() {
-    const NAME: &str = "what_is_saved_and_read_back_is_told";
+fn saved_and_refaulted_memory_is_in_the_metrics() {
+    const NAME: &str = "saved_and_refaulted_memory_is_in_the_metrics";
     if !root_or_skip(NAME) {
         return;
     }

@@ -40,7 +40,7 @@ impl Notified {
 }
 
 #[test]
-fn the_manager_of_services_is_told() {
+fn the_manager_of_services_is_reported() {
     needs_root!();
     let load = Load::start(16, 4);
     let told = Notified::listen();
@@ -57,7 +57,7 @@ fn the_manager_of_services_is_told() {
 }
 
 #[test]
-fn reloading_is_told_to_the_manager() {
+fn reloading_is_reported_to_the_manager() {
     needs_root!();
     let load = Load::start(16, 4);
     let dir = TempDir::new().unwrap();

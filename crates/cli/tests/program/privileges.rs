@@ -30,7 +30,7 @@ fn assert_all_threads_have(pid: u32, set: CapabilitySet) {
 }
 
 #[test]
-fn the_recorder_keeps_only_what_watching_takes() {
+fn the_recorder_keeps_only_privileges_of_watching() {
     needs_root!();
     let load = Load::start(16, 4);
     let pid = load.pid().to_string();
@@ -48,7 +48,7 @@ fn the_recorder_keeps_only_what_watching_takes() {
 
 /// Paging out files requires writing to them, and migrating requires seeing page frames.
 #[test]
-fn who_acts_keeps_what_its_schemes_take() {
+fn acting_keeps_the_privileges_that_its_schemes_require() {
     needs_root!();
     let load = Load::start(16, 4);
     let frames = WATCHING.union(CapabilitySet::SYS_ADMIN).union(CapabilitySet::DAC_READ_SEARCH);

@@ -147,7 +147,7 @@ impl Drop for Service {
 }
 
 #[test]
-fn wrong_values_are_told_with_what_would_be_right() {
+fn wrong_values_are_reported_with_a_valid_value() {
     for (args, said) in [
         (&[][..], "--pid PID, --comm NAME"),
         (&["--all", "--quota", "10ms"], "10ms/1s, or none"),
@@ -165,7 +165,7 @@ fn wrong_values_are_told_with_what_would_be_right() {
 }
 
 #[test]
-fn what_is_cold_goes_and_what_is_hot_stays() {
+fn cold_memory_is_paged_out_and_hot_memory_stays() {
     needs_root!();
     let Some(_alone) = Alone::with_swap(128) else { return };
     let load = Load::start(48, 8);
@@ -238,7 +238,7 @@ fn status_tells_how_it_goes() {
 }
 
 #[test]
-fn who_pauses_it_has_it_rest() {
+fn a_paused_service_does_not_act() {
     needs_root!();
     let Some(_alone) = Alone::with_swap(128) else { return };
     let load = Load::start(48, 8);

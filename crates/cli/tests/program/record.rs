@@ -213,7 +213,7 @@ fn children_of_a_process_are_watched_if_asked() {
 }
 
 #[test]
-fn a_name_that_is_no_text_is_told_as_far_as_it_is() {
+fn a_name_that_is_no_text_is_reported_up_to_the_invalid_byte() {
     use std::os::unix::ffi::OsStrExt;
     needs_root!();
     let load = Load::start(16, 4);
@@ -266,7 +266,7 @@ fn a_record_goes_to_standard_output() {
 
 /// Running processes are shown, and no file is left.
 #[test]
-fn what_runs_now_is_shown_without_a_record() {
+fn running_processes_are_shown_without_a_record() {
     let usage = finish(&mut isotherm(["now"]));
     assert!(usage.status == 2 && usage.err.contains("--pid"), "{}", usage.err);
     needs_root!();

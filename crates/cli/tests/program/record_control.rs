@@ -118,7 +118,7 @@ fn a_recorder_answers_as_a_service_does() {
 
 /// The program that `env` or a shell starts is watched.
 #[test]
-fn what_is_run_in_the_end_gives_the_name() {
+fn the_last_program_gives_the_name() {
     needs_root!();
     for command in [
         &["env", "A=1", "tail", "-f", "/dev/null"][..],

@@ -115,7 +115,7 @@ impl Drop for Zombie {
 }
 
 #[test]
-fn who_cannot_be_watched_costs_no_record() {
+fn unwatchable_processes_do_not_replace_a_record() {
     needs_root!();
     let place = Place::new();
     let nobody = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap();
@@ -187,7 +187,7 @@ fn a_hidden_process_is_said_to_be_there() {
 }
 
 #[test]
-fn what_lacks_is_told_or_done_without() {
+fn missing_features_are_reported_or_replaced() {
     needs_root!();
     let place = Place::new();
     // A process of the same user, without any capability, and without each required one.
@@ -204,7 +204,7 @@ fn what_lacks_is_told_or_done_without() {
 
 /// A target that runs as root since its exec ended the recording of all.
 #[test]
-fn who_may_not_be_watched_any_more_ends_nothing() {
+fn a_process_that_becomes_unwatchable_ends_nothing() {
     needs_root!();
     let place = Place::new();
     let elevated = place.dir.path().join("elevated");
@@ -221,7 +221,7 @@ fn who_may_not_be_watched_any_more_ends_nothing() {
 }
 
 #[test]
-fn a_kernel_without_btf_is_told_or_done_without() {
+fn a_kernel_without_btf_is_reported_or_replaced() {
     needs_root!();
     let place = Place::new();
     let hidden = || {

@@ -65,8 +65,8 @@ fn assert_adds_up(bytes: &Value) {
 }
 
 #[test]
-fn the_summary_tells_what_is_hot_and_adds_up() {
-    let Some(sample) = sample("the_summary_tells_what_is_hot_and_adds_up") else { return };
+fn the_summary_reports_hot_memory_and_adds_up() {
+    let Some(sample) = sample("the_summary_reports_hot_memory_and_adds_up") else { return };
     let json = sample.json(&["report", "summary"]);
     assert_eq!(json["schema_version"], 1);
     assert_eq!(json["snapshots"], sample.record.snapshots.len());
@@ -94,8 +94,8 @@ fn the_summary_tells_what_is_hot_and_adds_up() {
 }
 
 #[test]
-fn thresholds_are_what_was_asked() {
-    let Some(sample) = sample("thresholds_are_what_was_asked") else { return };
+fn thresholds_are_those_of_the_options() {
+    let Some(sample) = sample("thresholds_are_those_of_the_options") else { return };
     let json = sample.json(&["report", "summary", "--hot", "5000Hz", "--cold", "1s"]);
     assert_eq!((&json["hot_hz"], &json["cold_ms"]), (&5000.0.into(), &1000.0.into()));
     // On a busy machine a few pages may seem to be touched so often for a moment.
@@ -123,8 +123,8 @@ fn time_and_addresses_select() {
 }
 
 #[test]
-fn an_empty_selection_is_told_with_what_there_is() {
-    let Some(sample) = sample("an_empty_selection_is_told_with_what_there_is") else { return };
+fn an_empty_selection_is_reported_with_the_contents() {
+    let Some(sample) = sample("an_empty_selection_is_reported_with_the_contents") else { return };
     for report in ["summary", "heatmap", "wss", "regions", "access", "cgroups"] {
         let done = sample.run(&["report", report, "--time", "1h..2h"]);
         assert!(done.status == 1 && done.out.is_empty());
@@ -239,8 +239,8 @@ fn the_record_is_never_written_over() {
 }
 
 #[test]
-fn a_reader_who_has_seen_enough_is_no_error() {
-    let Some(sample) = sample("a_reader_who_has_seen_enough_is_no_error") else { return };
+fn a_closed_pipe_is_no_error() {
+    let Some(sample) = sample("a_closed_pipe_is_no_error") else { return };
     for args in [
         &["report", "summary"][..],
         &["report", "heatmap"],

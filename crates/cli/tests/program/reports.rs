@@ -24,8 +24,8 @@ fn assert_says_what_it_rests_on(json: &Value) {
 }
 
 #[test]
-fn the_working_set_is_what_is_touched() {
-    let Some(sample) = sample("the_working_set_is_what_is_touched") else { return };
+fn the_working_set_is_touched_memory() {
+    let Some(sample) = sample("the_working_set_is_touched_memory") else { return };
     let json = sample.json(&["report", "wss", "--time", "1s..", "--percentiles", "0,50,100"]);
     assert_says_what_it_rests_on(&json);
     let hot = values(&json["hot_bytes"]);

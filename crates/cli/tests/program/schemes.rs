@@ -143,7 +143,7 @@ fn wrong_usage_of_schemes() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_at_the_start() {
+fn impossible_actions_are_reported_at_the_start() {
     needs_root!();
     let me = std::process::id().cast_signed();
     let goal =

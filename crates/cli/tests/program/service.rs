@@ -30,7 +30,7 @@ fn reload(service: &Service, text: &str, said: &str) {
 }
 
 #[test]
-fn a_config_read_anew_keeps_what_is_known() {
+fn a_reload_keeps_the_rates() {
     needs_root!();
     let load = Load::start(48, 8);
     let pid = load.pid();
@@ -95,7 +95,7 @@ fn the_exposure_monitor_goes_on_when_a_config_is_read_anew() {
 
 /// Swap that is full or missing may have room later. The service prints that, and counts failures.
 #[test]
-fn full_swap_locks_nobody_out() {
+fn full_swap_leaves_the_service_reachable() {
     needs_root!();
     // Less than 1 MiB does not count as room: it is full from the start.
     let Some(alone) = Alone::with_swap(1) else { return };
@@ -225,7 +225,7 @@ fn intervals_change_while_it_watches() {
 
 /// The service has received only the text.
 #[test]
-fn schemes_that_are_wrong_are_told_with_file_line_and_key() {
+fn schemes_that_are_wrong_are_reported_with_file_line_and_key() {
     needs_root!();
     let load = Load::start(16, 4);
     let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
@@ -244,7 +244,7 @@ fn schemes_that_are_wrong_are_told_with_file_line_and_key() {
 }
 
 #[test]
-fn a_config_that_makes_no_sense_is_told_with_file_line_and_option() {
+fn an_invalid_config_is_reported_with_file_line_and_option() {
     let dir = TempDir::new().unwrap();
     for (text, said) in [
         ("all = true\nquota = \"2s/1s\"\n", "r.toml: line 2, column 9: --quota: a quota of 2s"),
@@ -364,7 +364,7 @@ const PAGE_OUT: &str =
 const COMMITTED: &str = "[[scheme]]\nname = \"mine\"\naction = \"stat\"\n";
 
 #[test]
-fn what_it_was_told_outlives_a_crash() {
+fn settings_survive_a_crash() {
     needs_root!();
     let load = Load::start(16, 4);
     let pid = load.pid().to_string();

@@ -51,7 +51,7 @@ fn pids(service: &Service) -> Vec<u64> {
 }
 
 #[test]
-fn who_is_not_there_yet_is_waited_for() {
+fn missing_processes_are_waited_for() {
     needs_root!();
     let dir = TempDir::new().unwrap();
     let name = format!("late-{}", std::process::id());
@@ -75,7 +75,7 @@ fn who_is_not_there_yet_is_waited_for() {
 }
 
 #[test]
-fn run_waits_for_nobody() {
+fn run_does_not_wait_for_processes() {
     needs_root!();
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("s"), "4K null null 0 1h null stat").unwrap();
@@ -136,7 +136,7 @@ fn a_member_that_is_left_alone_does_not_come_back() {
 
 /// Also processes that get the name by exec, and processes with watched children.
 #[test]
-fn who_is_spared_by_name_is_not_watched() {
+fn processes_excluded_by_name_are_not_watched() {
     needs_root!();
     let dir = TempDir::new().unwrap();
     let [watched, spared] = ["seen", "kept"].map(|name| format!("{name}-{}", std::process::id()));
@@ -187,8 +187,8 @@ fn who_is_spared_by_name_is_not_watched() {
 }
 
 #[test]
-fn who_is_spared_by_group_or_pid_is_not_watched() {
-    for mount in mounts_or_skip("who_is_spared_by_group_or_pid_is_not_watched") {
+fn processes_excluded_by_group_or_pid_are_not_watched() {
+    for mount in mounts_or_skip("processes_excluded_by_group_or_pid_are_not_watched") {
         let dir = TempDir::new().unwrap();
         let name = format!("grp-{}", std::process::id());
         let one = Sleeper::named(&dir, &name);
@@ -220,7 +220,7 @@ fn who_is_spared_by_group_or_pid_is_not_watched() {
 }
 
 #[test]
-fn who_is_added_stays_among_those_of_a_name() {
+fn added_processes_stay_beside_those_of_a_name() {
     needs_root!();
     let dir = TempDir::new().unwrap();
     let name = format!("among-{}", std::process::id());
@@ -333,8 +333,8 @@ fn children_may_be_more_than_files_are_usual() {
 
 /// The targets must be in one group, otherwise its pressure is not known.
 #[test]
-fn each_set_of_schemes_that_rests_is_told_of() {
-    for mount in mounts_or_skip("each_set_of_schemes_that_rests_is_told_of") {
+fn each_set_of_schemes_that_rests_is_reported() {
+    for mount in mounts_or_skip("each_set_of_schemes_that_rests_is_reported") {
         let (group, first, second) = (Group::new(&mount, "rests"), Sleeper::new(), Sleeper::new());
         let counts = |name: &&str| group.0.join(name).exists();
         if !["memory.current", "memory.usage_in_bytes"].iter().any(counts) {

@@ -172,7 +172,7 @@ impl Drop for Sleepers {
 }
 
 #[test]
-fn nothing_is_left_of_those_that_come_and_go() {
+fn short_lived_processes_leave_nothing() {
     needs_root!();
     let asked = std::env::var("ISOTHERM_SOAK_SECONDS").ok().map(|s| s.parse::<u64>().unwrap());
     // Only one test at a time has swap, and tests that run beside this one must not wait for it. The

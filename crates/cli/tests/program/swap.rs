@@ -100,7 +100,7 @@ fn senseless_sizes_are_wrong_usage() {
 }
 
 #[test]
-fn it_takes_root() {
+fn swap_requires_root() {
     needs_root!();
     let Some(_alone) = Alone::without_swap() else { return };
     let nobody = finish(isotherm(["system", "swap", "zram", "16M"]).uid(65_534).current_dir("/"));

@@ -69,9 +69,9 @@ impl Drop for Trace {
 }
 
 #[test]
-fn each_region_of_each_snapshot_is_told() {
+fn each_region_of_each_snapshot_is_reported() {
     const ACTION: &str = r#"printf("= %d %lu %lu %lu %lu\n", arg0, arg1, arg2, arg4, arg5)"#;
-    const NAME: &str = "each_region_of_each_snapshot_is_told";
+    const NAME: &str = "each_region_of_each_snapshot_is_reported";
     let Some(trace) = Trace::start(NAME, "aggregated", ACTION) else { return };
     let load = Load::start(32, 8);
     let pid = load.pid().to_string();
@@ -96,10 +96,10 @@ fn each_region_of_each_snapshot_is_told() {
 }
 
 #[test]
-fn what_is_about_to_be_done_is_told() {
+fn tracepoints_precede_actions() {
     const ACTION: &str =
         r#"printf("= %s %d 0x%lx 0x%lx %lu\n", str(arg0), arg1, arg2, arg3, arg5)"#;
-    const NAME: &str = "what_is_about_to_be_done_is_told";
+    const NAME: &str = "tracepoints_precede_actions";
     let Some(trace) = Trace::start(NAME, "before_apply", ACTION) else { return };
     let load = Load::start(32, 8);
     let pid = load.pid().to_string();

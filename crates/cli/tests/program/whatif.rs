@@ -58,7 +58,7 @@ fn figure(of: &Value, key: &str) -> f64 {
 }
 
 #[test]
-fn what_is_idle_is_saved_and_what_is_touched_comes_back() {
+fn idle_memory_is_saved_and_touched_memory_returns() {
     let dir = recorded();
     let settings = ["--min-age", "10s", "--min-age", "40s", "--pages", "--quota", "none"];
     let json = played(&dir, &[&settings[..], &["--json"]].concat()).json();
@@ -128,7 +128,7 @@ fn played_to_file(dir: &TempDir, settings: &[&str]) {
 }
 
 #[test]
-fn what_cannot_be_played_is_refused_with_its_reason() {
+fn unplayable_records_are_refused_with_a_reason() {
     let dir = recorded();
     let text = played(&dir, &["--min-age", "10min", "--min-age", "10s"]);
     assert!(text.text().contains("no figures: the record is too short"), "{}", text.text());

@@ -123,7 +123,7 @@ fn touched(truth: &GroundTruth, name: &str) -> (u64, u64) {
 }
 
 #[test]
-fn it_counts_what_it_touches() {
+fn the_workload_counts_its_touches() {
     let mut running = Running::start("small.toml", &["--seed", "3"]);
     assert_eq!(running.ready["pid"].as_u64(), Some(running.process.id().into()));
     let memory = running.memory();
@@ -176,7 +176,7 @@ fn smaps(path: &Path, range: AddrRange, field: &str) -> u64 {
 }
 
 #[test]
-fn memory_is_made_of_what_the_workload_says() {
+fn memory_is_backed_as_the_workload_defines() {
     let small = Running::start("small.toml", &["--duration", "1h"]);
     let (memory, path) = (small.memory(), small.proc("smaps"));
     assert_eq!(smaps(&path, memory, "Rss:"), memory.len());
@@ -225,7 +225,7 @@ fn shared_memory_is_mapped_twice_while_it_runs() {
 }
 
 #[test]
-fn what_is_no_workload_is_told() {
+fn an_unknown_workload_is_reported() {
     let dir = TempDir::new().unwrap();
     let run = |args: &[&str]| run_in(dir.path(), &[&["lab", "workload"], args].concat());
     let list = run(&["--list"]);

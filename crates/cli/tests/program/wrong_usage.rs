@@ -21,7 +21,7 @@ fn assert_refused(args: &[&str], status: i32, said: &[&str]) {
 }
 
 #[test]
-fn wrong_usage_is_told_with_what_would_be_right() {
+fn wrong_usage_is_reported_with_a_valid_value() {
     let me = std::process::id().to_string();
     let with = |more: &[&'static str]| {
         let args = ["record", "--pid", &me].map(str::to_owned);
@@ -129,7 +129,7 @@ fn help_is_no_error() {
 }
 
 #[test]
-fn a_missing_record_is_told_with_how_to_make_one() {
+fn a_missing_record_is_reported_with_the_command_that_records_one() {
     for args in [&["report", "summary"][..], &["report", "heatmap"], &["export", "--arrow"]] {
         assert_refused(args, 1, &["cannot read the record isotherm.rec", "isotherm record -o"]);
         let named = [args, &["-i", "b.rec"]].concat();
@@ -140,7 +140,7 @@ fn a_missing_record_is_told_with_how_to_make_one() {
 }
 
 #[test]
-fn what_is_no_record_is_told() {
+fn a_file_that_is_no_record_is_reported() {
     let dir = TempDir::new().unwrap();
     for (name, bytes) in [("text", &b"hot and cold\n"[..]), ("zeros", &[0; 10_000]), ("empty", &[])]
     {
@@ -156,7 +156,7 @@ fn what_is_no_record_is_told() {
 }
 
 #[test]
-fn who_cannot_be_watched_is_told() {
+fn unwatchable_processes_are_reported() {
     needs_root!();
     assert_refused(&["record", "--pid", "2"], 1, &["process 2 (kthreadd)", "thread of the kernel"]);
     // One more than the maximum.
@@ -172,7 +172,7 @@ fn who_cannot_be_watched_is_told() {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_told_and_left_alone() {
+fn a_place_that_cannot_be_written_is_reported_and_left_alone() {
     needs_root!();
     let load = Load::start(16, 4);
     let pid = load.pid().to_string();

@@ -56,7 +56,7 @@ fn zones_hold_the_memory_of_the_machine() {
 }
 
 #[test]
-fn what_a_command_allocates_is_shown_by_zone() {
+fn allocations_of_a_command_are_shown_by_zone() {
     let done = zones(&["--json", "--", "dd", "if=/dev/zero", "of=file", "bs=1M", "count=100"]);
     assert_eq!(done.status, 0, "{}", done.err);
     let change = &lines(&done)[0]["change"];
@@ -84,7 +84,7 @@ fn watching_prints_once_an_interval() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told() {
+fn invalid_values_are_reported() {
     for (args, status, said) in [
         (&["--interval", "1ms", "--watch"][..], 2, "--interval"),
         (&["--duration", "1s"], 2, "--watch"),

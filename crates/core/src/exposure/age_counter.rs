@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn what_samples_say_counts_for_young_pages() {
+    fn samples_count_for_young_pages() {
         let age = |young| {
             let mut ages = begun();
             ages.found(BLOCK, &PageMask::span(0, 10), false, (1000, 1000));
@@ -471,7 +471,7 @@ mod tests {
 
     /// A page that is touched soon after each clear is hot, also if its next clear comes late.
     #[test]
-    fn what_returned_at_once_before_is_young() {
+    fn pages_that_returned_at_once_are_young() {
         let mut ages = begun();
         for s in [0, 20, 40] {
             ages.found(BLOCK, &PageMask::span(0, 10), false, (s * 1000 + 1, s * 1000 + 3));

@@ -19,15 +19,15 @@ use crate::tuning::SAMPLED_HZ;
 /// CPU for 100 s. After that, the state of each page is known. Samples miss most hot places that are smaller
 /// than a block: with one 128 KiB strip per block, samples find 7 % of the strips after a minute, and clears
 /// of all memory find all of them after 10 s.
-const LARGE: usize = 30_720;
+const LARGE_WINDOWS: usize = 30_720;
 /// Borders are located down to pieces of this size in bytes.
-const FINE: u64 = BLOCK_SIZE / 4;
+const FINE_BYTES: u64 = BLOCK_SIZE / 4;
 /// A sample untouched for at least this time counts as idle.
 const IDLE: Duration = Duration::from_millis(50);
 
 /// Whether a target with this number of blocks is large: clearing all of them would take too long.
 pub(super) fn is_large(blocks: usize) -> bool {
-    blocks > LARGE
+    blocks > LARGE_WINDOWS
 }
 
 /// Whether the sample of a piece shows a hot rate; `None` if the piece was never cleared.
@@ -49,7 +49,7 @@ pub(super) fn cut_at_borders(pieces: &mut Vec<Piece>, t: &ExposureTerms) {
             let touched = pieces[idle].window(0).touched;
             for (at, behind) in [(i - 1, true), (i, false)] {
                 let piece = &mut pieces[at];
-                if piece.is_coarse() && piece.range.len() > FINE {
+                if piece.is_coarse() && piece.range.len() > FINE_BYTES {
                     let hz = if at == idle { 0.0 } else { piece.sampled_hz(t) };
                     new.extend(piece.cut_off(behind, hz, touched));
                 }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_between_two_idle_samples_is_idle() {
+    fn memory_between_two_idle_samples_is_idle() {
         for (last_is_hot, known) in [(false, [true, true, true]), (true, [true, false, true])] {
             let mut pieces = young(3);
             sample(&mut pieces[0], false);
@@ -187,6 +187,6 @@ mod tests {
         cut_at_borders(&mut pieces, &TERMS);
         assert_eq!(pieces.len(), 8, "both have halves beside the border");
         let shortest = pieces.iter().map(|p| p.range.len()).min();
-        assert!(shortest.is_some_and(|len| len <= FINE), "{shortest:?}");
+        assert!(shortest.is_some_and(|len| len <= FINE_BYTES), "{shortest:?}");
     }
 }

@@ -6,7 +6,7 @@ use crate::range::AddrRange;
 use crate::tuning::SAMPLED_HZ;
 
 /// Minimum touched share of a sampled region: nearly all of its pages are touched.
-const WHOLE: f64 = 0.9;
+const MIN_WHOLE_SHARE: f64 = 0.9;
 
 /// A region of the last snapshot.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,7 +24,7 @@ pub(super) struct PublishedRegion {
 
 /// Whether samples may represent a region: it is hot, and its measured memory is evenly hot.
 pub(super) fn is_sampled(known: &PublishedRegion) -> bool {
-    known.hz >= SAMPLED_HZ && (known.share >= WHOLE || known.extended)
+    known.hz >= SAMPLED_HZ && (known.share >= MIN_WHOLE_SHARE || known.extended)
 }
 
 /// The region that contained the middle of `range`.

@@ -15,7 +15,7 @@ const READ_ROUNDS: u32 = 16;
 const READ_EVERY: Duration = Duration::from_secs(10);
 /// If a read finds a touch that the target's clock does not explain, the target is read in each round for
 /// this time.
-const DISTRUST: Duration = Duration::from_secs(60);
+const DISTRUST_TIME: Duration = Duration::from_secs(60);
 
 /// The state of a target at its last read. Nothing has happened to the target since then.
 struct Rest {
@@ -161,7 +161,7 @@ impl Resting {
 
     /// Notes a touch while the target's clock did not advance: another process shares the address space.
     pub fn distrust(&mut self, now: Nanos) {
-        self.distrusted_until = now + DISTRUST;
+        self.distrusted_until = now + DISTRUST_TIME;
     }
 
     /// Requires a read in the next round, because the target has changed.

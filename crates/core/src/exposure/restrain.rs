@@ -15,12 +15,12 @@ use crate::survey::Pressure;
 use crate::time::Nanos;
 
 /// A sign of reclaim is valid for this time.
-const REMEMBERED: Duration = Duration::from_secs(6);
+const SIGN_LIFETIME: Duration = Duration::from_secs(6);
 /// Interval between two queries of pressure; longer with many targets, because a query costs about 0.3 ms.
-const EVERY: Duration = Duration::from_millis(500);
+const QUERY_INTERVAL: Duration = Duration::from_millis(500);
 const LONGEST_EVERY: Duration = Duration::from_secs(5);
 /// Reclaim is near if the headroom is less than 1/32 of the target's resident memory.
-const NEAR: u64 = 32;
+const HEADROOM_DIVISOR: u64 = 32;
 /// Pressure is severe if tasks wait for memory for more than this fraction of the time, with refaults.
 const STALLED: f64 = 0.2;
 /// Fraction of the pages that may have lost their accessed bits while reclaim takes private memory that
@@ -46,7 +46,7 @@ impl Restrain {
     /// The restraint for a target. Queries its pressure if the last query is old enough.
     pub fn of<O: Look>(&mut self, ops: &mut O, w: &ExposureTarget, now: Nanos) -> Restraint {
         let targets = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
-        let every = (EVERY * (1 + targets.min(100) / 4)).min(LONGEST_EVERY);
+        let every = (QUERY_INTERVAL * (1 + targets.min(100) / 4)).min(LONGEST_EVERY);
         let known = self.0.entry(w.id).or_default();
         if known.asked.is_some_and(|(at, _)| now.since(at) < every) {
             return known.restraint;
@@ -78,7 +78,7 @@ impl Restrain {
 
 impl TargetPressure {
     fn take(&mut self, now: Nanos, is: Pressure, resident: u64) {
-        if is.headroom.is_some_and(|left| left < resident / NEAR) {
+        if is.headroom.is_some_and(|left| left < resident / HEADROOM_DIVISOR) {
             self.short = Some(now);
         }
         if let Some((at, was)) = self.asked {
@@ -94,7 +94,7 @@ impl TargetPressure {
             }
         }
         self.asked = Some((now, is));
-        let lately = |at: Option<Nanos>| at.is_some_and(|at| now.since(at) < REMEMBERED);
+        let lately = |at: Option<Nanos>| at.is_some_and(|at| now.since(at) < SIGN_LIFETIME);
         self.restraint = match (lately(self.severe), lately(self.short)) {
             (true, _) => Restraint::ReadOnly,
             (_, true) => Restraint::ShortRuns,
@@ -124,7 +124,7 @@ mod tests {
 
     /// A single read of data from disk also makes reclaim scan pages, of files.
     #[test]
-    fn what_reclaim_takes_may_have_lost_its_bits() {
+    fn reclaim_may_clear_accessed_bits() {
         let mut known = TargetPressure::default();
         let mut at = |ms: u64, scanned, private_refaults| {
             let is = Pressure { private_refaults, ..seen(scanned, private_refaults, 0, None) };
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn it_lasts_for_a_while() {
+    fn restraint_lasts_after_pressure() {
         let calm = seen(7, 3, 0, None);
         let over = seen(9, 3, 0, None);
         assert_eq!(after(&[(0, calm), (1, over), (5, over)]), Restraint::ShortRuns);

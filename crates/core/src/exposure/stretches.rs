@@ -29,12 +29,12 @@ use crate::tuning::{CHECKED_IDLE, LEAST_SAMPLE_PAGES, SAMPLED_HZ};
 /// A sample is idle if it was untouched for this many times the mean time between two touches of a page...
 const MEAN_TIMES: f64 = 3.0;
 /// ... except for this fraction of its pages.
-const ALMOST_NONE: f64 = 1.0 / 50.0;
+const MAX_EXCEPTION_SHARE: f64 = 1.0 / 50.0;
 /// Samples contradict a presumed rate if they differ from it by more than this factor. The sample of memory
 /// that is accessed in address order may be off by a factor of three.
-const CONTRARY: f64 = 5.0;
+const CONTRARY_FACTOR: f64 = 5.0;
 /// Touched samples cleared at most this long ago count.
-const CHECKED: Duration = Duration::from_millis(500);
+const CHECKED_WITHIN: Duration = Duration::from_millis(500);
 /// Woken memory with a lower rate, in Hz, may have been touched only once.
 const HOT_HZ: f64 = 10.0;
 /// A border is forgotten this many ms after it last showed.
@@ -151,7 +151,7 @@ fn verdict(
 ) -> Option<SampleVerdict> {
     let at = piece.cleared_at().filter(|at| *at >= since.min(idle_since))?;
     let shown = piece.shown_since(t).filter(|s| s.pages >= f64::from(LEAST_SAMPLE_PAGES))?;
-    if shown.touched > shown.pages * ALMOST_NONE {
+    if shown.touched > shown.pages * MAX_EXCEPTION_SHARE {
         return (at >= since).then_some(SampleVerdict::Touched);
     }
     let idle = at >= idle_since && hz * shown.open >= MEAN_TIMES;
@@ -205,7 +205,7 @@ pub(super) fn fall_idle(
 ) -> bool {
     let mut fell = false;
     let hz = |i: usize| sampled[i].unwrap_or(HOT_HZ);
-    let (since, idle_since) = (now.before(CHECKED), now.before(CHECKED_IDLE));
+    let (since, idle_since) = (now.before(CHECKED_WITHIN), now.before(CHECKED_IDLE));
     let all = verdicts(pieces, cell, hz, (since, idle_since), t);
     let pooled = pooled(pieces, &all, since, t);
     for (i, verdict) in all {
@@ -223,7 +223,7 @@ pub(super) fn fall_idle(
             }
             SampleVerdict::Touched
                 if known.is_some_and(|k| {
-                    k >= SAMPLED_HZ && k.max(pooled) > CONTRARY * k.min(pooled)
+                    k >= SAMPLED_HZ && k.max(pooled) > CONTRARY_FACTOR * k.min(pooled)
                 }) =>
             {
                 pieces[i].extend(pooled, since, None);

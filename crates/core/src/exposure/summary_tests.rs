@@ -113,7 +113,7 @@ fn a_sign_of_heat_counts_for_as_long_as_is_said() {
 }
 
 #[test]
-fn regions_are_the_same_by_what_was_kept_and_by_what_is_computed_anew() {
+fn kept_summaries_equal_computed_ones() {
     let [mut kept, mut anew] = [Seen::new(), Seen::new()];
     for ms in (1_250..9_000).step_by(250) {
         for seen in [&mut kept, &mut anew] {

@@ -20,7 +20,7 @@ use crate::tuning::{NO_HEAT_HZ, PARTLY_TOUCHED_LLR, UNTOUCHED_LEVEL};
 use crate::unknown::{Pages, Unknown};
 
 /// Exposures that began at most this many rounds ago describe the present.
-const FRESH: u32 = 9;
+const FRESH_ROUNDS: u32 = 9;
 /// The same limit for a region that has kept its heat since then. Heat is noted up to one interval late,
 /// because it is known only after a look.
 const STEADY: u32 = 100;
@@ -48,7 +48,7 @@ impl ViewBasis {
         let steady = before.filter(|k| k.hz > 0.0).map_or(Duration::ZERO, |k| k.age);
         let fresh = (steady + self.round * INTERVAL).min(self.round * STEADY);
         Horizons {
-            fresh: self.ago(fresh.max(self.round * FRESH)),
+            fresh: self.ago(fresh.max(self.round * FRESH_ROUNDS)),
             covered: self.ago(self.round * COVERED),
             known: self.ago(self.round * STEADY),
         }

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_to_all_is_done_to_one() {
+    fn an_operation_on_all_windows_applies_to_each() {
         let mut windows = Windows::new(Window::new(7), 32);
         windows.change(|_| 9, |w, touched| w.touched = touched);
         assert_eq!((windows.distinct().len(), windows[31].touched), (1, 9));

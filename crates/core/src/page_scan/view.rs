@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_that_is_touched_is_told_from_pages_touched_seldom() {
+    fn a_part_that_is_touched_is_distinguished_from_pages_touched_seldom() {
         let share = touched_share(160.0, 10.0, 20.0, 200.0).unwrap();
         assert!((share - 1.0 / 16.0).abs() < 1e-6, "{share}");
         assert_eq!(touched_share(160.0, 53.0, 20.0, 64.0), None, "1 Hz: a third of them in 0.4 s");

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_back_begins_anew() {
+    fn memory_that_returned_starts_a_new_absence() {
         let mut absent = Absent::default();
         absent.note(&snapshot(1_000, vec![target(1, &[out(0, 8)])]));
         absent.note(&snapshot(2_000, vec![target(1, &[view(0, 8, 0.0, Duration::ZERO)])]));

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_is_done_until_its_heat_changes() {
+    fn applied_regions_stay_applied_until_heat_changes() {
         for action in [Action::Cold, Action::HugePage, Action::LruPrio] {
             assert_eq!(blocked(&action, Came::Done, 101, 0.0, 60), Some(Why::Done));
             assert_eq!(blocked(&action, Came::Done, 5000, 0.0, 4960), Some(Why::Done));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_undone_is_done_again_by_its_own_clock() {
+    fn undone_regions_are_applied_again_after_their_pause() {
         assert_eq!(blocked(&Action::Cold, Came::Done, 129, 0.1, 400), Some(Why::Done));
         assert_eq!(blocked(&Action::Cold, Came::Done, 130, 0.1, 400), None);
         assert_eq!(blocked(&Action::PageOut, Came::Done, 129, 0.0, 400), Some(Why::Done));
@@ -208,7 +208,7 @@ mod tests {
 
     /// Its age is near zero in each snapshot: it changes all the time, or has none.
     #[test]
-    fn what_leaves_no_trace_has_a_pause_however_young_it_is() {
+    fn actions_without_trace_have_a_pause() {
         for action in [Action::WillNeed, Action::Cold, Action::LruDeprio, Action::LruPrio] {
             for now in 101..130 {
                 assert_eq!(blocked(&action, Came::Done, now, 20.0, 0), Some(Why::Done), "{now}");
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_let_alone_is_looked_at_again_whatever_the_action() {
+    fn skipped_regions_are_tried_again() {
         for action in [Action::Cold, Action::NoHugePage, Action::PageOut] {
             let blocked = |now| blocked_by(true, &action, Came::LetAlone, now, 0.0, now);
             assert_eq!(blocked(129), Some(Why::Done));
@@ -237,13 +237,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_in_vain_has_a_pause() {
+    fn failed_regions_have_a_pause() {
         assert_eq!(blocked(&Action::PageOut, Came::InVain, 109, 0.0, 60), Some(Why::InVain));
         assert_eq!(blocked(&Action::PageOut, Came::InVain, 110, 0.0, 60), None);
     }
 
     #[test]
-    fn only_what_was_acted_on_is_let_alone() {
+    fn only_applied_memory_is_skipped() {
         let mut acted = Acted::default();
         acted.note(T, pages(2, 2), at(100), Came::Done);
         acted.note(T, pages(6, 10), at(100), Came::InVain);

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::metrics::Metrics;
-use super::running::Step;
 use super::{LONGEST_WITHIN, SchemeError};
 use crate::age_curve::{AgeCurve, Beyond, idle_times, together};
 use crate::call::TargetId;
@@ -39,21 +38,21 @@ impl fmt::Display for Aim {
 }
 
 /// Time between two choices.
-const EVERY: Duration = Duration::from_secs(60);
+const CHOICE_INTERVAL: Duration = Duration::from_secs(60);
 /// Time over which best ages are kept.
 const HISTORY: Duration = Duration::from_secs(3600);
 /// No choice without ages for this time: the monitor counts them each minute.
 const LOST: Duration = Duration::from_secs(150);
 /// Shortest time after which what comes back is known well enough to stop at once,
-const SOON: Duration = Duration::from_secs(10);
+const MIN_STOP_TIME: Duration = Duration::from_secs(10);
 /// if it is this many times what may come back.
-const FAR_TOO_MUCH: f64 = 3.0;
+const STOP_FACTOR: f64 = 3.0;
 /// The curve is to promise this part of the objective, since pages come back in bursts.
-const MARGIN: f64 = 0.8;
+const TARGET_SHARE: f64 = 0.8;
 /// Too much came back: ages become longer by this factor. Far less than allowed: shorter, but not shorter than the
 /// curve says.
-const LONGER: f64 = 1.25;
-const SHORTER: f64 = 0.9;
+const LENGTHEN_FACTOR: f64 = 1.25;
+const SHORTEN_FACTOR: f64 = 0.9;
 const LONGEST_FACTOR: f64 = 16.0;
 
 impl Aim {
@@ -71,7 +70,7 @@ impl Aim {
         match self {
             Aim::Refaults(_) => idle_times(longest).find(|age| {
                 let b = at(*age);
-                b.returned <= self.allowed(&b).unwrap_or(0.0) * MARGIN
+                b.returned <= self.allowed(&b).unwrap_or(0.0) * TARGET_SHARE
             }),
             Aim::Save(bp) => {
                 let enough = |b: Beyond| b.idle >= (b.idle + b.kept) * f64::from(bp) / 1e4;
@@ -157,7 +156,8 @@ impl Aims {
     pub fn update(
         &mut self,
         (scheme, aim): (&Arc<str>, Aim),
-        &Step { snapshot, metrics, now, .. }: &Step<'_>,
+        (snapshot, metrics): (&Snapshot, &Metrics),
+        now: Nanos,
         steps: &mut Vec<AimStep>,
     ) {
         if self.seen.replace(snapshot.seq) != Some(snapshot.seq) {
@@ -207,7 +207,7 @@ impl Aims {
     /// Bytes that may go within `time`: what is idle goes within a minute, and twice what comes back.
     pub fn bytes(&self, time: Duration) -> u64 {
         let a_second =
-            self.groups.values().map(|g| g.idle / EVERY.as_secs_f64() + 2.0 * g.expected);
+            self.groups.values().map(|g| g.idle / CHOICE_INTERVAL.as_secs_f64() + 2.0 * g.expected);
         (a_second.sum::<f64>() * time.as_secs_f64()) as u64
     }
 }
@@ -258,21 +258,22 @@ impl GroupAim {
         let since = self.decided.map_or(Duration::MAX, |at| now.since(at));
         let a_second = returned / since.as_secs_f64().max(1.0);
         let much = self.allowed.is_some_and(|most| a_second > most);
-        if since < EVERY {
-            let far = self.allowed.is_some_and(|most| a_second > FAR_TOO_MUCH * most);
-            let stop = self.age.is_some() && since >= SOON && far;
+        if since < CHOICE_INTERVAL {
+            let far = self.allowed.is_some_and(|most| a_second > STOP_FACTOR * most);
+            let stop = self.age.is_some() && since >= MIN_STOP_TIME && far;
             // The next choice makes the age longer, by what came back until then.
             return stop.then(|| self.step(now, AimReason::FarTooMuch, a_second)).inspect(|_| {
                 self.age = None;
             });
         }
-        let was_counted = self.curves.values().any(|c| c.seconds() >= EVERY.as_secs_f64());
+        let was_counted =
+            self.curves.values().any(|c| c.seconds() >= CHOICE_INTERVAL.as_secs_f64());
         if !was_counted {
             return None;
         }
         self.factor = match self.allowed {
-            Some(_) if much => (self.factor * LONGER).min(LONGEST_FACTOR),
-            Some(most) if a_second < most / 2.0 => self.factor * SHORTER,
+            Some(_) if much => (self.factor * LENGTHEN_FACTOR).min(LONGEST_FACTOR),
+            Some(most) if a_second < most / 2.0 => self.factor * SHORTEN_FACTOR,
             _ => self.factor,
         }
         .max(1.0);
@@ -300,7 +301,7 @@ impl GroupAim {
         let all: Vec<&AgeCurve> = self.curves.values().collect();
         let longest = all.iter().map(|c| c.longest()).fold(0.0, f64::max);
         let longest = longest.min(LONGEST_WITHIN.as_secs_f64() / LONGEST_FACTOR);
-        let minute_ago = Nanos(now.0.saturating_sub(EVERY.as_nanos() as u64));
+        let minute_ago = Nanos(now.0.saturating_sub(CHOICE_INTERVAL.as_nanos() as u64));
         let last: Vec<AgeCurve> =
             self.curves.values().map(|curve| curve.after(minute_ago)).collect();
         let best = match aim {

@@ -130,14 +130,14 @@ fn a_share_of_nothing_or_of_more_than_all_is_refused() {
 
 /// 60 of 10,000 pages a minute may come back, and 120 come.
 #[test]
-fn what_really_comes_back_makes_the_age_longer() {
+fn refaults_lengthen_the_age() {
     let mut world = World::new(Aim::Refaults(6_000), 0);
     world.run(0, 61, 0);
     let first = world.steps[0].age.unwrap();
     world.run(61, 121, 2);
     let step = world.steps.last().unwrap().clone();
     assert_eq!((step.why, step.returned), (AimReason::TooMuch, 120 * 4096));
-    assert_eq!(step.age.unwrap(), first.mul_f64(LONGER));
+    assert_eq!(step.age.unwrap(), first.mul_f64(LENGTHEN_FACTOR));
     world.run(121, 400, 0);
     let last = world.steps.last().unwrap().age.unwrap();
     assert!(last < first.mul_f64(1.02), "{last:?}");

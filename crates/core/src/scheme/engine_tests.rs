@@ -41,7 +41,7 @@ fn stats(engine: &Engine, at: usize) -> Stats {
 }
 
 #[test]
-fn what_matches_is_acted_on_and_told() {
+fn matching_regions_are_acted_on_and_reported() {
     let pattern = Pattern { age: 30 * SECOND..=Duration::MAX, ..Pattern::default() };
     let mut engine = engine(&[Scheme::new("old", pattern, Action::PageOut)]);
     let mut desk = Desk::new();
@@ -65,7 +65,7 @@ fn unknown(bp: u32) -> Pages<u32> {
 }
 
 #[test]
-fn what_cannot_be_seen_is_never_acted_on() {
+fn unobservable_memory_is_never_acted_on() {
     let hidden = RegionView { unknown_bp: unknown(10_000), ..cold(0) };
     let half = RegionView { unknown_bp: unknown(5_000), ..cold(16) };
     for action in [Action::PageOut, Action::Cold, Action::NoHugePage, Action::LruDeprio] {
@@ -78,7 +78,7 @@ fn what_cannot_be_seen_is_never_acted_on() {
 }
 
 #[test]
-fn what_is_out_is_not_paged_out_and_what_is_in_is_not_read() {
+fn pageout_skips_absent_pages_and_willneed_skips_resident_ones() {
     let out = RegionView { resident_bp: 0, ..cold(16) };
     for (action, range) in [(Action::PageOut, pages(0, 16)), (Action::WillNeed, pages(16, 16))] {
         let (mut engine, mut desk) = (engine(&[scheme("s", action)]), Desk::new());
@@ -90,7 +90,7 @@ fn what_is_out_is_not_paged_out_and_what_is_in_is_not_read() {
 
 /// Monitors of resident pages know no age of absent memory, and reading ahead may not bring it back.
 #[test]
-fn what_stays_absent_is_read_ahead_after_a_pause_and_when_old_enough() {
+fn willneed_retries_absent_memory_after_a_pause() {
     let absent = RegionView { resident_bp: 0, ..view(0, 16, 0.0, Duration::ZERO) };
     let old = Pattern { age: 2 * SECOND..=Duration::MAX, ..Pattern::default() };
     for (pattern, expected) in [(Pattern::default(), [0, 10, 20]), (old, [2, 12, 22])] {
@@ -109,7 +109,7 @@ fn what_stays_absent_is_read_ahead_after_a_pause_and_when_old_enough() {
 
 /// The kernel would repeat the action in each interval.
 #[test]
-fn what_lasts_is_done_once_until_heat_changes() {
+fn a_lasting_action_is_applied_once_until_heat_changes() {
     let to = Destinations(Arc::new([Destination { node: 1, weight: 1 }]));
     for action in [Action::HugePage, Action::MigrateHot(to), Action::Cold] {
         let (mut engine, mut desk) = (engine(&[scheme("s", action)]), Desk::new());
@@ -209,7 +209,7 @@ fn a_quota_of_zero_never_acts() {
 
 /// Memory that is too young now is old enough later, for any action, even if its region does not change.
 #[test]
-fn what_its_pages_hold_back_has_another_turn() {
+fn regions_held_back_by_page_filters_are_tried_again() {
     for (within, most, cold, page_out) in
         [(5, u32::MAX, 10, 100), (60, u32::MAX, 2, 50), (60, 20, 5, 100)]
     {
@@ -283,7 +283,7 @@ fn no_room_is_no_reason_to_spin() {
 
 /// A split counts as done, but the cold part cannot be paged out.
 #[test]
-fn what_is_split_and_has_no_room_to_go_to_rests_too() {
+fn split_memory_without_room_in_swap_pauses() {
     let mut engine = engine(&[scheme("s", Action::NoHugePage)]);
     let full = |_, page: u64| match page % 512 {
         0 => Fate::Failed(Failure::NoRoom),
@@ -314,7 +314,7 @@ fn a_target_that_is_gone_is_counted_and_the_others_have_their_turn() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said_and_what_was_done_before_is_told() {
+fn an_error_is_returned_after_the_events_before_it() {
     let unsupported_now = scheme("huge", Action::HugePage);
     let mut engine =
         engine(&[scheme("s", Action::Cold), unsupported_now, scheme("lists", Action::LruPrio)]);
@@ -332,7 +332,7 @@ fn what_cannot_be_done_is_said_and_what_was_done_before_is_told() {
 }
 
 #[test]
-fn a_change_keeps_what_was_done() {
+fn a_change_keeps_the_statistics() {
     let quota = |bytes| Quota { bytes: Some(bytes), ..Quota::default() };
     let named = |bytes| Scheme { quota: quota(bytes), ..scheme("s", Action::Cold) };
     let mut engine = engine(&[named(8 * PAGE_SIZE)]);

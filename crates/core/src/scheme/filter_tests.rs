@@ -132,7 +132,7 @@ fn addresses_are_pages() {
 proptest! {
     /// Page by page: the first matching filter decides; without one, the opposite of the last filter.
     #[test]
-    fn parts_are_what_filters_say_of_each_page(
+    fn parts_follow_the_filters_of_each_page(
         filters in prop::collection::vec((0u64..30, 1u64..20, any::<bool>(), any::<bool>()), 0..6),
     ) {
         let filters: Vec<Filter> = filters.iter()

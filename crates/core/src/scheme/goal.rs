@@ -47,7 +47,7 @@ pub enum Goal {
 }
 
 /// The score of a goal that is reached.
-const MET: u64 = 10_000;
+const SCORE_MET: u64 = 10_000;
 
 impl Goal {
     pub(super) fn check(&self) -> Result<(), SchemeError> {
@@ -74,7 +74,7 @@ impl Goal {
                 let stalled = |m: &Metrics| Some(m.of(of)?.pressure?.stalled);
                 let stalled = stalled(now)?.saturating_sub(stalled(before)?);
                 if over.is_zero() {
-                    return Some(MET);
+                    return Some(SCORE_MET);
                 }
                 stalled.as_secs_f64() / over.as_secs_f64() / target.as_secs_f64()
             }
@@ -83,7 +83,7 @@ impl Goal {
                 let faults = faults(now)?.saturating_sub(faults(before)?);
                 let working_set = now.of(of)?.working_set?;
                 if over.is_zero() || faults == 0 && working_set == 0 {
-                    return Some(MET);
+                    return Some(SCORE_MET);
                 }
                 let bytes_a_minute = faults as f64 * PAGE_SIZE as f64 / over.as_secs_f64() * 60.0;
                 bytes_a_minute / (working_set as f64 * f64::from(*ppm) / 1e6)
@@ -93,7 +93,7 @@ impl Goal {
             Goal::User { name, target } => now.user.get(name)? / target,
         };
         // The cast saturates; NaN gives no score.
-        (!share.is_nan()).then_some((share * MET as f64) as u64)
+        (!share.is_nan()).then_some((share * SCORE_MET as f64) as u64)
     }
 }
 
@@ -102,15 +102,15 @@ impl Goal {
 /// by at most 2x per step, and drops to its minimum of 10,000 once the score is twice the goal.
 #[must_use]
 pub fn feed_loop(last: u64, score: u64) -> u64 {
-    const LEAST: u64 = 10_000;
-    if score >= 2 * MET {
-        return LEAST;
+    const MIN_LEVEL: u64 = 10_000;
+    if score >= 2 * SCORE_MET {
+        return MIN_LEVEL;
     }
-    let step = u128::from(last) * u128::from(score.abs_diff(MET)) / u128::from(MET);
+    let step = u128::from(last) * u128::from(score.abs_diff(SCORE_MET)) / u128::from(SCORE_MET);
     let step = u64::try_from(step).unwrap_or(u64::MAX);
-    match score.cmp(&MET) {
+    match score.cmp(&SCORE_MET) {
         std::cmp::Ordering::Equal => last,
-        std::cmp::Ordering::Greater => last.saturating_sub(step).max(LEAST),
+        std::cmp::Ordering::Greater => last.saturating_sub(step).max(MIN_LEVEL),
         std::cmp::Ordering::Less => last.saturating_add(step),
     }
 }
@@ -130,7 +130,7 @@ const UNPROVEN: u64 = 1 << 20;
 /// An unused part of the quota shrinks by this fraction (one sixteenth) per window. A few windows without
 /// work cause no loss, because one snapshot may cover several windows; but an unused quota does not last for
 /// an hour.
-const FADING: u64 = 16;
+const UNUSED_DECAY: u64 = 16;
 
 impl Default for Tuner {
     fn default() -> Self {
@@ -162,13 +162,13 @@ impl Tuner {
             // Without metrics, the scheme does nothing.
             return 0;
         };
-        if goals.iter().zip(&scores).any(|(g, &s)| g.is_state() && s >= MET) {
+        if goals.iter().zip(&scores).any(|(g, &s)| g.is_state() && s >= SCORE_MET) {
             return 0;
         }
-        let score = scores.iter().copied().max().unwrap_or(MET);
+        let score = scores.iter().copied().max().unwrap_or(SCORE_MET);
         let proven = used.saturating_mul(2).max(UNPROVEN).max(unit).saturating_mul(10_000);
         let next = feed_loop(self.level, score);
-        let faded = self.level - self.level / FADING;
+        let faded = self.level - self.level / UNUSED_DECAY;
         self.level = next.min(proven.max(faded)).max(unit * 10_000);
         self.bytes()
     }

@@ -82,7 +82,7 @@ fn a_step_up_and_a_step_down_settle_and_overshoot_at_most_twofold() {
 
 /// An hour without pressure and with little work, then much work at once.
 #[test]
-fn it_does_not_run_away_where_there_is_no_pressure() {
+fn the_quota_is_bounded_without_pressure() {
     let mut plant = Plant::new();
     let idle = plant.run(3600, 100 * MIB, 5 * MIB);
     assert!(idle.iter().all(|&esz| esz <= 10 * MIB), "{:?}", idle.last());
@@ -93,7 +93,7 @@ fn it_does_not_run_away_where_there_is_no_pressure() {
 
 /// Much work once, then none.
 #[test]
-fn what_was_allowed_for_long_without_use_is_allowed_no_more() {
+fn an_unused_quota_decays() {
     let mut plant = Plant::new();
     let busy = plant.run(20, 400 * MIB, u64::MAX);
     assert!(busy[19] > 300 * MIB, "{busy:?}");
@@ -121,7 +121,7 @@ fn a_goal_that_can_never_be_met_ends_at_the_least() {
 
 /// Less than a huge page would allow no action, so nothing would be used, and the quota would never grow.
 #[test]
-fn it_begins_with_a_huge_page_where_that_is_the_least() {
+fn the_first_quota_is_the_smallest_unit_of_the_action() {
     let goal = [Goal::Free { bp: 2000 }];
     let missed = Metrics { free_bp: Some(1000), ..Metrics::default() };
     let (mut tuner, mut levels, mut used) = (Tuner::default(), Vec::new(), 0);
@@ -163,7 +163,7 @@ fn a_state_that_is_reached_stops_and_the_level_is_kept() {
 }
 
 #[test]
-fn what_cannot_be_read_is_not_acted_on() {
+fn a_missing_metric_gives_no_quota() {
     let mut tuner = Tuner::default();
     let name: Arc<str> = Arc::from("/gone");
     for goal in [

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn cold_is_what_hot_lacks() {
+    fn cold_scores_complement_hot_scores() {
         let old = view(0, 1, 0.0, Duration::from_secs(64));
         let hot = score(&Action::LruPrio, &old, &AGE);
         assert_eq!(score(&Action::PageOut, &old, &AGE), 99.0 - hot);
@@ -146,7 +146,7 @@ mod tests {
 
     /// Of two regions that the kernel treats as equal, the older one is colder.
     #[test]
-    fn there_is_an_order_within_a_power_of_two() {
+    fn scores_differ_within_a_power_of_two() {
         let score = |s| score(&Action::PageOut, &view(0, 1, 0.0, Duration::from_secs(s)), &AGE);
         assert!(score(120) > score(100) && score(100) > score(70));
     }

@@ -5,14 +5,13 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::candidates::Candidate;
+use super::quota::MIN_WORK_TIME;
 use crate::act::Budget;
 use crate::call::TargetId;
 use crate::range::{AddrRange, align_down, align_up};
 
 /// Maximum number of works per batch.
 const MAX_BATCH: usize = 512;
-/// Minimum time for each work, so that it can make progress: a short remaining time gives fewer works.
-pub(super) const LEAST_TIME: Duration = Duration::from_micros(500);
 
 /// A position in the order of targets and addresses.
 pub(super) type Place = (TargetId, u64);
@@ -46,7 +45,7 @@ impl Queue {
     pub fn batch(&mut self, left: Budget) -> Vec<(Candidate, Budget)> {
         let mut batch: Vec<(Candidate, Budget)> = Vec::new();
         let mut bytes = left.bytes;
-        let works = left.time.as_nanos() / LEAST_TIME.as_nanos();
+        let works = left.time.as_nanos() / MIN_WORK_TIME.as_nanos();
         let works = usize::try_from(works).unwrap_or(usize::MAX).clamp(1, MAX_BATCH);
         while bytes >= self.unit && batch.len() < works {
             let Some(mut next) = self.candidates.pop_front() else { break };
@@ -103,7 +102,7 @@ impl Queue {
 /// Distributes the time: the minimum for each work, and the rest in proportion to the bytes.
 fn share_out(time: Duration, batch: &mut [(Candidate, Budget)]) {
     let works = u32::try_from(batch.len()).unwrap_or(u32::MAX).max(1);
-    let least = LEAST_TIME.min(time / works);
+    let least = MIN_WORK_TIME.min(time / works);
     let rest = time.saturating_sub(least * works);
     let all: u64 = batch.iter().map(|(_, budget)| budget.bytes).sum();
     for (_, budget) in batch {

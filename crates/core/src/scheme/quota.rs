@@ -6,7 +6,6 @@ use super::SchemeError;
 use super::goal::{Goal, Tuner};
 use super::metrics::Metrics;
 use super::priority::Weights;
-use super::queue::LEAST_TIME;
 use crate::act::Budget;
 use crate::range::PAGE_SIZE;
 use crate::time::Nanos;
@@ -35,6 +34,8 @@ impl Default for Quota {
     }
 }
 
+/// Minimum time for each work, so that it can make progress: a short remaining time gives fewer works.
+pub(super) const MIN_WORK_TIME: Duration = Duration::from_micros(500);
 const MAX_GOALS: usize = 16;
 const RESET: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(24 * 3600);
@@ -190,7 +191,7 @@ impl Charge {
         match quota.time {
             Some(_) if self.time.is_zero() => self.bound.saturating_sub(self.bytes),
             // The last bit of time is not sufficient for a work, which may overrun by one step.
-            Some(time) if self.time >= time.saturating_sub(LEAST_TIME.max(time / 50)) => 0,
+            Some(time) if self.time >= time.saturating_sub(MIN_WORK_TIME.max(time / 50)) => 0,
             Some(time) => {
                 let fits = self.bytes_in(time - self.time);
                 if fits < unit { 0 } else { bytes.min(fits) }

@@ -103,7 +103,7 @@ fn a_first_guess_is_not_trusted_with_the_whole_quota() {
 
 /// An hour of failures does not make the scheme slow for ever.
 #[test]
-fn what_is_long_past_counts_less() {
+fn old_charges_count_less() {
     let quota = Quota { time: Some(10 * MS), ..Quota::default() };
     let mut charge = Charge::default();
     let mut bounds = Vec::new();
@@ -121,7 +121,7 @@ fn what_is_long_past_counts_less() {
 /// One huge page is processed per window, even if it exceeds the quota by a factor of two; a second one is
 /// not.
 #[test]
-fn there_is_always_time_for_one() {
+fn the_quota_always_allows_one_work() {
     let quota = Quota { time: Some(5 * MS), ..Quota::default() };
     let (mut charge, huge) = (Charge::default(), 2 * MIB);
     for (second, ms) in (0..).zip([10, 10, 4, 4, 10]) {
@@ -147,7 +147,7 @@ fn zero_never_acts() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_values_are_refused() {
     let check = |quota: Quota| quota.check(2 * MIB).unwrap_err();
     let reset = Duration::ZERO;
     assert_eq!(check(Quota { reset, ..Quota::default() }), SchemeError::Reset(reset));

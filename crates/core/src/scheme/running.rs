@@ -128,7 +128,8 @@ impl Running {
         self.due = Some(step.now + self.scheme.apply_interval);
         if let Some(aim) = self.scheme.aim {
             let name = &self.scheme.name;
-            self.aims.update((name, aim), step, &mut self.aim_steps);
+            let observed = (step.snapshot, step.metrics);
+            self.aims.update((name, aim), observed, step.now, &mut self.aim_steps);
         }
         let open = |marks| self.gate.is_open(marks, step.now, step.metrics);
         if !self.scheme.watermarks.as_ref().is_none_or(open) {

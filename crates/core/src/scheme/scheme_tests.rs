@@ -15,7 +15,7 @@ fn refused(scheme: &Scheme) -> SchemeError {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_values_are_refused() {
     assert_eq!(scheme(Action::PageOut).check(), Ok(()));
     let to = |nodes: &[(u32, u32)]| {
         let nodes = nodes.iter().map(|&(node, weight)| Destination { node, weight });
@@ -36,7 +36,7 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn an_engine_takes_a_name_once_and_so_many_schemes() {
+fn an_engine_accepts_unique_names_and_a_limited_number_of_schemes() {
     let two = vec![scheme(Action::Stat), scheme(Action::Cold)];
     assert_eq!(Engine::new(two).unwrap_err(), SchemeError::SameName("mine".into()));
     let many = (0..65).map(|i| Scheme { name: i.to_string().into(), ..scheme(Action::Stat) });

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn it_looks_once_an_interval() {
+    fn watermarks_are_checked_once_per_interval() {
         let mut gate = Gate::default();
         assert!(open(&mut gate, 0, Some(3000)));
         assert!(open(&mut gate, 4, Some(9000)));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn while_it_is_closed_it_tells_when_it_is_looked_at_next() {
+    fn a_closed_gate_has_the_time_of_its_next_check() {
         let (mut gate, marks) = (Gate::default(), marks(Mark::Free));
         assert_eq!(gate.closed_until(&marks), None);
         open(&mut gate, 7, Some(9000));

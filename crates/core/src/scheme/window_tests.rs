@@ -123,7 +123,7 @@ proptest! {
     /// Huge pages in regions with arbitrary borders, by the clock of [`Engine::due`]: each page is processed
     /// once, and each step makes progress.
     #[test]
-    fn what_is_done_by_huge_pages_gets_on_until_all_is_done(parts in long(), quota in 1u64..5) {
+    fn works_of_huge_pages_continue_to_the_end(parts in long(), quota in 1u64..5) {
         let bytes = Some(quota * BLOCK_SIZE);
         let mut engine = scheme(Action::NoHugePage, Quota { bytes, ..Quota::default() });
         let mut desk = Desk::new();
@@ -230,7 +230,7 @@ fn small_regions_use_a_time_quota_too() {
 
 /// Finding that memory is in use costs time. The memory behind it is processed all the same.
 #[test]
-fn what_is_let_alone_leaves_time_for_the_rest() {
+fn skipped_memory_leaves_time_for_other_works() {
     let time = Duration::from_millis(10);
     let mut engine = scheme(Action::PageOut, Quota { time: Some(time), ..Quota::default() });
     const IN_USE: u64 = 4000;
@@ -245,7 +245,7 @@ fn what_is_let_alone_leaves_time_for_the_rest() {
 
 /// If a sixteenth is resident, a batch contains sixteen times as many bytes of address space.
 #[test]
-fn what_is_out_already_does_not_slow_the_rest() {
+fn memory_in_swap_does_not_slow_other_works() {
     let bytes = Some(64 * PAGE_SIZE);
     let mut engine = scheme(Action::PageOut, Quota { bytes, ..Quota::default() });
     let mut desk = Desk::with(|_, page| if page % 16 == 0 { Fate::Done } else { Fate::Passed });
@@ -260,7 +260,7 @@ fn what_is_out_already_does_not_slow_the_rest() {
 /// A region may contain more resident memory than its share suggests, because residency is uneven. Its
 /// remainder precedes the memory behind it, also in the same batch.
 #[test]
-fn what_is_there_beyond_the_share_does_not_break_the_order() {
+fn memory_beyond_the_share_keeps_its_order() {
     let bytes = Some(150 * PAGE_SIZE);
     let mut engine = scheme(Action::PageOut, Quota { bytes, ..Quota::default() });
     let mut desk = Desk::new();
@@ -275,7 +275,7 @@ fn what_is_there_beyond_the_share_does_not_break_the_order() {
 
 /// If the time ended within a work, the next turn continues at that point first.
 #[test]
-fn what_time_has_cut_comes_first_the_next_time() {
+fn a_work_that_ran_out_of_time_is_first_in_the_next_turn() {
     let time = Some(Duration::from_millis(10));
     let mut engine = scheme(Action::Cold, Quota { time, ..Quota::default() });
     let mut desk = Desk::new();

@@ -235,7 +235,7 @@ fn ages_are_right_after_many_days() {
 
 /// Neighbours that fell idle one after the other have their own ages, or nearly.
 #[test]
-fn neighbours_of_different_age_are_told_apart() {
+fn neighbours_of_different_age_are_distinguished() {
     let (ops, target) = machine(1, |m, t| {
         m.map(t, mib(0, 80), Memory::anonymous()).unwrap();
         m.touch(t, mib(0, 80), poisson(20.0)).unwrap();
@@ -262,7 +262,7 @@ fn neighbours_of_different_age_are_told_apart() {
 /// With windows, regions have their exact ages, even if neighbours are nearly as old: the priority of actions
 /// depends on that.
 #[test]
-fn windows_are_as_old_as_they_are() {
+fn windows_have_their_true_age() {
     const STRETCHES: u64 = 30;
     let all = pages(0, STRETCHES * 64);
     let (ops, target) = machine(1, |m, t| {

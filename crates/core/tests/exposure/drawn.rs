@@ -296,7 +296,7 @@ fn a_pass_each_second_is_as_slow_as_it_is() {
 /// Memory that was hot for long and then falls idle: 1.5 s after its last touch it is no longer reported as
 /// hot.
 #[test]
-fn what_falls_idle_is_not_hot_for_long() {
+fn idle_memory_is_not_hot_for_long() {
     for size in [8, 100, 1000] {
         let area = mib(0, size);
         let field = Field::new(&[area], 1);

@@ -86,7 +86,7 @@ fn a_burst_after_a_clear_is_not_hot_before_there_is_another() {
 /// Another program clears half of the warm memory each second. The snapshot counts that, and rates are less
 /// certain. Hot memory would be young again before a read.
 #[test]
-fn what_others_clear_is_counted_and_widens_intervals() {
+fn foreign_clears_are_counted_and_widen_intervals() {
     let width = |meddles: bool| {
         let (ops, target) = machine(1, |m, t| {
             m.map(t, mib(0, 64), Memory::anonymous()).unwrap();

@@ -42,7 +42,7 @@ fn under_reclaim_no_page_is_cleared_twice_within_5_s() {
 
 /// Reclaim clears bits as it scans, so touches before that cannot be observed.
 #[test]
-fn what_reclaim_has_looked_at_is_known_less_well() {
+fn reclaim_widens_the_intervals() {
     let error = |came_back: f64| {
         let (snapshots, _) = pressed(move |s| Pressure {
             scanned: (s * 40_000.0) as u64,
@@ -72,7 +72,7 @@ fn in_trouble_nothing_is_cleared() {
 }
 
 #[test]
-fn it_goes_on_as_before_once_pressure_is_over() {
+fn clears_resume_after_pressure() {
     let (snapshots, events) = pressed(|s| {
         let n = ((s.min(8.0) - 5.0).max(0.0) * 1000.0) as u64;
         Pressure { scanned: n, ..Pressure::default() }

@@ -20,7 +20,7 @@ fn assert_whole(s: &Snapshot) {
 }
 
 #[test]
-fn what_is_looked_at_in_time_is_measured() {
+fn memory_that_is_looked_at_in_time_is_measured() {
     let (ops, target) = machine(1, a_quarter_hot);
     let (snapshots, _) = watched(15.0, Attrs::default(), &ops, target, |_| {});
     for s in snapshots.iter().filter(|s| s.start > seconds(5.0)) {
@@ -33,7 +33,7 @@ fn what_is_looked_at_in_time_is_measured() {
 
 /// 1 GiB of 4 GiB is no longer touched. A sample shows this long before all of it was cleared again.
 #[test]
-fn what_is_presumed_of_memory_that_cooled_down_is_extended() {
+fn rates_of_cooled_memory_are_extended() {
     let hot = mib(1024, 1024);
     let (ops, target) = machine(1, |m, t| {
         m.map(t, mib(0, 4096), Memory::anonymous()).unwrap();

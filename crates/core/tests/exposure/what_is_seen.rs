@@ -59,7 +59,7 @@ fn a_ladder_of_rates_has_at_most_twice_as_many_regions_as_it_has() {
 }
 
 #[test]
-fn every_sixteenth_page_is_told_from_all_of_them() {
+fn every_sixteenth_page_is_distinguished_from_all_of_them() {
     let (ops, target) = machine(1, |m, t| {
         m.map(t, mib(0, 256), Memory::anonymous()).unwrap();
         let of = Box::new(poisson(500.0));
@@ -125,7 +125,7 @@ fn windows_of_huge_pages_are_as_hot_as_these() {
 
 /// From once a second to a hundred times: this requires a second sign, not a second turn.
 #[test]
-fn what_becomes_hotter_is_seen_soon() {
+fn heating_is_observed_soon() {
     for size in [8, 256] {
         let range = mib(16, size);
         let (ops, target) = machine(1, |m, t| {
@@ -210,7 +210,7 @@ const SLOW: [f64; 3] = [0.05, 0.1, 0.3];
 /// Memory that is cleared together is touched together, so one look says little. The intervals show that, not
 /// the rates.
 #[test]
-fn intervals_hold_the_rate_of_what_is_gone_through_in_order() {
+fn intervals_contain_the_rate_of_a_sequential_walk() {
     let (ops, target) = machine(1, |m, t| {
         m.map(t, mib(0, 592), Memory::anonymous()).unwrap();
         for (i, hz) in SLOW.into_iter().enumerate() {

@@ -37,7 +37,7 @@ fn an_unknown_target_is_an_error() {
 
 /// The new address space is mapped at the same place. Nothing that was known of the old one applies to it.
 #[test]
-fn exec_voids_what_was_known() {
+fn exec_voids_earlier_rates() {
     let (ops, target) = machine(1, a_quarter_hot);
     let mut monitor = monitor(&ops, &[target]);
     let before = run_until(&mut monitor, &ops, 7.7).pop().unwrap();

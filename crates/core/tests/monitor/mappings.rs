@@ -23,7 +23,7 @@ fn heap_mmap_and_stack_are_covered_and_no_gap_is() {
 }
 
 #[test]
-fn what_is_mapped_later_is_monitored_after_an_update_interval() {
+fn new_mappings_are_monitored_after_an_update_interval() {
     let (ops, target) = machine(1, a_quarter_hot);
     let mut monitor = monitor(&ops, &[target]);
     run_until(&mut monitor, &ops, 3.05);
@@ -39,7 +39,7 @@ fn what_is_mapped_later_is_monitored_after_an_update_interval() {
 }
 
 #[test]
-fn what_is_unmapped_is_gone_and_the_rest_is_still_known() {
+fn unmapped_memory_leaves_and_other_memory_keeps_its_rate() {
     let (ops, target) = machine(1, a_quarter_hot);
     let mut monitor = monitor(&ops, &[target]);
     run_until(&mut monitor, &ops, 5.5);

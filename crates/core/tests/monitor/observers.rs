@@ -26,7 +26,7 @@ impl Observer for Log {
 }
 
 #[test]
-fn observers_are_told_in_order() {
+fn observers_are_called_in_order() {
     let (ops, target) = machine(1, a_quarter_hot);
     let mut monitor = monitor(&ops, &[target]);
     let (log, second) = (Log::default(), Log::default());

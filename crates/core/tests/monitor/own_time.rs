@@ -28,7 +28,7 @@ fn exposure_counts_from_the_time_of_the_answer() {
 }
 
 #[test]
-fn what_is_touched_too_late_for_the_rate_is_not_cold() {
+fn late_touches_are_not_cold() {
     let (ops, target) = machine(1, a_quarter_hot);
     let spoiled = Spoiled { ops: ops.clone(), spoil: |_: &_, seen: &mut Seen| in_epochs(seen, 3) };
     let mut monitor = RegionSampler::new(spoiled, Attrs::default(), &[target], 1).unwrap();

@@ -13,7 +13,7 @@ fn three() -> (Ops, Vec<TargetId>) {
 }
 
 #[test]
-fn several_targets_are_told_apart() {
+fn several_targets_are_distinguished() {
     let (ops, targets) = three();
     let mut monitor = monitor(&ops, &[targets[2], targets[0], targets[1]]);
     for s in run_until(&mut monitor, &ops, 6.0).iter().filter(|s| s.start > seconds(3.0)) {
@@ -27,7 +27,7 @@ fn several_targets_are_told_apart() {
 }
 
 #[test]
-fn changing_targets_keeps_what_is_known_of_the_others() {
+fn changing_targets_keeps_the_rates_of_the_others() {
     let (ops, targets) = three();
     let mut monitor = monitor(&ops, &targets[..2]);
     run_until(&mut monitor, &ops, 6.1);

@@ -59,7 +59,7 @@ fn absent_memory_is_absent() {
 }
 
 #[test]
-fn what_is_paged_out_is_absent_until_it_is_wanted_again() {
+fn paged_out_memory_is_absent_until_its_next_touch() {
     let (mut ops, target) = machine(1, |m, t| m.map(t, mib(0, 64), Memory::anonymous()).unwrap());
     let mut monitor = monitor(&ops, &[target]);
     run_until(&mut monitor, &ops, 2.0);

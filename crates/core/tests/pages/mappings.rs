@@ -80,7 +80,7 @@ fn nothing_is_believed_of_an_old_address_space() {
 
 /// With more areas than regions, the smallest are left out, and the snapshot reports that.
 #[test]
-fn what_no_region_covers_is_said() {
+fn gaps_between_regions_are_reported() {
     let (snapshots, ..) =
         watched(2.0, Attrs { min_regions: 3, max_regions: 5, ..attrs() }, |m, t| {
             for i in 0..10 {

@@ -26,7 +26,7 @@ fn targets_come_and_go() {
 }
 
 #[test]
-fn a_monitor_outlives_its_targets_if_told() {
+fn a_monitor_outlives_its_targets_on_request() {
     let (ops, target) = machine(1, |m, t| m.end(t).unwrap());
     let mut monitor = monitor(&ops, &[target]);
     monitor.outlive_targets();

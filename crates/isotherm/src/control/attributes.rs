@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_named_changes_and_the_rest_stays() {
+    fn only_named_attributes_change() {
         let half = Attributes { budget: Some(0.005), ..Attributes::default() };
         let attrs = half.over(Attrs::default()).unwrap();
         assert_eq!(attrs, Attrs { budget_ppm: 5_000, ..Attrs::default() });
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told() {
+    fn invalid_values_are_reported() {
         let regions = Attrs { monitor: MonitorKind::Regions, ..Attrs::default() };
         let one = |a: Attributes, attrs| a.over(attrs).unwrap_err();
         let none = Attributes::default();

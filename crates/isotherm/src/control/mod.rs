@@ -3,6 +3,7 @@
 mod ask;
 mod attributes;
 mod socket;
+mod status_text;
 
 use std::io;
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use crate::schemes::Form;
 pub use ask::{ask, say_to};
 pub use attributes::Attributes;
 pub use socket::{Control, answer, wait};
+pub use status_text::{machine_text, status_text};
 
 /// Maximum length of a request, in bytes.
 const MAX_LINE: usize = 1 << 20;

@@ -1,5 +1,6 @@
 //! The listening side of the control socket, and its clients.
 
+use std::error::Error;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
@@ -39,10 +40,10 @@ pub fn wait<'a>(
 
 /// Answers requests that [`wait`] has just returned, by what `done` returns for each of them. If a client has
 /// asked the service to end, returns the reason for ending.
-pub fn answer<T: Serialize>(
+pub fn answer<T: Serialize, E: Error + 'static>(
     control: Option<&mut Control>,
     requests: Vec<(usize, Result<Request, String>)>,
-    mut done: impl FnMut(Request) -> anyhow::Result<Answer<T>>,
+    mut done: impl FnMut(Request) -> Result<Answer<T>, E>,
 ) -> Option<String> {
     let control = control?;
     let mut stop = None;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
 use isotherm_core::Nanos;
 use isotherm_linux::cgroup::{Cgroup, Subtree};
 use isotherm_linux::{proc, sys};
 use tracing::info;
 
+use super::error::FollowError;
 use super::selection::Selection;
 use crate::ROOT;
 
@@ -26,15 +26,15 @@ pub struct Exclusions {
     next: Nanos,
 }
 
-/// Checking the exclusions again uses at most 1/`SHARE` of the time. The pause after a check is at most
-/// `LONGEST`.
-const SHARE: u32 = 1000;
-const LONGEST: Duration = Duration::from_secs(5);
+/// Checking the exclusions again uses at most 1/`TIME_DIVISOR` of the time. The pause after a check is at most
+/// `MAX_PAUSE`.
+const TIME_DIVISOR: u32 = 1000;
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 impl Exclusions {
     /// The exclusions of the options `--except-...`. A process or group that does not exist is an error,
     /// because its name may be misspelt, unless `awaited` is set.
-    pub fn find(o: &Selection) -> Result<Self> {
+    pub fn find(o: &Selection) -> Result<Self, FollowError> {
         let names = o.except_comms.iter().map(|name| proc::cut_comm(name)).collect();
         let mut excluded = Exclusions { names, ..Exclusions::default() };
         for &pid in &o.except_pids {
@@ -43,7 +43,7 @@ impl Exclusions {
                 None if o.awaited => {
                     info!("there is no process {pid} to exclude");
                 }
-                None => bail!("there is no process {pid}, which --except-pid names: leave it out"),
+                None => return Err(FollowError::NoProcess(pid)),
             }
         }
         for path in &o.except_cgroups {
@@ -101,20 +101,14 @@ impl Exclusions {
         let mut found: Vec<i32> = pids.filter(|&pid| self.by(pid).is_some()).collect();
         found.sort_unstable();
         let worked = sys::thread_cpu().saturating_sub(worked);
-        self.next = begin + (worked * SHARE).min(LONGEST);
+        self.next = begin + (worked * TIME_DIVISOR).min(MAX_PAUSE);
         Some(found)
     }
 }
 
-fn subtree(group: &Cgroup) -> Result<Subtree> {
+fn subtree(group: &Cgroup) -> Result<Subtree, FollowError> {
     let found = group.subtree(ROOT.as_ref());
-    found.ok_or_else(|| {
-        anyhow::anyhow!(
-            "{} is a control group without memory: name one of version 2, or of version 1's memory \
-             controller",
-            group.dir().display()
-        )
-    })
+    found.ok_or_else(|| FollowError::NoMemory(group.dir().to_owned()))
 }
 
 /// Start time of process `pid`, in ticks since boot.

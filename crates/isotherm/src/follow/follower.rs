@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
 use isotherm_core::{Attribution, Nanos, TargetId};
 use isotherm_linux::proc::{Births, cut_comm};
 use isotherm_linux::{AttachError, Hold, proc, sys};
@@ -13,6 +12,7 @@ use isotherm_record::TargetFact;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{debug, warn};
 
+use super::error::FollowError;
 use super::exclusions::{Exclusions, start_of};
 use super::members::Members;
 use super::selection::Selection;
@@ -164,7 +164,7 @@ impl Follower {
     }
 
     /// Attaches every process that the options select, except for the command.
-    pub fn attach_all(&mut self, held: &mut dyn Hold, o: &Selection) -> Result<()> {
+    pub fn attach_all(&mut self, held: &mut dyn Hold, o: &Selection) -> Result<(), FollowError> {
         // A command would inherit the raised limit.
         if (o.may_grow() || o.children) && o.command.is_empty() {
             allow_more_files();
@@ -178,9 +178,9 @@ impl Follower {
     }
 
     /// Fails if a process that is selected by pid is excluded too.
-    fn check_excluded(&self, pid: i32) -> Result<()> {
+    fn check_excluded(&self, pid: i32) -> Result<(), FollowError> {
         match self.excluded.by(pid) {
-            Some(option) => bail!("process {pid} is excluded by {option}: leave out one of them"),
+            Some(option) => Err(FollowError::Excluded { pid, option }),
             None => Ok(()),
         }
     }
@@ -192,7 +192,7 @@ impl Follower {
         program: Option<PathBuf>,
         command: &[String],
         environment: &[(&str, OsString)],
-    ) -> Result<Option<StartedCommand>> {
+    ) -> Result<Option<StartedCommand>, FollowError> {
         let Some(program) = program else { return Ok(None) };
         let mut child = StartedCommand::spawn(&program, command, environment)?;
         // The command may have children.
@@ -200,7 +200,7 @@ impl Follower {
         match self.attach(held, child.pid(), true) {
             Ok(()) => self.name_started(child.pid(), &program, command),
             Err(e) if !child.has_ended_in(ENDS_WITHIN)? => {
-                return Err(e).context("the command cannot be watched");
+                return Err(FollowError::Command(e));
             }
             Err(_) => {}
         }
@@ -255,7 +255,12 @@ impl Follower {
     /// Watches the members `who`, each as long as it is a member, and with `with_children` their children,
     /// which stay watched after leaving the group. It is no error if there are no members yet. It is an error
     /// if there are members but none of them can be watched.
-    fn join(&mut self, held: &mut dyn Hold, who: Members, with_children: bool) -> Result<()> {
+    fn join(
+        &mut self,
+        held: &mut dyn Hold,
+        who: Members,
+        with_children: bool,
+    ) -> Result<(), FollowError> {
         self.with_children = with_children;
         let members = self.without_excluded(who.now(|_| false)?);
         self.members = who;
@@ -457,7 +462,12 @@ impl Follower {
 
     /// Watches the processes `add` and stops watching the processes `remove`, for the lifetime of each. If one
     /// of them is refused, changes nothing.
-    pub fn set_targets(&mut self, held: &mut dyn Hold, add: &[i32], remove: &[i32]) -> Result<()> {
+    pub fn set_targets(
+        &mut self,
+        held: &mut dyn Hold,
+        add: &[i32],
+        remove: &[i32],
+    ) -> Result<(), FollowError> {
         self.check_removal(remove)?;
         self.add(held, add)?;
         self.remove(remove);
@@ -470,7 +480,7 @@ impl Follower {
     }
 
     /// Watches all of `pids`, or none of them if one cannot be watched.
-    fn add(&mut self, held: &mut dyn Hold, pids: &[i32]) -> Result<()> {
+    fn add(&mut self, held: &mut dyn Hold, pids: &[i32]) -> Result<(), FollowError> {
         // The command has already been started, so it cannot inherit the raised limit.
         allow_more_files();
         let mut added = Vec::new();
@@ -480,7 +490,7 @@ impl Follower {
             }
             if u32::try_from(pid) == Ok(std::process::id()) {
                 self.undo(&added);
-                bail!("{pid} is isotherm itself, which does not watch itself");
+                return Err(FollowError::Itself(pid));
             }
             let attached = self.check_excluded(pid);
             if let Err(e) = attached.and_then(|()| Ok(self.attach(held, pid, false)?)) {
@@ -499,9 +509,9 @@ impl Follower {
     }
 
     /// Fails unless all of `pids` are watched.
-    fn check_removal(&self, pids: &[i32]) -> Result<()> {
+    fn check_removal(&self, pids: &[i32]) -> Result<(), FollowError> {
         match pids.iter().find(|pid| !self.processes.contains_key(pid)) {
-            Some(pid) => bail!("process {pid} is not watched"),
+            Some(&pid) => Err(FollowError::NotWatched(pid)),
             None => Ok(()),
         }
     }
@@ -627,7 +637,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_come_is_read_at_once() {
+    fn a_new_process_is_read_at_once() {
         let mut follower = Follower::default();
         let nobody = crate::session::Attributions::default();
         assert_eq!(nobody.by(&follower), None);
@@ -636,7 +646,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_command_line_is_called_by_its_program() {
+    fn a_process_without_command_line_has_the_name_of_its_program() {
         assert_eq!(
             names(&[("sh", "sh -c x"), ("odd", ""), ("odd", ""), ("odd", "")]),
             ["sh -c x", "odd"]

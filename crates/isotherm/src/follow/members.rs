@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
 use isotherm_linux::cgroup::{Cgroup, CgroupError};
 use isotherm_linux::proc;
 use tracing::info;
 
+use super::error::FollowError;
 use super::selection::Selection;
 use crate::ROOT;
 
@@ -28,7 +28,7 @@ pub struct Members {
 impl Members {
     /// The criteria that the options give. A group may be empty. A name that no process has and a group that
     /// does not exist are errors, because they may be misspelt, unless `awaited` is set.
-    pub fn find(o: &Selection) -> Result<Self> {
+    pub fn find(o: &Selection) -> Result<Self, FollowError> {
         let mut members = Members {
             missing: o.cgroups.clone(),
             awaited: o.awaited,
@@ -49,7 +49,7 @@ impl Members {
             .collect();
         for name in members.names.iter().filter(|name| !running.contains(*name)) {
             if !o.awaited {
-                bail!("no process is called `{name}`: ps -eo comm shows their names");
+                return Err(FollowError::NoName(name.clone()));
             }
             info!("no process is called `{name}` yet: waiting for one");
         }

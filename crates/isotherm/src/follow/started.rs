@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
 use isotherm_core::Nanos;
 use isotherm_linux::sys;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
+use super::error::FollowError;
 use crate::served::{self, Ends, Wait};
 use crate::stop::Stop;
 
@@ -27,7 +27,7 @@ pub struct StartedCommand {
 }
 
 /// Finds the program of a command, so that a wrong name is reported before anything is changed.
-pub fn resolve(command: &[String]) -> Result<Option<PathBuf>> {
+pub fn resolve(command: &[String]) -> Result<Option<PathBuf>, FollowError> {
     let Some(name) = command.first() else { return Ok(None) };
     let is_program =
         |p: &Path| p.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
@@ -39,28 +39,32 @@ pub fn resolve(command: &[String]) -> Result<Option<PathBuf>> {
     };
     match found {
         Some(program) => Ok(Some(program)),
-        None => bail!("cannot start {name}: there is no such program, or it may not be executed"),
+        None => Err(FollowError::NoProgram(name.clone())),
     }
 }
 
 impl StartedCommand {
     /// Starts `program` with the words of `command` as its arguments, and `environment` beside its own.
+    ///
+    /// # Errors
+    /// If it cannot be started.
     pub fn spawn(
         program: &Path,
         command: &[String],
         environment: &[(&str, OsString)],
-    ) -> Result<Self> {
+    ) -> Result<Self, FollowError> {
         let mut start = Command::new(program);
         start.args(command.iter().skip(1));
         start.envs(environment.iter().map(|(name, value)| (name, value)));
-        let child = start.spawn();
-        let child = child.with_context(|| format!("cannot start {}", program.display()))?;
+        let child = start
+            .spawn()
+            .map_err(|source| FollowError::Start { program: program.to_owned(), source })?;
         let mut started = StartedCommand { child, pidfd: None };
-        let pid = Pid::from_raw(started.pid()).context("a command without a pid")?;
+        let pid = Pid::from_raw(started.pid()).ok_or(FollowError::NoPid)?;
         // Only this process reaps the command, so the pid still belongs to it. If this call fails, the command
         // is killed.
         let pidfd = pidfd_open(pid, PidfdFlags::empty());
-        started.pidfd = Some(pidfd.context("cannot wait for the command (pidfd_open: Linux 5.3)")?);
+        started.pidfd = Some(pidfd.map_err(|e| FollowError::Pidfd(e.into()))?);
         Ok(started)
     }
 
@@ -71,7 +75,7 @@ impl StartedCommand {
 
     /// Returns the command's exit status, as a shell computes it, once the command has ended by itself. When
     /// `stop` is over, asks the command to end and returns `None`, because such a status has no meaning.
-    pub fn end(&mut self, stop: &Stop) -> Result<Option<u8>> {
+    pub fn end(&mut self, stop: &Stop) -> Result<Option<u8>, FollowError> {
         while !stop.is_over() && self.child.try_wait()?.is_none() {
             let mut signals = stop;
             self.wait(stop.end().unwrap_or(Nanos(u64::MAX)), &mut [&mut signals]);
@@ -80,7 +84,7 @@ impl StartedCommand {
     }
 
     /// Whether the command has ended, or ends within `time`.
-    pub fn has_ended_in(&mut self, time: Duration) -> Result<bool> {
+    pub fn has_ended_in(&mut self, time: Duration) -> Result<bool, FollowError> {
         let until = sys::monotonic() + time;
         while self.child.try_wait()?.is_none() {
             if sys::monotonic() >= until {
@@ -100,12 +104,12 @@ impl StartedCommand {
         served::wait(&mut all, until);
     }
 
-    fn ask_to_end(&mut self) -> Result<Option<ExitStatus>> {
+    fn ask_to_end(&mut self) -> Result<Option<ExitStatus>, FollowError> {
         if let Some(status) = self.child.try_wait()? {
             return Ok(Some(status));
         }
         if let Some(pid) = Pid::from_raw(self.pid()) {
-            kill_process(pid, Signal::TERM).context("cannot end the command")?;
+            kill_process(pid, Signal::TERM).map_err(|e| FollowError::End(e.into()))?;
         }
         if !self.has_ended_in(GRACE)? {
             self.child.kill()?;

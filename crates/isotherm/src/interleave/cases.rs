@@ -12,16 +12,16 @@ mod ranges;
 
 use std::fmt::Write;
 
-use anyhow::Result;
 use isotherm_linux::numa::NumaError;
 use isotherm_linux::sys::{NodeMask, PolicyMode, allowed_nodes, set_policy};
 use isotherm_mm::mempolicy::Weights;
 use serde::Serialize;
 
+use super::InterleaveError;
 use super::rule::{Machine, text};
 
 /// The result of a case: passed, or a description of the difference.
-type Outcome = std::result::Result<(), String>;
+type Outcome = Result<(), String>;
 
 /// The conditions under which the cases run.
 pub struct Bench {
@@ -139,7 +139,7 @@ impl Case {
 ///
 /// # Errors
 /// If the nodes or the weights cannot be read.
-pub fn try_all() -> Result<CaseResults> {
+pub fn try_all() -> Result<CaseResults, InterleaveError> {
     let bench = Bench::here()?;
     let cases: Vec<CaseResult> = CASES.iter().map(|case| bench.try_one(case)).collect();
     let weights = text(&bench.weights);
@@ -151,7 +151,7 @@ const OTHERWISE: &str = "otherwise";
 const NOT_HERE: &str = "not here";
 
 impl Bench {
-    fn here() -> Result<Self> {
+    fn here() -> Result<Self, InterleaveError> {
         let machine = Machine::read()?;
         let allowed = allowed_nodes().map_err(NumaError::Policy)?;
         let nodes: Vec<u32> =

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
 use isotherm_core::{AddrRange, Heat, Snapshot, Thresholds, join_touching};
 use isotherm_linux::sys;
 use tracing::info;
 
+use super::InterleaveError;
 use crate::follow::{Follower, Selection};
 use crate::session::{Session, Silent};
 use crate::stop::Stop;
@@ -17,7 +17,7 @@ use crate::watch::{DefaultAttrs, Looks, Ready};
 ///
 /// # Errors
 /// If the process cannot be watched, or ends meanwhile.
-pub fn ranges(pid: i32, time: Duration, stop: &Stop) -> Result<Vec<AddrRange>> {
+pub fn ranges(pid: i32, time: Duration, stop: &Stop) -> Result<Vec<AddrRange>, InterleaveError> {
     let mut looks = Looks::open(None)?;
     let attrs = looks.attrs(&DefaultAttrs)?;
     if time < attrs.aggr * 2 {
@@ -30,7 +30,7 @@ pub fn ranges(pid: i32, time: Duration, stop: &Stop) -> Result<Vec<AddrRange>> {
     let mut session = Session::begin(Box::new(looks), follower, attrs, seed, Box::new(Silent))?;
     let last = session.last_snapshot(time, stop)?;
     session.stop()?;
-    let last = last.context("no snapshot was made: make --watch longer")?;
+    let last = last.ok_or(InterleaveError::NoSnapshot)?;
     Ok(hot(&last))
 }
 

@@ -2,18 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Error, Result};
 use isotherm_core::{AddrRange, Mapping};
 use isotherm_linux::numa::{Layout, MoveResult, balancing, node_of};
 use isotherm_linux::proc;
 use isotherm_mm::mempolicy::Weights;
 use tracing::warn;
 
-use super::root;
 use super::rule::is_by_address;
+use super::{InterleaveError, root};
 
 /// Pause after a round, as a multiple of its duration: rounds use at most a tenth of the time.
-const REST: u32 = 9;
+const PAUSE_FACTOR: u32 = 9;
 
 /// Memory that the kernel places by address: each such mapping, with each part of it that is in `within`
 /// (`None`: the whole mapping). Both arguments are in ascending order of address.
@@ -37,7 +36,7 @@ pub fn round(
     layout: &mut Layout,
     weights: &Weights,
     within: Option<&[AddrRange]>,
-) -> (MoveResult, Result<()>) {
+) -> (MoveResult, Result<(), InterleaveError>) {
     let mut out = MoveResult::default();
     let done = all(layout, weights, within, &mut out);
     (out, done)
@@ -48,11 +47,11 @@ fn all(
     weights: &Weights,
     within: Option<&[AddrRange]>,
     out: &mut MoveResult,
-) -> Result<()> {
+) -> Result<(), InterleaveError> {
     layout.renew()?;
     let mappings = match proc::mappings(root(), layout.pid()) {
         Err(e) if e.is_gone() => return Ok(()),
-        mappings => mappings.map_err(Error::from)?,
+        mappings => mappings?,
     };
     let by_rule = |(mapping, part): (AddrRange, AddrRange)| {
         (part, move |piece| node_of(weights, mapping.start, piece))
@@ -79,7 +78,7 @@ impl Rounds {
 
     /// Sets the time of the next round after a round of this duration.
     pub fn after(&mut self, took: Duration) {
-        self.next = Instant::now() + self.interval.max(took * REST);
+        self.next = Instant::now() + self.interval.max(took * PAUSE_FACTOR);
     }
 }
 
@@ -99,7 +98,7 @@ mod tests {
     use isotherm_core::MappingKind;
 
     #[test]
-    fn parts_of_what_lies_by_address() {
+    fn parts_of_memory_placed_by_address() {
         let map = |start, end, kind, name: &str| Mapping {
             range: AddrRange::new(start, end),
             kind,

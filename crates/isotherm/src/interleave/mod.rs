@@ -2,11 +2,17 @@
 //! comparison of the kernel's policies with the rule.
 
 pub mod cases;
+mod error;
 mod family;
 mod hot;
 pub mod keep;
+mod nodes;
+mod placement_round;
+mod placement_text;
 pub mod probe;
 pub mod rule;
+pub mod run;
+mod verify;
 
 use std::path::Path;
 
@@ -14,8 +20,13 @@ use crate::units::WeightList;
 
 pub use crate::units::SetTo;
 
+pub use error::InterleaveError;
 pub use family::{Family, MAX_FAMILY};
 pub use hot::ranges as hot_ranges;
+pub use nodes::NodesOutput;
+pub use placement_round::PlacementRound;
+pub use placement_text::put_back_text;
+pub use verify::{VerifyOutput, verify};
 
 /// The nodes and weights that options choose.
 #[derive(Debug, Clone, Default)]

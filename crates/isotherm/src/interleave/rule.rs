@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, anyhow};
 use isotherm_core::{Mapping, MappingKind};
 use isotherm_linux::numa::{Node, NumaError, Setting, WeightFiles, nodes};
 use isotherm_mm::mempolicy::{Weights, bandwidth_of, weights_from_bandwidth};
 
-use super::ChosenLayout;
-use super::root;
+use super::{ChosenLayout, InterleaveError, root};
 use crate::usage::UsageError;
 
 /// The nodes and weights of this machine.
@@ -89,12 +87,10 @@ impl Machine {
         o: &ChosenLayout,
         allowed: &[u32],
         pid: i32,
-    ) -> Result<(Weights, WeightsSource)> {
+    ) -> Result<(Weights, WeightsSource), InterleaveError> {
         let have = self.have();
         if o.nodes.is_empty() && have.len() < 2 {
-            let text = "this machine has one node with memory: there is nothing to interleave. \
-                        Give --nodes 0 to do it anyway";
-            return Err(anyhow!(text));
+            return Err(InterleaveError::OneNode);
         }
         let given = !o.nodes.is_empty();
         let all = || have.iter().copied().filter(|n| allowed.contains(n)).collect();
@@ -110,7 +106,11 @@ impl Machine {
         Ok((weights.map_err(|e| UsageError::new(e.to_string()))?, from))
     }
 
-    fn weights_of(&self, o: &ChosenLayout, nodes: &[u32]) -> Result<(Vec<u8>, WeightsSource)> {
+    fn weights_of(
+        &self,
+        o: &ChosenLayout,
+        nodes: &[u32],
+    ) -> Result<(Vec<u8>, WeightsSource), InterleaveError> {
         if let Some(given) = &o.weights {
             if given.0.len() != nodes.len() {
                 let text = format!(
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told() {
+    fn missing_nodes_are_reported() {
         let m = machine(&[0, 1, 2]);
         for (nodes, weights, allowed, said) in [
             (&[3][..], &[1][..], &[0, 1, 2][..], "no node 3"),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_the_machine_come_before_those_of_firmware() {
+    fn weights_of_the_machine_precede_those_of_firmware() {
         let mut m = machine(&[0, 1]);
         let access = |mb_s| isotherm_linux::numa::Access {
             read_mb_s: Some(mb_s),

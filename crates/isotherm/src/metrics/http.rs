@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for() {
+    fn requests_are_parsed() {
         let metrics = |form, with_body| HttpRequest::Metrics { form, with_body };
         let ask = |head: &str| parse_request(head.as_bytes());
         let plain = metrics(Form::Prometheus, true);

@@ -23,7 +23,7 @@ use crate::session::scene::Scene;
 pub use text::Form;
 
 /// A request within this time after the previous one gets the same figures again.
-const FRESH: Duration = Duration::from_secs(1);
+const FRESH_TIME: Duration = Duration::from_secs(1);
 
 /// The destination of the metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +74,7 @@ struct TextCache(BTreeMap<Form, (Nanos, String)>);
 impl TextCache {
     /// Returns the last text if it is still fresh, else the text that `new` makes.
     fn text(&mut self, form: Form, now: Nanos, new: impl FnOnce() -> String) -> String {
-        self.0.retain(|_, (at, _)| now.since(*at) < FRESH);
+        self.0.retain(|_, (at, _)| now.since(*at) < FRESH_TIME);
         self.0.entry(form).or_insert_with(|| (now, new())).1.clone()
     }
 }
@@ -117,7 +117,7 @@ impl Metrics {
     }
 
     /// Writes the file if it is due, and answers clients that have asked.
-    pub fn tell(&mut self, scene: &Scene<'_>) {
+    pub fn write_if_due(&mut self, scene: &Scene<'_>) {
         let now = sys::monotonic();
         match &mut self.to {
             None => {}
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_often_is_told_the_same_in_either_form() {
+    fn repeated_requests_get_equal_figures_in_both_forms() {
         let (mut kept, mut made) = (TextCache::default(), 0);
         let mut ask = |form, ms: u64| {
             kept.text(form, Nanos(ms * 1_000_000), || {

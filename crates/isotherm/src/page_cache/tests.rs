@@ -44,7 +44,7 @@ fn a_sample_stands_for_its_part() {
 }
 
 #[test]
-fn what_tmpfs_lacks_is_in_swap() {
+fn absent_pages_of_tmpfs_are_in_swap() {
     let mut pages = PageUse::of_size(0);
     pages.add_part(&part(1, None), &Kind { is_tmpfs: true, is_mapped: true, ..KIND });
     assert_eq!((pages.evicted_bytes, pages.swapped_bytes), (Some(0), Some(3 * PAGE)));

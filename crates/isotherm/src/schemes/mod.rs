@@ -7,7 +7,6 @@ mod values;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
 use isotherm_core::scheme::{ParseError, Scheme, parse};
 use serde::{Deserialize, Serialize};
 use toml::de::{DeTable, DeValue};

@@ -60,7 +60,7 @@ fn units_of_schemes() {
 }
 
 #[test]
-fn names_are_made_and_told_apart() {
+fn names_are_made_and_distinguished() {
     let both = "[[scheme]]\naction = \"stat\"\n[[scheme]]\naction = \"stat\"\n";
     let names: Vec<_> =
         read(both, INTERVAL, &[]).unwrap().iter().map(|s| s.name.to_string()).collect();
@@ -72,7 +72,7 @@ fn names_are_made_and_told_apart() {
 }
 
 #[test]
-fn errors_say_where_and_what_would_be_right() {
+fn errors_have_a_place_and_a_valid_value() {
     for (line, column, more, said) in [
         (3, 16, "size = { min = \"4Q\" }", "64M"),
         (3, 1, "sise = { min = \"4K\" }", "unknown field `sise`"),
@@ -151,7 +151,7 @@ fn files_and_lines_go_one_after_the_other_and_keep_apart() {
 }
 
 #[test]
-fn what_is_shipped_can_be_read() {
+fn shipped_schemes_are_valid() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemes");
     let mut names: Vec<String> = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -168,7 +168,7 @@ fn what_is_shipped_can_be_read() {
 
 /// `UPDATE_SCHEMA=1` writes it.
 #[test]
-fn the_schema_is_what_the_code_makes() {
+fn the_schema_is_that_of_the_code() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/abi/testing/scheme.schema.json");
     let made = serde_json::to_string_pretty(&schemars::schema_for!(File)).unwrap() + "\n";
     if std::env::var_os("UPDATE_SCHEMA").is_some() {

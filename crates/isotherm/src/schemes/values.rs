@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_write() {
+    fn common_spellings_are_accepted() {
         assert_eq!(read::<Size>("2MiB").unwrap().0, 2 << 20);
         assert_eq!(read::<Rate>("10Hz").unwrap().0, 10.0);
         assert_eq!(read::<Rate>("5%").unwrap().0, hz_of_percent(5.0));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_what_would_be_right() {
+    fn errors_show_a_valid_value() {
         assert!(read::<Size>("5Q").unwrap_err().contains("64M"));
         assert!(read::<Rate>("often").unwrap_err().contains("10Hz"));
         assert!(Rate::try_from(Scalar::Real(-1.0)).unwrap_err().contains("10Hz"));

@@ -1,9 +1,8 @@
 //! Answers to requests over the control socket while schemes are running.
 
-use anyhow::{Context, Result};
 use isotherm_record::Limits;
 
-use super::CANNOT_ACT;
+use super::ServiceError;
 use super::running::SchemeJob;
 use super::state::ServiceStatus;
 use crate::control::{Answer, Request};
@@ -15,7 +14,7 @@ impl SchemeJob {
         &mut self,
         on: &mut JobContext<'_>,
         r: Request,
-    ) -> Result<Answer<ServiceStatus>> {
+    ) -> Result<Answer<ServiceStatus>, ServiceError> {
         let attrs = on.attrs()?;
         match r {
             Request::Status => {
@@ -26,7 +25,7 @@ impl SchemeJob {
             Request::Stop => {}
             Request::Commit { schemes, form } => {
                 let pids: Vec<i32> = on.state.follower.pids().collect();
-                let act = on.watch.act().context(CANNOT_ACT)?;
+                let act = on.watch.act().ok_or(ServiceError::CannotAct)?;
                 return Ok(Answer::noted(self.commit(&schemes, form, &attrs, act, &pids)?));
             }
             Request::Attributes(new) => self.set_attributes(&new, on)?,

@@ -1,6 +1,5 @@
 //! Changes while schemes are running: to the schemes, to the monitor's attributes, and to the targets.
 
-use anyhow::{Context, Result, bail};
 use isotherm_core::scheme::{Engine, Scheme};
 use isotherm_core::{Act, Attrs};
 use isotherm_linux::sys;
@@ -10,7 +9,7 @@ use tracing::{info, warn};
 use super::meter::Meter;
 use super::running::SchemeJob;
 use super::saved::{Saved, Schemes};
-use super::{CANNOT_ACT, RequiredPrivileges, check_actions};
+use super::{RequiredPrivileges, ServiceError, check_actions};
 use crate::ROOT;
 use crate::control::Attributes;
 use crate::notify::Notify;
@@ -28,11 +27,11 @@ impl SchemeJob {
         attrs: &Attrs,
         act: &dyn Act,
         pids: &[i32],
-    ) -> Result<Vec<String>> {
+    ) -> Result<Vec<String>, ServiceError> {
         let new = schemes::parse_as(form, text, attrs.snapshot_interval(), &[])
-            .map_err(anyhow::Error::msg)?;
+            .map_err(ServiceError::Schemes)?;
         if new.is_empty() {
-            bail!("it contains no scheme: to stop acting, use isotherm service pause");
+            return Err(ServiceError::NoScheme);
         }
         let notes = self.replace(new, None, act, pids)?;
         let schemes = Schemes { text: text.to_owned(), form };
@@ -47,28 +46,28 @@ impl SchemeJob {
         of_options: Option<&str>,
         act: &dyn Act,
         pids: &[i32],
-    ) -> Result<Vec<String>> {
+    ) -> Result<Vec<String>, ServiceError> {
         let engine = Engine::new(new.clone())?;
         let mut notes = check_actions(new.iter(), |action| act.supports(action), self.dry())?;
         if !RequiredPrivileges::of(new.iter().map(|s| &s.action)).are_within(&self.required) {
-            bail!(
-                "this requires privileges that isotherm gave up at the start, because no scheme required \
-                 them: end the \
-                 service, and start it with these schemes"
-            );
+            return Err(ServiceError::Privileges);
         }
         let meter = Meter::new(ROOT.as_ref(), engine.schemes().map(|(s, _)| s), pids, of_options)
-            .context("cannot read a metric of a goal, watermark or filter")?;
-        notes.extend(meter.lacks().iter().cloned());
+            .map_err(ServiceError::Commit)?;
+        notes.extend(meter.missing().iter().cloned());
         self.engine.set_schemes(new)?;
         (self.meter, self.warned) = (meter, false);
         Ok(notes)
     }
 
     /// Changes attributes of the monitor, which keeps its data.
-    pub fn set_attributes(&mut self, new: &Attributes, on: &mut JobContext<'_>) -> Result<()> {
+    pub fn set_attributes(
+        &mut self,
+        new: &Attributes,
+        on: &mut JobContext<'_>,
+    ) -> Result<(), ServiceError> {
         let attrs = on.attrs()?;
-        let attrs = new.over(attrs).map_err(anyhow::Error::msg)?;
+        let attrs = new.over(attrs).map_err(ServiceError::Attributes)?;
         on.watch.set_attrs(attrs)?;
         on.state.status.set_attrs(&attrs);
         self.save(|changes| changes.attributes.take(new));
@@ -98,19 +97,16 @@ impl SchemeJob {
         Notify::say(&[NotifyState::Ready]);
     }
 
-    fn try_reload(&mut self, on: &mut JobContext<'_>) -> Result<Vec<String>> {
+    fn try_reload(&mut self, on: &mut JobContext<'_>) -> Result<Vec<String>, ServiceError> {
         let config = self.config.reread()?;
         let attrs = on.watch.attrs_of(config.attrs()).map_err(|e| config.placed(e))?;
         let now = on.attrs()?;
         if attrs.monitor != now.monitor {
-            bail!(
-                "these options require the {} monitor, and the {} monitor is running: restart the service",
-                attrs.monitor.name(),
-                now.monitor.name()
-            );
+            let (required, running) = (attrs.monitor.name(), now.monitor.name());
+            return Err(ServiceError::Monitor { required, running });
         }
         let pids: Vec<i32> = on.state.follower.pids().collect();
-        let act = on.watch.act().context(CANNOT_ACT)?;
+        let act = on.watch.act().ok_or(ServiceError::CannotAct)?;
         let notes = self.replace(config.schemes(&attrs)?, config.of_options(), act, &pids)?;
         // These attributes have already been checked, so this cannot fail and leave the change half done.
         on.watch.set_attrs(attrs)?;

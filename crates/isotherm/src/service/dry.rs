@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_would_be_read() {
+    fn a_dry_run_counts_absent_pages_for_willneed() {
         assert_eq!(applied(&Action::WillNeed).0.applied, PAGE_SIZE);
     }
 }

@@ -67,7 +67,7 @@ impl<'a> LogLine<'a> {
     }
 
     /// Whether to print it: something was or would be done, or an option asks for skipped matches too.
-    pub fn is_worth_telling(&self) -> bool {
+    pub fn is_reported(&self) -> bool {
         self.applied > 0 || self.outcome == "passed"
     }
 

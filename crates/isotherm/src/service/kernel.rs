@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Result, bail};
 use isotherm_core::scheme::Scheme;
 use isotherm_core::{AddrRange, Nanos};
 use isotherm_linux::damon::{self, ExcludedMemory, Reclaimed, Reclaimer};
@@ -16,7 +15,7 @@ use serde::Serialize;
 use tracing::{info, warn};
 
 use super::kernel_memory::MachineBytes;
-use super::{SchemeTable, check_actions};
+use super::{SchemeTable, ServiceError, check_actions};
 use crate::ROOT;
 use crate::control::{self, Answer, Control, Request};
 use crate::notify::Notify;
@@ -26,7 +25,7 @@ use crate::stop::Stop;
 use crate::words::STATUS;
 
 /// Interval between two reports of its progress.
-const SAY: Duration = Duration::from_secs(5);
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The scheme that the kernel is to run, and the options of the service.
 pub struct KernelReclaim {
@@ -48,7 +47,7 @@ pub struct KernelReclaim {
 ///
 /// # Errors
 /// If it cannot start, or a change to the machine cannot be undone.
-pub fn run(o: KernelReclaim) -> Result<ReclaimOutput> {
+pub fn run(o: KernelReclaim) -> Result<ReclaimOutput, ServiceError> {
     let dry = o.asked.dry;
     let notes = check_actions([o.scheme].iter(), |a| possible(ROOT.as_ref(), a), dry)?;
     notes.iter().for_each(|note| warn!("{note}"));
@@ -58,7 +57,7 @@ pub fn run(o: KernelReclaim) -> Result<ReclaimOutput> {
     let part = Part { nodes: Vec::new(), ranges: o.ranges };
     let memory = part.of(&physical_memory(ROOT.as_ref())?)?.iter().map(|s| s.range).collect();
     let reclaimer = Reclaimer::start(ROOT.as_ref(), &damon::Reclaim { memory, ..o.asked })?;
-    if let Some(why) = leaves_alone(reclaimer.spared()) {
+    if let Some(why) = excluded_text(reclaimer.spared()) {
         warn!("{why}");
     }
     sys::drop_privileges(KeptCapabilities { reading: true, writing: false, frames: false })?;
@@ -77,11 +76,11 @@ pub fn run(o: KernelReclaim) -> Result<ReclaimOutput> {
     counted?;
     let time = sys::monotonic().since(begin);
     info!(target: STATUS, "ran {:.1} s ({because}): physical memory", time.as_secs_f64());
-    Ok(service.so_far())
+    Ok(service.output())
 }
 
 /// Describes which memory is not paged out because the kernel does not record its accesses, and why.
-fn leaves_alone(spared: ExcludedMemory) -> Option<String> {
+fn excluded_text(spared: ExcludedMemory) -> Option<String> {
     let left = match spared {
         ExcludedMemory::Nothing => return None,
         ExcludedMemory::Unmapped => "memory that no process maps is left alone".to_owned(),
@@ -138,8 +137,8 @@ struct Cost {
 
 impl Service {
     /// Runs until a reason to end, and returns that reason.
-    fn until(&mut self, stop: &Stop, notify: &mut Notify) -> Result<String> {
-        let mut tell = sys::monotonic();
+    fn until(&mut self, stop: &Stop, notify: &mut Notify) -> Result<String, ServiceError> {
+        let mut next_report = sys::monotonic();
         loop {
             let now = sys::monotonic();
             notify.alive(now);
@@ -149,20 +148,20 @@ impl Service {
             if stop.takes_reload() {
                 info!("with --look damon isotherm reads the file of --config only at the start");
             }
-            if now >= tell {
-                tell = now + SAY;
+            if now >= next_report {
+                next_report = now + REPORT_INTERVAL;
                 if !self.dry && self.reclaimer.is_misled() {
-                    bail!(
+                    return Err(ServiceError::Misled(format!(
                         "MGLRU was turned on ({MGLRU}): the kernel's DAMON no longer observes \
                          reads of page cache that no process maps, and would page it out as \
                          cold. Restart isotherm: it then leaves such memory alone"
-                    );
+                    )));
                 }
                 self.count()?;
-                self.tell(now);
+                self.report(now);
             }
             let others = [stop.end(), notify.by()];
-            let until = others.into_iter().flatten().fold(tell, Nanos::min);
+            let until = others.into_iter().flatten().fold(next_report, Nanos::min);
             let mut signals = stop;
             let signals: &mut dyn Wait = &mut signals;
             let mut control = self.control.take();
@@ -175,13 +174,13 @@ impl Service {
         }
     }
 
-    fn count(&mut self) -> Result<()> {
+    fn count(&mut self) -> Result<(), ServiceError> {
         self.done =
             if self.paused { self.reclaimer.before() } else { self.reclaimer.reclaimed()? };
         Ok(())
     }
 
-    fn tell(&self, now: Nanos) {
+    fn report(&self, now: Nanos) {
         info!(target: STATUS, "{:.1} s  reclaim {} of {} tried  CPU of the kdamond {:.1} %",
             now.since(self.begin).as_secs_f64(),
             bytes(self.done.applied_bytes),
@@ -196,7 +195,7 @@ impl Service {
         self.reclaimer.cpu().as_secs_f64() / time.as_secs_f64().max(1.0)
     }
 
-    fn done(&mut self, request: &Request) -> Result<Answer<KernelStatus>> {
+    fn done(&mut self, request: &Request) -> Result<Answer<KernelStatus>, ServiceError> {
         match request {
             Request::Status => {
                 self.count()?;
@@ -212,14 +211,12 @@ impl Service {
                 self.paused = false;
             }
             Request::Pause | Request::Resume => {}
-            _ => bail!(
-                "with --look damon the kernel does all the work: restart isotherm with other options"
-            ),
+            _ => return Err(ServiceError::KernelWorks),
         }
         Ok(Answer::done())
     }
 
-    fn so_far(&self) -> ReclaimOutput {
+    fn output(&self) -> ReclaimOutput {
         let time = sys::monotonic().since(self.begin);
         let table = SchemeTable::of_kernel(self.done, self.reclaimer.cpu(), time, self.dry);
         ReclaimOutput { table, total: MachineBytes::now(self.reclaimer.spared()) }
@@ -233,7 +230,7 @@ impl Service {
             since: humantime::format_rfc3339_seconds(SystemTime::now() - time).to_string(),
             paused: self.paused,
             monitor: "damon",
-            done: self.so_far(),
+            done: self.output(),
             cost: Cost { own_cpu: self.share() },
         }
     }
@@ -244,13 +241,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_alone_is_said_with_the_reason() {
-        assert_eq!(leaves_alone(ExcludedMemory::Nothing), None);
+    fn excluded_memory_is_reported_with_a_reason() {
+        assert_eq!(excluded_text(ExcludedMemory::Nothing), None);
         for (spared, said) in [
             (ExcludedMemory::Unmapped, "no process maps is"),
             (ExcludedMemory::Files, "only anonymous"),
         ] {
-            let why = leaves_alone(spared).unwrap();
+            let why = excluded_text(spared).unwrap();
             assert!(why.contains(said) && why.contains("/sys/kernel/mm/lru_gen/enabled"), "{why}");
         }
     }

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
 use isotherm_core::scheme::{Figures, FilterKind, Metrics, Process, Scheme, Scope};
 use isotherm_core::{Snapshot, TargetId, TargetView, Thresholds};
 use isotherm_linux::cgroup::{Cgroup, CgroupError};
 use isotherm_linux::{counts_stalls, fragmentation, free, of_group, of_machine, proc};
 
+use super::MeterError;
 use super::needs::{Need, is_of_targets, needs};
 use crate::schemes::TARGETS;
 use crate::words::chain;
@@ -18,6 +18,12 @@ use crate::words::chain;
 const NO_STALLS: &str = "--goal psi=SHARE uses the control group of the targets: give --all to \
                          use the whole machine, or --goal refault=SHARE, or leave out --goal";
 const NO_STALLS_OF: &str = "of = \"machine\" uses the figures of the whole machine";
+
+/// Advice for targets without a common group: first for options, then for keys of a file.
+const NO_COMMON_GROUP: &str = ", and --goal requires a common one: give --all to use the whole machine, or leave out \
+                               --goal";
+const NO_COMMON_GROUP_OF: &str =
+    ": choose whose pressure counts, with of = \"PATH\" or of = \"machine\"";
 
 /// Maximum length of a file that holds a number, in bytes.
 const MAX_NUMBER: u64 = 64;
@@ -38,7 +44,7 @@ pub struct Meter {
     /// sequence number of the last snapshot for which names and groups were read
     looked_up: Option<u64>,
     /// which schemes use a figure that cannot be read yet, and why
-    lacks: Vec<String>,
+    missing: Vec<String>,
     /// whether a scheme has an objective, and uses the major faults of each target
     by_fault: bool,
     /// whether a filter or an objective uses the control group of targets
@@ -57,7 +63,7 @@ pub struct Meter {
 
 impl Meter {
     /// A meter for these schemes, while `pids` are watched. Missing figures that may appear later, such as
-    /// those of a control group or a file, are listed in [`Meter::lacks`]; a scheme does nothing while one of
+    /// those of a control group or a file, are listed in [`Meter::missing`]; a scheme does nothing while one of
     /// its figures is missing. For the scheme named `of_options`, which was made from options, errors suggest
     /// options.
     ///
@@ -68,16 +74,18 @@ impl Meter {
         schemes: impl Iterator<Item = &'a Scheme>,
         pids: &[i32],
         of_options: Option<&str>,
-    ) -> Result<Self> {
+    ) -> Result<Self, MeterError> {
         let of_options = of_options.map(Arc::from);
         let mut meter = Meter { of_options, ..Meter::default() };
         for scheme in schemes {
             let named = || format!("scheme `{}`", scheme.name);
             for need in needs(scheme) {
                 let by_option = meter.of_options.as_ref() == Some(&scheme.name);
-                let lack = meter.add(root, need, pids, by_option).with_context(named)?;
+                let lack = meter.add(root, need, pids, by_option).map_err(|e| {
+                    MeterError::Scheme { scheme: scheme.name.to_string(), source: Box::new(e) }
+                })?;
                 let rests = |why| format!("{} does nothing until this can be read: {why}", named());
-                meter.lacks.extend(lack.map(|e| rests(chain(&e))));
+                meter.missing.extend(lack.map(|e| rests(chain(&e))));
             }
             meter.by_group |= scheme.aim.is_some();
             meter.by_fault |= scheme.aim.is_some();
@@ -100,8 +108,8 @@ impl Meter {
     }
 
     /// Descriptions of the figures that cannot be read yet.
-    pub fn lacks(&self) -> &[String] {
-        &self.lacks
+    pub fn missing(&self) -> &[String] {
+        &self.missing
     }
 
     /// Reads this figure from now on. Returns why it cannot be read yet.
@@ -111,7 +119,7 @@ impl Meter {
         need: Need<'_>,
         pids: &[i32],
         by_option: bool,
-    ) -> Result<Option<anyhow::Error>> {
+    ) -> Result<Option<MeterError>, MeterError> {
         match need {
             Need::Free => {
                 free(root)?;
@@ -137,12 +145,7 @@ impl Meter {
         Ok(None)
     }
 
-    fn add_pressure(
-        &mut self,
-        root: &Path,
-        scope: &Scope,
-        by_option: bool,
-    ) -> Option<anyhow::Error> {
+    fn add_pressure(&mut self, root: &Path, scope: &Scope, by_option: bool) -> Option<MeterError> {
         if is_of_targets(scope) {
             self.pressure_of_targets = true;
             self.pressure_by_option |= by_option;
@@ -150,7 +153,7 @@ impl Meter {
         self.add_scope(root, scope)
     }
 
-    fn add_scope(&mut self, root: &Path, scope: &Scope) -> Option<anyhow::Error> {
+    fn add_scope(&mut self, root: &Path, scope: &Scope) -> Option<MeterError> {
         if !self.scopes.contains(scope) {
             self.scopes.push(scope.clone());
         }
@@ -175,8 +178,8 @@ impl Meter {
         scope: &Scope,
         pids: &[i32],
         by_option: bool,
-    ) -> Result<Option<anyhow::Error>> {
-        let check = |group| counts_stalls(root, group).context("stalls on memory cannot be read");
+    ) -> Result<Option<MeterError>, MeterError> {
+        let check = |group| counts_stalls(root, group).map_err(MeterError::Stalls);
         match scope {
             Scope::Machine => check(None)?,
             _ if is_of_targets(scope) => {
@@ -186,7 +189,8 @@ impl Meter {
                     Err(several) => return Ok(Some(several)),
                 };
                 let help = if by_option { NO_STALLS } else { NO_STALLS_OF };
-                check(group.as_ref()).context(help)?;
+                let source = |e| MeterError::StallsOfTargets { help, source: Box::new(e) };
+                check(group.as_ref()).map_err(source)?;
             }
             Scope::Group(name) => check(self.groups.get(name))?,
         }
@@ -287,20 +291,14 @@ impl Meter {
 fn common<'a>(
     groups: impl Iterator<Item = &'a Option<Cgroup>>,
     by_option: bool,
-) -> Result<Option<Cgroup>> {
+) -> Result<Option<Cgroup>, MeterError> {
     let mut all: Vec<&Option<Cgroup>> = groups.collect();
     all.dedup();
     match all[..] {
         [] => Ok(None),
         [group] => Ok(group.clone()),
-        _ if by_option => bail!(
-            "the targets are in more than one control group, and --goal requires a common one: \
-             give --all to use the whole machine, or leave out --goal"
-        ),
-        _ => bail!(
-            "the targets are in more than one control group: choose whose pressure counts, with \
-             of = \"PATH\" or of = \"machine\""
-        ),
+        _ if by_option => Err(MeterError::SeveralGroups(NO_COMMON_GROUP)),
+        _ => Err(MeterError::SeveralGroups(NO_COMMON_GROUP_OF)),
     }
 }
 
@@ -320,12 +318,17 @@ fn with_working_set(f: Figures, s: &Snapshot, counts: impl Fn(&TargetView) -> bo
 }
 
 /// The number that a file contains.
-fn number(path: &str) -> Result<f64> {
+fn number(path: &str) -> Result<f64, MeterError> {
     use std::io::Read;
+    let cannot = |source| MeterError::Read { path: path.to_owned(), source };
     let mut text = String::new();
-    let file = std::fs::File::open(path).with_context(|| format!("cannot read {path}"))?;
-    file.take(MAX_NUMBER).read_to_string(&mut text)?;
-    text.trim().parse().with_context(|| format!("{path} holds no number: {text:?}"))
+    let file = std::fs::File::open(path).map_err(cannot)?;
+    file.take(MAX_NUMBER).read_to_string(&mut text).map_err(cannot)?;
+    text.trim().parse().map_err(|source| MeterError::NoNumber {
+        path: path.to_owned(),
+        text: text.clone(),
+        source,
+    })
 }
 
 #[cfg(test)]

@@ -74,14 +74,14 @@ fn why_not(root: &TempDir, scheme: &Scheme, pids: &[i32]) -> String {
 
 fn why_not_by(option: Option<&str>, root: &TempDir, scheme: &Scheme, pids: &[i32]) -> String {
     match Meter::new(root.path(), [scheme].into_iter(), pids, option) {
-        Ok(meter) if meter.lacks().is_empty() => "yes".to_owned(),
-        Ok(meter) => format!("not yet: {}", meter.lacks().join(", ")),
-        Err(e) => format!("{e:#}"),
+        Ok(meter) if meter.missing().is_empty() => "yes".to_owned(),
+        Ok(meter) => format!("not yet: {}", meter.missing().join(", ")),
+        Err(e) => chain(&e),
     }
 }
 
 #[test]
-fn pressure_that_nobody_counts_is_an_error_at_the_start() {
+fn pressure_that_the_kernel_does_not_count_is_an_error_at_the_start() {
     let root = machine();
     assert_eq!(why_not(&root, &stalled(Scope::Machine), &[]), "yes");
     assert_eq!(why_not(&root, &stalled(targets()), &[7]), "yes");
@@ -100,7 +100,7 @@ fn pressure_that_nobody_counts_is_an_error_at_the_start() {
 
 /// There is no `of` on the command line.
 #[test]
-fn what_can_be_done_about_a_goal_is_said_in_options_where_it_was_typed() {
+fn advice_for_a_typed_goal_names_options() {
     let root = machine();
     for (pids, why) in [(&[8][..], "version 2"), (&[7, 8], "more than one control group")] {
         let scheme = stalled(targets());
@@ -146,7 +146,7 @@ fn figures_are_read_as_far_as_they_are_asked_for() {
 }
 
 #[test]
-fn targets_of_several_groups_have_no_pressure_and_that_is_told() {
+fn targets_of_several_groups_have_no_pressure_and_that_is_reported() {
     let root = machine();
     let pids = BTreeMap::from([(TargetId(1), 7), (TargetId(2), 8)]);
     let resident = with_goal(Goal::Resident { of: targets(), bytes: 1 });
@@ -184,7 +184,7 @@ fn processes_are_named_anew_with_each_snapshot() {
 
 /// A restarted service must not fail because a group or process that existed before is missing for a while.
 #[test]
-fn what_is_not_there_yet_is_told_and_read_when_it_comes() {
+fn missing_figures_are_reported_and_read_later() {
     let root = machine();
     let file = root.path().join("figure");
     let name: Arc<str> = file.to_string_lossy().into();
@@ -194,8 +194,8 @@ fn what_is_not_there_yet_is_told_and_read_when_it_comes() {
         stalled(Scope::Group("b".into())),
     ];
     let mut meter = Meter::new(root.path(), schemes.iter(), &[], None).unwrap();
-    assert_eq!(meter.lacks().len(), 3, "{:?}", meter.lacks());
-    for (said, part) in meter.lacks().iter().zip(["figure", "no control group b", "group b"]) {
+    assert_eq!(meter.missing().len(), 3, "{:?}", meter.missing());
+    for (said, part) in meter.missing().iter().zip(["figure", "no control group b", "group b"]) {
         assert!(said.contains("scheme `x` does nothing until") && said.contains(part), "{said}");
     }
     let mut read = |seq| meter.read(root.path(), &Snapshot { seq, ..snapshot() }, &BTreeMap::new());

@@ -4,6 +4,7 @@ mod aim_line;
 mod answer;
 mod change;
 mod dry;
+mod error;
 mod event;
 pub mod kernel;
 mod kernel_memory;
@@ -22,7 +23,6 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
 use isotherm_core::scheme::{Engine, Scheme};
 use isotherm_core::{Action, Attrs, MonitorKind, Support};
 use isotherm_linux::possible;
@@ -47,6 +47,7 @@ use crate::usage::UsageError;
 use crate::watch::{AttrsFor, LookBy, Looks, Ready};
 use crate::words::{chain, is_closed_pipe};
 
+pub use self::error::{MeterError, ServiceError};
 pub use self::table::SchemeTable;
 
 /// How a service acts, independent of its schemes.
@@ -122,17 +123,19 @@ pub trait ServiceConfig {
     ///
     /// # Errors
     /// If it cannot be read, or differs in a part that must not change.
-    fn reread(&self) -> Result<Rc<dyn ServiceConfig>>;
+    fn reread(&self) -> Result<Rc<dyn ServiceConfig>, ServiceError>;
 }
 
 /// The result of acting.
-pub struct Acted {
+pub struct Acted<T> {
     /// the results of each scheme
     pub table: SchemeTable,
     /// the exit status of the started command, if it has ended by itself
     pub status: Option<u8>,
     /// the error that ended the run, if any
-    pub failed: Option<anyhow::Error>,
+    pub failed: Option<ServiceError>,
+    /// the value that `finish` returned
+    pub finished: T,
 }
 
 /// Ways to look that cannot act are refused at the start.
@@ -143,11 +146,11 @@ const CANNOT_ACT: &str = "this way to look cannot act: choose --look bpf, bpf-pr
 ///
 /// # Errors
 /// If it cannot start.
-pub fn act(
+pub fn act<T>(
     config: &Rc<dyn ServiceConfig>,
     progress: Box<dyn Progress>,
-    finish: impl FnOnce(&SchemeTable) -> Result<()>,
-) -> Result<Acted> {
+    finish: impl FnOnce(&SchemeTable) -> T,
+) -> Result<Acted<T>, ServiceError> {
     let o = config.acting();
     let attrs = config.check().map_err(|e| config.placed(e))?;
     let engine = |attrs: &Attrs| -> Result<Engine, UsageError> {
@@ -169,7 +172,7 @@ pub fn act(
     let mut engine = engine(&attrs)?;
     check_aims(engine.schemes().map(|(scheme, _)| scheme), &attrs)?;
     engine.log_passed(o.passed);
-    let act = looks.act().context(CANNOT_ACT)?;
+    let act = looks.act().ok_or(ServiceError::CannotAct)?;
     let schemes = engine.schemes().map(|(scheme, _)| scheme);
     let mut notes = check_actions(schemes, |action| act.supports(action), o.dry_run)?;
     let required = RequiredPrivileges::of(engine.schemes().map(|(s, _)| &s.action));
@@ -186,9 +189,9 @@ pub fn act(
     let pids: Vec<i32> = follower.pids().chain(own).collect();
     let schemes = engine.schemes().map(|(s, _)| s);
     let meter = Meter::new(ROOT.as_ref(), schemes, &pids, config.of_options())?;
-    match meter.lacks().first() {
-        Some(why) if !o.targets.awaited => bail!("{why}"),
-        _ => notes.extend(meter.lacks().iter().cloned()),
+    match meter.missing().first() {
+        Some(why) if !o.targets.awaited => return Err(ServiceError::Lacks(why.clone())),
+        _ => notes.extend(meter.missing().iter().cloned()),
     }
     notes.iter().for_each(|note| warn!("{note}"));
     let mut stacks =
@@ -208,8 +211,8 @@ pub fn act(
     let saved = socket.filter(|_| config.is_service()).map(|socket| Saved::beside(&socket));
     let mut running =
         SchemeJob::new(engine, meter, log, recording, stacks, required, Rc::clone(config));
-    running.met(follower.news())?;
-    let act = looks.act().context(CANNOT_ACT)?;
+    running.add_targets(follower.news())?;
+    let act = looks.act().ok_or(ServiceError::CannotAct)?;
     let pids: Vec<i32> = follower.pids().collect();
     let attrs = running.take_up(saved, act, &pids, attrs);
     let mut session = Session::begin(Box::new(looks), follower, attrs, seed, progress)?.speaking(
@@ -219,18 +222,17 @@ pub fn act(
     );
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
     let result = until(&mut session, &mut running, &stop);
-    if let Some(e) = result.as_ref().err().filter(|e| !is_closed_pipe(e)) {
+    if let Some(e) = result.as_ref().err().filter(|e| !is_closed_pipe(*e)) {
         error!("{}", chain(e));
     }
     let table = running.end(result.as_ref().ok(), &session.state().follower);
     let finished = finish(&table);
     let status = started.as_mut().map(|c| c.end(&stop)).transpose()?;
-    finished?;
-    Ok(Acted { table, status: status.flatten(), failed: result.err() })
+    Ok(Acted { table, status: status.flatten(), failed: result.err(), finished })
 }
 
 /// Acts, and returns the reason for ending.
-fn until(session: &mut Session, running: &mut SchemeJob, stop: &Stop) -> Result<End> {
+fn until(session: &mut Session, running: &mut SchemeJob, stop: &Stop) -> Result<End, ServiceError> {
     Notify::say(&[NotifyState::Ready]);
     let ended = session.run(running, stop);
     Notify::say(&[NotifyState::Stopping]);
@@ -245,7 +247,7 @@ fn until(session: &mut Session, running: &mut SchemeJob, stop: &Stop) -> Result<
 
 /// Refuses actions that can never work here, whatever the way to look. The check comes first because opening a
 /// way to look takes time.
-fn refuse_at_once(engine: &Engine) -> Result<()> {
+fn refuse_at_once(engine: &Engine) -> Result<(), ServiceError> {
     let schemes = engine.schemes().map(|(scheme, _)| scheme);
     check_actions(schemes, |action| possible(ROOT.as_ref(), action), false).map(drop)
 }
@@ -259,7 +261,7 @@ pub fn check_actions<'a>(
     schemes: impl Iterator<Item = &'a Scheme>,
     supports: impl Fn(&Action) -> Support,
     dry: bool,
-) -> Result<Vec<String>> {
+) -> Result<Vec<String>, ServiceError> {
     let (mut never, mut not_now) = (Vec::new(), Vec::new());
     for scheme in schemes {
         match supports(&scheme.action) {
@@ -275,20 +277,19 @@ pub fn check_actions<'a>(
             .collect());
     }
     if !never.is_empty() {
-        bail!("the action is not possible here: {}", never.join("\n  "));
+        return Err(ServiceError::Impossible(never.join("\n  ")));
     }
     let until = "Until that changes, its attempts count as failed";
     Ok(not_now.into_iter().map(|why| format!("{why}. {until}")).collect())
 }
 
 /// Fails if a scheme has an objective, and the monitor counts no idle ages of pages.
-fn check_aims<'a>(schemes: impl Iterator<Item = &'a Scheme>, attrs: &Attrs) -> Result<()> {
+fn check_aims<'a>(
+    schemes: impl Iterator<Item = &'a Scheme>,
+    attrs: &Attrs,
+) -> Result<(), ServiceError> {
     if schemes.into_iter().any(|s| s.aim.is_some()) && attrs.monitor != MonitorKind::Exposure {
-        bail!(
-            "an objective (--aim) requires idle ages of pages, and the {} monitor does not count them: leave \
-             out --monitor and --look, or give --min-age",
-            attrs.monitor.name()
-        );
+        return Err(ServiceError::NoAges(attrs.monitor.name()));
     }
     Ok(())
 }

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
 use isotherm_core::{Attribution, Attrs, CodeMapping, Nanos, Snapshot, TargetId};
 use isotherm_record::{Limits, Progress, Summary, TargetFact, Why, WriteError, Writer};
 use tracing::warn;
 
+use super::ServiceError;
 use crate::record::facts;
 use crate::session::RecordState;
 use crate::stacks::StackNews;
@@ -47,15 +47,12 @@ impl SideRecord {
         attrs: Attrs,
         targets: impl Iterator<Item = &'a TargetFact>,
         code: BTreeMap<TargetId, Arc<Vec<CodeMapping>>>,
-    ) -> Result<()> {
+    ) -> Result<(), ServiceError> {
         if let (Some(before), Some(_)) = (&self.file, &self.writer) {
-            bail!("there is a recording already, to {}: end it first", before.display());
+            return Err(ServiceError::Recording(before.clone()));
         }
         if !file.is_absolute() {
-            bail!(
-                "{} is not an absolute path: the service has its own working directory",
-                file.display()
-            );
+            return Err(ServiceError::Relative(file.to_owned()));
         }
         let facts = facts(attrs, self.seed, self.look.clone());
         let mut writer = Writer::create(file, &facts, limits)?;
@@ -128,12 +125,12 @@ impl SideRecord {
     }
 
     /// Ends the record.
-    pub fn stop(&mut self) -> Result<()> {
+    pub fn stop(&mut self) -> Result<(), ServiceError> {
         let file = self.file.take();
         let finished = self.finish(Why::Stopped, "");
         (self.ended, self.last) = (None, Summary::default());
         match file {
-            None => bail!("there is no recording"),
+            None => Err(ServiceError::NoRecording),
             Some(_) => finished.map_or(Ok(()), |e| Err(e.into())),
         }
     }
@@ -141,7 +138,7 @@ impl SideRecord {
     /// Ends the record at the end of the service. An error is printed, and is not an error of the service.
     pub fn end(&mut self) {
         if let Some(e) = self.finish(Why::Stopped, "") {
-            warn!("cannot write the end of the recording: {}", chain(&e.into()));
+            warn!("cannot write the end of the recording: {}", chain(&e));
         }
     }
 
@@ -158,7 +155,7 @@ impl SideRecord {
         let ended = match write(writer) {
             Ok(Progress::Going) => return,
             Ok(Progress::Full) => "it has reached its maximum size".to_owned(),
-            Err(e) => chain(&e.into()),
+            Err(e) => chain(&e),
         };
         warn!("recording has ended: {ended}");
         let _ = self.finish(Why::Failed, &ended);

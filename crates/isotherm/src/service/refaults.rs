@@ -13,7 +13,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// many there are.
 const MAX_STACKS: usize = 10_000;
 /// Number of call stacks in the state of a service.
-const SHOWN: usize = 10;
+const MAX_SHOWN: usize = 10;
 
 /// A thread of a target, and the addresses on its stack, the innermost first.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -120,7 +120,7 @@ impl Refaults {
         };
         RefaultRates {
             per_second: sum as f64 / seconds,
-            stacks: most.into_iter().take(SHOWN).map(stack).collect(),
+            stacks: most.into_iter().take(MAX_SHOWN).map(stack).collect(),
         }
     }
 }

@@ -7,7 +7,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
 use isotherm_core::scheme::{Engine, Event};
 use isotherm_core::{Act, Attribution, CodeMapping, Nanos, Snapshot, TargetId};
 use isotherm_linux::sys;
@@ -25,11 +24,11 @@ use super::saved::Saved;
 use super::state::ServiceStatus;
 use super::status;
 use super::table::SchemeTable;
-use super::{CANNOT_ACT, RequiredPrivileges, ServiceConfig};
+use super::{RequiredPrivileges, ServiceConfig, ServiceError};
 use crate::ROOT;
 use crate::control::{Answer, Request};
 use crate::follow::Follower;
-use crate::session::{End, Job, JobContext, probes};
+use crate::session::{End, Job, JobContext, SessionError, probes};
 use crate::stacks::{StackNews, Stacks, try_target};
 use crate::words::STATUS;
 
@@ -96,7 +95,7 @@ impl SchemeJob {
     }
 
     /// Adds the targets that are watched from the start.
-    pub fn met(&mut self, facts: Vec<TargetFact>) -> Result<()> {
+    pub fn add_targets(&mut self, facts: Vec<TargetFact>) -> Result<(), ServiceError> {
         facts.into_iter().try_for_each(|fact| self.target(&fact))
     }
 
@@ -130,7 +129,7 @@ impl SchemeJob {
     }
 
     /// Lets the schemes act on the last snapshot, and reports the results.
-    fn act(&mut self, on: &mut JobContext<'_>) -> Result<()> {
+    fn act(&mut self, on: &mut JobContext<'_>) -> Result<(), ServiceError> {
         let Some(s) = on.state.last.clone().filter(|_| !self.paused) else { return Ok(()) };
         let pids = on.state.follower.pid_of();
         let mut metrics = self.meter.read(ROOT.as_ref(), &s, &pids);
@@ -143,20 +142,20 @@ impl SchemeJob {
             warn!("schemes that depend on the pressure of the targets are suspended: {why}");
         }
         let (now, mut events) = (sys::monotonic(), Vec::new());
-        let act = on.watch.act().context(CANNOT_ACT)?;
+        let act = on.watch.act().ok_or(ServiceError::CannotAct)?;
         let mut dry = Dry(act);
         let act: &mut dyn Act = if self.dry() { &mut dry } else { dry.0 };
-        let mut told = probes::TracedAct { act, pids: &pids };
-        let done = self.engine.step(now, &s, &metrics, &mut told, &mut events);
+        let mut reported = probes::TracedAct { act, pids: &pids };
+        let done = self.engine.step(now, &s, &metrics, &mut reported, &mut events);
         self.stepped = sys::monotonic();
         debug!("the schemes have done {} operations", events.len());
-        self.tell(&s, &events)?;
-        self.tell_choices()?;
-        Ok(done?)
+        self.report(&s, &events)?;
+        self.report_choices()?;
+        Ok(done.map_err(SessionError::from)?)
     }
 
     /// Reports the choices of schemes with an objective.
-    fn tell_choices(&mut self) -> Result<()> {
+    fn report_choices(&mut self) -> Result<(), ServiceError> {
         let steps = self.engine.take_aim_steps();
         let lines: Vec<AimLine<'_>> = steps.iter().map(AimLine::new).collect();
         lines.iter().for_each(|line| info!("{}", line.words()));
@@ -166,7 +165,7 @@ impl SchemeJob {
         }
     }
 
-    fn tell(&mut self, s: &Snapshot, events: &[Event]) -> Result<()> {
+    fn report(&mut self, s: &Snapshot, events: &[Event]) -> Result<(), ServiceError> {
         if events.is_empty() || self.log.is_none() && !self.dry() {
             return Ok(());
         }
@@ -175,8 +174,8 @@ impl SchemeJob {
         let lines: Vec<(&Event, LogLine<'_>)> = events.iter().map(line).collect();
         if self.dry() {
             let mut out = std::io::stdout().lock();
-            let mut told = lines.iter().filter(|(_, line)| line.is_worth_telling());
-            told.try_for_each(|(e, line)| writeln!(out, "{}", line.words(e.at, self.begin)))?;
+            let mut reported = lines.iter().filter(|(_, line)| line.is_reported());
+            reported.try_for_each(|(e, line)| writeln!(out, "{}", line.words(e.at, self.begin)))?;
         }
         let lines: Vec<LogLine<'_>> = lines.into_iter().map(|(_, line)| line).collect();
         self.log.as_mut().map_or(Ok(()), |log| log.write(&lines))
@@ -199,14 +198,15 @@ impl SchemeJob {
 
 impl Job for SchemeJob {
     type Status = ServiceStatus;
+    type Error = ServiceError;
 
-    fn turn(&mut self, now: Nanos) -> Result<()> {
+    fn turn(&mut self, now: Nanos) -> Result<(), ServiceError> {
         self.write_stacks(now);
         self.recording.flush_if_due(now);
         Ok(())
     }
 
-    fn target(&mut self, fact: &TargetFact) -> Result<()> {
+    fn target(&mut self, fact: &TargetFact) -> Result<(), ServiceError> {
         self.recording.target(fact);
         if let Some((stacks, _)) = &mut self.stacks {
             try_target(stacks, fact);
@@ -222,12 +222,16 @@ impl Job for SchemeJob {
         }
     }
 
-    fn attribution(&mut self, a: Attribution) -> Result<()> {
+    fn attribution(&mut self, a: Attribution) -> Result<(), ServiceError> {
         self.recording.attribution(a);
         Ok(())
     }
 
-    fn snapshot(&mut self, on: &mut JobContext<'_>, s: &Arc<Snapshot>) -> Result<ControlFlow<End>> {
+    fn snapshot(
+        &mut self,
+        on: &mut JobContext<'_>,
+        s: &Arc<Snapshot>,
+    ) -> Result<ControlFlow<End>, ServiceError> {
         self.has_snapshot = true;
         self.recording.snapshot(s);
         self.act(on)?;
@@ -235,7 +239,7 @@ impl Job for SchemeJob {
         Ok(ControlFlow::Continue(()))
     }
 
-    fn work(&mut self, on: &mut JobContext<'_>) -> Result<bool> {
+    fn work(&mut self, on: &mut JobContext<'_>) -> Result<bool, ServiceError> {
         let is_due = self.due().is_some_and(|due| due <= sys::monotonic());
         if is_due {
             self.act(on)?;
@@ -256,7 +260,7 @@ impl Job for SchemeJob {
         &mut self,
         on: &mut JobContext<'_>,
         request: Request,
-    ) -> Result<Answer<ServiceStatus>> {
+    ) -> Result<Answer<ServiceStatus>, ServiceError> {
         self.done(on, request)
     }
 

@@ -5,14 +5,13 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use crate::control::Attributes;
-use crate::files::text_in;
+use crate::files::{TextError, text_in};
 use crate::schemes::Form;
 use crate::words::chain;
 
@@ -35,6 +34,21 @@ pub struct Changes {
 pub struct Schemes {
     pub text: String,
     pub form: Form,
+}
+
+/// Failures of reading saved changes.
+#[derive(Debug, thiserror::Error)]
+enum SavedError {
+    #[error("{0}")]
+    Open(#[from] io::Error),
+    #[error("{0}")]
+    Text(#[from] TextError),
+    #[error("it is not a regular file")]
+    NotRegular,
+    #[error("it belongs to user {0}, not to the user of the service")]
+    Foreign(u32),
+    #[error("its contents are invalid")]
+    Contents(#[source] serde_json::Error),
 }
 
 /// A file beside the socket. It exists while there are changes, and is removed at a clean end.
@@ -65,7 +79,7 @@ impl Saved {
             Err(e) if e.kind() == ErrorKind::NotFound => return None,
             file => file,
         };
-        match file.map_err(anyhow::Error::from).and_then(|file| self.read(file)) {
+        match file.map_err(SavedError::from).and_then(|file| self.read(file)) {
             Ok(left) if left.command == self.command => Some(left),
             Ok(_) => {
                 warn!("{name} is from a service with other options, and is ignored");
@@ -86,16 +100,16 @@ impl Saved {
         }
     }
 
-    fn read(&self, file: File) -> Result<Changes> {
+    fn read(&self, file: File) -> Result<Changes, SavedError> {
         let is = file.metadata()?;
         if !is.is_file() {
-            bail!("it is not a regular file");
+            return Err(SavedError::NotRegular);
         }
         if is.uid() != geteuid().as_raw() {
-            bail!("it belongs to user {}, not to the user of the service", is.uid());
+            return Err(SavedError::Foreign(is.uid()));
         }
         let text = text_in(file, &self.path, || "it cannot be read".to_owned())?;
-        serde_json::from_str(&text).context("its contents are invalid")
+        serde_json::from_str(&text).map_err(SavedError::Contents)
     }
 
     /// Changes the saved state. If it cannot be written, prints a warning and continues, because only a crash
@@ -159,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_outlives_who_was_told() {
+    fn changes_survive_the_service() {
         let dir = tempfile::TempDir::new().unwrap();
         let mut first = saved(dir.path());
         assert_eq!(first.left(), None);
@@ -173,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_set_aside() {
+    fn unreadable_state_is_set_aside() {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("control.sock.state.json");
         for bad in ["", "{\"paused\":tr", "[]", "{\"paused\":true,\"colour\":1}"] {
@@ -187,7 +201,7 @@ mod tests {
 
     /// A pipe would be waited for, for ever.
     #[test]
-    fn what_is_no_file_of_ours_is_set_aside() {
+    fn foreign_files_are_set_aside() {
         let dir = tempfile::TempDir::new().unwrap();
         let (state, there) = (saved(dir.path()), dir.path().join("there"));
         let others =
@@ -215,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_for_other_options_is_not_taken_up() {
+    fn state_of_other_options_is_ignored() {
         let dir = tempfile::TempDir::new().unwrap();
         let mut other = saved(dir.path());
         other.changes.command = vec!["reclaim".into(), "--pid=1".into()];

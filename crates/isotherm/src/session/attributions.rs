@@ -15,11 +15,11 @@ use crate::pace::{Pace, SLACK, Terms, WorkStart};
 /// Minimum time between two readings of a process,
 const ROUND: Duration = Duration::from_secs(1);
 /// which grows up to this for a process that does not change.
-const STEADY: Duration = Duration::from_secs(4);
+const STEADY_INTERVAL: Duration = Duration::from_secs(4);
 /// Pace from one turn to the next.
 const TURNS: Terms = Terms { share: 2000, least: Duration::ZERO, most: Duration::from_secs(5) };
 /// Number of processes read per turn, and number of new processes read at once.
-const AT_ONCE: usize = 8;
+const MAX_AT_ONCE: usize = 8;
 const NEW_AT_ONCE: usize = 64;
 /// Maximum number of control groups without processes whose refaults are kept.
 const MOST_LEFT: usize = 1024;
@@ -62,7 +62,7 @@ impl Attributions {
             self.round = who.processes().filter(|(_, t)| !self.is_steady(*t, begin)).collect();
             self.next_round = begin + ROUND;
         }
-        let turn = self.round.drain(..AT_ONCE.min(self.round.len())).collect();
+        let turn = self.round.drain(..MAX_AT_ONCE.min(self.round.len())).collect();
         let begun = WorkStart::now();
         read.extend(self.read_these(turn, hold));
         self.pace.pause(&begun, &TURNS);
@@ -105,7 +105,7 @@ impl Attributions {
         let same = |last: &&Attribution| Attribution { at: last.at, ..a.clone() } == **last;
         match self.last.get(&a.target).filter(same) {
             Some(last) => {
-                let pause = (a.at.since(last.at) * 2).clamp(ROUND, STEADY);
+                let pause = (a.at.since(last.at) * 2).clamp(ROUND, STEADY_INTERVAL);
                 self.steady_until.insert(a.target, a.at + pause);
             }
             None => _ = self.steady_until.remove(&a.target),

@@ -101,7 +101,7 @@ impl Gauge {
 
     /// The cost after `seconds`, in which this process used the CPU time `own`, after using `startup` before.
     pub fn spent(&self, startup: Duration, own: Duration, seconds: f64) -> CostShares {
-        let share = |time: Duration| time.as_secs_f64() / seconds.max(SHORTEST);
+        let share = |time: Duration| time.as_secs_f64() / seconds.max(MIN_SECONDS);
         CostShares {
             startup_seconds: startup.as_secs_f64(),
             own_cpu: share(own),
@@ -127,7 +127,7 @@ impl Gauge {
     /// The cost for the end of the run.
     pub fn summary(&self, startup: Duration, own: Duration, seconds: f64) -> String {
         let (own, lost) = (percent(own, seconds), self.lost(seconds, "the targets lost"));
-        let clears = self.clears as f64 / seconds.max(SHORTEST);
+        let clears = self.clears as f64 / seconds.max(MIN_SECONDS);
         let startup = startup.as_secs_f64();
         let mut text = format!(
             "own cost {own} of a CPU and {startup:.2} s of CPU time to start{lost}, {clears:.0} TLB \
@@ -198,11 +198,11 @@ impl SupportTotals {
 
 /// Minimum time for a share, in seconds. A share of a shorter time says more about its length than about the
 /// work.
-const SHORTEST: f64 = 1.0;
+const MIN_SECONDS: f64 = 1.0;
 
 /// CPU time as a percentage of one CPU. CPU time of the first second counts as a share of a full second.
 fn percent(cpu: Duration, seconds: f64) -> String {
-    format!("{:.1} %", cpu.as_secs_f64() / seconds.max(SHORTEST) * 100.0)
+    format!("{:.1} %", cpu.as_secs_f64() / seconds.max(MIN_SECONDS) * 100.0)
 }
 
 /// Error factors above this are not reported more precisely; as a binary logarithm.
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sweep_is_told_with_what_is_left_of_it() {
+    fn the_sweep_is_reported_with_its_remainder() {
         let sweeping = gauge(&[1000, 2000, 4000], Restraint::None);
         let line = sweeping.line(Duration::from_millis(12), 3.0);
         assert_eq!(
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_tells_cost_coverage_and_restraint() {
+    fn the_summary_has_cost_coverage_and_restraint() {
         let [startup, own] = [60, 4].map(Duration::from_millis);
         let text = gauge(&[9800], Restraint::ReadOnly).summary(startup, own, 1.0);
         assert_eq!(
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rates_rest_on_is_told_after_the_sweep() {
+    fn support_is_reported_after_the_first_sweep() {
         let region = |at: u64, measured_bp, extended_bp| RegionView {
             range: AddrRange::new(at << 20, (at + 1) << 20),
             accesses_bp: 0,
@@ -336,7 +336,7 @@ mod tests {
 
     /// The other monitors have neither a budget nor a quality.
     #[test]
-    fn what_is_not_told_is_not_said() {
+    fn missing_figures_are_not_printed() {
         let mut gauge = Gauge::new(&Attrs { monitor: MonitorKind::Regions, ..Attrs::default() });
         gauge.push(&Snapshot {
             quality: None,

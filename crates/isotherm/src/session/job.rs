@@ -3,31 +3,36 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
 use isotherm_core::scheme::Engine;
 use isotherm_core::{Attribution, Nanos, Snapshot, TargetId};
 use isotherm_record::TargetFact;
 use serde::Serialize;
 
-use super::{End, JobContext};
+use super::{End, JobContext, SessionError};
 use crate::control::{Answer, Request};
 
 /// A consumer of snapshots. [`Session::run`](super::Session::run) calls each method, in the thread of its caller.
 pub trait Job {
     /// The part of the state that `isotherm service status` shows for this job.
     type Status: Serialize;
+    /// The errors of this job.
+    type Error: From<SessionError> + std::error::Error + 'static;
 
     /// Processes a snapshot, and may end the session.
     ///
     /// # Errors
     /// An error ends the session.
-    fn snapshot(&mut self, on: &mut JobContext<'_>, s: &Arc<Snapshot>) -> Result<ControlFlow<End>>;
+    fn snapshot(
+        &mut self,
+        on: &mut JobContext<'_>,
+        s: &Arc<Snapshot>,
+    ) -> Result<ControlFlow<End>, Self::Error>;
 
     /// Called before each step of the source.
     ///
     /// # Errors
     /// An error ends the session.
-    fn turn(&mut self, _now: Nanos) -> Result<()> {
+    fn turn(&mut self, _now: Nanos) -> Result<(), Self::Error> {
         Ok(())
     }
 
@@ -35,7 +40,7 @@ pub trait Job {
     ///
     /// # Errors
     /// An error ends the session.
-    fn target(&mut self, _fact: &TargetFact) -> Result<()> {
+    fn target(&mut self, _fact: &TargetFact) -> Result<(), Self::Error> {
         Ok(())
     }
 
@@ -46,7 +51,7 @@ pub trait Job {
     ///
     /// # Errors
     /// An error ends the session.
-    fn attribution(&mut self, _a: Attribution) -> Result<()> {
+    fn attribution(&mut self, _a: Attribution) -> Result<(), Self::Error> {
         Ok(())
     }
 
@@ -54,7 +59,7 @@ pub trait Job {
     ///
     /// # Errors
     /// An error ends the session.
-    fn work(&mut self, _on: &mut JobContext<'_>) -> Result<bool> {
+    fn work(&mut self, _on: &mut JobContext<'_>) -> Result<bool, Self::Error> {
         Ok(false)
     }
 
@@ -74,7 +79,7 @@ pub trait Job {
         &mut self,
         on: &mut JobContext<'_>,
         request: Request,
-    ) -> Result<Answer<Self::Status>>;
+    ) -> Result<Answer<Self::Status>, Self::Error>;
 
     /// The engine of the running schemes, for metrics.
     fn engine(&self) -> Option<&Engine> {
@@ -91,8 +96,13 @@ pub struct Keep {
 
 impl Job for Keep {
     type Status = ();
+    type Error = SessionError;
 
-    fn snapshot(&mut self, _: &mut JobContext<'_>, s: &Arc<Snapshot>) -> Result<ControlFlow<End>> {
+    fn snapshot(
+        &mut self,
+        _: &mut JobContext<'_>,
+        s: &Arc<Snapshot>,
+    ) -> Result<ControlFlow<End>, SessionError> {
         self.snapshot = Some(Arc::clone(s));
         Ok(match self.first {
             true => ControlFlow::Break(End::Stopped(String::new())),
@@ -100,7 +110,7 @@ impl Job for Keep {
         })
     }
 
-    fn request(&mut self, _: &mut JobContext<'_>, _: Request) -> Result<Answer<()>> {
-        bail!("this accepts no requests")
+    fn request(&mut self, _: &mut JobContext<'_>, _: Request) -> Result<Answer<()>, SessionError> {
+        Err(SessionError::NoRequests)
     }
 }

@@ -1,6 +1,7 @@
 //! Watches processes until there is a reason to end: the loop of all programs that watch.
 
 mod attributions;
+mod error;
 mod gauge;
 pub(crate) mod idle_ages;
 mod job;
@@ -14,9 +15,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
 use isotherm_core::scheme::Engine;
-use isotherm_core::{Attrs, Driver, EndReason, Nanos, Snapshot, drive};
+use isotherm_core::{Attrs, Driver, EndReason, Nanos, OpsError, Snapshot, drive};
 use isotherm_linux::sys;
 use isotherm_record::Why;
 use tracing::{debug, trace};
@@ -27,9 +27,10 @@ use crate::metrics::Metrics;
 use crate::notify::Notify;
 use crate::served::{Ends, Wait};
 use crate::stop::Stop;
-use crate::watch::{DefaultAttrs, Looks, Ready, Watch};
+use crate::watch::{DefaultAttrs, Looks, Ready, Watch, WatchError};
 
 pub use attributions::Attributions;
+pub use error::SessionError;
 pub use gauge::{CostShares, SupportShares};
 pub use idle_ages::IdleAges;
 pub use job::Job;
@@ -120,21 +121,20 @@ impl JobContext<'_> {
     ///
     /// # Errors
     /// If the kernel's monitor watches.
-    pub fn attrs(&self) -> Result<Attrs> {
-        self.watch
-            .attrs()
-            .context("the kernel's monitor is running: isotherm does not know its attributes")
+    pub fn attrs(&self) -> Result<Attrs, SessionError> {
+        self.watch.attrs().ok_or(SessionError::KernelMonitor)
     }
 
     /// Attaches new processes, and drops processes that have ended.
     ///
     /// # Errors
     /// Errors of the source and of the job.
-    pub fn follow(&mut self, job: &mut (impl Job + ?Sized)) -> Result<()> {
+    pub fn follow<J: Job + ?Sized>(&mut self, job: &mut J) -> Result<(), J::Error> {
         let ended = self.state.follower.follow(self.watch.hold());
         let news = self.state.follower.news();
         if !news.is_empty() || !ended.is_empty() {
-            self.watch.set_targets(&self.state.follower.targets())?;
+            let targets = self.state.follower.targets();
+            self.watch.set_targets(&targets).map_err(SessionError::from)?;
         }
         for fact in &news {
             job.target(fact)?;
@@ -149,7 +149,7 @@ impl JobContext<'_> {
     }
 
     /// Reads attributions that are due, and passes them and changed names to the job.
-    fn attribute(&mut self, job: &mut (impl Job + ?Sized)) -> Result<()> {
+    fn attribute<J: Job + ?Sized>(&mut self, job: &mut J) -> Result<(), J::Error> {
         let SessionState { follower, attributions, .. } = &mut *self.state;
         let read = attributions.read(follower, self.watch.hold());
         let renamed = follower.renamed(&read);
@@ -172,7 +172,7 @@ impl JobContext<'_> {
 ///         println!("{:#x}..{:#x} {:.1} Hz", region.range.start, region.range.end, region.rate.hz);
 ///     }
 /// }
-/// # anyhow::Ok(())
+/// # Ok::<(), isotherm::session::SessionError>(())
 /// ```
 pub struct Session {
     watch: Box<dyn Watch>,
@@ -187,7 +187,7 @@ impl Session {
     ///
     /// # Errors
     /// If no way works, or a process cannot be watched: the reason, and what to do.
-    pub fn open(selection: &Selection) -> Result<Self> {
+    pub fn open(selection: &Selection) -> Result<Self, SessionError> {
         let mut looks = Looks::open(None)?;
         let attrs = looks.attrs(&DefaultAttrs)?;
         let mut follower = Follower::new(None);
@@ -206,7 +206,7 @@ impl Session {
         attrs: Attrs,
         seed: u64,
         progress: Box<dyn Progress>,
-    ) -> Result<Self> {
+    ) -> Result<Self, SessionError> {
         let mut watch = ready.begin(attrs, &follower.targets(), seed)?;
         if follower.may_grow() {
             watch.outlive_targets();
@@ -247,7 +247,7 @@ impl Session {
     ///
     /// # Errors
     /// Errors of the source.
-    pub fn next_snapshot(&mut self) -> Result<Option<Arc<Snapshot>>> {
+    pub fn next_snapshot(&mut self) -> Result<Option<Arc<Snapshot>>, SessionError> {
         let mut job = Keep { snapshot: None, first: true };
         self.run(&mut job, &Stop::never())?;
         Ok(job.snapshot)
@@ -258,14 +258,18 @@ impl Session {
     ///
     /// # Errors
     /// Errors of the source; or if all targets have ended.
-    pub fn last_snapshot(&mut self, time: Duration, stop: &Stop) -> Result<Option<Arc<Snapshot>>> {
+    pub fn last_snapshot(
+        &mut self,
+        time: Duration,
+        stop: &Stop,
+    ) -> Result<Option<Arc<Snapshot>>, SessionError> {
         let end = sys::monotonic() + time;
         let mut job = Keep { snapshot: None, first: false };
         for (end, first) in [(end, false), (end + time, true)] {
             job.first = first;
             if job.snapshot.is_none() && self.run(&mut job, &stop.until(end)?)? == End::TargetsGone
             {
-                bail!("the process has ended while it was watched");
+                return Err(SessionError::Ended);
             }
         }
         Ok(job.snapshot)
@@ -275,17 +279,26 @@ impl Session {
     ///
     /// # Errors
     /// Errors of the source and of the job.
-    pub fn run<J: Job>(&mut self, job: &mut J, stop: &Stop) -> Result<End> {
+    pub fn run<J: Job>(&mut self, job: &mut J, stop: &Stop) -> Result<End, J::Error> {
         let Session { watch, state, ended } = self;
-        drive(&mut **watch, &mut SessionDriver { state, ended, job, stop })
+        drive(&mut **watch, &mut SessionDriver { state, ended, job, stop }).map_err(|e| e.0)
     }
 
     /// Stops watching.
     ///
     /// # Errors
     /// If a change to the machine cannot be undone.
-    pub fn stop(&mut self) -> Result<()> {
+    pub fn stop(&mut self) -> Result<(), WatchError> {
         self.watch.stop()
+    }
+}
+
+/// An error of a job, or of the source.
+struct DriverError<E>(E);
+
+impl<E: From<SessionError>> From<OpsError> for DriverError<E> {
+    fn from(e: OpsError) -> Self {
+        DriverError(SessionError::from(e).into())
     }
 }
 
@@ -299,9 +312,12 @@ struct SessionDriver<'a, J> {
 
 impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
     type End = End;
-    type Error = anyhow::Error;
+    type Error = DriverError<J::Error>;
 
-    fn turn(&mut self, watch: &mut (dyn Watch + 's)) -> Result<ControlFlow<End, Nanos>> {
+    fn turn(
+        &mut self,
+        watch: &mut (dyn Watch + 's),
+    ) -> Result<ControlFlow<End, Nanos>, Self::Error> {
         let mut on = JobContext { watch, state: self.state };
         let now = sys::monotonic();
         on.state.notify.alive(now);
@@ -312,20 +328,24 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
             self.job.reload(&mut on);
         }
         if std::mem::take(self.ended) || on.state.follower.is_due(now) {
-            on.follow(self.job)?;
+            on.follow(self.job).map_err(DriverError)?;
             if !on.state.follower.any_alive(on.watch.hold()) {
                 return Ok(ControlFlow::Break(End::TargetsGone));
             }
         }
-        on.attribute(self.job)?;
-        self.job.turn(now)?;
+        on.attribute(self.job).map_err(DriverError)?;
+        self.job.turn(now).map_err(DriverError)?;
         Ok(ControlFlow::Continue(now))
     }
 
     /// Waits until the given time, or until there is something to do. Answers requests, and writes metrics.
-    fn wait(&mut self, watch: &mut (dyn Watch + 's), until: Nanos) -> Result<ControlFlow<End>> {
+    fn wait(
+        &mut self,
+        watch: &mut (dyn Watch + 's),
+        until: Nanos,
+    ) -> Result<ControlFlow<End>, Self::Error> {
         let mut on = JobContext { watch, state: self.state };
-        if self.job.work(&mut on)? {
+        if self.job.work(&mut on).map_err(DriverError)? {
             return Ok(ControlFlow::Continue(()));
         }
         let w = &mut *on.state;
@@ -345,7 +365,7 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
         let requests = control::wait(w.control.as_mut(), all, until);
         *self.ended = ends.come;
         let mut metrics = std::mem::take(&mut w.metrics);
-        metrics.tell(&w.scene(self.job.engine()));
+        metrics.write_if_due(&w.scene(self.job.engine()));
         w.metrics = metrics;
         let mut control = w.control.take();
         let stop = control::answer(control.as_mut(), requests, |r| self.job.request(&mut on, r));
@@ -357,7 +377,7 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
         &mut self,
         watch: &mut (dyn Watch + 's),
         s: Arc<Snapshot>,
-    ) -> Result<ControlFlow<End>> {
+    ) -> Result<ControlFlow<End>, Self::Error> {
         probes::aggregated(&s, &self.state.follower.pid_of());
         trace!("snapshot {} has {} regions", s.seq, s.nr_regions());
         let SessionState { ages, attributions, last, .. } = &mut *self.state;
@@ -366,9 +386,9 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
         let news = watch.news();
         self.state.follower.add_lasting(&news);
         for fact in &news {
-            self.job.target(fact)?;
+            self.job.target(fact).map_err(DriverError)?;
         }
-        self.job.snapshot(&mut JobContext { watch, state: self.state }, &s)
+        self.job.snapshot(&mut JobContext { watch, state: self.state }, &s).map_err(DriverError)
     }
 
     fn ended(&mut self, why: EndReason) -> End {

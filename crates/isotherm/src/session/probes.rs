@@ -52,13 +52,13 @@ impl Act for TracedAct<'_> {
         let first = works.first().and_then(|work| Some((work.cause?.scheme, work.action.name())));
         let (scheme, action) = first.map(|(s, a)| (name(s), name(a))).unwrap_or_default();
         let turn = BatchProperties { scheme, action, pids: self.pids };
-        let works: Vec<Work<'_>> = works.iter().map(|work| telling(work, &turn)).collect();
+        let works: Vec<Work<'_>> = works.iter().map(|work| traced(work, &turn)).collect();
         self.act.apply(&works, out)
     }
 }
 
 /// The same work, which calls `begins` when it starts.
-fn telling<'a>(work: &Work<'a>, begins: &'a dyn Begins) -> Work<'a> {
+fn traced<'a>(work: &Work<'a>, begins: &'a dyn Begins) -> Work<'a> {
     let cause = work.cause.map(|cause| Cause { begins: Some(begins), ..cause });
     Work { cause, ..work.clone() }
 }

@@ -1,6 +1,5 @@
 //! The kernel's own monitor.
 
-use anyhow::Result;
 use isotherm_core::{AddrRange, Attrs, Nanos, OpsError, Source, Step, TargetId};
 use isotherm_linux::damon::{
     Availability, DamonError, Kdamond, KdamondAttrs, MonitoredMemory, availability,
@@ -8,7 +7,7 @@ use isotherm_linux::damon::{
 use isotherm_linux::{HeldProcesses, Hold, Physical, Stretch};
 use tracing::info;
 
-use super::{AttrsFor, Lasting, Ready, Watch, physical};
+use super::{AttrsFor, Lasting, Ready, Watch, WatchError, physical};
 use crate::ROOT;
 use crate::usage::UsageError;
 
@@ -21,7 +20,7 @@ pub struct OfProcesses {
 
 impl OfProcesses {
     /// Fails unless DAMON is free.
-    pub fn open(ranges: Vec<AddrRange>, asked: KdamondAttrs) -> Result<Self> {
+    pub fn open(ranges: Vec<AddrRange>, asked: KdamondAttrs) -> Result<Self, WatchError> {
         match availability(ROOT.as_ref()) {
             Availability::Free => {}
             Availability::Held(holder) => return Err(DamonError::Held(holder).into()),
@@ -66,7 +65,12 @@ impl Ready for OfProcesses {
         &mut self.held
     }
 
-    fn begin(self: Box<Self>, _: Attrs, targets: &[TargetId], _: u64) -> Result<Box<dyn Watch>> {
+    fn begin(
+        self: Box<Self>,
+        _: Attrs,
+        targets: &[TargetId],
+        _: u64,
+    ) -> Result<Box<dyn Watch>, WatchError> {
         let watched = self.watched(targets);
         let kdamond = Kdamond::start(ROOT.as_ref(), watched, self.asked)?;
         say_results(&kdamond);
@@ -83,7 +87,7 @@ pub struct OfMemory(Working, Attrs);
 
 impl OfMemory {
     /// Watches these stretches of physical memory.
-    pub fn open(asked: KdamondAttrs, memory: &[Stretch]) -> Result<Self> {
+    pub fn open(asked: KdamondAttrs, memory: &[Stretch]) -> Result<Self, WatchError> {
         let attrs = asked.attrs;
         let watched = MonitoredMemory::Physical {
             target: Physical::TARGET,
@@ -113,7 +117,12 @@ impl Ready for OfMemory {
         Some(physical::lasting())
     }
 
-    fn begin(self: Box<Self>, _: Attrs, _: &[TargetId], _: u64) -> Result<Box<dyn Watch>> {
+    fn begin(
+        self: Box<Self>,
+        _: Attrs,
+        _: &[TargetId],
+        _: u64,
+    ) -> Result<Box<dyn Watch>, WatchError> {
         Ok(Box::new(self.0))
     }
 }
@@ -135,7 +144,7 @@ impl Watch for Working {
         &mut self.held
     }
 
-    fn set_targets(&mut self, targets: &[TargetId]) -> Result<()> {
+    fn set_targets(&mut self, targets: &[TargetId]) -> Result<(), WatchError> {
         Ok(self.kdamond.set_targets(&with_pids(&self.held, targets))?)
     }
 
@@ -143,7 +152,7 @@ impl Watch for Working {
         self.kdamond.outlive_targets();
     }
 
-    fn stop(&mut self) -> Result<()> {
+    fn stop(&mut self) -> Result<(), WatchError> {
         Ok(self.kdamond.stop()?)
     }
 }

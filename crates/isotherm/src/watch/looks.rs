@@ -1,11 +1,10 @@
 //! Our own monitor, over one of the ways to look at processes.
 
-use anyhow::Result;
 use isotherm_core::{Act, Attrs, Monitor, Nanos, OpsError, Source, Step, TargetId, watch};
 use isotherm_linux::{Best, Hold, Processes, Way, WayError};
 use tracing::{debug, info};
 
-use super::{AttrsFor, Ready, Watch, check_sample};
+use super::{AttrsFor, Ready, Watch, WatchError, check_sample};
 use crate::usage::UsageError;
 
 /// A way to look at processes.
@@ -75,7 +74,7 @@ impl Ready for Looks {
         attrs: Attrs,
         targets: &[TargetId],
         seed: u64,
-    ) -> Result<Box<dyn Watch>> {
+    ) -> Result<Box<dyn Watch>, WatchError> {
         let monitor = watch(self.ops, attrs, targets, seed).map_err(UsageError::from)?;
         Ok(Box::new(Working { monitor, way: self.way, reads_all: self.reads_all }))
     }
@@ -99,7 +98,7 @@ impl Watch for Working {
         &mut **self.monitor.ops()
     }
 
-    fn set_targets(&mut self, targets: &[TargetId]) -> Result<()> {
+    fn set_targets(&mut self, targets: &[TargetId]) -> Result<(), WatchError> {
         self.monitor.set_targets(targets);
         Ok(())
     }
@@ -112,7 +111,7 @@ impl Watch for Working {
         asked.attrs_for(self.way, self.reads_all)
     }
 
-    fn set_attrs(&mut self, attrs: Attrs) -> Result<()> {
+    fn set_attrs(&mut self, attrs: Attrs) -> Result<(), WatchError> {
         if attrs == self.monitor.attrs() {
             return Ok(());
         }
@@ -128,7 +127,7 @@ impl Watch for Working {
         self.monitor.outlive_targets();
     }
 
-    fn stop(&mut self) -> Result<()> {
+    fn stop(&mut self) -> Result<(), WatchError> {
         self.monitor.stop();
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Sources of snapshots: a way to watch that works here, and then that way while it runs.
 
+mod error;
 mod files;
 mod kdamond;
 mod looks;
@@ -7,7 +8,6 @@ mod physical;
 
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
 use isotherm_core::{Act, AddrRange, Attrs, MonitorKind, Source, TargetId};
 use isotherm_linux::damon::KdamondAttrs;
 use isotherm_linux::{Hold, Part, Stretch, Way, physical_memory};
@@ -18,6 +18,7 @@ use crate::ROOT;
 use crate::usage::UsageError;
 use crate::words::chain;
 
+pub use error::WatchError;
 pub use files::FilesToWatch;
 pub use looks::Looks;
 
@@ -143,7 +144,7 @@ pub trait Ready {
         attrs: Attrs,
         targets: &[TargetId],
         seed: u64,
-    ) -> Result<Box<dyn Watch>>;
+    ) -> Result<Box<dyn Watch>, WatchError>;
 }
 
 /// A running way to watch.
@@ -155,7 +156,7 @@ pub trait Watch: Source {
     ///
     /// # Errors
     /// If one of them cannot be watched.
-    fn set_targets(&mut self, targets: &[TargetId]) -> Result<()>;
+    fn set_targets(&mut self, targets: &[TargetId]) -> Result<(), WatchError>;
 
     /// Lasting targets that have appeared or changed their names since the last call.
     fn news(&mut self) -> Vec<TargetFact> {
@@ -179,8 +180,8 @@ pub trait Watch: Source {
     ///
     /// # Errors
     /// If they are invalid here.
-    fn set_attrs(&mut self, _: Attrs) -> Result<()> {
-        bail!(KEEPS)
+    fn set_attrs(&mut self, _: Attrs) -> Result<(), WatchError> {
+        Err(WatchError::Keeps)
     }
 
     /// Acts on the targets; `None` if this way cannot act.
@@ -195,7 +196,7 @@ pub trait Watch: Source {
     ///
     /// # Errors
     /// If a change to the machine cannot be undone.
-    fn stop(&mut self) -> Result<()>;
+    fn stop(&mut self) -> Result<(), WatchError>;
 }
 
 const KEEPS: &str = "the attributes of the kernel's monitor cannot change while it runs: restart isotherm with others";
@@ -216,7 +217,11 @@ pub enum WatchedMemory {
 ///
 /// # Errors
 /// If it does not work here: the reason.
-pub fn open(what: &WatchedMemory, look: LookBy, asked: &dyn AttrsFor) -> Result<Box<dyn Ready>> {
+pub fn open(
+    what: &WatchedMemory,
+    look: LookBy,
+    asked: &dyn AttrsFor,
+) -> Result<Box<dyn Ready>, WatchError> {
     match (what, look) {
         (WatchedMemory::Processes(ranges), LookBy::Damon) => {
             Ok(Box::new(kdamond::OfProcesses::open(ranges.clone(), asked.kdamond()?)?))
@@ -231,9 +236,14 @@ pub fn open(what: &WatchedMemory, look: LookBy, asked: &dyn AttrsFor) -> Result<
     }
 }
 
-fn of_memory(part: &Part, look: LookBy, asked: &dyn AttrsFor) -> Result<Box<dyn Ready>> {
+fn of_memory(
+    part: &Part,
+    look: LookBy,
+    asked: &dyn AttrsFor,
+) -> Result<Box<dyn Ready>, WatchError> {
     let by_damon = |memory: &[Stretch]| kdamond::OfMemory::open(asked.kdamond()?, memory);
-    let memory = || -> Result<Vec<Stretch>> { Ok(part.of(&physical_memory(ROOT.as_ref())?)?) };
+    let memory =
+        || -> Result<Vec<Stretch>, WatchError> { Ok(part.of(&physical_memory(ROOT.as_ref())?)?) };
     match look {
         LookBy::Damon => Ok(Box::new(by_damon(&memory()?)?)),
         LookBy::Way(Way::PageIdle) => Ok(Box::new(physical::Idle::open(&memory()?)?)),
@@ -254,10 +264,9 @@ fn of_memory(part: &Part, look: LookBy, asked: &dyn AttrsFor) -> Result<Box<dyn 
                 return Err(why);
             }
             let why = chain(&why);
-            let idle = physical::Idle::open(&memory).map_err(|e| {
-                anyhow!(
-                    "physical memory cannot be observed here.\n  damon: {why}\n  page_idle: {e}"
-                )
+            let idle = physical::Idle::open(&memory).map_err(|e| WatchError::NoPhysical {
+                damon: why.clone(),
+                page_idle: e.to_string(),
             })?;
             info!("looking by page_idle, since damon does not work: {why}");
             Ok(Box::new(idle))

@@ -1,11 +1,10 @@
 //! Our own monitor, over physical memory.
 
-use anyhow::Result;
 use isotherm_core::{Attrs, Monitor, Nanos, OpsError, Source, Step, TargetId, watch};
 use isotherm_linux::{HeldProcesses, Hold, IdleError, Physical, Stretch, Way};
 use isotherm_record::TargetFact;
 
-use super::{AttrsFor, Lasting, Ready, Watch};
+use super::{AttrsFor, Lasting, Ready, Watch, WatchError};
 use crate::ROOT;
 use crate::usage::UsageError;
 
@@ -57,7 +56,7 @@ impl Ready for Idle {
         attrs: Attrs,
         targets: &[TargetId],
         seed: u64,
-    ) -> Result<Box<dyn Watch>> {
+    ) -> Result<Box<dyn Watch>, WatchError> {
         let monitor = watch(self.ops, attrs, targets, seed).map_err(UsageError::from)?;
         Ok(Box::new(Working { monitor, held: self.held }))
     }
@@ -80,7 +79,7 @@ impl Watch for Working {
     }
 
     /// The target is always physical memory.
-    fn set_targets(&mut self, _: &[TargetId]) -> Result<()> {
+    fn set_targets(&mut self, _: &[TargetId]) -> Result<(), WatchError> {
         Ok(())
     }
 
@@ -88,11 +87,11 @@ impl Watch for Working {
         Some(self.monitor.attrs())
     }
 
-    fn set_attrs(&mut self, attrs: Attrs) -> Result<()> {
+    fn set_attrs(&mut self, attrs: Attrs) -> Result<(), WatchError> {
         Ok(self.monitor.set_attrs(attrs)?)
     }
 
-    fn stop(&mut self) -> Result<()> {
+    fn stop(&mut self) -> Result<(), WatchError> {
         self.monitor.stop();
         Ok(())
     }

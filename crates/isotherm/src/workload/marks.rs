@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Result, ensure};
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::sys::Arena;
+
+use super::WorkloadError;
 
 /// Words per page.
 const WORDS: usize = PAGE_SIZE as usize / size_of::<u64>();
@@ -15,11 +16,10 @@ pub fn mark(arena: &Arena) {
 }
 
 /// Checks that all pages still hold their numbers.
-pub fn check(arena: &Arena) -> Result<()> {
+pub fn check(arena: &Arena) -> Result<(), WorkloadError> {
     let wrong = last_words(arena).filter(|(page, word)| word.load(Ordering::Relaxed) != *page);
     let wrong = wrong.count();
-    ensure!(wrong == 0, "memory was lost: {wrong} pages do not hold what was written to them");
-    Ok(())
+    if wrong == 0 { Ok(()) } else { Err(WorkloadError::Lost(wrong)) }
 }
 
 /// The last word of each page, and its expected value: pages are numbered from 1.

@@ -4,11 +4,11 @@ use std::io;
 use std::thread::Builder;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
 use isotherm_core::{AddrRange, Nanos, PAGE_SIZE};
 use isotherm_linux::sys::{self, Arena};
 use isotherm_sim::workload::{ISLAND_HZ, Layout, Op, Rate, Schedule, Slot, Walk, Workload};
 
+use super::WorkloadError;
 use super::access_counts::{AccessCounts, TruthRecorder};
 use super::touch::{Stage, Toucher, work};
 use crate::stop::Stop;
@@ -39,7 +39,11 @@ impl<'a> Running<'a> {
     }
 
     /// Runs all of `schedule`, or until `stop`.
-    pub fn all(&self, schedule: &Schedule, stop: &Stop) -> Result<TruthRecorder<'_>> {
+    pub fn all(
+        &self,
+        schedule: &Schedule,
+        stop: &Stop,
+    ) -> Result<TruthRecorder<'_>, WorkloadError> {
         let begin = sys::monotonic();
         let base = self.arena.range().start;
         let stretches = self.layout.stretches(self.workload, base);
@@ -60,7 +64,7 @@ impl<'a> Running<'a> {
         begin: Nanos,
         stop: &Stop,
         recorder: &mut TruthRecorder<'_>,
-    ) -> Result<()> {
+    ) -> Result<(), WorkloadError> {
         let (arena, access_counts) = (self.arena, &self.access_counts);
         let (start, end) = (begin + slot.start, begin + slot.end());
         let stage = Stage { arena, access_counts, begin: start, end, stop };
@@ -80,7 +84,7 @@ impl<'a> Running<'a> {
         });
         // The last interval ends when all threads have ended.
         recorder.close(name, sys::monotonic());
-        spawned.context("cannot start a thread")
+        spawned.map_err(WorkloadError::Thread)
     }
 
     /// The accesses of each thread of a phase. One thread performs all accesses that fit in a single thread,

@@ -12,7 +12,7 @@ use crate::stop::Stop;
 /// Sleep of a thread after it has made all touches that are due.
 const SLICE: Duration = Duration::from_millis(1);
 /// Touches that are overdue by more than this are dropped, because a burst would not look like a rate.
-const CATCH_UP: Duration = Duration::from_millis(10);
+const MAX_OVERDUE: Duration = Duration::from_millis(10);
 /// For an access without pauses: touches between two readings of the clock.
 const BATCH: u64 = 1024;
 
@@ -57,7 +57,7 @@ impl Toucher {
     fn work(&mut self, stage: &Stage<'_>, since: Duration) {
         let due = self.pace.map_or(BATCH, |pace| {
             let by_now = (pace * since.as_secs_f64()) as u64;
-            let most = (pace * CATCH_UP.as_secs_f64()).ceil() as u64;
+            let most = (pace * MAX_OVERDUE.as_secs_f64()).ceil() as u64;
             self.done = self.done.max(by_now.saturating_sub(most));
             by_now - self.done.min(by_now)
         });

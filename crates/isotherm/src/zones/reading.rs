@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
 use isotherm_core::Nanos;
 use isotherm_linux::proc::{
     Counters, FreeBlocks, Pageblocks, ProcError, ZoneInfo, buddyinfo, children, pagetypeinfo, stat,
@@ -46,7 +45,7 @@ pub struct Sysctl {
 
 impl Reading {
     /// Reads all files. Only `zoneinfo` is required.
-    pub fn take(root: &Path) -> Result<Self> {
+    pub fn take(root: &Path) -> Result<Self, ProcError> {
         let zones = zoneinfo(root)?;
         let mut missing = Vec::new();
         let mut or_say = Missing(&mut missing);

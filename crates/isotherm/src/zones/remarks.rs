@@ -19,7 +19,7 @@ const FRAGMENTED: f64 = 0.8;
 /// large kinds, one has allocated half as much as the other at 0.9.
 const UNFAIR: f64 = 0.9;
 /// Smaller amounts of memory, in bytes, do not support a remark.
-const LITTLE: u64 = 64 << 20;
+const MIN_REMARK_BYTES: u64 = 64 << 20;
 
 /// Remarks on a single reading.
 pub fn of_state(s: &State) -> Vec<String> {
@@ -87,7 +87,7 @@ pub fn of_change(c: &Change) -> Vec<String> {
 fn favourite(c: &Change) -> Option<String> {
     let over = |k: &KindChange| k.allocated_share - k.size_share;
     let k = c.kinds.iter().max_by(|a, b| over(a).total_cmp(&over(b)))?;
-    let stands_out = c.fairness.is_some_and(|f| f < UNFAIR) && c.allocated() >= LITTLE;
+    let stands_out = c.fairness.is_some_and(|f| f < UNFAIR) && c.allocated() >= MIN_REMARK_BYTES;
     let (got, has) = (k.allocated_share * 100.0, k.size_share * 100.0);
     let why = if c.lists_by_node {
         ": since Linux 4.8 the highest zone goes first, as pages age by node"

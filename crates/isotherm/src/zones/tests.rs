@@ -72,7 +72,7 @@ fn a_guest_follows_the_formula() {
 }
 
 #[test]
-fn a_new_kernel_tells_reclaim_by_node() {
+fn a_new_kernel_reports_reclaim_by_node() {
     let guest = Machine::guest("7.2");
     let before = guest.reading();
     let path = guest.0.path().join("proc/zoneinfo");
@@ -87,7 +87,7 @@ fn a_new_kernel_tells_reclaim_by_node() {
 }
 
 #[test]
-fn what_stands_out_is_said() {
+fn unusual_figures_have_remarks() {
     let guest = Machine::guest("6.1");
     let before = guest.reading();
     guest.write("sys/vm/min_free_kbytes", "9011\n");

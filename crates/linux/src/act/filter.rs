@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_touched_lately_is_told_by_the_time() {
+    fn recent_touches_are_recognized_by_time() {
         let not = |s| [f(PageKind::Touched { within: Duration::from_secs(s) }, true, false)];
         assert!(lets(&not(9), 1, false, 0) && !lets(&not(10), 1, false, 0));
         assert!(!lets(&not(9), 1, true, 0), "it is young right now");
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_answers_to_none_goes_by_the_last() {
+    fn without_a_matching_filter_the_last_one_decides() {
         assert!(lets(&[], 1, true, 0));
         assert!(lets(&[f(HUGE, true, false)], 1, true, 0));
         assert!(!lets(&[f(HUGE, true, true)], 1, true, 0));

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_worked_is_counted_and_why_the_rest_has_not() {
+    fn results_count_successes_and_failures_by_reason() {
         let pieces: Vec<Piece> = (0..10).map(page).collect();
         let refused = [(AddrRange::new(8 * PAGE_SIZE, 10 * PAGE_SIZE), Failure::Gone)];
         let block = RawBlock { resident: PageMask::span(0, 3), ..RawBlock::default() };

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_tried_nor_ahead_was_passed() {
+    fn covered_bytes_that_were_not_tried_were_passed() {
         let mut t = progress(50);
         t.reach(130 * PAGE_SIZE);
         t.count(&[piece(10)], &StepResult::of(8, 2, Failure::Busy));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_with_its_bytes_its_time_and_for_want_of_room() {
+    fn a_work_ends_by_bytes_time_or_missing_room() {
         let mut t = progress(10);
         t.count(&[piece(10)], &StepResult::of(10, 0, Failure::Busy));
         assert!(t.is_over() && t.had_room());

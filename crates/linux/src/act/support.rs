@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn who_clears_all_at_once_cannot_look_again() {
+    fn a_way_that_clears_everything_cannot_act() {
         let said = support("/".as_ref(), Clearing::Refs, &Action::Cold);
         assert!(matches!(said, Support::No(why) if why.contains("bpf")));
     }

@@ -66,7 +66,7 @@ fn by_path_below_a_mount_and_by_directory() {
 
 /// A process in groups of both versions counts for the groups of each.
 #[test]
-fn a_subtree_has_who_is_in_it_or_below_by_the_right_hierarchy() {
+fn a_subtree_contains_members_by_the_right_hierarchy() {
     let root = machine();
     let is_in = |pid: i32, text: &str| {
         fs::create_dir_all(root.path().join(format!("proc/{pid}"))).unwrap();
@@ -89,7 +89,7 @@ fn a_subtree_has_who_is_in_it_or_below_by_the_right_hierarchy() {
 }
 
 #[test]
-fn those_below_are_members_and_strangers_are_not() {
+fn a_subtree_contains_the_groups_below_it_only() {
     let root = machine();
     let shop = find(&root, "shop").unwrap();
     assert_eq!(shop.processes().unwrap(), BTreeSet::from([812, 815, 900]));
@@ -114,7 +114,7 @@ fn memory_of_version_2() {
 }
 
 #[test]
-fn what_is_written_is_what_the_kernel_reads() {
+fn reclaim_writes_the_text_of_the_kernel() {
     let root = machine();
     let shop = find(&root, "shop").unwrap();
     let read = |name: &str| fs::read_to_string(shop.dir().join(name)).unwrap();

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_does_not_take_is_found_before() {
+    fn invalid_attributes_are_refused_before_the_kernel() {
         let asked = || KdamondAttrs::from(Attrs::default());
         assert_eq!(asked().checked().unwrap(), asked());
         let sample = micros(asked().attrs.sample);

@@ -46,7 +46,7 @@ fn tree(root: &Path) -> [String; 2] {
 
 /// The holder of the lock is not the process that the file names.
 #[test]
-fn who_only_asks_is_waited_for() {
+fn a_short_lock_is_waited_for() {
     let (dir, mark) = left();
     write(dir.path(), &mark);
     let asks = state::lock(&dir.path().join(PATH), false).unwrap().unwrap();
@@ -63,7 +63,7 @@ fn who_only_asks_is_waited_for() {
 
 /// Killed before it could write which directory it has made.
 #[test]
-fn what_was_just_being_made_is_taken_away_while_it_is_empty() {
+fn an_unfinished_kdamond_is_removed_while_it_is_empty() {
     for (contexts, state, goes) in [("0", "off", true), ("1", "off", false), ("0", "on", false)] {
         let (dir, mark) = left();
         let root = dir.path();
@@ -97,7 +97,7 @@ fn marks_are_written_over_each_other() {
 
 /// The count cannot be written: a later isotherm finds the remaining kdamond.
 #[test]
-fn what_cannot_be_taken_away_stays_marked() {
+fn a_kdamond_that_cannot_be_removed_stays_noted() {
     use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
     use std::os::fd::AsRawFd;
     let (dir, mark) = left();
@@ -122,7 +122,7 @@ fn what_cannot_be_taken_away_stays_marked() {
 }
 
 #[test]
-fn it_is_locked_as_long_as_its_owner_lives() {
+fn the_note_is_locked_while_its_owner_lives() {
     let (dir, _) = left();
     let root = dir.path();
     assert_eq!(standing(root), Standing::None, "there is no file");
@@ -137,7 +137,7 @@ fn it_is_locked_as_long_as_its_owner_lives() {
 }
 
 #[test]
-fn what_was_left_is_taken_away() {
+fn a_leftover_kdamond_is_removed() {
     for kdamond in [Some(Thread { pid: 607, start_ticks: 1038 }), None] {
         let (dir, mark) = left();
         let root = dir.path();
@@ -161,7 +161,7 @@ fn a_kdamond_that_does_not_run_is_removed() {
 }
 
 #[test]
-fn what_is_not_the_same_any_more_is_left_alone() {
+fn a_changed_kdamond_is_left_alone() {
     let (dir, mark) = left();
     let root = dir.path();
     let directory = mark.directory.map(|n| n + 1);

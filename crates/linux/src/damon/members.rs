@@ -271,16 +271,16 @@ mod tests {
 
     const ROOT: &str = "/";
     /// Above any pid there may be.
-    const NOBODY: i32 = 1 << 23;
+    const ABOVE_ANY_PID: i32 = 1 << 23;
 
     #[test]
-    fn who_has_ended_is_passed_over() {
-        let pids = [NOBODY, own_pid()];
+    fn ended_processes_are_skipped() {
+        let pids = [ABOVE_ANY_PID, own_pid()];
         let all = MonitoredMemory::Processes(pids.map(|pid| (TargetId(7), pid)).to_vec());
         let pids: Vec<_> = members(ROOT.as_ref(), all).unwrap().iter().map(Member::pid).collect();
         assert_eq!(pids, [Some(own_pid())]);
         let ranges = vec![AddrRange::new(0, u64::MAX)];
-        let ended = MonitoredMemory::Ranges { target: TargetId(0), pid: NOBODY, ranges };
+        let ended = MonitoredMemory::Ranges { target: TargetId(0), pid: ABOVE_ANY_PID, ranges };
         assert!(members(ROOT.as_ref(), ended).unwrap().is_empty());
     }
 

@@ -19,7 +19,7 @@ fn asked() -> Reclaim {
 }
 
 #[test]
-fn what_is_asked_for_in_the_words_of_the_kernel() {
+fn requests_use_the_files_of_the_kernel() {
     let context = context(&asked(), ExcludedMemory::Nothing).unwrap();
     assert_eq!(context.operations, Operations::Paddr);
     assert_eq!(context.targets[0].regions[1], Region { start: 0x10_0000, end: 0x20_0000 });
@@ -59,7 +59,7 @@ fn no_bound_is_zero() {
 }
 
 #[test]
-fn what_is_spared_is_rejected_by_a_filter() {
+fn excluded_memory_has_a_rejecting_filter() {
     let filters = |spared, skip_anon| {
         let asked = Reclaim { skip_anon, ..asked() };
         let filters = context(&asked, spared).unwrap().schemes.remove(0).filters;

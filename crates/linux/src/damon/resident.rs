@@ -26,7 +26,7 @@ impl Presence {
     }
 
     /// `bytes` without any information.
-    fn untold(bytes: u64) -> Self {
+    fn unknown_use(bytes: u64) -> Self {
         Presence { resident: bytes, ..Presence::default() }.unseen()
     }
 }
@@ -104,7 +104,8 @@ impl Present for Resident {
             presence.unknown.0[why.index()] += self.bytes(part);
         }
         if let Some(from) = self.untold_from {
-            presence += Presence::untold(AddrRange::new(range.start.max(from), range.end).len());
+            presence +=
+                Presence::unknown_use(AddrRange::new(range.start.max(from), range.end).len());
         }
         presence
     }
@@ -126,7 +127,7 @@ impl Present for Frames {
         let bytes = range.len() / n;
         let mut presence = Presence::default();
         let Ok(contents) = self.0.contents(&frames) else {
-            return Presence::untold(range.len());
+            return Presence::unknown_use(range.len());
         };
         for content in contents {
             match content {
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn physical_memory_by_what_its_frames_are_used_for() {
+    fn physical_memory_by_the_use_of_its_frames() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("proc")).unwrap();
         let (lru, free, head, tail) = (1u64 << 5, 1 << 10, 1 << 15, 1 << 16);

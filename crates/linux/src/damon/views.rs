@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn regions_are_cut_to_what_is_mapped() {
+    fn regions_are_cut_to_mapped_memory() {
         let areas = [(0x1000, 0x3000), (0x4000, 0x5000), (0x8000, 0x9000)];
         let areas = areas.map(|(start, end)| AddrRange::new(start, end));
         let raw = [raw(0, 0x2000, 0), raw(0x2000, 0x7000, 5), raw(0xa000, 0xb000, 0)];
@@ -146,7 +146,7 @@ mod tests {
 
     /// Accesses are of the part that is there: a fifth of the region, so that 2 of 4 looks hit.
     #[test]
-    fn the_rate_is_that_of_what_can_be_seen() {
+    fn the_rate_is_that_of_observable_memory() {
         let areas = [AddrRange::new(0, 0x4000)];
         let views = views(&[raw(0, 0xa000, 2)], &areas, &Half, SCALE);
         let want = rate(2.0, 4.0, 4, SCALE.sample);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_seen_has_no_rate() {
+    fn unobservable_regions_have_no_rate() {
         let areas = [AddrRange::new(0x8000, 0x9000)];
         let views = views(&[raw(0x8000, 0x9000, 0)], &areas, &Half, SCALE);
         assert_eq!(views[0].unknown_bp.0[Unknown::Special.index()], 5000);
@@ -180,7 +180,7 @@ mod tests {
 
     /// A hundredth is resident: it was looked at six times in 31 intervals, and once in 5.
     #[test]
-    fn what_was_hardly_looked_at_is_unknown() {
+    fn regions_with_few_looks_are_unknown() {
         struct Hundredth;
         impl Present for Hundredth {
             fn presence(&self, range: AddrRange) -> Presence {

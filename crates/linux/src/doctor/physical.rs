@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_does_not_tell() {
+    fn a_machine_without_iomem() {
         let root = tempfile::tempdir().unwrap();
         let found = findings(root.path());
         assert!(found.len() == 1 && found[0].state == State::Limited, "{found:?}");

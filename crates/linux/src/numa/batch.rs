@@ -93,7 +93,7 @@ mod tests {
     use crate::numa::UnmovedPages;
 
     #[test]
-    fn what_has_come_of_a_piece() {
+    fn the_status_of_a_piece_gives_its_result() {
         let fate = |now, status, full| Fate::of(2, now, status, full);
         for (now, status, full, expected) in [
             (2, UNTOLD, true, Fate::Moved),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_move_does_not_stop_the_others() {
+    fn an_unmovable_piece_does_not_stop_the_others() {
         let left = |shared, busy| UnmovedPages { shared, busy, ..UnmovedPages::default() };
         assert_eq!(all_tried("mmmm"), (4, left(0, 0)));
         assert_eq!(all_tried("pppp"), (0, left(0, 4)));

@@ -44,7 +44,7 @@ fn killed(root: &Path, holding: Holding) {
 }
 
 #[test]
-fn what_was_before_comes_back() {
+fn previous_weights_are_restored() {
     let dir = machine(None, [1, 2, 3]);
     let root = dir.path();
     set_to(root, &[(0, 9)]).unwrap();
@@ -57,7 +57,7 @@ fn what_was_before_comes_back() {
 }
 
 #[test]
-fn what_others_have_set_since_stays() {
+fn weights_that_others_set_later_stay() {
     let dir = machine(None, [1, 1, 1]);
     let root = dir.path();
     set_to(root, &[(0, 9), (1, 8)]).unwrap();
@@ -69,7 +69,7 @@ fn what_others_have_set_since_stays() {
 }
 
 #[test]
-fn what_others_change_last_is_told() {
+fn later_changes_by_others_are_reported() {
     let dir = machine(None, [1, 1, 1]);
     let root = dir.path();
     set_to(root, &[(0, 9), (1, 8)]).unwrap();
@@ -79,7 +79,7 @@ fn what_others_change_last_is_told() {
 }
 
 #[test]
-fn a_run_holds_weights_and_those_who_want_the_same_join() {
+fn a_run_holds_weights_and_equal_runs_join() {
     let dir = machine(None, [1, 1, 1]);
     let root = dir.path();
     set_to(root, &[(0, 9)]).unwrap();
@@ -99,7 +99,7 @@ fn a_run_holds_weights_and_those_who_want_the_same_join() {
 }
 
 #[test]
-fn who_joins_is_told_if_others_hold() {
+fn a_second_run_is_refused_after_a_change_by_others() {
     let dir = machine(None, [1, 1, 1]);
     let root = dir.path();
     let held = hold(root, &of(&[(0, 2), (1, 3)])).unwrap();
@@ -126,7 +126,7 @@ fn a_note_that_is_not_understood_stays() {
 }
 
 #[test]
-fn what_cannot_be_undone_stays_noted() {
+fn a_change_that_cannot_be_undone_stays_noted() {
     let dir = machine(None, [1, 1, 1]);
     let root = dir.path();
     let log = UndoLog::open(root).unwrap();
@@ -139,7 +139,7 @@ fn what_cannot_be_undone_stays_noted() {
 }
 
 #[test]
-fn what_a_run_leaves_that_is_killed_is_put_back_by_the_next() {
+fn the_next_run_restores_the_weights_of_a_killed_run() {
     let dir = machine(None, [1, 1, 1]);
     let root = dir.path();
     killed(root, hold(root, &of(&[(0, 2), (1, 3)])).unwrap());
@@ -213,7 +213,7 @@ fn a_weight_by_hand_after_the_automatic_mode_is_left() {
 }
 
 #[test]
-fn holding_what_is_so_already_writes_nothing() {
+fn holding_present_weights_writes_nothing() {
     let dir = machine(Some("true\n"), [5, 2, 1]);
     let root = dir.path();
     let held = hold(root, &of(&[(0, 5), (1, 2)])).unwrap();
@@ -224,7 +224,7 @@ fn holding_what_is_so_already_writes_nothing() {
 }
 
 #[test]
-fn who_turns_the_automatic_mode_on_keeps_it() {
+fn an_automatic_mode_that_others_turned_on_stays() {
     let dir = machine(Some("false\n"), [3, 3, 1]);
     let root = dir.path();
     set_to(root, &[(0, 9)]).unwrap();

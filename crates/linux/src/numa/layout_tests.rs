@@ -11,7 +11,7 @@ use crate::walker::own_pid;
 
 /// On a machine with one node all lies there, wherever it is asked to be.
 #[test]
-fn own_pages_are_found_and_an_absent_node_is_told() {
+fn own_pages_are_found_and_an_absent_node_is_reported() {
     let mut own = OwnPages::map(64).unwrap();
     (0..64).step_by(2).for_each(|page| own.write(page, 1));
     let Some(mut layout) = as_root(own_pid()) else { return };

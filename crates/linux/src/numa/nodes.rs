@@ -165,7 +165,7 @@ mod tests {
 
     /// Node 1 is offline, node 3 has CPUs and no memory.
     #[test]
-    fn what_is_told() {
+    fn node_files_are_parsed() {
         let root = tree([
             ("sys/devices/system/node/has_memory", "0,2\n"),
             ("sys/devices/system/node/online", "0,2-3\n"),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_use_what() {
+    fn allowed_nodes_of_a_process_are_read() {
         let root = tree([("proc/7/status", "Name:\tx\nMems_allowed_list:\t0,2-3\n")]);
         assert_eq!(allowed_nodes_of(root.path(), 7).unwrap(), [0, 2, 3]);
         assert!(allowed_nodes_of(root.path(), 8).is_err());

@@ -15,7 +15,7 @@ use crate::sys::{self, Arena, Backing, Existing, NodeMask, PolicyMode};
 const LINE: usize = 64;
 const WORDS: usize = LINE / 8;
 /// A chain uses one line of this many, because a CPU may prefetch the adjacent ones.
-const APART: usize = 4;
+const LINES_APART: usize = 4;
 /// Words per page.
 const PAGE: usize = 512;
 /// Lines streamed over between two checks of the stop flag: 256 KiB.
@@ -109,7 +109,7 @@ impl Bound {
 
     /// Links every fourth line to one chain, in an order that no CPU can predict.
     pub fn chain(&self) {
-        let links = self.arena.words().len() / (WORDS * APART);
+        let links = self.arena.words().len() / (WORDS * LINES_APART);
         let mut order: Vec<u32> = (0..u32::try_from(links).unwrap_or(u32::MAX)).collect();
         // Sattolo's algorithm: a permutation with a single cycle.
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
@@ -120,7 +120,7 @@ impl Bound {
             let other = usize::try_from(random % i as u64).unwrap_or(0);
             order.swap(i, other);
         }
-        for (link, next) in self.arena.words().iter().step_by(WORDS * APART).zip(order) {
+        for (link, next) in self.arena.words().iter().step_by(WORDS * LINES_APART).zip(order) {
             link.store(u64::from(next), Relaxed);
         }
     }
@@ -131,7 +131,7 @@ impl Bound {
         let (since, mut at, mut steps) = (Instant::now(), 0usize, 0usize);
         while !stop.load(Relaxed) {
             for _ in 0..STEPS {
-                let next = words.get(at * WORDS * APART)?.load(Relaxed);
+                let next = words.get(at * WORDS * LINES_APART)?.load(Relaxed);
                 at = usize::try_from(next).ok()?;
             }
             steps += STEPS;
@@ -206,12 +206,12 @@ mod tests {
         let bound = bound(2 << 20);
         bound.chain();
         let words = bound.arena.words();
-        let links = words.len() / (WORDS * APART);
+        let links = words.len() / (WORDS * LINES_APART);
         let mut at = 0;
         let mut seen = vec![false; links];
         for _ in 0..links {
             assert!(!std::mem::replace(&mut seen[at], true));
-            at = words[at * WORDS * APART].load(Relaxed) as usize;
+            at = words[at * WORDS * LINES_APART].load(Relaxed) as usize;
         }
         assert_eq!(at, 0);
     }

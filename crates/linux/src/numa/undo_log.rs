@@ -20,7 +20,7 @@ const SIZE: usize = 64 << 10;
 /// Version of the file's format.
 const VERSION: u32 = 1;
 /// Number of characters that an error shows of a file that is not understood.
-const SHOWN: usize = 120;
+const MAX_SHOWN_CHARS: usize = 120;
 /// The file is locked only for a moment: the number of attempts, and the pause between them.
 const WAITS: u32 = 200;
 const WAIT: Duration = Duration::from_millis(10);
@@ -198,7 +198,7 @@ fn read(file: &File, path: &Path) -> Result<Option<State>, NumaError> {
     match serde_json::from_str::<State>(text) {
         Ok(state) if state.version == VERSION => Ok(Some(state)),
         _ => {
-            let text = text.chars().take(SHOWN).collect();
+            let text = text.chars().take(MAX_SHOWN_CHARS).collect();
             Err(NumaError::Note { path: path.to_owned(), text })
         }
     }

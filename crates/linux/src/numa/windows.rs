@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_take_what_lies_in_one_part() {
+    fn windows_lie_within_one_part() {
         let r = AddrRange::new;
         let found = windows(&[r(0, 4096), r(8192, PART + 4096), r(2 * PART, 2 * PART + 4096)]);
         assert_eq!(found, [r(0, PART), r(PART, PART + 4096), r(2 * PART, 2 * PART + 4096)]);

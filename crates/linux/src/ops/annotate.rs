@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_told_stays_as_it_was() {
+    fn unreported_pages_keep_their_state() {
         use MappingKind::{Anonymous, Special};
         let maps =
             vec![mapping(0, 10, Anonymous), mapping(10, 20, Anonymous), mapping(30, 40, Special)];
@@ -114,7 +114,7 @@ mod tests {
     /// 300 KiB of huge pages of hugetlb were once acted on, in vain: the process that had just mapped
     /// them was busy, so that the kernel gave no flags, and the mapping was taken for an ordinary one.
     #[test]
-    fn what_was_never_told_is_unknown() {
+    fn pages_that_were_never_reported_are_unknown() {
         use MappingKind::{Anonymous, File};
         let maps = vec![mapping(0, 10, File), mapping(10, 20, Anonymous), mapping(20, 30, File)];
         // Something else was at 10 before.

@@ -18,7 +18,7 @@ pub(super) struct Busy {
 
 impl Busy {
     /// Shorter intervals are not used: during them the process, or isotherm, may have waited for a CPU.
-    const SHORTEST: Duration = Duration::from_millis(20);
+    const MIN_INTERVAL: Duration = Duration::from_millis(20);
 
     pub fn begin(pid: i32) -> Self {
         let ran = process_cpu(pid).unwrap_or_default();
@@ -26,11 +26,11 @@ impl Busy {
     }
 
     /// The mean number of CPUs on which the process has run since the last call. Calls within less than
-    /// `SHORTEST` return the previous result.
+    /// `MIN_INTERVAL` return the previous result.
     pub fn cpus(&mut self, pid: i32) -> u32 {
         let now = monotonic();
         let time = now.since(self.since);
-        if let Some(ran) = process_cpu(pid).filter(|_| time >= Self::SHORTEST) {
+        if let Some(ran) = process_cpu(pid).filter(|_| time >= Self::MIN_INTERVAL) {
             self.cpus = running(ran.saturating_sub(self.ran), time, self.threads, online_cpus());
             (self.since, self.ran) = (now, ran);
         }

@@ -306,7 +306,7 @@ mod tests {
 
     /// ENOMEM or EACCES from `/proc/PID/maps` of one target ended the watching of all.
     #[test]
-    fn a_failed_reading_is_noted_and_what_is_known_stays() {
+    fn a_failed_reading_is_counted_and_the_last_one_stays() {
         let held = HeldProcess::take("/".as_ref(), own_pid()).unwrap();
         let failed = |errno| {
             let source = io::Error::from_raw_os_error(errno);
@@ -335,7 +335,7 @@ mod tests {
 
     /// "no process 1 in this pid namespace" was said of one that was there.
     #[test]
-    fn who_is_there_and_cannot_be_found_is_said_to_be_there() {
+    fn a_living_process_that_cannot_be_found_is_protected() {
         let said = missing(own_pid());
         assert!(matches!(said, AttachError::Protected { .. }) && !said.is_gone(), "{said}");
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_let_go_has_no_pid() {
+    fn a_detached_target_has_no_pid() {
         let mut held = HeldProcesses::default();
         let me = i32::try_from(std::process::id()).unwrap();
         let target = held.attach(me).unwrap();
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_have_ended_are_told_at_once() {
+    fn ended_processes_are_reported_at_once() {
         let mut held = HeldProcesses::default();
         let cat = |_| Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let mut children: Vec<Child> = (0..3).map(cat).collect();

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn new_pages_are_passed_over() {
+    fn new_pages_are_skipped() {
         let folio = |i| Some(Folio { order: 0, index: 0, on_lru: i != 2, mapped: 1 });
         let plan = plan_of(window(2 * MIB, 16), &[1, 2, 3], &[], folio);
         assert_eq!(plan.ranges, [window(2 * MIB + PAGE_SIZE, 3)]);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_split_is_left() {
+    fn folios_that_would_split_are_skipped() {
         // Outside of the area, in two tables, without information.
         let cases: [(u64, Option<Folio>); 3] = [
             (MIB, Some(Folio { order: 4, index: 1, on_lru: true, mapped: 1 })),

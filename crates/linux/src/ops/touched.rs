@@ -10,7 +10,7 @@ const PAGES: usize = (BLOCK_SIZE / PAGE_SIZE) as usize;
 /// range become equally old.
 const LAST: u64 = u16::MAX as u64;
 /// A page counts as idle for a time at most this part of the time too early.
-const EARLY: u32 = 4;
+const EARLY_DIVISOR: u32 = 4;
 
 /// What is known of the pages of a block.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl TouchHistory {
         let Some(block) = self.blocks.get(&start) else { return PageMask::default() };
         let touched = |page: usize| {
             let at = self.zero + Duration::from_secs(u64::from(block.at[page]).saturating_sub(1));
-            let doubt = Duration::from_secs(block.doubt[page].into()).min(time / EARLY);
+            let doubt = Duration::from_secs(block.doubt[page].into()).min(time / EARLY_DIVISOR);
             block.at[page] > 0 && now.since(at) + doubt < time
         };
         // If another program has cleared a young page since the last reading, isotherm has not recorded that.
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_clear_was_touched_until_then() {
+    fn foreign_clears_count_as_touches_before_them() {
         let mut touched = TouchHistory::since(at(0));
         let start = 7 * BLOCK_SIZE;
         let all = PageMask::span(0, 512);
@@ -193,7 +193,7 @@ mod tests {
 
     /// Found at 100 s and cleared at 104 s: probably touched at 100 s, but maybe at 104 s.
     #[test]
-    fn what_was_found_young_counts_from_then_but_for_a_part_of_the_time() {
+    fn young_pages_count_from_their_discovery_less_a_share() {
         let mut touched = TouchHistory::since(at(0));
         let start = 7 * BLOCK_SIZE;
         let found = PageMask::span(0, 10);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unmapped_is_forgotten() {
+    fn unmapped_memory_is_forgotten() {
         let mut touched = TouchHistory::since(at(0));
         touched.note(7 * BLOCK_SIZE, &PageMask::span(0, 1), at(10));
         touched.keep(|range| range.start == 7 * BLOCK_SIZE);

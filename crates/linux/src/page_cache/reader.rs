@@ -152,9 +152,9 @@ impl PageCache {
     }
 
     pub(super) fn load_with(reading: Reading) -> Result<Self, PageCacheError> {
-        const TRIES: u32 = 5;
+        const MAX_TRIES: u32 = 5;
         let mut opened = Self::open(reading);
-        for _ in 1..TRIES {
+        for _ in 1..MAX_TRIES {
             // A signal, such as for the end of a child, interrupts the verifier.
             let Err(e) = &opened else { break };
             if !matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) {

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn interleaved_nodes_are_told_apart_by_block() {
+    fn interleaved_nodes_are_distinguished_by_block() {
         let zones = [zone(0, "Normal", 0, 512), zone(1, "Normal", 128, 512)];
         let node =
             |n: u64| MemoryBlock { nodes: vec![(n % 2) as u32], zone: Some("Normal".into()) };
@@ -154,7 +154,7 @@ mod tests {
     proptest! {
         /// Every byte of RAM in a zone is in one stretch, and the zone of that stretch spans it.
         #[test]
-        fn stretches_tile_what_zones_span(
+        fn stretches_tile_the_span_of_zones(
             cuts in prop::collection::btree_set(0u64..2000, 0..16),
             spans in prop::collection::vec((0u32..3, 0u64..2000, 1u64..1000), 0..6),
         ) {

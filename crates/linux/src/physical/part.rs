@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there() {
+    fn missing_nodes_and_ranges_are_refused() {
         assert!(chosen(&[2], &[]).unwrap_err().contains("node 2: nodes with memory are 0, 1"));
         assert!(chosen(&[], &[(0x20000, 0x30000)]).unwrap_err().contains("0x20000..0x30000"));
         assert!(chosen(&[], &[(0x5000, 0x5000)]).unwrap_err().contains("no System RAM"));

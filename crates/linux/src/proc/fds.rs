@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_that_does_not_tell_may_have_fixed_anything() {
+    fn a_ring_without_information_may_have_fixed_buffers() {
         let ring = |info: &[(&str, &str)]| {
             let root = tree(&[("9", "anon_inode:[io_uring]")], info);
             held(&root).hides_all()
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_ring_holds_what_it_held() {
+    fn a_busy_ring_keeps_its_files() {
         let link = [("9", "anon_inode:[io_uring]")];
         let idle = tree(&link, &[("9", "UserBufs:\t1\n    0: 0x7f0000000000/4096\n")]);
         let before = held(&idle);

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_maps_is_unknown_where_reads_leave_no_trace() {
+    fn unmapped_memory_is_unknown_where_reads_leave_no_trace() {
         let (lru, mapped, anon, shared) = (1u64 << 5, 1 << 11, 1 << 12, 1 << 14);
         // Pages of files (unmapped and mapped), anonymous and shared memory, and a folio of a file.
         let (root, _) =

@@ -190,7 +190,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
 
     /// From a process of which two threads mapped and unmapped memory.
     #[test]
-    fn what_changes_while_it_is_read_is_disjoint() {
+    fn mappings_that_change_during_the_read_are_disjoint() {
         let area = |(start, end): (u64, u64)| format!("{start:x}-{end:x} rw-p 00000000 00:00 0 \n");
         let covered = [(0x1000, 0x5000), (0x3000, 0x9000), (0x4000, 0x6000), (0x9000, 0xa000)];
         let maps = parse_maps(&covered.map(area).concat()).unwrap();

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn it_may_be_turned_on_and_off() {
+    fn mglru_may_be_turned_on_and_off() {
         let root = tree([("sys/kernel/mm/lru_gen/enabled", "0x0000\n")]);
         let mglru = Mglru::open(root.path());
         assert!(!mglru.hides_reads());

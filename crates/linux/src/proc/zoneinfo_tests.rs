@@ -58,7 +58,7 @@ fn guests_with_three_nodes() {
 }
 
 #[test]
-fn what_newer_kernels_tell() {
+fn fields_of_newer_kernels_are_read() {
     let first = |text| parse_zoneinfo(text).unwrap().zones[0].clone();
     let of = |i: usize| first(GUESTS[i].1);
     assert_eq!([0, 1, 3].map(|i| of(i).watermarks.promo.is_some()), [false, true, true]);

@@ -9,9 +9,9 @@ use crate::cgroup::Cgroup;
 use crate::proc::{self, meminfo};
 
 /// Memory that must remain available after the content was brought back, in bytes.
-const SPARE: u64 = 64 << 20;
+const SPARE_BYTES: u64 = 64 << 20;
 /// Maximal number of processes that a message names.
-const NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
 /// A process with memory in swap.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,8 +59,8 @@ fn mib(bytes: u64) -> String {
 fn list<'a>(holders: impl Iterator<Item = &'a Holder>) -> String {
     let all: Vec<String> =
         holders.map(|h| format!("{} of {} (pid {})", mib(h.swapped), h.comm, h.pid)).collect();
-    let more = all.len().saturating_sub(NAMED);
-    let named = all.into_iter().take(NAMED).collect::<Vec<_>>().join(", ");
+    let more = all.len().saturating_sub(MAX_NAMED);
+    let named = all.into_iter().take(MAX_NAMED).collect::<Vec<_>>().join(", ");
     if more > 0 { format!("{named} and {more} more") } else { named }
 }
 
@@ -111,7 +111,7 @@ impl Content {
             need: mib(need),
             room: mib(room),
         };
-        if self.used.saturating_add(SPARE) > available {
+        if self.used.saturating_add(SPARE_BYTES) > available {
             return Err(too_much("memory".to_owned(), self.used, available));
         }
         for (group, need) in self.by_group(root) {
@@ -209,7 +209,7 @@ mod tests {
     const V1: &str = "35 31 0:32 / /cg rw - cgroup cgroup rw,memory\n";
 
     #[test]
-    fn pages_of_others_are_told_by_name() {
+    fn pages_of_others_are_reported_by_name() {
         let root =
             machine(V2, [("memory.current", "0"), ("memory.max", "max"), ("memory.stat", "")]);
         let of_the_shell = content(&root, 10);
@@ -226,7 +226,7 @@ mod tests {
 
     /// 30 MiB must return to the group, which is at its limit except for droppable files.
     #[test]
-    fn what_does_not_fit_is_left_where_it_is() {
+    fn content_that_does_not_fit_stays_in_swap() {
         let mib = |n: u64| (n << 20).to_string();
         for (mount, current, max, files) in [
             (V2, "memory.current", "memory.max", "file"),

@@ -20,7 +20,7 @@ use self::zram::Zram;
 use crate::proc::meminfo;
 
 /// Smallest swap, in bytes.
-const SHORTEST: u64 = 1 << 20;
+const MIN_SWAP_BYTES: u64 = 1 << 20;
 
 /// Swap that exists while this value lives. If its process is killed, [`restore_left`] removes the swap.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl Drop for Swap {
 fn checked(root: &Path, bytes: u64) -> Result<u64, SwapError> {
     let longest = meminfo(root)?.total.saturating_mul(2);
     match bytes {
-        SHORTEST.. if bytes <= longest => Ok(bytes),
-        _ => Err(SwapError::Size { bytes, shortest: SHORTEST, longest }),
+        MIN_SWAP_BYTES.. if bytes <= longest => Ok(bytes),
+        _ => Err(SwapError::Size { bytes, shortest: MIN_SWAP_BYTES, longest }),
     }
 }

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_is_left_alone() {
+    fn foreign_devices_are_left_alone() {
         let root = machine("8388608\n", &noted("this"));
         let said = restored(root.path()).unwrap_err().to_string();
         assert!(said.contains("isotherm leaves") && said.contains("zram7"), "{said}");
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_before_the_last_boot_is_forgotten() {
+    fn notes_from_before_the_last_boot_are_forgotten() {
         let root = machine("4194304\n", &noted("another"));
         assert!(restored(root.path()).unwrap().is_empty());
         assert!(!root.path().join(PATH).exists());
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_holds_is_its_own_until_it_is_gone() {
+    fn a_held_device_belongs_to_its_process_until_its_end() {
         let root = machine("4194304\n", "");
         let zram = Zram::known(root.path(), 7);
         let held = SwapNote::by_us(root.path(), &zram, (4 << 20) + 1).unwrap();
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told_and_kept() {
+    fn nonsense_is_reported_and_kept() {
         let root = machine("4194304\n", "{\"version\": 99}");
         for said in
             [restored(root.path()).unwrap_err(), set_up(root.path(), None, 4 << 20).unwrap_err()]
@@ -385,7 +385,7 @@ mod tests {
 
     /// Adding the device works; setting its size and removing it fail.
     #[test]
-    fn why_there_is_none_is_told_with_what_is_left() {
+    fn why_there_is_none_is_reported_with_the_remainder() {
         let root = machine("0\n", "");
         put(root.path(), "sys/class/zram-control/hot_add", "8\n");
         let said = set_up(root.path(), None, 4 << 20).unwrap_err().to_string();

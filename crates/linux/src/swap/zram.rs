@@ -21,10 +21,10 @@ const WAIT: Duration = Duration::from_millis(20);
 /// Number of attempts of swapoff. The kernel also returns ENOMEM if a process reads back a page at the same
 /// moment (`unuse_pte_range` in mm/swapfile.c then finds no folio), even with enough memory. Each attempt keeps
 /// the progress of the previous ones.
-const TRIES: u32 = 20;
+const MAX_TRIES: u32 = 20;
 
 fn swap_off_at_last(device: &Path) -> io::Result<()> {
-    for _ in 1..TRIES {
+    for _ in 1..MAX_TRIES {
         match swap_off(device) {
             Err(e) if e.kind() == ErrorKind::OutOfMemory => sleep(WAIT),
             off => return off,

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_values_are_refused() {
         let errno = |result: io::Result<()>| result.unwrap_err().raw_os_error();
         let none = NodeMask::default();
         assert_eq!(errno(set_policy(PolicyMode(99), &first())), Some(libc::EINVAL));

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_moved() {
+    fn unmovable_pages_have_an_error() {
         let errno = |e: io::Error| e.raw_os_error();
         assert_eq!(errno(page_nodes(i32::MAX, &[4096]).unwrap_err()), Some(libc::ESRCH));
         let absent = move_pages(own_pid(), &[4096], &[1000]).0.unwrap_err();

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_in_comes_out() {
+    fn nodes_of_a_mask_are_read_back() {
         let mask: NodeMask = [63, 0, 64, 1023, 1024].into_iter().collect();
         assert_eq!(mask.nodes().collect::<Vec<_>>(), [0, 63, 64, 1023]);
         assert!(mask.contains(64) && !mask.contains(1) && !mask.contains(1024));

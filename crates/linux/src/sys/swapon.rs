@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_swap_is_refused() {
+    fn a_device_without_swap_is_refused() {
         for path in ["/nowhere", "/dev/null"] {
             assert!(swap_on(path.as_ref()).is_err() && swap_off(path.as_ref()).is_err(), "{path}");
         }

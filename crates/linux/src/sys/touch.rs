@@ -52,7 +52,7 @@ mod tests {
     use crate::walker::own_pid;
 
     #[test]
-    fn what_is_there_is_read_and_what_is_not_is_passed_over() {
+    fn mapped_pages_are_read_and_unmapped_ones_skipped() {
         let mut own = OwnPages::map(3000).unwrap();
         (0..3000).for_each(|page| own.write(page, page));
         let mut pages: Vec<u64> = (0..3000).map(|page| own.range(page, 1).start).collect();

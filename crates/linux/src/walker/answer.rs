@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_large_folios_only_what_is_proven_is_told() {
+    fn only_proven_facts_of_large_folios_are_reported() {
         let raw = |order: u64| 1 << 32 | 1 << 24 | order << 16;
         let folios = [raw(0), raw(4)];
         let orders = |large_folios| {

@@ -193,7 +193,7 @@ mod tests {
 
     /// The kernel inverts the frame number of a PROT_NONE huge page, except for its low bits.
     #[test]
-    fn who_maps_a_huge_page_is_told_whatever_its_entry_is_like() {
+    fn mappers_of_a_huge_page_are_found_for_all_entry_types() {
         if !rustix::process::geteuid().is_root() {
             assert!(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "running BPF takes root");
             return;

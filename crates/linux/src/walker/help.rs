@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_hinders_bpf_is_named() {
+    fn the_reason_against_bpf_is_named() {
         let root = tempfile::tempdir().unwrap();
         let help = |missing: &[&str]| help_with_bpf(root.path(), missing);
         assert!(help(&["CAP_PERFMON", "CAP_SYS_NICE"]).contains("lacks CAP_PERFMON, CAP_SYS_NICE"));

@@ -29,7 +29,7 @@ impl Walker {
     /// candidate is right if isotherm's page tables, read through it, lead to a page of its own that contains a
     /// unique word.
     pub(super) fn find_direct_map(&mut self) -> Result<(), WalkError> {
-        const TRIES: u64 = 1 << 16; // 64 TiB
+        const MAX_TRIES: u64 = 1 << 16; // 64 TiB
         let word = magic();
         let mut page = OwnPages::map(1)?;
         page.write(0, word);
@@ -38,7 +38,7 @@ impl Walker {
         // /proc/cpuinfo reports the abilities of the CPU, not the choice of the kernel. The layout shows the
         // choice: with four levels, no kernel address lies below this one.
         self.five_levels = pgd < 0xffff_8000_0000_0000;
-        for k in 0..TRIES.min(pgd / GIB) {
+        for k in 0..MAX_TRIES.min(pgd / GIB) {
             self.direct_map = (pgd / GIB - k) * GIB;
             let entry = {
                 let batch = self.read(pid, std::iter::once((page.range(0, 1), Want::Entries)))?;
@@ -53,7 +53,7 @@ impl Walker {
         }
         Err(WalkError::Bearings {
             what: "the direct map",
-            detail: format!("tried {TRIES} places below {pgd:#x}"),
+            detail: format!("tried {MAX_TRIES} places below {pgd:#x}"),
         })
     }
 

@@ -119,9 +119,9 @@ impl Walker {
     /// A signal, such as for the end of a child, interrupts the verifier (EAGAIN): then loading is tried again,
     /// up to 5 times in total.
     fn open(reading: Reading) -> Result<Self, WalkError> {
-        const TRIES: u32 = 5;
+        const MAX_TRIES: u32 = 5;
         let mut opened = Self::try_open(reading);
-        for _ in 1..TRIES {
+        for _ in 1..MAX_TRIES {
             if !matches!(opened, Err(WalkError::Interrupted)) {
                 break;
             }

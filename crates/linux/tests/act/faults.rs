@@ -23,7 +23,7 @@ const ACTIONS: [Action; 8] = [
 ];
 
 #[test]
-fn who_has_ended_or_is_another_program_is_gone() {
+fn ended_or_replaced_targets_are_gone() {
     needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let (mut process, mut ops, target, memory) = with_memory(1000, "small");
@@ -43,7 +43,7 @@ fn who_has_ended_or_is_another_program_is_gone() {
 }
 
 #[test]
-fn who_is_killed_in_the_middle_is_no_error() {
+fn a_target_killed_during_a_work_is_no_error() {
     needs_root!();
     let Some(_alone) = Alone::with_swap(256) else { return };
     for delay in [0, 1, 5, 20] {
@@ -62,7 +62,7 @@ fn who_is_killed_in_the_middle_is_no_error() {
 }
 
 #[test]
-fn who_unmaps_in_the_middle_loses_nothing_else() {
+fn unmapping_during_a_work_affects_nothing_else() {
     needs_root!();
     let Some(_alone) = Alone::with_swap(256) else { return };
     let (mut process, mut ops, target, memory) = with_memory(30_000, "small");

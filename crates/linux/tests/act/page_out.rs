@@ -14,7 +14,7 @@ use crate::common::{attached, needs_root, part};
 use crate::{ALL, MS, apply, huge, pages, with_memory, work};
 
 #[test]
-fn what_is_resident_and_cold_is_paged_out() {
+fn resident_cold_memory_is_paged_out() {
     needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let (mut process, mut ops, target) = attached();
@@ -30,7 +30,7 @@ fn what_is_resident_and_cold_is_paged_out() {
 }
 
 #[test]
-fn what_cannot_be_seen_is_let_alone() {
+fn unobservable_memory_is_left_alone() {
     needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let (mut process, mut ops, target) = attached();
@@ -170,7 +170,7 @@ fn of_many_little_works_the_last_are_left() {
 }
 
 #[test]
-fn what_makes_no_sense_is_an_error() {
+fn invalid_works_are_errors() {
     needs_root!();
     let (process, mut ops, target, memory) = with_memory(10, "small");
     let cold = work(&Action::Cold, target, memory);

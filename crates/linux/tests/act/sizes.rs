@@ -8,7 +8,7 @@ use crate::common::{attached, needs_root, part};
 use crate::{ALL, MS, apply, huge, pages, with_memory, work};
 
 #[test]
-fn huge_pages_are_made_of_what_is_used() {
+fn huge_pages_are_made_of_used_memory() {
     needs_root!();
     let _huge = HUGE_PAGES.lock();
     let (mut process, mut ops, target) = attached();
@@ -68,7 +68,7 @@ fn huge_pages_are_demoted() {
 }
 
 #[test]
-fn what_is_split_where_swap_is_full_is_said_to_have_no_room() {
+fn splitting_with_full_swap_reports_no_room() {
     needs_root!();
     let Some(_alone) = Alone::with_swap(8) else { return };
     let _huge = HUGE_PAGES.lock();

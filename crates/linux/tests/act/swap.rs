@@ -36,7 +36,7 @@ fn full_swap_is_no_room() {
 }
 
 #[test]
-fn what_was_paged_out_is_read_back() {
+fn paged_out_memory_is_read_back() {
     needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let (mut process, mut ops, target) = attached();

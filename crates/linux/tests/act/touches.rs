@@ -34,7 +34,7 @@ fn hot_pages_of_a_cold_region_stay() {
 
 /// Another program has cleared accessed bits, and accesses through a cached translation do not set them.
 #[test]
-fn what_a_tlb_holds_stays_too() {
+fn pages_in_the_tlb_stay() {
     needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let (mut process, mut ops, target) = attached();
@@ -56,7 +56,7 @@ fn what_a_tlb_holds_stays_too() {
 
 /// Another program clears accessed bits during the wait, as kswapd may.
 #[test]
-fn what_somebody_else_clears_was_touched() {
+fn pages_cleared_by_others_count_as_touched() {
     needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let (mut process, mut ops, target, memory) = with_memory(1000, "small");
@@ -81,7 +81,7 @@ fn what_somebody_else_clears_was_touched() {
 
 /// A clear by another program does not change what is known of the pages.
 #[test]
-fn what_was_touched_within_a_time_stays() {
+fn recently_touched_pages_stay() {
     needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let (mut process, mut ops, target, memory) = with_memory(1000, "small");
@@ -105,7 +105,7 @@ fn what_was_touched_within_a_time_stays() {
 
 /// Another program clears bits between two reads, as reclaim and DAMON do.
 #[test]
-fn what_somebody_else_has_cleared_was_touched() {
+fn pages_cleared_by_others_before_the_work_count_as_touched() {
     needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let (mut process, mut ops, target, memory) = with_memory(1000, "small");
@@ -128,7 +128,7 @@ fn what_somebody_else_has_cleared_was_touched() {
 
 /// Another process has the target's CPU for much longer than the wait.
 #[test]
-fn who_does_not_get_to_run_is_waited_for() {
+fn a_thread_that_could_not_run_extends_the_wait() {
     needs_root!();
     let Some(_alone) = Alone::with_swap(64) else { return };
     let (mut process, mut ops, target, memory) = with_memory(1000, "small");

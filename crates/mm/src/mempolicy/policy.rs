@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_made() {
+    fn valid_policies_are_accepted() {
         let make = |mode, nodes: &[usize]| {
             Policy::new(mode, Basis::default(), set(nodes), set(&[0, 1])).map(|p| p.nodes())
         };
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rebind_makes_of_it() {
+    fn a_rebind_maps_the_nodes() {
         assert_eq!(rebound(Basis::Remapped, &[0, 1], &[0, 1, 2], &[4, 5, 6]), set(&[4, 5]));
         assert_eq!(rebound(Basis::Static, &[0, 1], &[0, 1], &[1, 2]), set(&[1]));
         assert_eq!(rebound(Basis::Static, &[0], &[0, 1], &[1, 2]), set(&[1, 2]), "all of them");
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn there_and_back() {
+    fn encoding_and_decoding_give_the_same_values() {
         let nodes = set(&[0, 2]);
         let mut policy =
             Policy::new(Mode::Interleave, Basis::Static, nodes, set(&[0, 1, 2])).unwrap();

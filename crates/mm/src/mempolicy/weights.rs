@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense() {
+    fn invalid_weights_are_refused() {
         let new = |nodes: &[(u32, u8)]| Weights::new(nodes.iter().copied());
         assert_eq!(new(&[]), Err(WeightsError::Empty));
         assert_eq!(new(&[(1, 0), (0, 1)]), Err(WeightsError::Zero(1)));

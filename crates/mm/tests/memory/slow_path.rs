@@ -23,7 +23,7 @@ fn kswapd_is_woken_at_low_and_fills_up_to_high() {
 }
 
 #[test]
-fn without_kswapd_who_asks_must_reclaim() {
+fn without_kswapd_the_allocating_task_reclaims() {
     let mut memory = memory(&small(), Fair::Baseline.rules());
     let mut pages = Pages::default();
     for _ in 0..50_000 {
@@ -36,7 +36,7 @@ fn without_kswapd_who_asks_must_reclaim() {
 }
 
 #[test]
-fn what_stays_is_not_reclaimed_and_then_nothing_is_left() {
+fn unreclaimable_memory_ends_in_a_failed_allocation() {
     let mut memory = memory(&small(), Fair::Landed.rules());
     let mut pages = Pages::default();
     let keep = Request { kind: None, ..file(0) };
@@ -104,7 +104,7 @@ fn pages_to_be_written_wait_and_are_then_the_first_to_go() {
 }
 
 #[test]
-fn a_zone_takes_only_its_part_of_pages_to_be_written() {
+fn a_zone_holds_only_its_share_of_dirty_pages() {
     let mut memory = memory(&small(), Fair::Off.rules());
     let mut pages = Pages::default();
     for _ in 0..4_200 {

@@ -88,7 +88,7 @@ fn weighted_pages_go_elsewhere_until_nothing_is_left() {
 }
 
 #[test]
-fn what_cannot_be_had_is_tried_again_if_more_is_allowed() {
+fn a_failed_allocation_is_retried_with_more_nodes() {
     let mut memory = memory(3);
     memory.occupy(0, super::PAGES);
     let mut task = task(Mode::WeightedInterleave, set(&[0]), set(&[0]));

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_old_versions_do_not_write_is_not_needed() {
+    fn fields_missing_in_old_versions_are_optional() {
         let text = r#"[{"target_id": null, "snapshots": [{"start_time": 1, "end_time": "1,000",
             "regions": [{"start": 0, "end": "4 KiB", "nr_accesses": {"samples": 3}, "new": [{}]}]}]}]"#;
         let results = read(text.as_bytes()).unwrap();

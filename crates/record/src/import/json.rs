@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_has_its_offset() {
+    fn errors_have_an_offset() {
         let long = format!("[\"{}\"]", "x".repeat(5000));
         let deep = "[".repeat(100);
         for (text, offset) in [

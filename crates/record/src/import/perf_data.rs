@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_perf_compressed_or_cut_is_refused() {
+    fn compressed_or_truncated_perf_data_is_refused() {
         let whole = file(&[sample(1_000, 0, 1), sample(1_001, 4096, 2)]);
         for len in 0..whole.len() {
             assert!(read(Cursor::new(&whole[..len])).is_err(), "{len}");

@@ -14,8 +14,8 @@ const SAMPLES: u32 = 20;
 const MIN_REGIONS: u32 = 10;
 /// Aggregation interval of a recording of one snapshot that does not say when it began: DAMON's default.
 const AGGR: Duration = Duration::from_millis(100);
-const SHORTEST: Duration = Duration::from_micros(100);
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
+const MIN_INTERVAL: Duration = Duration::from_micros(100);
+const MAX_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 
 /// Why a series has no scale.
 #[derive(Debug, thiserror::Error)]
@@ -75,15 +75,16 @@ impl Scale {
         let of_file = series.intervals;
         not_stated("aggregation", "--aggr", presumed.aggr, of_file.aggr)?;
         not_stated("sampling", "--sample", presumed.sample, of_file.sample)?;
-        within("--aggr", presumed.aggr, SHORTEST * 2, LONGEST)?;
+        within("--aggr", presumed.aggr, MIN_INTERVAL * 2, MAX_INTERVAL)?;
         let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
         if of_file.aggr == 0 {
             series.intervals.aggr = presumed.aggr.map_or(0, micros);
         }
         let mean = series.complete().map_or(AGGR, Duration::from_nanos);
         let known = |us: u64| (us > 0).then(|| Duration::from_micros(us));
-        let aggr = known(series.intervals.aggr).unwrap_or(mean).clamp(SHORTEST * 2, LONGEST);
-        within("--sample", presumed.sample, SHORTEST, aggr / 2)?;
+        let aggr =
+            known(series.intervals.aggr).unwrap_or(mean).clamp(MIN_INTERVAL * 2, MAX_INTERVAL);
+        within("--sample", presumed.sample, MIN_INTERVAL, aggr / 2)?;
         let sample = known(of_file.sample).or(presumed.sample);
         let most = series.most_accesses();
         let samples = match sample {
@@ -92,11 +93,11 @@ impl Scale {
         };
         let samples = u32::try_from(samples).unwrap_or(u32::MAX).max(most);
         let mut attrs = Attrs {
-            sample: sample.unwrap_or(aggr / samples).max(SHORTEST),
+            sample: sample.unwrap_or(aggr / samples).max(MIN_INTERVAL),
             aggr,
             update: known(of_file.update)
                 .unwrap_or(Duration::from_secs(1))
-                .clamp(SHORTEST, LONGEST),
+                .clamp(MIN_INTERVAL, MAX_INTERVAL),
             min_regions: MIN_REGIONS,
             max_regions: 1000,
             min_region_size: PAGE_SIZE,

@@ -17,7 +17,7 @@ use super::series::{NO_AGE, Name, Region, Results};
 const MOST_LINE: u64 = 64 << 10;
 const AGGREGATED: &str = "damon_aggregated:";
 const BEFORE_APPLY: &str = "damos_before_apply:";
-const TUNED: &str = "damon_monitor_intervals_tune:";
+const INTERVALS_TUNED: &str = "damon_monitor_intervals_tune:";
 
 pub(super) fn read(mut input: impl BufRead) -> Result<Results, Fault> {
     let mut events = Events::default();
@@ -50,7 +50,7 @@ enum Line {
 
 /// `None`: the line is of another event.
 fn parse(line: &str) -> Option<Result<Line, &'static str>> {
-    if let Some((_, rest)) = line.split_once(TUNED) {
+    if let Some((_, rest)) = line.split_once(INTERVALS_TUNED) {
         return Some(value(rest, "sample_us").map(Line::Tuned).ok_or("sample_us is missing"));
     }
     let (head, rest, of_scheme) = match line.split_once(AGGREGATED) {

@@ -84,7 +84,7 @@ fn so_many_rows_do_not_wait_for_a_snapshot() {
 }
 
 #[test]
-fn what_may_not_stand_in_a_record_is_not_written() {
+fn invalid_attributions_are_not_written() {
     let mut bytes = Vec::new();
     let mut writer = Writer::to(&mut bytes, Path::new(NAME), &facts(), Limits::default()).unwrap();
     let _ = writer.target(target(1)).unwrap();

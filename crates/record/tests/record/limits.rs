@@ -119,7 +119,7 @@ fn each_file_stands_alone() {
 }
 
 #[test]
-fn facts_are_told_once_for_all_files() {
+fn facts_are_written_once_for_all_files() {
     let d = dir();
     let limits = Limits { max_size: Some(SIZE), rotate: Some(3) };
     let _ = record(&d.path, &facts(), limits, 2000);
@@ -131,7 +131,7 @@ fn facts_are_told_once_for_all_files() {
 }
 
 #[test]
-fn what_is_no_record_is_left_alone() {
+fn files_that_are_no_records_are_left_alone() {
     let d = dir();
     fs::write(&d.path, "dear diary").unwrap();
     let error = Writer::create(&d.path, &facts(), Limits::default()).err().unwrap();
@@ -141,7 +141,7 @@ fn what_is_no_record_is_left_alone() {
 }
 
 #[test]
-fn rotation_does_not_run_over_what_is_no_record() {
+fn rotation_skips_files_that_are_no_records() {
     let d = dir();
     fs::write(d.dir.path().join("rec.2"), "dear diary").unwrap();
     let limits = Limits { max_size: Some(SIZE), rotate: Some(3) };
@@ -191,7 +191,7 @@ fn a_missing_directory_is_said_so() {
 }
 
 #[test]
-fn a_file_too_small_for_what_it_begins_with_is_refused() {
+fn a_limit_below_the_first_frames_is_refused() {
     // Text that hardly compresses.
     let note = (1..20_000u32).map(|i| i.wrapping_mul(2_654_435_761).to_string()).collect();
     let facts = Facts { note, ..facts() };
@@ -202,7 +202,7 @@ fn a_file_too_small_for_what_it_begins_with_is_refused() {
 
 /// Children that end before any snapshot must not accumulate in each new file.
 #[test]
-fn targets_that_are_gone_are_not_told_again() {
+fn targets_that_are_gone_are_not_written_again() {
     let d = dir();
     let limits = Limits { max_size: Some(SIZE), rotate: Some(3) };
     let mut writer = Writer::create(&d.path, &facts(), limits).unwrap();
@@ -359,7 +359,7 @@ fn a_missing_end_has_its_reason() {
 
 /// A full disk: the written part stays, and the end with the reason may still fit.
 #[test]
-fn a_disk_that_is_full_at_the_end_is_told_in_the_record() {
+fn a_disk_that_is_full_at_the_end_is_reported_in_the_record() {
     struct Disk(Shared, usize);
     impl std::io::Write for Disk {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

@@ -13,7 +13,7 @@ use crate::samples::{
 
 proptest! {
     #[test]
-    fn what_is_read_is_what_was_written_rounded(all in any_snapshots(12)) {
+    fn a_record_holds_the_written_values_rounded(all in any_snapshots(12)) {
         let bytes = record(&all);
         let events: Vec<Event> = reader(&bytes).collect::<Result<_, _>>().unwrap();
         prop_assert_eq!(&events[0], &Event::Facts(facts()));
@@ -28,7 +28,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_told_of_targets_comes_before_the_snapshots_that_waited_with_it() {
+fn facts_of_targets_precede_buffered_snapshots() {
     let all = few(4);
     let events: Vec<Event> = reader(&record_attributed(&all)).collect::<Result<_, _>>().unwrap();
     let kinds: Vec<bool> = events
@@ -46,7 +46,7 @@ fn what_is_told_of_targets_comes_before_the_snapshots_that_waited_with_it() {
 
 /// 160 s, with ages every 30 s. Frames hold 5 s.
 #[test]
-fn snapshots_that_nobody_needs_are_skipped_but_for_those_with_ages() {
+fn unneeded_snapshots_without_ages_are_skipped() {
     let mut all = few(400);
     for s in all.iter_mut().skip(74).step_by(75) {
         let ages = PageAges { since: s.start, begun: s.start, ..PageAges::default() };
@@ -78,7 +78,7 @@ fn snapshots_that_nobody_needs_are_skipped_but_for_those_with_ages() {
 
 /// A file contains its targets. Data of other targets would belong to none.
 #[test]
-fn what_is_told_of_a_stranger_is_left_out() {
+fn attributions_of_unknown_targets_are_left_out() {
     let mut bytes = Vec::new();
     let mut writer = Writer::to(&mut bytes, Path::new(NAME), &facts(), Limits::default()).unwrap();
     let _ = writer.attribution(attribution(&few(1)[0])).unwrap();
@@ -88,7 +88,7 @@ fn what_is_told_of_a_stranger_is_left_out() {
 }
 
 #[test]
-fn mappings_are_told_when_they_change_and_shared_while_they_do_not() {
+fn mappings_are_written_when_they_change_and_shared_while_they_do_not() {
     let events: Vec<Event> = reader(&record(&few(8))).collect::<Result<_, _>>().unwrap();
     let told = events.iter().filter(|e| matches!(e, Event::Mappings { .. })).count();
     assert_eq!(told, 2);
@@ -173,7 +173,7 @@ fn joined_records_are_read_one_after_the_other() {
 }
 
 #[test]
-fn something_else_is_told_apart() {
+fn something_else_is_distinguished() {
     for bytes in [&b""[..], b"PERFILE2", b"a text that is longer than the header of a frame"] {
         let mut reader = Reader::new(bytes, Path::new(NAME)).unwrap();
         assert!(matches!(reader.next(), Some(Err(ReadError::NotARecord { .. }))), "{bytes:?}");

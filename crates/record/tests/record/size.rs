@@ -89,7 +89,7 @@ fn bytes_a_region(all: &[Snapshot]) -> f64 {
 }
 
 #[test]
-fn a_region_takes_a_few_bytes() {
+fn a_region_has_a_few_bytes() {
     for (name, all) in [("server", server(240)), ("busy", busy(240)), ("10 s", busy(25))] {
         let bytes = bytes_a_region(&all);
         println!("{name}: {bytes:.2} bytes a region");

@@ -74,7 +74,7 @@ fn of_ages() -> Vec<Snapshot> {
 }
 
 #[test]
-fn version_1_is_read_as_what_the_regions_monitor_has_seen() {
+fn version_1_is_read_as_of_the_regions_monitor() {
     let events = read(1);
     let Event::Facts(facts) = &events[0] else { panic!("no facts") };
     assert_eq!(facts.attrs.monitor, MonitorKind::Regions);
@@ -88,7 +88,7 @@ fn version_2_is_read_as_it_was_written() {
 }
 
 #[test]
-fn version_3_tells_whose_targets_are() {
+fn version_3_has_attributions() {
     let all = of_exposure();
     let of = |event| match event {
         Event::Attribution(a) => Some(a),
@@ -101,7 +101,7 @@ fn version_3_tells_whose_targets_are() {
 }
 
 #[test]
-fn version_4_says_what_rates_rest_on() {
+fn version_4_has_the_support_of_rates() {
     let all: Vec<_> = of_support().iter().map(rounded).collect();
     assert_eq!(snapshots(read(4).into_iter().map(Ok::<_, ()>)), all);
 }

@@ -39,7 +39,7 @@ fn a_record_as_written_is_sound() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_place() {
+fn problems_are_reported_with_their_place() {
     let mut all = sound(9);
     all[4].targets[0].left_out += 1;
     all[7].targets[0].regions[0].range = AddrRange::new(0, 0x2000);
@@ -145,7 +145,7 @@ fn older_files_are_checked_with_the_newest_one() {
 }
 
 #[test]
-fn what_is_no_record_is_an_error() {
+fn a_file_that_is_no_record_is_an_error() {
     let dir = TempDir::new().unwrap();
     for bytes in [&b"hot and cold\n"[..], &[0; 500], &[]] {
         let e = verify(&file(&dir, bytes)).unwrap_err();

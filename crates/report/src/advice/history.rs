@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_touched_after_it_was_idle_has_come_back() {
+    fn a_touch_after_idleness_is_a_return() {
         let mut block = Block::default();
         let push = |block: &mut Block, r, end| block.push(&now(&[r]), 1.0, S(end), &ladder());
         assert_eq!(push(&mut block, idle(40), 50), None);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_back_is_idle_again_after_as_long_a_time() {
+    fn returned_memory_is_idle_after_the_same_time() {
         let mut block = Block::default();
         let seldom = |hz: f32| {
             let accesses_bp = u32::from(hz > 0.0);

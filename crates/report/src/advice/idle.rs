@@ -38,16 +38,16 @@ impl Ladder {
     fn reached(&self, r: &RegionView, hot_hz: f64) -> usize {
         let is_idle = |&&step: &&Duration| {
             let t = Thresholds { hot_hz, cold_age: step };
-            r.heat(&t) == Heat::Cold && touched_within(r, step) < ALMOST_NONE
+            r.heat(&t) == Heat::Cold && touched_within(r, step) < MAX_COLD_SHARE
         };
         self.steps.iter().take_while(is_idle).count()
     }
 }
 
 /// Maximum touched share of cold memory. Memory above it would lose too many pages that are in use.
-const ALMOST_NONE: f64 = 0.02;
+const MAX_COLD_SHARE: f64 = 0.02;
 /// Time over which the touched share is computed. A snapshot is shorter, but its rates describe a longer time.
-const LATELY: Duration = Duration::from_secs(5);
+const SHARE_TIME: Duration = Duration::from_secs(5);
 
 /// Share of the pages that are touched within `time`: 1 - exp(-l s) at rate l within s.
 fn touched_within(r: &RegionView, time: Duration) -> f64 {
@@ -81,8 +81,8 @@ impl Fact {
         let unknown = part(r.unknown_bp.total()).min(resident);
         let seen = resident - unknown;
         let hot = r.heat(&Thresholds { hot_hz, ..Thresholds::default() }) == Heat::Hot;
-        let touched = touched_within(r, LATELY);
-        let accessed = (r.accesses_bp > 0 || hot) && touched >= ALMOST_NONE;
+        let touched = touched_within(r, SHARE_TIME);
+        let accessed = (r.accesses_bp > 0 || hot) && touched >= MAX_COLD_SHARE;
         Fact {
             seen,
             is_unknown: unknown > 0.0 && unknown >= seen,

@@ -12,7 +12,7 @@ use crate::units::percent;
 /// Size of a huge page.
 const HUGE: u64 = 2 << 20;
 /// Minimum share of its target's lifetime for which hot memory must be hot.
-const MOSTLY: f64 = 0.75;
+const MIN_HOT_SHARE: f64 = 0.75;
 /// Minimum share of a huge page that must be resident and touched: 448 of 512 pages, as where
 /// isotherm itself makes huge pages.
 const DENSE: f64 = 448.0 / 512.0;
@@ -29,7 +29,7 @@ pub(super) struct Stretch<'a> {
 
 impl Stretch<'_> {
     fn is_hot(&self) -> bool {
-        !self.block.is_unknown && self.block.hot_s >= MOSTLY * self.seconds
+        !self.block.is_unknown && self.block.hot_s >= MIN_HOT_SHARE * self.seconds
     }
 
     fn rate(&self) -> f64 {

@@ -101,7 +101,7 @@ fn whole_huge_pages_that_are_hot_and_full_are_made() {
 }
 
 #[test]
-fn what_is_idle_to_the_end_goes_and_what_came_back_goes_first() {
+fn idle_memory_is_paged_out_and_returning_memory_read_first() {
     let a = advise(&steady(), wishes(15, 60));
     assert_eq!(of(&a, Action::Pageout), [(18, 24)]);
     assert_eq!(of(&a, Action::Cold), [(24, 28)], "idle for the last 19 s");
@@ -118,7 +118,7 @@ fn what_is_idle_to_the_end_goes_and_what_came_back_goes_first() {
 }
 
 #[test]
-fn a_limit_is_the_working_set_and_what_is_unknown_with_headroom() {
+fn a_limit_is_working_set_plus_unknown_plus_headroom() {
     let a = advise(&steady(), wishes(30, 20));
     let [s] = &a.sizing[..] else { panic!("one target has one row: {:?}", a.sizing) };
     assert_eq!((s.target, s.resident_bytes / MIB, s.unknown_bytes / MIB), (None, 32, 4));
@@ -142,7 +142,7 @@ fn a_limit_is_the_working_set_and_what_is_unknown_with_headroom() {
 }
 
 #[test]
-fn targets_are_told_apart_and_added_up() {
+fn targets_are_distinguished_and_added_up() {
     let second = |s: u64| {
         let maps = || vec![mapping(BASE, BASE + 64 * MIB, "/data")];
         let one = target(0, maps(), vec![touched(0, 4, 50.0), idle(4, 8, s + 1)]);
@@ -165,7 +165,7 @@ fn targets_are_told_apart_and_added_up() {
 }
 
 #[test]
-fn what_the_kernel_put_there_gets_no_advice() {
+fn mappings_of_the_kernel_get_no_advice() {
     let mut record = steady();
     for s in &mut record {
         let maps = Arc::make_mut(&mut s.targets[0].mappings);
@@ -193,7 +193,7 @@ fn schemes_are_read_by_the_engine() {
 }
 
 #[test]
-fn text_says_what_to_do_in_words() {
+fn the_text_recommends_actions() {
     let text = crate::advice_text(&advise(&steady(), wishes(15, 20)), 1);
     for part in [
         "8.0 MiB of 8.0 MiB allowed, with 59.8 % of all touches",

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn another_program_and_a_huge_page_replace_what_was_there() {
+    fn another_program_and_a_huge_page_replace_earlier_pages() {
         let mut claims = Claims::default();
         for at in [0x20_0000, 0x20_1000, 0x40_0000] {
             claims.push(&fault(FaultKind::Minor, at, 1));

@@ -50,7 +50,7 @@ fn row<'a>(groups: &'a Groups, label: &str) -> &'a GroupRow {
 }
 
 #[test]
-fn groups_hold_what_is_in_groups_below_them() {
+fn groups_include_the_groups_below() {
     let groups = builder(By::Cgroup, None, Options::default()).finish().unwrap();
     let labels: Vec<&str> = groups.rows.iter().map(|row| &*row.label).collect();
     assert_eq!(labels[..3], ["/", "/a", "/a/x"]);
@@ -92,7 +92,7 @@ fn only_the_time_wanted_counts() {
 
 /// Records of before version 3.
 #[test]
-fn what_is_not_told_is_not_zero() {
+fn missing_figures_are_not_zero() {
     let mut b = GroupsBuilder::new(Options::default(), By::Cgroup, None);
     b.push(&snapshot(0, 1.0, vec![view(0, true)]));
     let groups = b.finish().unwrap();
@@ -138,7 +138,7 @@ fn recordings_one_behind_the_other_are_of_different_processes() {
 }
 
 #[test]
-fn who_shares_a_row_counts_once_in_it() {
+fn processes_of_a_row_count_once() {
     let mut b = GroupsBuilder::new(Options::default(), By::Cgroup, None);
     // The root, and a group for each but one process, fill the rows.
     let full = MOST_ROWS as u32 - 1;
@@ -159,7 +159,7 @@ fn who_shares_a_row_counts_once_in_it() {
 }
 
 #[test]
-fn what_makes_no_sense_is_bounded() {
+fn implausible_values_are_bounded() {
     let mut b = GroupsBuilder::new(Options::default(), By::Process, None);
     b.begin([told(0, 0.0, "/", 0, 0), told(1, 0.0, "/", 0, 0)]);
     let never = Nanos(u64::MAX);

@@ -72,7 +72,7 @@ fn unknown_and_absent_are_no_rate() {
 
 /// A cell shows the support that held for most of the time for which the support is known.
 #[test]
-fn a_cell_says_what_most_of_its_rate_rests_on() {
+fn a_cell_has_the_support_of_most_of_its_rate() {
     let of = |support| vec![RegionView { support, ..region(0, 0x8000, 1.0) }];
     let some = |measured_bp, extended_bp| of(Some(RateSupport { measured_bp, extended_bp }));
     let support = |regions: Vec<Vec<RegionView>>| {

@@ -7,7 +7,7 @@ use super::{Omitted, Shape};
 use crate::names::{Names, short};
 
 /// Share of the resident bytes that the panels must show.
-const ENOUGH: f64 = 0.99;
+const MIN_SHOWN_SHARE: f64 = 0.99;
 /// Gaps up to this size, in bytes, are drawn: they separate the parts of a library, and libraries.
 const SMALL_GAP: u64 = 256 << 10;
 
@@ -30,7 +30,7 @@ pub(super) fn choose(extent: &Extent, max: usize) -> (Vec<Area>, Omitted) {
     let mut shown = 0.0;
     let enough = all.iter().position(|a| {
         shown += a.resident;
-        shown >= ENOUGH * total
+        shown >= MIN_SHOWN_SHARE * total
     });
     let rest = all.split_off(enough.map_or(all.len(), |i| i + 1).min(max));
     all.sort_by_key(|a| (a.target, std::cmp::Reverse(a.range.start)));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_resident_is_no_area() {
+    fn memory_that_was_never_resident_has_no_area() {
         let mut e = extent(vec![(0, 40)]);
         let gone = target(0, vec![], vec![absent(40 * MIB, 900 * MIB)]);
         e.push(&snapshot(1, 1.0, vec![gone]));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_area_is_named_by_what_holds_most() {
+    fn an_area_has_the_name_of_its_largest_mapping() {
         let areas = areas(&extent(vec![(90, 110), (300, 320)]));
         assert_eq!(areas[0].name, "anonymous + 1 more");
         assert_eq!(areas[1].name, "anonymous");

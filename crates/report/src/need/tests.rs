@@ -64,7 +64,7 @@ fn need_of(
 }
 
 #[test]
-fn what_is_idle_and_stays_so_is_given_up() {
+fn memory_that_stays_idle_is_not_needed() {
     let n = need(60, &[(300, PAGES / 2)], &[], 0);
     let v = n.needs[0].verdict.as_ref().unwrap();
     assert_eq!(v.at.idle_ms, 5000.0, "nothing comes back after any time");
@@ -77,7 +77,7 @@ fn what_is_idle_and_stays_so_is_given_up() {
 
 /// Pages that return after 16 s: with the objective they must stay.
 #[test]
-fn what_comes_back_stays() {
+fn memory_that_returns_is_needed() {
     let n = need(60, &[(10, PAGES / 4), (250, PAGES / 4)], &[(16, 1000)], 0);
     let v = n.needs[0].verdict.as_ref().unwrap();
     assert!((15_900.0..21_000.0).contains(&v.at.idle_ms), "{}", v.at.idle_ms);
@@ -92,7 +92,7 @@ fn what_comes_back_stays() {
 }
 
 #[test]
-fn what_is_not_known_is_refused() {
+fn records_without_idle_ages_are_refused() {
     let why = |n: &Need| n.needs[0].refused.clone().unwrap();
     assert!(why(&need(60, &[], &[], PAGES / 3)).contains("unknown"));
     assert!(why(&need(60, &[], &[(3600, 500)], 0)).contains("too short for this objective"));
@@ -103,7 +103,7 @@ fn what_is_not_known_is_refused() {
 }
 
 #[test]
-fn several_targets_are_told_together_and_apart() {
+fn several_targets_are_reported_together_and_separately() {
     let n = need_of(30, &[(100, PAGES / 2)], &[], 0, &[0, 1], None);
     assert_eq!(n.needs.len(), 3);
     assert_eq!(n.needs[0].known_bytes, 2 * n.needs[1].known_bytes);

@@ -60,7 +60,7 @@ fn a_gap_in_time_stays_empty() {
 }
 
 #[test]
-fn both_files_say_what_they_rest_on() {
+fn both_files_state_their_basis() {
     let mut builder = RegionsBuilder::new(Options::default());
     (0..4).for_each(|seq| builder.push(&touched(seq, 1)));
     let regions = builder.finish(&[50.0]).unwrap();

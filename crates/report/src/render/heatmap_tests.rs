@@ -73,7 +73,7 @@ fn each_quarter_has_its_colour() {
 
 /// From the top: measured, extended, old; all equally hot.
 #[test]
-fn what_is_not_measured_is_paler() {
+fn unmeasured_cells_are_paler() {
     let supported = |from, to, measured_bp, extended_bp| RegionView {
         support: Some(RateSupport { measured_bp, extended_bp }),
         ..region(from * MIB, to * MIB, 50.0)
@@ -131,7 +131,7 @@ fn every_panel_is_drawn_whole_whatever_the_shape() {
 }
 
 #[test]
-fn what_is_not_drawn_is_said() {
+fn omitted_memory_is_stated() {
     let mut map = heatmap(vec![quarters()], &Shape::picture());
     assert_eq!(omitted(&map), "");
     map.omitted = crate::Omitted { areas: 12, resident_bytes: 3_250_586, hot_bytes: 4096 };

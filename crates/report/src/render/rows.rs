@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_part_that_is_touched_is_told_where_it_says_something() {
+    fn the_touched_share_is_reported_where_it_matters() {
         for (bp, text) in
             [(0, ""), (625, ", 1/16"), (5_000, ", 1/2"), (7_000, ", 70 %"), (9_990, "")]
         {

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_xml_cannot_hold_is_marked() {
+    fn characters_invalid_in_xml_are_marked() {
         assert_eq!(escaped(&shown("a<b> & \"\u{1b}[1m\u{ffff}")), "a&lt;b&gt; &amp; &quot;?[1m?");
     }
 

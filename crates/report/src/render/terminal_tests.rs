@@ -88,7 +88,7 @@ redis-server, 10 s
 }
 
 #[test]
-fn what_is_not_measured_looks_different() {
+fn unmeasured_cells_look_different() {
     let text = render_all(&weaker(), Style::Plain, 64, 18);
     for line in [
         "           ......................____effffffffff6666666666666666",

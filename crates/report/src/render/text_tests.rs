@@ -99,7 +99,7 @@ fn mappings_with_a_few_bytes_of_heat_are_not_named() {
 
 /// The quality of a monitor that has a budget and counts its coverage.
 #[test]
-fn a_budget_and_what_it_buys_are_told() {
+fn a_budget_and_its_result_are_reported() {
     let mut s = Summarizer::new(Options::default());
     for (seq, coverage_bp) in [(0, 9_000), (1, 10_000)] {
         let support = Some(RateSupport { measured_bp: 9_200, extended_bp: 700 });

@@ -166,7 +166,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn bytes_add_up_to_what_is_mapped(r in any_region(), cut in 0u64..1 << 34, last in 0u64..1 << 20) {
+    fn bytes_add_up_to_mapped_memory(r in any_region(), cut in 0u64..1 << 34, last in 0u64..1 << 20) {
         let end = r.range.end + last;
         let border = (r.range.start + cut).min(end);
         let maps = vec![mapping(r.range.start, border, "/a"), mapping(border, end, "/b")];

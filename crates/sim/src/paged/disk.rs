@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_takes_no_seek() {
+    fn sequential_reads_have_no_seek() {
         let mut d = disk();
         d.ask(request(0, 0, 0));
         let (_, first) = d.serve(0).unwrap();

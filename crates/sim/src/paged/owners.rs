@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn owners_are_told_apart() {
+    fn owners_are_distinguished() {
         for owner in [Owner::File(0, 0), Owner::File(3, 1 << 33), Owner::Process(7, 5)] {
             assert_eq!(Owner::decode(owner.encode()), owner);
         }

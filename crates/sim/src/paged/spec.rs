@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_values_are_refused() {
         for (more, word) in [
             ("cpu = 3", "unknown field"),
             ("[disk]\ntransfer_mb_s = 0", "disk.transfer_mb_s"),

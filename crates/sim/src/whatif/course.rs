@@ -1,7 +1,7 @@
 //! What happens over time.
 
 /// Most parts of a course. Beyond it, two are joined into one.
-const MOST: usize = 480;
+const MAX_PARTS: usize = 480;
 
 /// A part of the time. Times are in s since the first snapshot; memory is the mean over the part.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -71,7 +71,7 @@ impl Course {
             Some(last) => self.moments.extend([last, m]),
             None => self.moments.push(m),
         }
-        if self.moments.len() > MOST {
+        if self.moments.len() > MAX_PARTS {
             let joined = |pair: &[Moment]| match pair {
                 [a, b] => a.clone().joined(b),
                 [a, ..] => a.clone(),
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(course.span(), 5000.0);
         assert_eq!(course.since(5000.0), None);
         let moments = course.into_moments();
-        assert!((MOST / 2..=MOST).contains(&moments.len()), "{}", moments.len());
+        assert!((MAX_PARTS / 2..=MAX_PARTS).contains(&moments.len()), "{}", moments.len());
         assert!(moments.windows(2).all(|m| m[0].to == m[1].from));
     }
 }

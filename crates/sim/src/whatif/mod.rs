@@ -179,7 +179,7 @@ pub struct Played {
     pub counted: Moment,
     /// all of the time
     pub course: Vec<Moment>,
-    /// bytes that were passed over because a quota was used up, counted each time
+    /// bytes that were skipped because a quota was used up, counted each time
     pub quota_passed: u64,
     /// with [`Policy::Tiers`], the use of each
     pub tiers: Vec<TierUse>,

@@ -14,12 +14,12 @@ use super::samples::visible_share;
 use super::{Played, Policy, Prices, Setting, Surroundings, Tier, TierUse, WhatIfError};
 
 /// Shortest time between two looks at the record.
-const LEAST: Duration = Duration::from_secs(1);
+const MIN_STEP: Duration = Duration::from_secs(1);
 /// Looks per minimum age: at first as many as `reclaim --pages` has, at least a few.
 const LOOKS: u32 = 30;
 const LEAST_LOOKS: u32 = 4;
 /// Longest time between two looks without a minimum age, and with a short one.
-const LONGEST: Duration = Duration::from_secs(30);
+const MAX_STEP: Duration = Duration::from_secs(30);
 const LONGEST_OF_SHORT: Duration = Duration::from_secs(15);
 /// Looks until the time between two of them is doubled.
 const STEPS: u32 = 4096;
@@ -80,15 +80,15 @@ impl Run {
                 Doing::Schemes(Box::new(Acting::new(schemes, surroundings, &memory)?))
             }
         };
-        let least = |looks: u32| (min_age / looks).max(LEAST);
+        let least = |looks: u32| (min_age / looks).max(MIN_STEP);
         let is_aged = !min_age.is_zero();
         let mut run = Run {
             name,
             doing,
             memory,
             min_age,
-            step: LEAST,
-            longest: if is_aged { least(LEAST_LOOKS).max(LONGEST_OF_SHORT) } else { LONGEST },
+            step: MIN_STEP,
+            longest: if is_aged { least(LEAST_LOOKS).max(LONGEST_OF_SHORT) } else { MAX_STEP },
             looks: 0,
             due: Nanos(0),
             begin: None,
@@ -301,7 +301,7 @@ impl Acting {
         Spent { acting, full: full.sum() }
     }
 
-    /// Bytes that were passed over as the quota was used up, each time.
+    /// Bytes that were skipped because the quota was used up, each time.
     fn passed(&self) -> u64 {
         self.engine.schemes().map(|(_, stats)| stats.passed(Why::Quota).bytes).sum()
     }

@@ -6,8 +6,8 @@ use super::check::{MAX_COUNTS, MAX_LENGTH, time};
 use super::{Layout, Order, Workload, WorkloadError};
 
 /// Maximum length of an interval of the truth.
-const LONGEST: Duration = Duration::from_secs(1);
-const SHORTEST: Duration = Duration::from_millis(10);
+const MAX_TRUTH_INTERVAL: Duration = Duration::from_secs(1);
+const MIN_TRUTH_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The phases of a workload in order of time, until it ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Schedule {
         duration: Option<Duration>,
     ) -> Result<Self, WorkloadError> {
         let length = duration.unwrap_or(workload.length());
-        time("duration", length, [SHORTEST, MAX_LENGTH])?;
+        time("duration", length, [MIN_TRUTH_INTERVAL, MAX_LENGTH])?;
         let (mut slots, mut start, mut counts) = (Vec::new(), Duration::ZERO, 0);
         for phase in (0..workload.phases.len()).cycle() {
             let end = length.min(start + workload.phases[phase].duration);
@@ -73,7 +73,7 @@ fn cuts(workload: &Workload, phase: usize, start: Duration, end: Duration) -> Ve
         _ => None,
     });
     let mut cuts: Vec<Duration> = moves
-        .chain([LONGEST])
+        .chain([MAX_TRUTH_INTERVAL])
         .flat_map(|step| {
             std::iter::successors(Some(start + step), move |&at| Some(at + step))
                 .take_while(|&at| at < end)

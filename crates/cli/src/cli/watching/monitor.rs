@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_read_all_takes_regions() {
+    fn ways_without_survey_use_the_regions_monitor() {
         let all = OfAll::default();
         for asked in [MonitorKind::Exposure, MonitorKind::Pages] {
             let why =

@@ -4,44 +4,22 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use isotherm::interleave::rule::{Machine, WeightsSource, text};
-use isotherm::interleave::{hot_ranges, keep};
+use isotherm::interleave::rule::{Machine, WeightsSource};
+use isotherm::interleave::{PlacementRound, hot_ranges, keep};
 use isotherm::stop::Stop;
 use isotherm_core::AddrRange;
 use isotherm_linux::numa::{self, Layout, MoveResult};
 use isotherm_linux::sys;
 use isotherm_mm::mempolicy::Weights;
-use isotherm_report::{bytes, json};
-use serde::Serialize;
+use isotherm_report::json;
 
-use super::{nodes_text, root};
+use super::root;
 use crate::cli::{Apply, UsageError};
 use crate::commands::report::output::print;
 use crate::log::say;
 
 /// Time between two checks for signals.
 const WAKE: Duration = Duration::from_millis(100);
-
-/// A round, in the form of the JSON output.
-#[derive(Serialize)]
-struct Round<'a> {
-    schema_version: u32,
-    pid: i32,
-    weights: Vec<Weight>,
-    weights_from: &'static str,
-    /// size of the hot memory; `None` without `--hot`
-    hot_bytes: Option<u64>,
-    /// number of the round, from 1 on
-    round: u32,
-    #[serde(flatten)]
-    laid_out: &'a MoveResult,
-}
-
-#[derive(Serialize)]
-struct Weight {
-    node: u32,
-    weight: u8,
-}
 
 /// Places the memory of the process; with `--keep` in repeated rounds.
 pub fn run(o: &Apply) -> Result<ExitCode> {
@@ -110,39 +88,9 @@ impl Applying<'_> {
     }
 
     fn print(&self, out: &MoveResult) -> Result<ExitCode> {
-        if self.o.json {
-            return print((json(&self.as_printed(out))? + "\n").as_bytes());
-        }
-        let of = match &self.hot {
-            None => "all private memory".to_owned(),
-            Some(hot) => format!(
-                "{} in {} hot regions",
-                bytes(hot.iter().map(AddrRange::len).sum()),
-                hot.len()
-            ),
-        };
-        let again = if self.round > 1 { format!(" (round {})", self.round) } else { String::new() };
-        let text = format!(
-            "process {}, {of}, by the weights {} ({}){again}:\n  {}\n  pages before, and requested: {}\n",
-            self.o.pid,
-            text(&self.weights),
-            self.from.text(),
-            nodes_text::laid_out(out),
-            nodes_text::found_of_asked(&out.found, &out.asked),
-        );
+        let (hot, weights) = (self.hot.as_deref(), (&self.weights, self.from));
+        let round = PlacementRound::new(self.o.pid, self.round, weights, hot, out);
+        let text = if self.o.json { json(&round)? + "\n" } else { round.text() };
         print(text.as_bytes())
-    }
-
-    fn as_printed<'a>(&self, laid_out: &'a MoveResult) -> Round<'a> {
-        let weight = |&(node, weight): &(u32, u8)| Weight { node, weight };
-        Round {
-            schema_version: 1,
-            pid: self.o.pid,
-            weights: self.weights.nodes().iter().map(weight).collect(),
-            weights_from: self.from.text(),
-            hot_bytes: self.hot.as_ref().map(|hot| hot.iter().map(AddrRange::len).sum()),
-            round: self.round,
-            laid_out,
-        }
     }
 }

@@ -1,7 +1,6 @@
 //! `isotherm interleave`: memory distributed over nodes by weight.
 
 mod apply;
-mod nodes_text;
 mod probe;
 mod run;
 mod set;
@@ -12,6 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use isotherm::interleave::put_back_text;
 use isotherm_linux::numa;
 
 use crate::cli::{Interleave, Task};
@@ -40,7 +40,7 @@ fn sweep() {
     match numa::sweep(root()) {
         Ok(done) if done.is_something() => say(format_args!(
             "isotherm: restored the weights after a run was killed: {}",
-            set::put_back_text(&done)
+            put_back_text(&done)
         )),
         Ok(_) => {}
         Err(e) => say(format_args!("isotherm: cannot restore the weights of a killed run: {e}")),

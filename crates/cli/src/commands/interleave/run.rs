@@ -1,24 +1,12 @@
 //! `isotherm interleave run`.
 
-use std::collections::BTreeSet;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
-use isotherm::follow::{StartedCommand, resolve};
-use isotherm::interleave::rule::{Machine, WeightsSource, text};
-use isotherm::interleave::{Family, MAX_FAMILY, keep};
+use anyhow::Result;
+use isotherm::interleave::run::{self, WAKE};
 use isotherm::stop::{Cause, Stop};
-use isotherm_linux::numa::{self, Holding, Layout, MoveResult, NumaError};
-use isotherm_linux::sys::{NodeMask, PolicyMode, allowed_nodes, set_policy};
-use isotherm_mm::mempolicy::Weights;
 
-use super::{nodes_text, root, set};
 use crate::cli::{Run, UsageError};
-use crate::log::say;
-
-/// Time between two checks for signals and for the end of the command.
-const WAKE: Duration = Duration::from_millis(50);
 
 /// Runs the command, and returns its exit status.
 pub fn run(o: &Run) -> Result<ExitCode> {
@@ -26,34 +14,7 @@ pub fn run(o: &Run) -> Result<ExitCode> {
         return Err(UsageError::new(format!("make --interval {WAKE:?} or longer")).into());
     }
     let stop = Stop::at_signals()?;
-    let Some(program) = resolve(&o.command)? else { return Ok(ExitCode::SUCCESS) };
-    let machine = Machine::read()?;
-    let own = i32::try_from(std::process::id())?;
-    let allowed: Vec<u32> = allowed_nodes().map_err(NumaError::Policy)?.nodes().collect();
-    let (weights, from) = machine.rule(&o.layout.chosen(), &allowed, own)?;
-    let by_kernel = kernel_interleaves(&weights)?;
-    let holding = if by_kernel { hold(&weights, from)? } else { None };
-    let start = if by_kernel {
-        (PolicyMode::WEIGHTED_INTERLEAVE, mask(&weights))
-    } else {
-        (PolicyMode::PREFERRED, [fastest(&weights)].into_iter().collect())
-    };
-    let family = if by_kernel { None } else { Some(Family::begin(root())?) };
-    let mut started = with_policy(start, || StartedCommand::spawn(&program, &o.command, &[]))??;
-    let Some(family) = family else {
-        let status = started.end(&stop)?;
-        holding.map_or(Ok(()), put_back)?;
-        return Ok(exit(status, &stop));
-    };
-    say(format_args!(
-        "isotherm: this kernel has no weighted interleave (Linux 6.9 has it): the command starts on node {}, \
-         and isotherm moves pages that belong elsewhere",
-        fastest(&weights)
-    ));
-    keep::warn_of_balancing("isotherm moves those pages back");
-    let moved = move_while_it_runs(o, (&mut started, &family), &weights, &stop)?;
-    let status = started.end(&stop)?;
-    say(format_args!("isotherm: {}", nodes_text::laid_out(&moved)));
+    let status = run::run(&o.command, &o.layout.chosen(), o.interval, &stop)?;
     Ok(exit(status, &stop))
 }
 
@@ -64,138 +25,4 @@ fn exit(status: Option<u8>, stop: &Stop) -> ExitCode {
         _ => 1,
     };
     ExitCode::from(status.unwrap_or(by_signal))
-}
-
-/// Restores the weights, and prints which ones it left.
-fn put_back(holding: Holding) -> Result<()> {
-    let done = holding.end()?;
-    if !done.left.is_empty() {
-        say(format_args!("isotherm: {}", set::put_back_text(&done)));
-    }
-    Ok(())
-}
-
-fn mask(weights: &Weights) -> NodeMask {
-    weights.nodes().iter().map(|n| n.0).collect()
-}
-
-/// The node of the greatest weight: fewer pages have to be moved from there than from any other.
-fn fastest(weights: &Weights) -> u32 {
-    let nodes = weights.nodes().iter();
-    nodes.min_by_key(|(node, weight)| (u8::MAX - weight, *node)).map_or(0, |n| n.0)
-}
-
-/// Sets the given weights for the whole machine. Without given weights, root's run notes those of
-/// the machine, so that no other run changes them meanwhile.
-fn hold(weights: &Weights, from: WeightsSource) -> Result<Option<Holding>> {
-    if from != WeightsSource::Given {
-        say(format_args!("isotherm: by the weights of the machine, {}", text(weights)));
-        if !rustix::process::geteuid().is_root() {
-            say("isotherm: another isotherm may change them during this run: only a run as root \
-                 can prevent that");
-            return Ok(None);
-        }
-    }
-    let holding = numa::hold(root(), &weights.nodes().iter().copied().collect())?;
-    if from != WeightsSource::Given {
-        return Ok(Some(holding));
-    }
-    say(format_args!(
-        "isotherm: weights apply to the whole machine: {} holds for all processes that interleave by weight, \
-         until this run ends",
-        text(weights)
-    ));
-    Ok(Some(holding))
-}
-
-/// Whether the kernel has weighted interleave: isotherm sets the policy for itself to find out.
-fn kernel_interleaves(weights: &Weights) -> Result<bool> {
-    let attempt = |mode| set_policy(mode, &mask(weights));
-    let tried = attempt(PolicyMode::WEIGHTED_INTERLEAVE);
-    // If plain interleave fails as well, the kernel refuses the nodes, not the mode.
-    let plain = tried.as_ref().map_or_else(|_| attempt(PolicyMode::INTERLEAVE), |()| Ok(()));
-    set_policy(PolicyMode::DEFAULT, &NodeMask::default()).map_err(NumaError::Policy)?;
-    match (tried, plain) {
-        (Ok(()), _) => Ok(true),
-        (Err(_), Ok(())) => Ok(false),
-        (_, Err(e)) => bail!(NumaError::Policy(e)),
-    }
-}
-
-/// Calls `act` under a policy, which the processes that it starts inherit.
-fn with_policy<T>(policy: (PolicyMode, NodeMask), act: impl FnOnce() -> T) -> Result<T> {
-    set_policy(policy.0, &policy.1).map_err(NumaError::Policy)?;
-    let done = act();
-    set_policy(PolicyMode::DEFAULT, &NodeMask::default()).map_err(NumaError::Policy)?;
-    Ok(done)
-}
-
-/// Moves the pages of the command and its descendants in rounds, until the command ends. Returns
-/// the findings of the last round, and the number of pages that all rounds moved.
-fn move_while_it_runs(
-    o: &Run,
-    (started, family): (&mut StartedCommand, &Family),
-    weights: &Weights,
-    stop: &Stop,
-) -> Result<MoveResult> {
-    let (mut last, mut moved) = (MoveResult::default(), 0);
-    let (mut refused, mut too_many) = (BTreeSet::new(), false);
-    let mut rounds = keep::Rounds::every(o.interval);
-    rounds.after(Duration::ZERO);
-    while !stop.is_over() && !started.has_ended_in(WAKE)? {
-        if !rounds.is_due() {
-            continue;
-        }
-        let since = Instant::now();
-        let mut round = MoveResult::default();
-        let pids = family.pids(started.pid());
-        if pids.len() >= MAX_FAMILY && !std::mem::replace(&mut too_many, true) {
-            say(format_args!(
-                "isotherm: the command has started {MAX_FAMILY} processes or more: isotherm leaves the others as \
-                 they are"
-            ));
-        }
-        for pid in pids {
-            let (out, done) = match Layout::of(root(), pid) {
-                Ok(mut layout) => keep::round(&mut layout, weights, None),
-                // A process that has ended meanwhile is no failure.
-                Err(NumaError::Attach(e)) if e.is_gone() => continue,
-                Err(e) => (MoveResult::default(), Err(e.into())),
-            };
-            round += &out;
-            moved += out.moved;
-            if let Err(e) = done
-                && refused.insert(pid)
-            {
-                say(format_args!("isotherm: {e}"));
-            }
-        }
-        // A round during which the command ended finds no pages.
-        if round.pages > 0 {
-            last = round;
-        }
-        rounds.after(since.elapsed());
-    }
-    Ok(MoveResult { moved, ..last })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use isotherm_linux::sys;
-
-    #[test]
-    fn it_starts_where_most_belongs() {
-        let fastest = |nodes: &[(u32, u8)]| fastest(&Weights::new(nodes.iter().copied()).unwrap());
-        assert_eq!(fastest(&[(0, 1), (2, 5)]), 2);
-        assert_eq!(fastest(&[(3, 5), (1, 5)]), 1);
-        assert_eq!(fastest(&[(0, 255)]), 0);
-    }
-
-    #[test]
-    fn a_policy_holds_for_a_while() {
-        let first: NodeMask = allowed_nodes().unwrap().nodes().take(1).collect();
-        let during = with_policy((PolicyMode::BIND, first), || sys::policy().unwrap().0).unwrap();
-        assert_eq!((during, sys::policy().unwrap().0), (PolicyMode::BIND, PolicyMode::DEFAULT));
-    }
 }

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use isotherm::interleave::SetTo;
 use isotherm::interleave::rule::Machine;
-use isotherm_linux::numa::{self, PutBack, RequestedWeights};
+use isotherm::interleave::{SetTo, put_back_text};
+use isotherm_linux::numa::{self, RequestedWeights};
 
 use super::root;
 use crate::cli::Set;
@@ -36,32 +36,4 @@ pub fn run(o: &Set) -> Result<ExitCode> {
         now.text()
     );
     print(text.as_bytes())
-}
-
-/// The result of a restore, in words.
-pub fn put_back_text(done: &PutBack) -> String {
-    let list = |nodes: &[u32]| nodes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-    let mut parts = Vec::new();
-    if !done.nodes.is_empty() {
-        parts.push(format!("weights of nodes {} are as before", list(&done.nodes)));
-    }
-    if done.mode {
-        parts.push("the automatic mode is on again".to_owned());
-    }
-    if done.mode_lost {
-        parts.push(
-            "the automatic mode stays off, as there is no bandwidth to derive from".to_owned(),
-        );
-    }
-    if !done.left.is_empty() {
-        let left = list(&done.left);
-        parts.push(format!(
-            "another program has changed the weights of nodes {left} since, and isotherm does \
-             not restore those"
-        ));
-    }
-    if parts.is_empty() {
-        return "there is nothing to restore".to_owned();
-    }
-    parts.join("; ")
 }

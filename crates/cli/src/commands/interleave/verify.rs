@@ -1,51 +1,21 @@
 //! `isotherm interleave verify`.
 
-use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
-use isotherm::interleave::rule::{Machine, is_by_address, text};
-use isotherm::interleave::{ChosenLayout, cases};
-use isotherm_core::Mapping;
-use isotherm_linux::numa::{self, Layout, MoveResult, parse_list};
-use isotherm_linux::proc;
+use anyhow::Result;
+use isotherm::interleave::{cases, verify};
 use isotherm_report::json;
-use serde::Serialize;
 
-use super::{nodes_text, root};
-use crate::cli::{self, Verify};
+use crate::cli::Verify;
 use crate::commands::report::output::print;
 
-/// A mapping whose placement was compared.
-#[derive(Serialize)]
-struct Row {
-    start: u64,
-    end: u64,
-    name: String,
-    policy: String,
-    weights: String,
-    #[serde(flatten)]
-    found: MoveResult,
-}
-
-/// The result for a process.
-#[derive(Serialize)]
-struct VerifyOutput {
-    schema_version: u32,
-    pid: i32,
-    mappings: Vec<Row>,
-    pages: u64,
-    misplaced: u64,
-}
-
-/// Compares the placement of memory with the weights.
+/// Compares the placement of memory with the weights, or tests the kernel's policies.
 pub fn run(o: &Verify) -> Result<ExitCode> {
     let Some(pid) = o.pid else { return of_kernel(o.json) };
-    let verified = verify(pid, &o.layout)?;
+    let verified = verify(pid, &o.layout.chosen())?;
     let text = if o.json { json(&verified)? + "\n" } else { verified.text() };
     print(text.as_bytes())?;
-    Ok(ExitCode::from(u8::from(verified.misplaced > 0)))
+    Ok(ExitCode::from(u8::from(verified.differs())))
 }
 
 /// Tests the kernel's policies.
@@ -54,102 +24,4 @@ fn of_kernel(as_json: bool) -> Result<ExitCode> {
     let text = if as_json { json(&tried)? + "\n" } else { tried.text() };
     print(text.as_bytes())?;
     Ok(ExitCode::from(u8::from(tried.failed())))
-}
-
-fn verify(pid: i32, o: &cli::Layout) -> Result<VerifyOutput> {
-    let machine = Machine::read()?;
-    let mut layout = Layout::of(root(), pid)?;
-    let allowed = numa::allowed_nodes_of(root(), pid)?;
-    // Nodes or weights of the command line apply to all mappings; otherwise each has its own
-    // policy.
-    let is_given = !o.nodes.is_empty() || o.weights.is_some();
-    let given =
-        is_given.then(|| machine.rule(&o.chosen(), &allowed, pid)).transpose()?.map(|rule| rule.0);
-    let policies = proc::policies(root(), pid)?;
-    let mut rows = Vec::new();
-    for m in proc::mappings(root(), pid)?.iter().filter(|m| is_by_address(m)) {
-        let policy = policy_of(&policies, m);
-        let weights = match &given {
-            Some(weights) => weights.clone(),
-            None => match weighted(policy) {
-                Some(nodes) => machine.rule(&of_nodes(nodes?), &allowed, pid)?.0,
-                None => continue,
-            },
-        };
-        let found = layout.look(m.range, |piece| numa::node_of(&weights, m.range.start, piece))?;
-        if found.pages > 0 || found.left.partial > 0 {
-            rows.push(Row {
-                start: m.range.start,
-                end: m.range.end,
-                name: m.name.to_string(),
-                policy: policy.to_owned(),
-                weights: text(&weights),
-                found,
-            });
-        }
-    }
-    if rows.is_empty() && given.is_none() {
-        bail!(
-            "process {pid} has no memory with a policy of weighted interleave: give --nodes, and \
-             optionally --weights, to compare with these"
-        );
-    }
-    let sum = |f: fn(&MoveResult) -> u64| rows.iter().map(|r| f(&r.found)).sum();
-    let (pages, misplaced) = (sum(|f| f.pages), sum(|f| f.misplaced));
-    Ok(VerifyOutput { schema_version: 1, pid, mappings: rows, pages, misplaced })
-}
-
-/// The policy of a mapping. Each area has its own line in both files.
-fn policy_of<'a>(policies: &'a BTreeMap<u64, String>, m: &Mapping) -> &'a str {
-    policies.get(&m.range.start).map_or("default", String::as_str)
-}
-
-/// The nodes of a policy of weighted interleave; `None` for other policies.
-fn weighted(policy: &str) -> Option<Result<Vec<u32>>> {
-    let nodes = policy.strip_prefix("weighted interleave")?.rsplit(':').next()?;
-    Some(parse_list(nodes).with_context(|| format!("cannot parse the policy {policy}")))
-}
-
-fn of_nodes(nodes: Vec<u32>) -> ChosenLayout {
-    ChosenLayout { nodes, weights: None }
-}
-
-impl VerifyOutput {
-    fn text(&self) -> String {
-        let mut out = String::new();
-        for r in &self.mappings {
-            let name = if r.name.is_empty() { "anonymous" } else { &r.name };
-            let _ = writeln!(
-                out,
-                "{:x}-{:x} {name}: {}; by {}: pages {}; {} elsewhere{}",
-                r.start,
-                r.end,
-                r.policy,
-                r.weights,
-                nodes_text::found_of_asked(&r.found.found, &r.found.asked),
-                r.found.misplaced,
-                nodes_text::folios(&r.found)
-            );
-        }
-        let _ = writeln!(
-            out,
-            "process {}: {} pages of private memory, {} on other nodes than the weights require",
-            self.pid, self.pages, self.misplaced
-        );
-        out
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nodes_of_a_policy() {
-        let nodes = |policy| weighted(policy).map(|n| n.ok());
-        assert_eq!(nodes("weighted interleave:0-1"), Some(Some(vec![0, 1])));
-        assert_eq!(nodes("weighted interleave=static:0,2"), Some(Some(vec![0, 2])));
-        assert_eq!(nodes("interleave:0-1"), None);
-        assert_eq!(nodes("weighted interleave:x"), Some(None));
-    }
 }

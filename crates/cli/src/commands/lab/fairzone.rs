@@ -13,9 +13,9 @@ use isotherm_sim::lab::fairzone::{
 use isotherm_sim::paged::MachineSpec;
 use isotherm_sim::workload::{NAMED, Named};
 
-use super::charts::{ages, rates};
 use crate::cli::{self, Figure, UsageError};
 use crate::commands::report::output::{Output, print};
+use isotherm::lab::fair_zone::{ages, rates};
 
 /// Runs the experiment, its scenarios, or its properties.
 pub fn run(o: &cli::Fairzone) -> Result<ExitCode> {

@@ -9,9 +9,9 @@ use isotherm_report::{Lines, lines_picture};
 use isotherm_sim::lab::interleave::{Loads, NodesSpec, PUBLISHED, Published, WeightCurve, predict};
 use serde::Serialize;
 
-use super::weights::{latency, throughput};
 use crate::cli::{InterleaveFigure, InterleaveLab, UsageError};
 use crate::commands::report::output::{Output, print};
+use isotherm::lab::interleaving::{latency, throughput};
 
 /// Predicts the published figures, or those of a given machine.
 pub fn run(o: &InterleaveLab) -> Result<ExitCode> {

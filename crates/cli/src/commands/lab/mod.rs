@@ -1,9 +1,7 @@
 //! `isotherm lab`.
 
-mod charts;
 mod fairzone;
 mod interleave;
-mod weights;
 
 use std::process::ExitCode;
 

@@ -6,17 +6,18 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use isotherm::functions::RecordedFunctions;
+use isotherm::output_file::create;
+use isotherm::reading::{Head, each_event, open};
 use isotherm_record::Event;
 use isotherm_report::{
     Code, CodeBuilder, CodeChange, CodeMemory, change_graph, code_change_text, code_text,
     flame_graph, folded, json, page, pprof, refaults_text,
 };
 
+use super::options_with;
 use super::output::print;
-use super::{each_event, head, select};
 use crate::cli;
 use crate::cli::UsageError;
-use crate::commands::{create, open};
 use crate::log::say;
 
 /// The format of the file to write.
@@ -67,10 +68,10 @@ fn since(selection: &cli::Selection, before: &Path) -> cli::Selection {
 }
 
 fn read(o: &cli::Code, selection: &cli::Selection) -> Result<Code> {
-    let input = &selection.part.input;
-    let head = head(input)?;
+    let input = &selection.part.input.input();
+    let head = Head::read(input)?;
     let mut functions = RecordedFunctions::new(o.root.clone(), &head.targets);
-    let builder = CodeBuilder::new(select::options(selection, &head)?, o.by);
+    let builder = CodeBuilder::new(options_with(selection, &head)?, o.by);
     let mut builder = builder.by_first_touch(o.first_touch);
     let mut any = false;
     let torn = each_event(open(input)?, |event, _| {
@@ -83,7 +84,7 @@ fn read(o: &cli::Code, selection: &cli::Selection) -> Result<Code> {
             Event::Snapshot(s) => builder.push(s),
             _ => {}
         }
-        Ok(())
+        anyhow::Ok(())
     })?;
     if let Some(torn) = torn {
         say(format_args!("isotherm: {torn}"));

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use isotherm::output_file::create;
 use isotherm_report::{Picture, RenderError, Shape, Style, json};
 
 use crate::cli::{Selection, UsageError};
-use crate::commands::create;
 use crate::log::say;
 
 /// The format of a report.

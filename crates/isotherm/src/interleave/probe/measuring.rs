@@ -4,7 +4,6 @@ use std::path::Path;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use isotherm_linux::numa::{Bound, Mix, NumaError, measure};
 use tracing::info;
 
@@ -38,7 +37,7 @@ pub struct Plan {
 
 impl Plan {
     /// A plan for these nodes within this time. Fails if a node has too little free memory.
-    pub fn new(machine: &Machine, nodes: &[u32], time: Duration) -> Result<Self> {
+    pub fn new(machine: &Machine, nodes: &[u32], time: Duration) -> Result<Self, NumaError> {
         let threads = available_parallelism().map_or(1, usize::from);
         let cache = last_cache(root()) * CACHES;
         let per_thread = (cache / threads as u64).max(MIN_THREAD_BYTES).next_multiple_of(2 << 20);
@@ -55,7 +54,7 @@ impl Plan {
                     node.free_bytes >> 20
                 ));
                 let (mib, node) = (needed >> 20, node.node);
-                return Err(NumaError::Memory { mib, node, source }.into());
+                return Err(NumaError::Memory { mib, node, source });
             }
         }
         Ok(plan)
@@ -91,7 +90,7 @@ impl<'a> Measuring<'a> {
     }
 
     /// Measures a node, until the time is over.
-    pub fn node(&mut self, node: u32) -> Result<()> {
+    pub fn node(&mut self, node: u32) -> Result<(), NumaError> {
         let mut figures = NodeFigures::of(node);
         info!("measuring node {node}");
         let Some((load, chain)) = self.memory(node)? else {

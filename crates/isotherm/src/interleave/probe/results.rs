@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn one_node_tells_no_weights() {
+    fn one_node_gives_no_weights() {
         let one = Probed::new(vec![node(0, Some(9000.0))], 2, 3.0, false);
         assert!(one.weights.is_empty());
         assert!(one.text().contains("Weights require two nodes"), "{}", one.text());

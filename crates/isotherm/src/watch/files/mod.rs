@@ -8,7 +8,6 @@ mod watched;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
 use isotherm_core::{
     Attrs, Cost, EndReason, Nanos, OpsError, Quality, Snapshot, Source, Step, TargetId, TargetView,
 };
@@ -21,7 +20,7 @@ use tracing::{info, warn};
 use self::mapped::MappedFiles;
 use self::turns::Turns;
 use self::watched::{Interval, WINDOW_SHIFT, WatchedFile};
-use super::{AttrsFor, Lasting, Ready, Watch};
+use super::{AttrsFor, Lasting, Ready, Watch, WatchError};
 use crate::pace::{Pace, Terms, WorkStart};
 use crate::page_cache::{Reader, Scope};
 use crate::usage::UsageError;
@@ -55,18 +54,17 @@ pub struct Files {
 
 impl Files {
     /// Opens what can count here, and finds the files.
-    pub fn open(what: &FilesToWatch) -> Result<Self> {
+    pub fn open(what: &FilesToWatch) -> Result<Self, WatchError> {
         let reader = Reader::open(what.scope.clone())?;
         if let Some(why) = reader.why_not_bpf() {
-            bail!("files cannot be watched without BPF: {why}");
+            return Err(WatchError::NoBpf(why.to_owned()));
         }
         let counter = ReadCounter::by_window(WINDOW_SHIFT).map_err(|e| e.to_string());
         let mapped = MappedFiles::open(sys::monotonic().0).map_err(|e| e.to_string());
         match (&counter, &mapped) {
             (Err(reads), Err(maps)) => {
-                bail!(
-                    "no accesses to files can be observed here.\n  read(): {reads}\n  mappings: {maps}"
-                )
+                let (reads, mappings) = (reads.clone(), maps.clone());
+                return Err(WatchError::NoFileAccesses { reads, mappings });
             }
             (Err(reads), _) => warn!("reads and writes are unknown: {reads}"),
             (_, Err(maps)) => warn!("accesses through mappings are unknown: {maps}"),
@@ -85,7 +83,7 @@ impl Files {
     }
 
     /// Finds the files again, and their mappings.
-    fn list(&mut self) -> Result<()> {
+    fn list(&mut self) -> Result<(), WatchError> {
         let begun = WorkStart::now();
         let (mut found, cache) = self.reader.find()?;
         if found.len() > MOST_FILES {
@@ -185,7 +183,12 @@ impl Ready for Files {
         Some(Lasting { kind: "files", facts: self.files.news.clone() })
     }
 
-    fn begin(mut self: Box<Self>, attrs: Attrs, _: &[TargetId], _: u64) -> Result<Box<dyn Watch>> {
+    fn begin(
+        mut self: Box<Self>,
+        attrs: Attrs,
+        _: &[TargetId],
+        _: u64,
+    ) -> Result<Box<dyn Watch>, WatchError> {
         self.files.news.clear();
         let now = sys::monotonic();
         Ok(Box::new(Working {
@@ -344,7 +347,7 @@ impl Watch for Working {
     }
 
     /// The targets are always the files.
-    fn set_targets(&mut self, _: &[TargetId]) -> Result<()> {
+    fn set_targets(&mut self, _: &[TargetId]) -> Result<(), WatchError> {
         Ok(())
     }
 
@@ -356,12 +359,12 @@ impl Watch for Working {
         Some(self.attrs)
     }
 
-    fn set_attrs(&mut self, attrs: Attrs) -> Result<()> {
+    fn set_attrs(&mut self, attrs: Attrs) -> Result<(), WatchError> {
         self.attrs = attrs.checked()?;
         Ok(())
     }
 
-    fn stop(&mut self) -> Result<()> {
+    fn stop(&mut self) -> Result<(), WatchError> {
         self.is_stopped = true;
         if self.counts.is_on {
             self.close_turn();

@@ -10,8 +10,8 @@ const DELAY: Duration = Duration::from_nanos(60);
 /// lose 1 % of its own time; and `DELAY` differs between machines.
 const MOST_LOST: f64 = 0.0015;
 /// Length of a turn, and the shortest part of it that counts. Beginning and ending a turn takes 1 ms.
-const TURN: Duration = Duration::from_millis(500);
-const SHORTEST: Duration = Duration::from_millis(4);
+const TURN_LENGTH: Duration = Duration::from_millis(500);
+const MIN_ON_TIME: Duration = Duration::from_millis(4);
 /// The fractional part of the golden ratio: its multiples are spread evenly, so that no periodic work hides.
 const GOLDEN: f64 = 0.618_033_988_75;
 
@@ -29,18 +29,18 @@ pub struct Turns {
 impl Turns {
     /// The first turn is short: how many accesses there are is not known yet.
     pub fn begin(now: Nanos) -> Self {
-        let off = now + SHORTEST;
-        Turns { number: 0, on: now, off, end: now + TURN, share: 0.0 }
+        let off = now + MIN_ON_TIME;
+        Turns { number: 0, on: now, off, end: now + TURN_LENGTH, share: 0.0 }
     }
 
     /// Whether to count at `now`. Begins the next turn if it is time.
     pub fn is_on(&mut self, now: Nanos) -> bool {
         if now >= self.end {
-            let on = TURN.mul_f64(self.share).max(SHORTEST);
+            let on = TURN_LENGTH.mul_f64(self.share).max(MIN_ON_TIME);
             self.number = self.number.wrapping_add(1);
             let phase = (f64::from(self.number) * GOLDEN).fract();
-            self.on = now + (TURN - on).mul_f64(phase);
-            (self.off, self.end) = (self.on + on, now + TURN);
+            self.on = now + (TURN_LENGTH - on).mul_f64(phase);
+            (self.off, self.end) = (self.on + on, now + TURN_LENGTH);
         }
         // From the last part of a turn to the first of the next, the programs stay attached.
         self.on <= now && (now < self.off || self.share >= 1.0)
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_accesses_lose_is_bounded() {
+    fn the_cost_to_accesses_is_bounded() {
         let (share, begun) = counted(20_000);
         assert!(share > 0.99 && begun < 5, "{share} {begun}");
         for per_second in [200_000, 1_000_000, 5_000_000] {

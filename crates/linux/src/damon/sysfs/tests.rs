@@ -74,7 +74,7 @@ fn every_file_is_written() {
 }
 
 #[test]
-fn values_are_what_the_kernel_shows() {
+fn values_are_those_of_the_kernel() {
     let [kdamond] = &all(&tree(KERNELS[0].1)).unwrap()[..] else { panic!("one kdamond") };
     let context = &kdamond.contexts[0];
     assert_eq!(context.avail_operations.0.0, Operations::ALL);
@@ -90,7 +90,7 @@ fn values_are_what_the_kernel_shows() {
 
 /// An error about a missing feature names the file and the kernel that has it.
 #[test]
-fn what_is_not_there_is_said() {
+fn a_missing_file_is_named() {
     let dir = tree(KERNELS[0].1);
     let mut kdamonds = all(&dir).unwrap();
     kdamonds[0].contexts[0].pause = Some(true);

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_is_dropped() {
+    fn incomplete_bursts_are_dropped() {
         let mut bursts = Bursts::default();
         let mut lossy = burst(400, 0, 3, 0..3);
         lossy[0].after_loss = true;

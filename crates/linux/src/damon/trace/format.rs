@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn a_missing_field_is_named() {
         assert_eq!(Format::parse(&TEXT.replace(" age;", " ages;")), Err("age"));
         assert_eq!(
             Format::parse(&TEXT.replace("offset:24;\tsize:8", "offset:24;\tsize:3")),

@@ -10,7 +10,7 @@ const HEADER: usize = 16;
 /// Bits of the length field that contain the length.
 const LENGTH: u64 = (1 << 27) - 1;
 /// Flag of the length field: events before this page were overwritten.
-const MISSED: u64 = 1 << 31;
+const MISSED_EVENTS_FLAG: u64 = 1 << 31;
 
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
@@ -34,7 +34,7 @@ impl<'a> Page<'a> {
         Some(Page {
             events: events.get(..len).unwrap_or(events),
             time: word(bytes, 0)?,
-            missed: commit & MISSED != 0,
+            missed: commit & MISSED_EVENTS_FLAG != 0,
         })
     }
 
@@ -133,7 +133,7 @@ mod tests {
             &[PADDING, 1], // the rest of the page is empty
         ]
         .concat();
-        let bytes = page((words.len() as u64 * 4) | MISSED, &words);
+        let bytes = page((words.len() as u64 * 4) | MISSED_EVENTS_FLAG, &words);
         let page = Page::new(&bytes).unwrap();
         assert!(page.missed);
         let events: Vec<_> = page.map(|(at, b)| (at.0, b[0])).collect();

@@ -16,7 +16,7 @@ use crate::x86::HUGE_SIZE;
 /// A flush of more pages than this (`tlb_single_page_flush_ceiling`) flushes the complete TLB.
 const CEILING: u64 = 33;
 /// Number of page tables (2 MiB each) that are searched for young private memory.
-const TRIES: usize = 64;
+const MAX_SEARCHED_TABLES: usize = 64;
 
 /// Flushes all translations of the process; returns `false` if that is impossible.
 ///
@@ -59,7 +59,7 @@ fn far_apart(
     let tables: Vec<(AddrRange, AddrRange)> = private
         .flat_map(|m| in_blocks(m.range).map(move |table| (table, m.range)))
         .filter(|(table, _)| table.len() > CEILING * PAGE_SIZE)
-        .take(TRIES)
+        .take(MAX_SEARCHED_TABLES)
         .collect();
     let zero = walker.zero_frames().to_vec();
     for (table, area) in tables {

@@ -30,12 +30,12 @@ const FIRST_READ: Duration = Duration::from_millis(20);
 const LATEST_FIRST_READ: Duration = Duration::from_millis(200);
 /// Epochs may use one CPU second per this many seconds.
 const SHARE: u32 = 50;
-const SHORTEST: Duration = Duration::from_secs(1);
+const MIN_EPOCH: Duration = Duration::from_secs(1);
 /// Length of the first epoch, so that memory that has just become shared is not unknown for long.
 const FIRST: Duration = Duration::from_millis(200);
 /// Shortest epoch where TLBs cannot be flushed: translations then stay cached for some time.
-const SHORTEST_UNFLUSHED: Duration = Duration::from_secs(5);
-const LONGEST: Duration = Duration::from_secs(60);
+const MIN_UNFLUSHED_EPOCH: Duration = Duration::from_secs(5);
+const MAX_EPOCH: Duration = Duration::from_secs(60);
 /// Longest time for which `clear_refs` may block a process: it can neither map memory nor fault meanwhile.
 const LONGEST_STALL: Duration = Duration::from_millis(100);
 /// Duration of `clear_refs` per GiB of resident memory that it clears.
@@ -340,8 +340,8 @@ impl Epoch {
 
 /// The length of the next epoch after one that used `cost` CPU time, including that of the processes.
 pub(super) fn length(cost: Duration, flushed: bool) -> Duration {
-    let shortest = if flushed { SHORTEST } else { SHORTEST_UNFLUSHED };
-    cost.saturating_mul(SHARE).clamp(shortest, LONGEST)
+    let shortest = if flushed { MIN_EPOCH } else { MIN_UNFLUSHED_EPOCH };
+    cost.saturating_mul(SHARE).clamp(shortest, MAX_EPOCH)
 }
 
 /// CPU time that the processes of the epoch have used since it began.
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn early_and_late_touches_are_told_apart() {
+    fn early_and_late_touches_are_distinguished() {
         let e = ask(&[(1, Some(1)), (2, Some(1)), (4, Some(1))]);
         assert_eq!((e.visible, e.young, e.later), (3, 1, 1));
         assert_eq!(e.read_at.since(e.since), 20 * MS);

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_within_one_stretch_is_answered_for() {
+    fn only_ranges_within_one_stretch_are_answered() {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("sys/kernel/mm/page_idle");
         std::fs::create_dir_all(&dir).unwrap();

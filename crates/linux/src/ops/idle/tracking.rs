@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_tracked_is_unknown_and_what_is_free_is_absent() {
+    fn untracked_frames_are_unknown_and_free_frames_absent() {
         let flags =
             [LRU, FREE, NO_PAGE, LRU | ZERO, ANON, HUGE | HEAD, HUGE | TAIL, 1 << 7, LRU, LRU];
         let (_root, tracking) = tracking(&flags, &[0; 8]);

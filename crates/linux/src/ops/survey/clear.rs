@@ -4,7 +4,7 @@
 use isotherm_core::{AddrRange, BLOCK_SIZE, Cleared, Nanos, OpsError, PageMask, Unknown};
 
 use super::folios::sort_folios;
-use super::runs::{BRIDGED, Runs};
+use super::runs::{BRIDGED_BYTES, Runs};
 use crate::ops::clear::advise_cold;
 use crate::ops::process::Process;
 use crate::sys::monotonic;
@@ -107,7 +107,7 @@ fn stretches(process: &Process, runs: &[AddrRange]) -> Vec<ClearSpan> {
 
 /// Whether one range may clear both, or they meet within a block.
 fn are_near(before: AddrRange, after: AddrRange) -> bool {
-    after.start.saturating_sub(before.end) <= BRIDGED
+    after.start.saturating_sub(before.end) <= BRIDGED_BYTES
         || after.start / BLOCK_SIZE == before.end / BLOCK_SIZE
 }
 

@@ -138,13 +138,13 @@ fn pressure(
     let headroom = group.as_ref().and_then(Cgroup::headroom);
     let limited = group.clone().filter(|_| headroom.is_some());
     let group = group.filter(|g| g.version() == Version::V2 || headroom.is_some());
-    let by_group = group.and_then(|g| told_by(&g, root));
+    let by_group = group.and_then(|g| pressure_of(&g, root));
     let pressure = by_group.or_else(|| by_machine(root, machine));
     let headroom = headroom.into_iter().chain(machine_headroom(root)).min();
     (pressure.map(|pressure| Pressure { headroom, ..pressure }), limited)
 }
 
-fn told_by(group: &Cgroup, root: &Path) -> Option<Pressure> {
+fn pressure_of(group: &Cgroup, root: &Path) -> Option<Pressure> {
     let own = of_group(group)?;
     Some(match group.version() {
         Version::V2 => own,
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_group_the_machine_tells() {
+    fn without_a_group_the_machine_is_read() {
         for cgroup in ["0::/\n", "0::/../elsewhere\n", "0::/gone\n", "4:cpu:/a\n", ""] {
             let root = machine(cgroup);
             assert_eq!(pressure_of(root.path(), 7).unwrap().stalled, Duration::from_millis(2));
@@ -318,7 +318,7 @@ mod tests {
 
     /// Process 8 is in the group of 7, and 9 in none.
     #[test]
-    fn processes_of_one_group_are_told_the_same_for_a_moment() {
+    fn processes_of_one_group_share_a_reading_for_a_moment() {
         let root = machine("0::/a/b\n");
         write(&root, "proc/8/cgroup", "0::/a/b\n");
         write(&root, "proc/9/cgroup", "0::/\n");
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_are_read_anew_when_somebody_has_waited_for_memory() {
+    fn counters_are_read_again_after_a_stall() {
         let root = machine("0::/a/b\n");
         let mut cache = PressureCache::new(root.path());
         let mut at = |ms: u64| {
@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(
             at(1500),
             (faults, Some(less)),
-            "what is left of the limit is told all the same"
+            "the headroom of the limit is reported all the same"
         );
         wait_for_memory(&root, 2001);
         assert_eq!((at(2000), at(2500)), ((50, Some(less)), (50, Some(less))));

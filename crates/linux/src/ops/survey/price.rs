@@ -20,7 +20,7 @@ pub(in crate::ops) struct Price {
 }
 
 /// Used where the costs cannot be measured: those of a virtual machine, where both are high (bench `looks`).
-const CAUTIOUS: Price =
+const VIRTUAL_MACHINE_PRICE: Price =
     Price { shootdown: Duration::from_micros(12), touch: Duration::from_nanos(300) };
 /// Measurements outside of these ranges are discarded as disturbed.
 const SHOOTDOWNS: std::ops::RangeInclusive<Duration> =
@@ -33,9 +33,9 @@ const PAGES: u64 = 512;
 const ROUNDS: usize = 9;
 /// Shootdowns per round.
 const SHOTS: u32 = 20;
-const QUIET: Duration = Duration::from_micros(100);
+const SHOT_PAUSE: Duration = Duration::from_micros(100);
 /// Longest duration of the whole measurement.
-const LONGEST: Duration = Duration::from_millis(10);
+const MAX_MEASUREMENT: Duration = Duration::from_millis(10);
 
 impl Price {
     /// The costs on this machine, measured once in this process.
@@ -46,8 +46,12 @@ impl Price {
                 price.filter(|p| range.contains(p)).unwrap_or(other)
             };
             Price {
-                shootdown: believed(shootdown().ok().flatten(), SHOOTDOWNS, CAUTIOUS.shootdown),
-                touch: believed(touch().ok(), TOUCHES, CAUTIOUS.touch),
+                shootdown: believed(
+                    shootdown().ok().flatten(),
+                    SHOOTDOWNS,
+                    VIRTUAL_MACHINE_PRICE.shootdown,
+                ),
+                touch: believed(touch().ok(), TOUCHES, VIRTUAL_MACHINE_PRICE.touch),
             }
         })
     }
@@ -105,7 +109,7 @@ fn shootdown() -> io::Result<Option<Duration>> {
         while let Ok(rounds) = &mut lost
             && other.is_ok()
             && rounds.len() < ROUNDS
-            && begin.elapsed() < LONGEST
+            && begin.elapsed() < MAX_MEASUREMENT
         {
             match shots(&mut own, &done) {
                 Ok(round) => rounds.extend(round),
@@ -130,7 +134,7 @@ fn keep_off(cpu: usize) {
 /// One round: the time that the other thread has lost; `None` if it did not run.
 fn shots(own: &mut OwnPages, done: &AtomicU64) -> io::Result<Option<Duration>> {
     let before = (Instant::now(), done.load(Relaxed));
-    while before.0.elapsed() < QUIET {
+    while before.0.elapsed() < SHOT_PAUSE {
         std::hint::spin_loop();
     }
     let quiet = (before.0.elapsed(), done.load(Relaxed) - before.1);

@@ -6,10 +6,10 @@ use isotherm_core::{AddrRange, PAGE_SIZE, PageMask};
 
 /// Gaps up to this many bytes are cleared too, if they contain no young page: a range costs about 10 us
 /// independent of its length, and each page in it about 48 ns (bench `looks`).
-pub(super) const BRIDGED: u64 = 1 << 20;
+pub(super) const BRIDGED_BYTES: u64 = 1 << 20;
 /// The longest range, in bytes. Clearing it takes half a millisecond, which is also the largest error of the
 /// time stamps of its pages.
-const LONGEST: u64 = 16 << 20;
+const MAX_RUN_BYTES: u64 = 16 << 20;
 
 /// Joins wanted pages to ranges. Blocks must come in ascending order.
 #[derive(Debug, Default)]
@@ -29,8 +29,8 @@ impl Runs {
             let is_open = |last: &AddrRange| {
                 let from = page(start, last.end);
                 area == self.area
-                    && range.start.saturating_sub(last.end) <= BRIDGED
-                    && range.end - last.start <= LONGEST
+                    && range.start.saturating_sub(last.end) <= BRIDGED_BYTES
+                    && range.end - last.start <= MAX_RUN_BYTES
                     && self.kept <= last.end
                     && kept.count_in(from, pages.start) == 0
             };
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn no_range_covers_what_is_kept() {
+    fn no_range_covers_kept_memory() {
         let kept = mask(&[5]);
         let in_block = [(0, mask(&[3, 9]), kept)];
         assert_eq!(ranges(&in_block), [pages(3, 4), pages(9, 10)]);
@@ -136,7 +136,7 @@ mod tests {
         runs.add(BLOCK, AddrRange::new(BLOCK, 2 * BLOCK), &all, &none);
         assert_eq!(runs.ranges().len(), 2);
         let blocks: Vec<_> = (0..32).map(|i| (i * BLOCK, all, none)).collect();
-        assert!(ranges(&blocks).iter().all(|r| r.len() == LONGEST));
+        assert!(ranges(&blocks).iter().all(|r| r.len() == MAX_RUN_BYTES));
         assert_eq!(ranges(&blocks).len(), 4);
     }
 

@@ -17,7 +17,7 @@ const SHARE: f64 = 0.03;
 /// Minimum relative gain in speed that counts as a gain.
 const GAIN: f64 = 0.05;
 /// Maximum relative difference in speed that counts as no change.
-const SAME: f64 = 0.01;
+const MAX_SPEED_DIFFERENCE: f64 = 0.01;
 
 /// A property, and the number of machines on which it holds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -191,7 +191,7 @@ fn reader_gains(d: &Drawn) -> Result<(bool, String), LabError> {
 
 fn cold_reader_gains_nothing(d: &Drawn) -> Result<(bool, String), LabError> {
     let gain = d.gain(true)?;
-    Ok((gain.abs() < SAME, format!("{:.1} %", gain * 100.0)))
+    Ok((gain.abs() < MAX_SPEED_DIFFERENCE, format!("{:.1} %", gain * 100.0)))
 }
 
 #[cfg(test)]
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_holds() {
+    fn the_properties_hold() {
         for p in properties(1, 1).unwrap() {
             assert_eq!(p.held, p.tried, "{p:?}");
         }

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_values_are_refused() {
         let phase = "[[phase]]\nname = 'a'\nop = 'read'\norder = 'random'\n";
         let text = |size: &str, threads: &str, more: &str| {
             format!("about = ''\nsize = {size}\nthreads = {threads}\n{phase}{more}")

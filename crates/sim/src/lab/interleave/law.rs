@@ -6,7 +6,7 @@ use isotherm_mm::mempolicy::weights_from_bandwidth;
 /// Maximum number of pages in a round of weights.
 const LONGEST_ROUND: u32 = 32;
 /// Minimum improvement that justifies a longer round.
-const WORTH: f64 = 1.01;
+const MIN_IMPROVEMENT: f64 = 1.01;
 
 /// The total bandwidth `B` that keeps each node within its own bandwidth, in the unit of `bandwidths`. With the
 /// weights `w`, `f = w / sum w` and the bandwidths `M`: `B = min M / f`.
@@ -26,7 +26,7 @@ pub fn perfect(bandwidths: &[f64]) -> f64 {
 
 /// The best integer weights of a short round, each at least 1. For each length of a round, the weights nearest
 /// to the shares of `bandwidths` are tried. A longer round is chosen only if it is better by the factor
-/// `WORTH`.
+/// `MIN_IMPROVEMENT`.
 #[must_use]
 pub fn best_weights(bandwidths: &[f64]) -> Vec<u8> {
     let nodes = u32::try_from(bandwidths.len()).unwrap_or(LONGEST_ROUND);
@@ -34,7 +34,7 @@ pub fn best_weights(bandwidths: &[f64]) -> Vec<u8> {
     for pages in nodes..=LONGEST_ROUND.max(nodes) {
         let weights = rounded(bandwidths, pages);
         let found = throughput(bandwidths, &as_shares(&weights));
-        if found > best.0 * WORTH {
+        if found > best.0 * MIN_IMPROVEMENT {
             best = (found, weights);
         }
     }

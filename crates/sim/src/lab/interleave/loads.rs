@@ -6,7 +6,7 @@ use super::latency::Pair;
 
 /// Loads in percent of the near node's bandwidth: those that are computed, and those that are shown.
 const LOADS: std::ops::RangeInclusive<u32> = 1..=125;
-const SHOWN: [u32; 8] = [20, 40, 60, 80, 90, 100, 105, 110];
+const SHOWN_LOADS: [u32; 8] = [20, 40, 60, 80, 90, 100, 105, 110];
 
 /// Latency of accesses by load.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -41,7 +41,7 @@ pub struct LoadPoint {
 impl Loads {
     /// Some of the points.
     pub(super) fn shown(&self) -> impl Iterator<Item = &LoadPoint> {
-        self.points.iter().filter(|p| SHOWN.contains(&p.load_percent))
+        self.points.iter().filter(|p| SHOWN_LOADS.contains(&p.load_percent))
     }
 }
 

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_waits_for_nobody() {
+    fn a_single_line_has_no_queue() {
         let found = bandwidths(&[station(64.0, 99.0, 1.0)], 64, 1);
         // 99 ns of way and 1 ns of service for 64 bytes.
         assert!((found[0] - 0.64).abs() < 1e-12);

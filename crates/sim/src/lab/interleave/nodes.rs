@@ -120,7 +120,7 @@ mod tests {
     const TWO: &str = include_str!("../../../lab/two-nodes.toml");
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_values_are_refused() {
         for (good, bad) in [
             ("bandwidth_mb_s = 208523.8", "bandwidth_mb_s = 0"),
             ("bandwidth_mb_s = 208523.8", "bandwidth_mb_s = inf"),

@@ -211,7 +211,7 @@ mod tests {
     use crate::lab::interleave::PUBLISHED;
 
     #[test]
-    fn what_is_built_in_is_read_and_what_makes_no_sense_is_refused() {
+    fn built_in_figures_parse_and_invalid_ones_are_refused() {
         let found = Published::parse(PUBLISHED).unwrap();
         assert_eq!(found.stream.run.len(), 4);
         for (good, bad) in [

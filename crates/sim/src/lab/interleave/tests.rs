@@ -34,7 +34,7 @@ fn plain_interleave_of_stream_follows_from_the_slowest_node() {
 }
 
 #[test]
-fn the_law_promises_what_weights_do_not_keep_and_queues_say_why() {
+fn the_law_overestimates_and_queues_explain_why() {
     let table = table("STREAM");
     assert!(all_within(&errors(&table, "9:1, the arrays", LAW), 6.0, 8.0), "always too much");
     assert!(all_within(&errors(&table, "9:1, the arrays", NETWORK), -3.0, 3.0));
@@ -102,7 +102,7 @@ fn the_rows_of_mlc_contradict_each_other() {
 }
 
 #[test]
-fn xsbench_came_close_to_what_there_was_to_gain() {
+fn xsbench_came_close_to_the_possible_gain() {
     let table = table("XSBench");
     let optimum = &table.optima[0];
     assert_eq!((&optimum.weights[..], &optimum.automatic[..]), (&[3, 1][..], &[24, 7][..]));

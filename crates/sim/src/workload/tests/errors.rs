@@ -20,14 +20,14 @@ fn assert_refused(from: &str, to: &str, said: &[&str]) {
 }
 
 #[test]
-fn it_would_be_right_as_it_is() {
+fn the_unchanged_text_is_valid() {
     let w = Workload::parse(GOOD).unwrap();
     let a = &w.phases[0].accesses[0];
     assert_eq!((a.op, a.order, a.threads, w.islands), (Op::Read, Order::Random, 1, 16));
 }
 
 #[test]
-fn unknown_keys_and_words_are_told_with_their_line() {
+fn unknown_keys_and_words_are_reported_with_their_line() {
     assert_refused("gap =", "gape =", &["line 3", "gape", "`gap`"]);
     assert_refused("\"4M\"", "\"4Q\"", &["line 3", "K, M, G or T"]);
     assert_refused("\"1s\"", "\"1 parsec\"", &["as in 20ms"]);
@@ -39,7 +39,7 @@ fn unknown_keys_and_words_are_told_with_their_line() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_what_would() {
+fn invalid_values_are_refused_with_a_valid_one() {
     assert_refused("\"a\", size", "\"b\", size", &["\"b\"", "region", "another"]);
     assert_refused("name = \"one\"", "name = \"\"", &["phase", "another"]);
     assert_refused("\"4M\"", "\"4000\"", &["4000", "region a", "multiple of 4K"]);
@@ -101,7 +101,7 @@ fn shared_memory_is_not_written() {
 }
 
 #[test]
-fn there_is_a_limit_to_everything() {
+fn all_values_are_limited() {
     let phase = "[[phase]]\nname = \"one\"\nduration = \"1s\"\n";
     let none = format!("about = \"\"\nregion = []\n{phase}");
     let error = Workload::parse(&none).unwrap_err().to_string();

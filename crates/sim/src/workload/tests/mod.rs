@@ -18,7 +18,7 @@ fn all_named_ones_are_workloads_of_a_fitting_size() {
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn a_written_workload_parses_to_the_same() {
     for named in NAMED {
         let w = named.workload().unwrap();
         let text = toml::to_string(&w).unwrap();

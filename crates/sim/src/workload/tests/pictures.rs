@@ -35,7 +35,7 @@ fn a_picture_is_touched_as_it_is_drawn() {
 }
 
 #[test]
-fn a_picture_that_makes_no_sense_is_refused() {
+fn an_invalid_picture_is_refused() {
     for (from, to, said) in [
         ("#.!", "#.x", vec!["'x' in row 1, column 3", "'!', '#', '-'"]),
         ("[\"#.!\", \"-\", \" --\"]", "[]", vec!["0 regions"]),

@@ -28,7 +28,7 @@ fn index(truth: &GroundTruth, name: &str) -> usize {
 }
 
 #[test]
-fn the_truth_of_a_steady_workload_is_what_was_planned() {
+fn the_truth_of_a_steady_workload_is_its_plan() {
     let Played { truth, .. } = played(HOT, ALL_THE_TIME, 9);
     let (hot, cold) = (index(&truth, "hot"), index(&truth, "cold"));
     assert_eq!(truth.intervals.len(), 9);
@@ -40,7 +40,7 @@ fn the_truth_of_a_steady_workload_is_what_was_planned() {
 }
 
 #[test]
-fn what_is_steady_is_found() {
+fn steady_rates_are_found() {
     let Played { truth, snapshots, target } = played(HOT, ALL_THE_TIME, 9);
     let last = score(&truth, snapshots.last().unwrap(), target).unwrap();
     for heat in [Heat::Hot, Heat::Cold] {
@@ -59,7 +59,7 @@ fn altered(s: &Snapshot, alter: impl FnOnce(&mut Vec<isotherm_core::RegionView>)
 }
 
 #[test]
-fn scores_tell_what_is_wrong() {
+fn scores_count_errors() {
     let Played { truth, snapshots, target } = played(HOT, ALL_THE_TIME, 9);
     let last = snapshots.last().unwrap();
     let all: u64 = truth.stretches.iter().map(|s| s.range().len()).sum();
@@ -91,7 +91,7 @@ fn scores_tell_what_is_wrong() {
 }
 
 #[test]
-fn what_is_too_close_or_changing_is_left_out() {
+fn close_or_changing_rates_are_left_out() {
     let regions = r#"{ name = "close", size = "8M" }, { name = "rare", size = "8M" }, { name = "on", size = "8M" }"#;
     let phases = r#"
         { name = "off", duration = "8.2s", access = [
@@ -135,7 +135,7 @@ fn changes_are_seen_or_missed() {
 }
 
 #[test]
-fn memory_is_what_the_file_says() {
+fn memory_is_as_described_in_the_file() {
     let regions = r#"{ name = "huge", size = "8M", huge = true }, { name = "shared", size = "4M", shared = true }"#;
     let phase = r#"{ name = "on", duration = "1s", access = [{ region = "huge", rate = 100 }] }"#;
     let Played { truth, snapshots, .. } = played(regions, phase, 3);

@@ -1,30 +1,23 @@
-//! The selection of targets by the command line, and the titles of reports.
+//! The selection of targets by words, and the titles of reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Result, bail};
 use isotherm_core::{TargetId, Thresholds};
 use isotherm_record::{Facts, TargetFact};
 use isotherm_report::{Filter, Options, printable};
 
-use super::Head;
-use crate::cli::{Part, Selection};
+use super::{Head, Part, ReadingError};
 
 /// Maximum number of targets to list if none matches.
-const LISTED: usize = 20;
-
-/// The options of a report of memory.
-pub fn options(selection: &Selection, head: &Head) -> Result<Options> {
-    let mut options = part(&selection.part, head)?;
-    options.filter.addr = selection.shown.addr;
-    options.thresholds = selection.shown.thresholds();
-    Ok(options)
-}
+const MAX_LISTED: usize = 20;
 
 /// The options of a report of a part of a record.
-pub fn part(part: &Part, head: &Head) -> Result<Options> {
+///
+/// # Errors
+/// If no target matches.
+pub fn options(part: &Part, head: &Head) -> Result<Options, ReadingError> {
     let (facts, targets) = (head.facts.as_ref(), head.targets.as_slice());
-    let chosen = chosen(&part.target, targets)?;
+    let chosen = chosen(&part.targets, targets)?;
     let wanted = |t: &&TargetFact| chosen.as_ref().is_none_or(|ids| ids.contains(&t.id));
     let shown: Vec<&TargetFact> = targets.iter().filter(wanted).collect();
     Ok(Options {
@@ -38,12 +31,16 @@ pub fn part(part: &Part, head: &Head) -> Result<Options> {
 }
 
 /// The targets that match any of `words`; `None` (all) if there are no words.
-fn chosen(words: &[String], targets: &[TargetFact]) -> Result<Option<BTreeSet<TargetId>>> {
+fn chosen(
+    words: &[String],
+    targets: &[TargetFact],
+) -> Result<Option<BTreeSet<TargetId>>, ReadingError> {
     let mut ids = BTreeSet::new();
     for word in words {
         let found = fitting(word, targets);
         if found.is_empty() {
-            bail!("no target matches {word:?}: the record has {}", list(targets));
+            let (word, targets) = (word.clone(), list(targets));
+            return Err(ReadingError::NoTarget { word, targets });
         }
         ids.extend(found);
     }
@@ -51,13 +48,16 @@ fn chosen(words: &[String], targets: &[TargetFact]) -> Result<Option<BTreeSet<Ta
 }
 
 /// The only target that matches `word`, or the only target of the record.
-pub fn only(word: Option<&str>, targets: &[TargetFact]) -> Result<TargetId> {
+///
+/// # Errors
+/// If no target or several targets match.
+pub fn only(word: Option<&str>, targets: &[TargetFact]) -> Result<TargetId, ReadingError> {
     let words: Vec<String> = word.map(str::to_owned).into_iter().collect();
     let all = || targets.iter().map(|t| t.id).collect();
     let ids = chosen(&words, targets)?.unwrap_or_else(all);
     match (ids.first(), ids.len()) {
         (Some(&id), 1) => Ok(id),
-        _ => bail!("choose a target with --target: the record has {}", list(targets)),
+        _ => Err(ReadingError::SeveralTargets(list(targets))),
     }
 }
 
@@ -79,10 +79,10 @@ fn list(targets: &[TargetFact]) -> String {
     }
     let named: Vec<String> = all
         .iter()
-        .take(LISTED)
+        .take(MAX_LISTED)
         .map(|(id, label)| format!("{}: {}", id.0, printable(label)))
         .collect();
-    let more = all.len().saturating_sub(LISTED);
+    let more = all.len().saturating_sub(MAX_LISTED);
     named.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
 }
 

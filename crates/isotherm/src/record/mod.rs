@@ -1,11 +1,12 @@
 //! Recording of snapshots, until there is a reason to end.
 
+mod error;
+
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result, bail};
 use isotherm_core::{Attribution, Attrs, MonitorKind, Nanos, Snapshot, TargetId};
 use isotherm_linux::damon;
 use isotherm_linux::sys::{self, KeptCapabilities};
@@ -23,6 +24,8 @@ use crate::stacks::{SampleCounts, StackNews, StackOptions, Stacks, try_target};
 use crate::stop::Stop;
 use crate::watch::{AttrsFor, LookBy, WatchedMemory, open};
 use crate::words::chain;
+
+pub use error::RecordError;
 
 /// The memory to record, how to watch it, and the file.
 pub struct RecordOptions {
@@ -88,7 +91,7 @@ pub fn record(
     attrs: &dyn AttrsFor,
     progress: Box<dyn Progress>,
     finish: impl FnOnce(&Recorded),
-) -> Result<(Option<u8>, bool)> {
+) -> Result<(Option<u8>, bool), RecordError> {
     let seed = o.seed.unwrap_or_else(|| sys::monotonic().0);
     let stop = Stop::at_signals()?;
     sweep();
@@ -171,10 +174,14 @@ pub fn sweep() {
 }
 
 /// On an error, ends the record with that error as its reason.
-fn or_finish<T>(result: Result<T>, writer: Writer) -> Result<(T, Writer)> {
+fn or_finish<T, E: Into<RecordError>>(
+    result: Result<T, E>,
+    writer: Writer,
+) -> Result<(T, Writer), RecordError> {
     match result {
         Ok(value) => Ok((value, writer)),
         Err(e) => {
+            let e = e.into();
             let _ = writer.finish(Why::Failed, &chain(&e));
             Err(e)
         }
@@ -210,7 +217,7 @@ struct RecordJob {
 
 impl RecordJob {
     /// Snapshots in the record are numbered without gaps, because a gap would mean a loss.
-    fn write(&mut self, s: &Snapshot) -> Result<Written> {
+    fn write(&mut self, s: &Snapshot) -> Result<Written, RecordError> {
         if self.paused {
             self.left_out += 1;
             return Ok(Written::Going);
@@ -222,7 +229,7 @@ impl RecordJob {
     }
 
     /// Writes faults and code.
-    fn write_stacks(&mut self, news: Vec<StackNews>) -> Result<()> {
+    fn write_stacks(&mut self, news: Vec<StackNews>) -> Result<(), RecordError> {
         for news in news {
             let _ = match news {
                 StackNews::Code(target, code) => self.writer.code(target, code)?,
@@ -242,13 +249,13 @@ impl RecordJob {
     fn finish(
         mut self,
         session: &mut Session,
-        result: Result<End>,
-    ) -> Result<(End, Summary, Option<SampleCounts>)> {
+        result: Result<End, RecordError>,
+    ) -> Result<(End, Summary, Option<SampleCounts>), RecordError> {
         let news = self.stacks.as_mut().map(|stacks| stacks.finish(sys::monotonic()));
         let result =
             result.and_then(|end| self.write_stacks(news.unwrap_or_default()).map(|()| end));
         let faults = self.stacks.as_ref().map(Stacks::counts);
-        let result = result.and_then(|ended| session.stop().map(|()| ended));
+        let result = result.and_then(|ended| Ok(session.stop().map(|()| ended)?));
         let (why, note) = match &result {
             Ok(end) => (end.why(), end.note().to_owned()),
             Err(e) => (Why::Failed, chain(e)),
@@ -262,8 +269,9 @@ impl RecordJob {
 
 impl Job for RecordJob {
     type Status = WatchStatus;
+    type Error = RecordError;
 
-    fn turn(&mut self, now: Nanos) -> Result<()> {
+    fn turn(&mut self, now: Nanos) -> Result<(), RecordError> {
         if self.writer.flush_by().is_some_and(|by| now >= by) {
             let _ = self.writer.flush()?;
         }
@@ -274,7 +282,7 @@ impl Job for RecordJob {
         self.privileges.fit(&self.writer)
     }
 
-    fn target(&mut self, fact: &TargetFact) -> Result<()> {
+    fn target(&mut self, fact: &TargetFact) -> Result<(), RecordError> {
         let _ = self.writer.target(fact.clone())?;
         if let Some(stacks) = &mut self.stacks {
             try_target(stacks, fact);
@@ -288,12 +296,16 @@ impl Job for RecordJob {
         }
     }
 
-    fn attribution(&mut self, a: Attribution) -> Result<()> {
+    fn attribution(&mut self, a: Attribution) -> Result<(), RecordError> {
         let _ = self.writer.attribution(a)?;
         Ok(())
     }
 
-    fn snapshot(&mut self, on: &mut JobContext<'_>, s: &Arc<Snapshot>) -> Result<ControlFlow<End>> {
+    fn snapshot(
+        &mut self,
+        on: &mut JobContext<'_>,
+        s: &Arc<Snapshot>,
+    ) -> Result<ControlFlow<End>, RecordError> {
         on.state.status.show(s, String::new);
         Ok(match self.write(s)? {
             Written::Full => ControlFlow::Break(End::Full),
@@ -310,7 +322,7 @@ impl Job for RecordJob {
         &mut self,
         on: &mut JobContext<'_>,
         request: Request,
-    ) -> Result<Answer<WatchStatus>> {
+    ) -> Result<Answer<WatchStatus>, RecordError> {
         match request {
             Request::Status => return Ok(Answer::status(self.state(on))),
             Request::Pause => {
@@ -322,32 +334,21 @@ impl Job for RecordJob {
             Request::Stop => {}
             Request::Attributes(new) => {
                 let Some(attrs) = on.watch.attrs() else {
-                    bail!(
-                        "the attributes of the kernel's monitor cannot change: start a new \
-                         recording with other attributes"
-                    );
+                    return Err(RecordError::KernelMonitor);
                 };
-                let attrs = new.over(attrs).map_err(anyhow::Error::msg)?;
+                let attrs = new.over(attrs).map_err(RecordError::Attributes)?;
                 on.watch.set_attrs(attrs)?;
                 on.state.status.set_attrs(&attrs);
             }
             Request::Targets { add, remove } => {
                 if let Some(kind) = on.state.follower.lasting() {
-                    bail!("this records {kind}: it has no processes to add or remove");
+                    return Err(RecordError::NoProcesses(kind));
                 }
                 on.state.follower.set_targets(on.watch.hold(), &add, &remove)?;
                 on.follow(self)?;
             }
-            Request::Commit { .. } => {
-                bail!(
-                    "isotherm record only watches: isotherm run and isotherm reclaim act by schemes"
-                )
-            }
-            Request::Record { .. } => bail!(
-                "this is isotherm record, which writes {}: isotherm service stop ends it, \
-                 isotherm service pause suspends it",
-                self.file.display()
-            ),
+            Request::Commit { .. } => return Err(RecordError::NoSchemes),
+            Request::Record { .. } => return Err(RecordError::Recording(self.file.clone())),
         }
         Ok(Answer::done())
     }
@@ -367,7 +368,7 @@ struct Privileges {
 
 impl Privileges {
     /// Drops, for good, the privileges that are no longer required.
-    fn fit(&mut self, writer: &Writer) -> Result<()> {
+    fn fit(&mut self, writer: &Writer) -> Result<(), RecordError> {
         let writing = self.reach || !writer.is_settled();
         if self.writing != Some(writing) {
             sys::drop_privileges(KeptCapabilities {
@@ -375,7 +376,7 @@ impl Privileges {
                 writing,
                 frames: self.frames,
             })
-            .context("cannot give up capabilities")?;
+            .map_err(RecordError::Privileges)?;
             self.writing = Some(writing);
         }
         Ok(())

@@ -7,6 +7,7 @@ use isotherm_sim::lab::interleave::{LAW, LoadPoint, Loads, Mark, NETWORK, Weight
 const RATIOS: [u32; 9] = [1, 2, 3, 4, 6, 9, 16, 32, 64];
 
 /// A plot for each machine, with the optimum and the published figures.
+#[must_use]
 pub fn throughput(curves: &[WeightCurve]) -> Lines {
     Lines {
         title: "Throughput over weights".into(),
@@ -46,6 +47,7 @@ fn plot(curve: &WeightCurve) -> Plot {
 }
 
 /// Mean latency over load, by where memory lies.
+#[must_use]
 pub fn latency(loads: &Loads) -> Lines {
     let line = |name: &str, value: fn(&LoadPoint) -> Option<f64>| {
         let points = loads.points.iter();

@@ -3,43 +3,49 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
 use isotherm_core::scheme::{Metrics, Process};
 use isotherm_core::{Attrs, Nanos, Snapshot};
 use isotherm_record::{Event, ReadError};
 use isotherm_report::{Filter, FilterError, Options};
 use isotherm_sim::whatif::Player;
 
-use super::{Head, head, select};
-use crate::cli::Part;
-use crate::commands::open;
-use crate::log::say;
+use tracing::info;
+
+use super::{Head, Part, ReadingError, open, options};
 
 /// A record that is to be played.
-pub struct Record<'a> {
+pub struct PlayedRecord<'a> {
     part: &'a Part,
     head: Head,
     options: Options,
 }
 
-impl<'a> Record<'a> {
-    pub fn open(part: &'a Part) -> Result<Self> {
-        let head = head(&part.input)?;
-        let options = select::part(part, &head)?;
-        Ok(Record { part, head, options })
+impl<'a> PlayedRecord<'a> {
+    /// Reads what the record contains about itself.
+    ///
+    /// # Errors
+    /// If it cannot be read, or no target matches.
+    pub fn open(part: &'a Part) -> Result<Self, ReadingError> {
+        let head = Head::read(&part.input)?;
+        let options = options(part, &head)?;
+        Ok(PlayedRecord { part, head, options })
     }
 
+    /// The title of a report.
+    #[must_use]
     pub fn title(&self) -> &str {
         &self.options.title
     }
 
     /// The time between two snapshots, by the attributes of the record.
+    #[must_use]
     pub fn interval(&self) -> Duration {
         let attrs = self.head.facts.as_ref().map_or_else(Attrs::default, |f| f.attrs);
         attrs.snapshot_interval()
     }
 
     /// The processes and control groups of the targets, as they were at first.
+    #[must_use]
     pub fn metrics(&self) -> Metrics {
         let mut metrics = Metrics::default();
         for (id, a) in self.head.attributions.iter().flatten() {
@@ -53,7 +59,10 @@ impl<'a> Record<'a> {
     }
 
     /// Plays the selected part. Returns its time, since the start of the record.
-    pub fn play(&self, player: &mut Player) -> Result<(Duration, Duration)> {
+    ///
+    /// # Errors
+    /// If the record cannot be read or played, or the part is empty.
+    pub fn play(&self, player: &mut Player) -> Result<(Duration, Duration), ReadingError> {
         let mut reader = open(&self.part.input)?;
         let Filter { time, targets, .. } = &self.options.filter;
         let wanted = time.clone().unwrap_or(Duration::ZERO..Duration::MAX);
@@ -64,7 +73,7 @@ impl<'a> Record<'a> {
                 Ok(Event::Snapshot(s)) => s,
                 Ok(_) => continue,
                 Err(torn @ ReadError::Torn { .. }) => {
-                    say(format_args!("isotherm: {torn}"));
+                    info!("{torn}");
                     break;
                 }
                 Err(e) => return Err(e.into()),

@@ -7,6 +7,7 @@ use isotherm_sim::lab::fairzone::{Fairzone, Run, ZoneFigures, published};
 const PHASE: &str = "SeqRead";
 
 /// Ages of pages when they leave a zone: a plot for each policy, a line for each zone.
+#[must_use]
 pub fn ages(found: &Fairzone) -> Lines {
     let threads = found.runs.first().map_or(1, |r| r.threads);
     let runs = found.runs.iter().filter(|r| r.threads == threads);
@@ -46,6 +47,7 @@ fn name_of(zone: &ZoneFigures) -> String {
 
 /// Rates of sequential reads, over the number of threads: a plot for each policy, with the
 /// published rates.
+#[must_use]
 pub fn rates(found: &Fairzone) -> Lines {
     let mut threads: Vec<u32> = found.runs.iter().map(|r| r.threads).collect();
     threads.sort_unstable();

@@ -1,9 +1,9 @@
-//! Pages per node as text.
+//! Pages per node, and restored weights, as text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use isotherm_core::PAGE_SIZE;
-use isotherm_linux::numa::{MoveResult, UnmovedPages};
+use isotherm_linux::numa::{MoveResult, PutBack, UnmovedPages};
 use isotherm_report::bytes;
 
 /// `N0 640 of 641, N1 ...`: for each node, the pages that lie there, and the pages that the weights
@@ -16,6 +16,7 @@ pub fn found_of_asked(found: &BTreeMap<u32, u64>, asked: &BTreeMap<u32, u64>) ->
 }
 
 /// The result of placing pages, in one line.
+#[must_use]
 pub fn laid_out(out: &MoveResult) -> String {
     let size = |pages: u64| bytes(pages * PAGE_SIZE);
     let mut text = format!(
@@ -58,12 +59,41 @@ fn reasons(left: &UnmovedPages) -> String {
     if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
 }
 
+/// The result of a restore, in words.
+#[must_use]
+pub fn put_back_text(done: &PutBack) -> String {
+    let list = |nodes: &[u32]| nodes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let mut parts = Vec::new();
+    if !done.nodes.is_empty() {
+        parts.push(format!("weights of nodes {} are as before", list(&done.nodes)));
+    }
+    if done.mode {
+        parts.push("the automatic mode is on again".to_owned());
+    }
+    if done.mode_lost {
+        parts.push(
+            "the automatic mode stays off, as there is no bandwidth to derive from".to_owned(),
+        );
+    }
+    if !done.left.is_empty() {
+        let left = list(&done.left);
+        parts.push(format!(
+            "another program has changed the weights of nodes {left} since, and isotherm does \
+             not restore those"
+        ));
+    }
+    if parts.is_empty() {
+        return "there is nothing to restore".to_owned();
+    }
+    parts.join("; ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_has_its_reason() {
+    fn unmoved_pages_have_a_reason() {
         let left = UnmovedPages { shared: 2, no_room: 1, partial: 4, ..UnmovedPages::default() };
         let out = MoveResult { pages: 10, misplaced: 5, moved: 2, left, ..MoveResult::default() };
         let text = laid_out(&out);

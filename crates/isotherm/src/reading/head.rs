@@ -1,0 +1,101 @@
+//! What a record contains about itself.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use isotherm_core::{Attribution, Nanos, Snapshot, TargetId};
+use isotherm_record::{Event, Facts, Lost, TargetFact};
+use isotherm_report::Gap;
+
+use super::{Input, ReadingError, each_event, open};
+
+/// The facts of a record about itself and its targets.
+#[derive(Debug, Default)]
+pub struct Head {
+    /// the facts of its last recording
+    pub facts: Option<Facts>,
+    /// the targets, each with its last name
+    pub targets: Vec<TargetFact>,
+    /// the first attribution of each target, by recording
+    pub attributions: Vec<BTreeMap<TargetId, Attribution>>,
+    /// the parts that cannot be read
+    pub gaps: Vec<Gap>,
+}
+
+impl Head {
+    /// Reads the record at `input`.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn read(input: &Input) -> Result<Head, ReadingError> {
+        let mut head = Head::default();
+        let mut gaps = Gaps::default();
+        let reader = open(input)?;
+        // The snapshots around a gap give its time.
+        let reader = if input.skip_damaged { reader } else { reader.without_snapshots() };
+        each_event::<ReadingError>(reader, |event, lost| {
+            match event {
+                Event::Facts(f) => {
+                    head.facts = Some(f.clone());
+                    head.attributions.push(BTreeMap::new());
+                }
+                // A second fact means that the target has become another program: the last name
+                // counts.
+                Event::Target(t) => match head.targets.iter_mut().find(|known| is_same(known, t)) {
+                    Some(known) => known.clone_from(t),
+                    None => head.targets.push(t.clone()),
+                },
+                Event::Attribution(a) => {
+                    let first = head.attributions.last_mut();
+                    first.map(|first| first.entry(a.target).or_insert_with(|| a.clone()));
+                }
+                Event::Snapshot(s) => gaps.snapshot(s, lost),
+                Event::End(_) => gaps.end(lost),
+                Event::Mappings { .. } | Event::Code { .. } | Event::Fault(_) => {}
+            }
+            Ok(())
+        })?;
+        head.gaps = gaps.found;
+        Ok(head)
+    }
+}
+
+/// Whether two facts are of the same target. In the next recording of a record, a number may stand
+/// for another process.
+fn is_same(one: &TargetFact, other: &TargetFact) -> bool {
+    (one.id, one.pid) == (other.id, other.pid)
+}
+
+/// Finds gaps.
+#[derive(Default)]
+struct Gaps {
+    found: Vec<Gap>,
+    /// begin of the first snapshot, and end of the last one
+    span: Option<(Nanos, Nanos)>,
+    /// the losses before the first snapshot
+    lost: Lost,
+}
+
+impl Gaps {
+    fn snapshot(&mut self, s: &Snapshot, lost: Lost) {
+        let (begin, end) = self.span.unwrap_or((s.start, s.start));
+        self.add(end.since(begin)..s.start.since(begin), lost);
+        self.span = Some((begin, s.end));
+    }
+
+    /// Adds the losses after the last snapshot.
+    fn end(&mut self, lost: Lost) {
+        let at = self.span.map_or(Duration::ZERO, |(begin, end)| end.since(begin));
+        self.add(at..at, lost);
+    }
+
+    /// Adds a gap, if the lost bytes held a snapshot.
+    fn add(&mut self, time: Range<Duration>, lost: Lost) {
+        let snapshots = lost.snapshots - self.lost.snapshots.min(lost.snapshots);
+        if lost.places > self.lost.places && (snapshots > 0 || !time.is_empty()) {
+            self.found.push(Gap { time, snapshots });
+            self.lost = lost;
+        }
+    }
+}
