@@ -80,9 +80,11 @@ pub use course::Course;
 pub use distribution::Percentile;
 pub use filter::{Filter, FilterError, Gap, Options};
 pub use groups::{By, GroupRow, Groups, GroupsBuilder, Part, Shares};
-pub use heatmap::{Cell, CellSupport, Cells, Extent, Grid, Heatmap, Omitted, Panel, Shape};
+pub use heatmap::{Canvas, Cell, CellSupport, Cells, Extent, Grid, Heatmap, Omitted, Panel, Shape};
 pub use lines::{Line, Lines, Plot};
+pub use names::{label_of as mapping_name, short as short_name};
 pub use need::{Need, NeedBuilder, NeedPoint, NeedRow, Objective, Verdict};
+pub use pieces::each_piece;
 pub use raw::{Raw, RawHead, RawSnapshot, RawTarget};
 pub use regions::{Regions, RegionsBuilder, Sizes};
 pub use render::{
