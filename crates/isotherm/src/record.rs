@@ -180,7 +180,8 @@ fn or_finish<T>(result: Result<T>, writer: Writer) -> Result<(T, Writer)> {
 }
 
 /// The facts that a record contains about itself.
-pub(crate) fn facts(attrs: Attrs, seed: u64, look: String) -> Facts {
+#[must_use]
+pub fn facts(attrs: Attrs, seed: u64, look: String) -> Facts {
     let uname = rustix::system::uname();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());

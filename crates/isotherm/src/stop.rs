@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
-use crate::served::Wait;
+use crate::served::{self, Wait};
 
 /// Reports whether the command must end.
 pub struct Stop {
@@ -94,6 +94,14 @@ impl Stop {
     /// The time at which it ends without a signal.
     pub fn end(&self) -> Option<Nanos> {
         self.end
+    }
+
+    /// Waits until the command must end.
+    pub fn wait(&self) {
+        while !self.is_over() {
+            let mut signals = self;
+            served::wait(&mut [&mut signals], self.end.unwrap_or(Nanos(u64::MAX)));
+        }
     }
 
     /// Whether the command must end.

@@ -14,6 +14,7 @@ mod record;
 mod report;
 mod run;
 mod watching;
+mod web;
 mod whatif;
 
 use std::path::PathBuf;
@@ -41,6 +42,7 @@ pub use report::{
 };
 pub use run::Run as RunSchemes;
 pub use watching::{Targets, Watching};
+pub use web::Web;
 pub use whatif::{Sweep, WhatIf};
 
 /// The default file of recordings and reports.
@@ -79,6 +81,8 @@ pub enum Command {
     Service(Service),
     /// Show the contents of a record
     Report(Report),
+    /// Show live processes, a running service or records in a browser
+    Web(Box<Web>),
     /// Play a record through schemes, memory limits or tiers: what each would save, and what would
     /// come back
     #[command(name = "whatif")]

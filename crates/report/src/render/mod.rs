@@ -27,6 +27,7 @@ pub use advice::advice_text;
 pub use bars::{regions_text, wss_text};
 pub use chart::{regions_picture, wss_picture};
 pub use code::{code_change_text, code_text, folded, refaults_text};
+pub use color::of_rate as rate_color;
 pub use flame::{change_graph, flame_graph, page};
 pub use groups::groups_text;
 pub use heatmap::heatmap_picture;
