@@ -81,11 +81,10 @@ impl State {
             Class::Extended => 88,
             Class::Old => 172,
         };
-        let level = match self.level {
-            0 => 0,
-            l => 1 + (l - 1) * (MAX_BYTE_LEVEL - 1) / (MAX_LEVEL - 1),
-        };
-        (base + level.min(MAX_BYTE_LEVEL)) as u8
+        // The product is larger than 16 bits.
+        let steps = u32::from(self.level.saturating_sub(1)) * u32::from(MAX_BYTE_LEVEL - 1);
+        let level = u32::from(self.level.min(1)) + steps / u32::from(MAX_LEVEL - 1);
+        base + level.min(u32::from(MAX_BYTE_LEVEL)) as u8
     }
 
     /// How it ranks in a cell with several regions: heat wins, then what is unknown.
@@ -105,8 +104,12 @@ impl State {
 #[must_use]
 pub fn byte_rates() -> Vec<f32> {
     let rates = Rates::default();
-    let level =
-        |l: u16| if l == 0 { 0 } else { 1 + (l - 1) * (MAX_LEVEL - 1) / (MAX_BYTE_LEVEL - 1) };
+    let step = u32::from(MAX_LEVEL - 1);
+    let level = |l: u16| match u32::from(l).checked_sub(1) {
+        None => 0,
+        // The lowest level of those that have this byte.
+        Some(l) => 1 + (l * step).div_ceil(u32::from(MAX_BYTE_LEVEL - 1)) as u16,
+    };
     (0..=MAX_BYTE_LEVEL).map(|l| rates.hz(level(l))).collect()
 }
 

@@ -133,7 +133,7 @@ impl Runs {
 pub enum Keep {
     /// The finest level, over all time: for a record.
     Evenly,
-    /// The oldest columns of the finest level: for what is happening now.
+    /// The oldest columns of the largest level: for what is happening now. Coarser levels reach back further.
     Newest,
 }
 
@@ -203,19 +203,18 @@ impl Pyramid {
         self.levels.iter().map(|level| level.runs).sum()
     }
 
-    /// Gives up about a quarter of the memory or more: see [`Keep`].
+    /// Gives up a part of the memory: see [`Keep`].
     pub fn shrink(&mut self, keep: Keep) {
-        let Some(level) = self.levels.iter_mut().find(|l| !l.dropped && l.runs > 0) else { return };
-        if keep == Keep::Evenly || level.columns.len() < 2 * FAN {
-            *level = Level {
-                waiting: std::mem::take(&mut level.waiting),
-                dropped: true,
-                ..Level::default()
-            };
-            return;
+        if keep == Keep::Evenly {
+            let finest = self.levels.iter_mut().find(|level| !level.dropped && level.runs > 0);
+            if let Some(level) = finest {
+                let waiting = std::mem::take(&mut level.waiting);
+                *level = Level { waiting, dropped: true, ..Level::default() };
+            }
+        } else if let Some(level) = self.levels.iter_mut().max_by_key(|level| level.runs) {
+            let half = level.columns.len().div_ceil(2);
+            level.runs -= level.columns.drain(..half).map(|c| c.size()).sum::<usize>();
         }
-        let half = level.columns.len() / 2;
-        level.runs -= level.columns.drain(..half).map(|c| c.size()).sum::<usize>();
     }
 
     /// The columns that describe `time` best if a pixel is as wide as `pixel`: of the coarsest level whose columns are

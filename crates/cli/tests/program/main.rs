@@ -61,6 +61,7 @@ mod stacks;
 mod swap;
 mod synthetic;
 mod tracepoints;
+mod web;
 mod whatif;
 #[path = "../../../linux/tests/common/words.rs"]
 #[allow(clippy::undocumented_unsafe_blocks, reason = "memory of our own, mapped for this")]
