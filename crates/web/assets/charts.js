@@ -10,8 +10,8 @@ export function bytes(n) {
 }
 
 export function duration(ms) {
-  const units = [[86400e3, "d"], [3600e3, "h"], [60e3, "min"], [1e3, "s"]];
-  const [size, name] = units.find(([size]) => Math.abs(ms) >= 2 * size) ?? [1, "ms"];
+  const units = [[172800e3, 86400e3, "d"], [7200e3, 3600e3, "h"], [120e3, 60e3, "min"], [1e3, 1e3, "s"]];
+  const [, size, name] = units.find(([from]) => Math.abs(ms) >= from) ?? [0, 1, "ms"];
   return `${Number((ms / size).toPrecision(3))} ${name}`;
 }
 
@@ -80,8 +80,9 @@ export function overview(canvas, series, span, view, marks) {
     c.fillStyle = color(heat);
     series.parts.forEach((part, i) => {
       if (!part || !part[k]) return;
-      const [from, to] = [x(i * series.every_ms), x(Math.min(total, (i + 1) * series.every_ms))];
-      c.fillRect(from, y(base[i] + part[k]), Math.max(to - from + 0.5, 1), y(base[i]) - y(base[i] + part[k]));
+      // Whole pixels, so that there are no seams.
+      const at = (n) => Math.round(x(Math.min(total, n * series.every_ms)));
+      c.fillRect(at(i), y(base[i] + part[k]), Math.max(at(i + 1) - at(i), 1), y(base[i]) - y(base[i] + part[k]));
       base[i] += part[k];
     });
   });

@@ -89,21 +89,24 @@ class Pane {
     bar.setAttribute("aria-label", "Colours from rarely touched, dark, to often touched, light");
     this.legendBar = bar;
     const swatches = HEATS.map((heat) => make("span", {}, make("span", { className: `swatch ${heat}` }), heat));
+    // A service reports memory by process, not by address.
+    const hidden = this.state.kind === "service";
     document.getElementById("panes").append(make("section", { className: "pane" },
       this.title, this.note,
       make("div", { className: "legend" }, ...swatches),
       this.overview, this.marksBox,
-      make("div", { className: "bar" },
+      make("div", { className: "bar", hidden },
         make("label", {}, "Process ", this.choice), make("span", { className: "grow" }),
         save("PNG", "picture", "png"), save("SVG", "picture", "svg"), save("Record of this span", "record", null)),
       this.heat,
-      make("div", { className: "legend" }, "touches of a page a second: 0", bar, "1000; pale: extended, striped: old or unknown"),
-      make("div", { className: "below" },
+      make("div", { className: "legend", hidden }, "touches of a page a second: 0", bar, "1000; pale: extended, striped: old or unknown"),
+      make("div", { className: "below", hidden },
         make("div", {}, make("h3", {}, "At the crosshair"), this.point),
         make("div", {}, make("h3", {}, "Idle memory by age"), this.ages, this.agesText)),
       make("div", { className: "bar" }, make("h3", {}, "Processes and control groups"), this.tableTime,
         make("span", { className: "grow" }), this.byButton),
       make("div", { className: "rows" }, this.table)));
+    this.heat.hidden = hidden;
     this.map = new Heatmap(this.heat, palette, (...args) => this.ask(...args), {
       view: (v) => viewed(this, v),
       point: (p) => this.showPoint(p),
