@@ -44,8 +44,6 @@ pub struct TopOptions {
     pub colors: Colors,
     /// file name that is suggested for a saved span
     pub save_to: PathBuf,
-    /// The view ends after this time.
-    pub duration: Option<Duration>,
 }
 
 /// Shows `source` until the user or a signal ends it.
