@@ -30,6 +30,9 @@ struct Options {
     /// time for which the live page is measured
     #[arg(long, default_value_t = 20)]
     seconds: u64,
+    /// file for the record, which is kept for the next run [default: a temporary file]
+    #[arg(long)]
+    record: Option<PathBuf>,
     /// the program [default: that beside this one]
     #[arg(long)]
     isotherm: Option<PathBuf>,
@@ -48,9 +51,11 @@ fn main() -> Result<()> {
     let o = Options::parse();
     let isotherm = o.isotherm.clone().map_or_else(program::beside, Ok)?;
     let dir = tempfile::tempdir()?;
-    let path = dir.path().join("isotherm.rec");
-    // Ages every 10 s, as isotherm records them at first.
-    synthetic::write_every(&path, o.snapshots, o.regions, (EVERY, 25))?;
+    let path = o.record.clone().unwrap_or_else(|| dir.path().join("isotherm.rec"));
+    if !path.exists() {
+        // Ages every 10 s, as isotherm records them at first.
+        synthetic::write_every(&path, o.snapshots, o.regions, (EVERY, 25))?;
+    }
     let (size, regions) = (path.metadata()?.len(), o.snapshots * o.regions);
     println!("{regions} regions in {} snapshots, {} MiB", o.snapshots, size >> 20);
     record(&isotherm, &path, o.views)?;
@@ -285,7 +290,7 @@ fn print_row(name: &str, times: &Histogram<u64>) {
 /// CPU time of a live page, without a client and with one that asks for everything four times a second.
 fn live(isotherm: &Path, time: Duration) -> Result<()> {
     let mut load = Command::new(isotherm);
-    load.args(["lab", "workload", "zipf", "--duration", "1h"])
+    load.args(["lab", "workload", "zipf", "--duration", "20min"])
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     let load = Ended(load.spawn()?);

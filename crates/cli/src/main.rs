@@ -16,6 +16,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         cli::Command::Record(options) => commands::record::run(options),
         cli::Command::Now(options) => commands::now::run(options),
+        cli::Command::Top(options) => commands::top::run(*options),
         cli::Command::Need(options) => commands::need::run(options),
         cli::Command::Files(options) => commands::files::run(&options),
         cli::Command::WhatIf(options) => commands::whatif::run(*options),

@@ -17,7 +17,7 @@ use crate::follow::{Follower, Selection, StartedCommand, resolve};
 use crate::metrics::{Metrics, MetricsTo};
 use crate::notify::Notify;
 use crate::session::{
-    End, Job, JobContext, Progress, RecordState, Session, SessionState, WatchStatus,
+    End, Job, JobContext, LatestSnapshot, Progress, RecordState, Session, SessionState, WatchStatus,
 };
 use crate::stacks::{SampleCounts, StackNews, Stacks, try_target};
 use crate::stop::Stop;
@@ -312,6 +312,10 @@ impl Job for RecordJob {
     ) -> Result<Answer<WatchStatus>> {
         match request {
             Request::Status => return Ok(Answer::status(self.state(on))),
+            Request::Snapshot { after } => {
+                let latest = LatestSnapshot::of(&on.state.scene(None), after)?;
+                return Ok(Answer::snapshot(latest));
+            }
             Request::Pause => {
                 self.paused = true;
                 // Data from before the pause is written now, so that it is safe.

@@ -104,6 +104,13 @@ impl Stop {
         }
     }
 
+    /// Ends everything in this process that ends at a signal, as SIGTERM does.
+    pub fn end_all(&self) {
+        self.signal.store(SIGTERM.unsigned_abs() as usize, Ordering::Relaxed);
+        // Wakes those that wait. A failure only means that they notice the end a little later.
+        let _ = signal_hook::low_level::raise(SIGTERM);
+    }
+
     /// Whether the command must end.
     pub fn is_over(&self) -> bool {
         self.cause().is_some()

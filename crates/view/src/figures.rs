@@ -100,7 +100,7 @@ impl Moment {
         for (id, figures) in &mut figures {
             let all = || parts.iter().filter_map(|m| m.figures.get(id));
             figures.refaults = all().map(|f| f.refaults).sum();
-            figures.saved = all().last().map_or(0, |f| f.saved);
+            figures.saved = all().next_back().map_or(0, |f| f.saved);
         }
         Some(Moment { figures, pressure: Arc::clone(&last.pressure), ..joined })
     }

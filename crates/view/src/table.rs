@@ -22,6 +22,8 @@ pub enum By {
 /// A row's identity, which is the same in every table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
+    /// all processes
+    All,
     /// a process, or another target
     Process(TargetId),
     /// the path of a control group; empty for processes whose group is not known

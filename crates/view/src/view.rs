@@ -168,11 +168,16 @@ impl View {
         rows.into_values().collect()
     }
 
-    /// The row of a key at a moment; `None` if it has no memory then.
+    /// The sum of all rows of a moment.
     #[must_use]
-    pub fn row(&self, at: &Moment, key: &Key) -> Option<Row> {
-        let by = if matches!(key, Key::Process(_)) { By::Process } else { By::Cgroup };
-        self.table(at, by).into_iter().find(|row| row.key == *key)
+    pub fn total(&self, at: &Moment) -> Row {
+        let mut total = self.empty_row(&Key::All, at);
+        for row in self.table(at, By::Process) {
+            total.figures += &row.figures;
+            total.refaults_per_second += row.refaults_per_second;
+            total.processes += 1;
+        }
+        total
     }
 
     /// The rows to which a target belongs.
@@ -186,6 +191,7 @@ impl View {
 
     fn empty_row(&self, key: &Key, at: &Moment) -> Row {
         let (name, fact, cgroup) = match key {
+            Key::All => ("all".to_owned(), None, "/".to_owned()),
             Key::Cgroup(path) if path.is_empty() => ("(not known)".to_owned(), None, path.clone()),
             Key::Cgroup(path) => (path.clone(), None, path.clone()),
             Key::Process(id) => {
@@ -245,6 +251,7 @@ impl View {
     fn value(&self, moment: &Moment, key: &Key, column: Column) -> Option<f64> {
         if column == Column::Pressure {
             let group = match key {
+                Key::All => "/",
                 Key::Cgroup(path) => path,
                 Key::Process(id) => &*self.attributions.get(id)?.cgroup,
             };
@@ -253,8 +260,8 @@ impl View {
         let of = |f| column.of(f, moment.seconds());
         match key {
             Key::Process(id) => of(moment.figures.get(id)?),
-            Key::Cgroup(_) => {
-                let in_group = |id| self.keys(id, By::Cgroup).contains(key);
+            Key::All | Key::Cgroup(_) => {
+                let in_group = |id| *key == Key::All || self.keys(id, By::Cgroup).contains(key);
                 let all = moment.figures.iter().filter(|(id, _)| in_group(**id));
                 all.filter_map(|(_, f)| of(f)).reduce(|a, b| match column {
                     Column::OldestCold => a.max(b),

@@ -65,7 +65,7 @@ class Pane {
     this.title = make("h2", { className: "name" }, this.state.name);
     this.note = make("p", { className: "note" });
     this.overview = make("canvas", { className: "overview", role: "img" });
-    this.heat = make("canvas", { className: "heat", tabIndex: 0, role: "application" });
+    this.heat = make("canvas", { className: "heat byaddress", tabIndex: 0, role: "application" });
     this.heat.setAttribute("aria-label", `${label}: arrows move the crosshair, plus and minus zoom, the list of keys is above`);
     this.choice = make("select", { onchange: () => this.choose(Number(this.choice.value)) });
     const save = (text, path, format) => make("button", { type: "button", onclick: () => this.save(path, format) }, text);
@@ -89,24 +89,21 @@ class Pane {
     bar.setAttribute("aria-label", "Colours from rarely touched, dark, to often touched, light");
     this.legendBar = bar;
     const swatches = HEATS.map((heat) => make("span", {}, make("span", { className: `swatch ${heat}` }), heat));
-    // A service reports memory by process, not by address.
-    const hidden = this.state.kind === "service";
     document.getElementById("panes").append(make("section", { className: "pane" },
       this.title, this.note,
       make("div", { className: "legend" }, ...swatches),
       this.overview, this.marksBox,
-      make("div", { className: "bar", hidden },
+      make("div", { className: "bar byaddress" },
         make("label", {}, "Process ", this.choice), make("span", { className: "grow" }),
         save("PNG", "picture", "png"), save("SVG", "picture", "svg"), save("Record of this span", "record", null)),
       this.heat,
-      make("div", { className: "legend", hidden }, "touches of a page a second: 0", bar, "1000; pale: extended, striped: old or unknown"),
-      make("div", { className: "below", hidden },
+      make("div", { className: "legend byaddress" }, "touches of a page a second: 0", bar, "1000; pale: extended, striped: old or unknown"),
+      make("div", { className: "below byaddress" },
         make("div", {}, make("h3", {}, "At the crosshair"), this.point),
         make("div", {}, make("h3", {}, "Idle memory by age"), this.ages, this.agesText)),
       make("div", { className: "bar" }, make("h3", {}, "Processes and control groups"), this.tableTime,
         make("span", { className: "grow" }), this.byButton),
       make("div", { className: "rows" }, this.table)));
-    this.heat.hidden = hidden;
     this.map = new Heatmap(this.heat, palette, (...args) => this.ask(...args), {
       view: (v) => viewed(this, v),
       point: (p) => this.showPoint(p),
@@ -141,6 +138,9 @@ class Pane {
     this.state = state;
     const counts = `${state.snapshots} snapshots, ${state.regions} regions, ${duration(state.span_ms)}`;
     const reading = state.kind === "record" && !state.complete ? "; reading: this is a sample" : "";
+    // A service whose memory the kernel watches reports it by process, not by address.
+    const without = state.kind === "service" && !state.regions;
+    for (const element of this.heat.parentElement.querySelectorAll(".byaddress")) element.hidden = without;
     const text = `${counts}${reading}${state.note && `; ${state.note}`}`;
     if (this.note.textContent !== text) this.note.textContent = text;
     if (first || grew || anew) {

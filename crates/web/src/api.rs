@@ -326,8 +326,9 @@ async fn record(
                 chunk.truncate(n);
                 Bytes::from(chunk)
             });
-            let is_last = read.as_ref().map_or(true, Bytes::is_empty);
-            if (is_last && read.is_ok()) || send.blocking_send(read).is_err() || is_last {
+            let is_end = read.as_ref().is_ok_and(Bytes::is_empty);
+            let has_failed = read.is_err();
+            if is_end || send.blocking_send(read).is_err() || has_failed {
                 break;
             }
         }

@@ -145,7 +145,11 @@ impl Index {
                 }
             }
             Event::Attribution(a) => {
-                if let Some(target) = self.target(a.target) {
+                let target = self.target(a.target);
+                // A service repeats them with each snapshot.
+                let is_new =
+                    |t: &&mut Target| t.attributions.back().is_none_or(|last| last.at < a.at);
+                if let Some(target) = target.filter(is_new) {
                     target.attributions.push_back(a.clone());
                     thin(&mut target.attributions);
                 }

@@ -81,10 +81,15 @@ impl Column {
         self.runs.len()
     }
 
+    /// The runs from the one that contains `address` on.
+    fn from(&self, address: u64) -> &[Run] {
+        let first = self.runs.partition_point(|run| run.start() <= address).saturating_sub(1);
+        &self.runs[first..]
+    }
+
     /// Calls `each` for every mapped run that overlaps `range`, with the range of the whole run.
     pub fn each(&self, range: &AddrRange, mut each: impl FnMut(AddrRange, State)) {
-        let first = self.runs.partition_point(|run| run.start() <= range.start).saturating_sub(1);
-        for pair in self.runs[first..].windows(2) {
+        for pair in self.from(range.start).windows(2) {
             let (start, end) = (pair[0].start(), pair[1].start());
             if start >= range.end {
                 break;
@@ -312,12 +317,25 @@ pub const NO_DATA: u8 = 3;
 /// Sets the rows of a segment to the hottest state in their addresses.
 fn fill(now: &mut [State], column: &Column, s: &Segment) {
     let scale = (s.rows.1 - s.rows.0) / s.range.len().max(1) as f64;
-    let row = |addr: u64| s.rows.0 + addr.saturating_sub(s.range.start) as f64 * scale;
-    column.each(&s.range, |range, state| {
-        let (from, to) = (row(range.start), row(range.end.min(s.range.end)));
-        let (mut first, mut last) = (from.round() as usize, to.round() as usize);
+    let row = |addr: u64| {
+        s.rows.0 + (addr.clamp(s.range.start, s.range.end) - s.range.start) as f64 * scale
+    };
+    let runs = column.from(s.range.start);
+    let mut to = runs.first().map_or(0.0, |run| row(run.start()));
+    for pair in runs.windows(2) {
+        if pair[0].start() >= s.range.end {
+            break;
+        }
+        // A run ends where the next one begins: each border is computed once, for this runs for millions of them.
+        let from = to;
+        to = row(pair[1].start());
+        let state = pair[0].state();
+        if state == State::UNMAPPED || pair[1].start() <= s.range.start {
+            continue;
+        }
+        // Rounded; at least one row, so that no region vanishes.
+        let (mut first, mut last) = ((from + 0.5) as usize, (to + 0.5) as usize);
         if first >= last {
-            // at least one row, so that no region vanishes
             first = ((from + to) / 2.0) as usize;
             last = first + 1;
         }
@@ -327,7 +345,7 @@ fn fill(now: &mut [State], column: &Column, s: &Segment) {
                 *cell = state;
             }
         }
-    });
+    }
 }
 
 #[cfg(test)]

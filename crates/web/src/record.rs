@@ -18,7 +18,7 @@ use crate::source::{Kind, Source};
 use crate::{WebOptions, announce, farewell, limits};
 
 /// A record of more bytes is first shown by a sample of about as many.
-const SAMPLE_BYTES: u64 = 16 << 20;
+const SAMPLE_BYTES: u64 = 8 << 20;
 
 /// A record to show.
 #[derive(Debug, Clone)]

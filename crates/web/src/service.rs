@@ -1,15 +1,20 @@
 //! A running service, by its control socket: memory by process and group, and what its schemes do.
 
 use std::collections::BTreeMap;
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use isotherm::control::{ControlError, Request, ask};
 use isotherm::stop::Stop;
-use isotherm_core::HeatBytes;
+use isotherm::words::chain;
+use isotherm_core::{HeatBytes, Nanos};
 use isotherm_linux::sys;
+use isotherm_record::{Event, Reader};
 use serde_json::{Value, json};
 
 use crate::index::{Index, SchemeMark};
@@ -35,33 +40,79 @@ pub fn follow(control: Option<&Path>, options: &WebOptions) -> Result<()> {
     let (changes, changed) = tokio::sync::watch::channel(0);
     let server = Server::start(&options.listen, vec![Arc::clone(&source)], changed)?;
     announce(&server);
-    let begin = sys::monotonic();
+    let mut service = Service {
+        control,
+        source: &source,
+        begin: sys::monotonic(),
+        last: None,
+        done: BTreeMap::new(),
+    };
     let mut status: Result<Value, ControlError> = Ok(first);
-    let (mut last, mut done) = (Duration::ZERO, BTreeMap::new());
     while !stop.is_over() {
-        let now = sys::monotonic().since(begin);
-        match status {
-            Ok(answer) => {
-                let status = &answer["status"];
-                let heat = heat(&status["total"]);
-                let saved = status["total"]["saved"].as_u64().unwrap_or(0);
-                let marks = marks(status, &mut done, ms(now));
-                let mut index = source.change();
-                index.total(last..now.max(last + EVERY / 2), &heat, saved);
-                marks.into_iter().for_each(|mark| index.mark(mark));
-                drop(index);
-                source.set_rows(rows(status));
-                source.note("");
-                last = now;
-            }
-            Err(e) => source.note(&e.to_string()),
-        }
+        let answered =
+            status.map_err(Into::into).and_then(|answer| service.take(&answer["status"]));
+        source.note(&answered.err().map_or_else(String::new, |e| chain(&e)));
         changes.send_modify(|n| *n += 1);
         stop.until(sys::monotonic() + EVERY)?.wait();
         status = ask(control, &Request::Status);
     }
     farewell(&server);
     Ok(())
+}
+
+/// What is known of a service.
+struct Service<'a> {
+    control: Option<&'a Path>,
+    source: &'a Source,
+    /// when the page began
+    begin: Nanos,
+    /// number of its last snapshot
+    last: Option<u64>,
+    /// bytes that each scheme was applied to so far
+    done: BTreeMap<String, u64>,
+}
+
+impl Service<'_> {
+    /// Adds a status, and the snapshot that came since the last one.
+    fn take(&mut self, status: &Value) -> Result<()> {
+        let now = sys::monotonic();
+        match ask(self.control, &Request::Snapshot { after: self.last }) {
+            Ok(answer) => self.snapshot(&answer["snapshot"])?,
+            // The kernel watches, so that there are no regions.
+            Err(ControlError::Refused(_)) => self.totals(status, now),
+            Err(e) => return Err(e.into()),
+        }
+        let mut index = self.source.change();
+        let begin = index.span().map_or(self.begin, |span| span.start);
+        for mark in marks(status, &mut self.done, ms(now.since(begin))) {
+            index.mark(mark);
+        }
+        Ok(())
+    }
+
+    /// Adds a snapshot, which is a record of its own.
+    fn snapshot(&mut self, answer: &Value) -> Result<()> {
+        let (Some(seq), Some(record)) = (answer["seq"].as_u64(), answer["record"].as_str()) else {
+            return Ok(());
+        };
+        let invalid = "the service has sent an invalid snapshot: use the same version of isotherm";
+        let bytes = BASE64_STANDARD.decode(record).context(invalid)?;
+        let reader = Reader::new(Cursor::new(bytes), Path::new("of the service"))?;
+        let events: Result<Vec<Event>, _> = reader.collect();
+        for event in events.context(invalid)? {
+            self.source.change().push(event);
+        }
+        self.last = Some(seq);
+        Ok(())
+    }
+
+    /// Adds what a status tells of memory.
+    fn totals(&self, status: &Value, now: Nanos) {
+        let to = now.since(self.begin);
+        let saved = status["total"]["saved"].as_u64().unwrap_or(0);
+        self.source.change().total(to..to + EVERY, &heat(&status["total"]), saved);
+        self.source.set_rows(rows(status));
+    }
 }
 
 fn heat(of: &Value) -> HeatBytes {

@@ -22,7 +22,7 @@ use crate::pyramid::{Column, draw};
 use crate::series::SeriesFigures;
 
 /// A tile of cells that are finer than the index is read from the record, if it lies in so few parts of it.
-const MOST_PARTS: usize = 48;
+const MOST_PARTS: usize = 12;
 /// Maximum width and height of a tile.
 pub const MOST_CELLS: usize = 512;
 /// Maximum number of targets in a list.
@@ -331,9 +331,10 @@ impl Source {
     /// # Errors
     /// If there is no such target, or its axis has changed.
     pub fn tile(&self, q: &TileQuery) -> Result<Vec<u8>, SourceError> {
-        let sane = (1..=MOST_CELLS).contains(&q.width) && (1..=MOST_CELLS).contains(&q.height);
-        if !sane || !(q.pixel_ms > 0.0 && q.pixel_ms < 1e12 && q.from_ms >= 0.0) || q.row_bytes == 0
-        {
+        let cells = 1..=MOST_CELLS;
+        let sizes = cells.contains(&q.width) && cells.contains(&q.height) && q.row_bytes > 0;
+        let times = q.pixel_ms > 0.0 && q.pixel_ms < 1e12 && q.from_ms >= 0.0;
+        if !(sizes && times) {
             return Err(SourceError::Senseless("the sizes of a tile are out of range"));
         }
         let id = TargetId(q.target);
@@ -448,7 +449,7 @@ impl Source {
         let row = |row: isotherm_view::Row| RowFigures {
             target: match row.key {
                 Key::Process(id) => Some(id.0),
-                Key::Cgroup(_) => None,
+                Key::All | Key::Cgroup(_) => None,
             },
             pid: row.pid,
             name: row.name,

@@ -13,6 +13,7 @@ mod reclaim;
 mod record;
 mod report;
 mod run;
+mod top;
 mod watching;
 mod web;
 mod whatif;
@@ -41,6 +42,7 @@ pub use report::{
     Report, ReportKind, Selection, Summary, ViewOptions,
 };
 pub use run::Run as RunSchemes;
+pub use top::{ColorOption, Top};
 pub use watching::{Targets, Watching};
 pub use web::Web;
 pub use whatif::{Sweep, WhatIf};
@@ -67,6 +69,8 @@ pub enum Command {
     Record(Record),
     /// Watch processes for a few seconds, and print their regions, without recording
     Now(Now),
+    /// Watch processes on the terminal as they run, with heat maps; or a service, or a record
+    Top(Box<Top>),
     /// Watch processes for a while, and show how much memory they need, and what could be given up
     Need(NeedNow),
     /// Show which files the page cache holds, by file, folder, control group, process or file system

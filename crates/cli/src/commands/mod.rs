@@ -17,6 +17,7 @@ pub mod run;
 pub mod service;
 pub mod swap;
 pub mod system;
+pub mod top;
 pub mod web;
 pub mod whatif;
 pub mod workload;

@@ -4,6 +4,7 @@ mod attributions;
 mod gauge;
 pub(crate) mod idle_ages;
 mod job;
+mod latest;
 pub(crate) mod memory;
 pub(crate) mod probes;
 pub(crate) mod scene;
@@ -33,6 +34,7 @@ pub use attributions::Attributions;
 pub use gauge::{CostShares, SupportShares};
 pub use idle_ages::IdleAges;
 pub use job::Job;
+pub use latest::LatestSnapshot;
 
 use self::job::Keep;
 pub use memory::BytesByHeat;

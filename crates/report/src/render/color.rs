@@ -23,7 +23,8 @@ pub(super) fn untouched() -> Rgb {
 }
 
 /// The position of a rate on the scale, from 0 to 1.
-pub(super) fn position(hz: f64) -> f64 {
+#[must_use]
+pub fn position(hz: f64) -> f64 {
     ((hz / LOW_HZ).ln() / (HIGH_HZ / LOW_HZ).ln()).clamp(0.0, 1.0)
 }
 

@@ -1,7 +1,7 @@
 //! The page in a real browser. Without Chromium these tests print that and pass; `apt-get install
 //! chromium-headless-shell` has it. `ISOTHERM_SCREENSHOTS=DIR` keeps pictures of the page.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests, and what helps them")]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "tests, and what helps them")]
 
 mod chromium;
 #[path = "../scene/mod.rs"]
@@ -149,7 +149,7 @@ fn it_can_be_read_and_operated() {
     // Tab reaches the heat map.
     for _ in 0..12 {
         browser.key("Tab", 0);
-        if browser.value("document.activeElement.className === 'heat'") == json!(true) {
+        if browser.value("document.activeElement.classList.contains('heat')") == json!(true) {
             return;
         }
     }

@@ -1,6 +1,6 @@
 //! The server, asked by raw requests.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests, and what helps them")]
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "tests, and what helps them")]
 
 #[path = "../scene/mod.rs"]
 mod scene;
