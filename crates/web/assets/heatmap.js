@@ -264,6 +264,7 @@ export class Heatmap {
     for (const t of found) c.fillText(clock(t, step), Math.min(x(t), LEFT + w - 20), h + 15);
     c.textAlign = "right";
     const unit = 2 ** Math.ceil(Math.log2(Math.max(1, (v.high - v.low) / Math.max(1, h / 40))));
+    let labelled = Infinity;
     this.areas.forEach((area) => {
       const [top, bottom] = [y(area.at + area.bytes), y(area.at)];
       if (bottom < 0 || top > h) return;
@@ -277,7 +278,9 @@ export class Heatmap {
       c.fillStyle = color("quiet");
       for (let n = Math.ceil(from / unit); n * unit < Math.min(area.bytes, v.high - area.at); n++) {
         const line = y(area.at + n * unit);
-        if (line > 10 && line < h - 2) c.fillText(`+${bytes(n * unit)}`, LEFT - 6, Math.min(line + 4, h));
+        if (line < 10 || line > h - 2 || line > labelled - 13) continue;
+        labelled = line;
+        c.fillText(`+${bytes(n * unit)}`, LEFT - 6, line + 4);
       }
       if (Math.min(bottom, h) - Math.max(top, 0) > 16) {
         c.textAlign = "left";

@@ -3,7 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -18,12 +18,19 @@ pub struct Patient<S> {
     limit: Duration,
     refused: Arc<Refused>,
     waiting: Option<Pin<Box<Sleep>>>,
+    /// whether anything was written
+    answered: Arc<AtomicBool>,
 }
 
 impl<S> Patient<S> {
     /// Writes to `inner` wait at most `limit`.
     pub fn new(inner: S, limit: Duration, refused: Arc<Refused>) -> Self {
-        Patient { inner, limit, refused, waiting: None }
+        Patient { inner, limit, refused, waiting: None, answered: Arc::default() }
+    }
+
+    /// Whether anything was written.
+    pub fn answered(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.answered)
     }
 
     /// Passes on what a write has returned, or fails if writes have waited for too long.
@@ -63,6 +70,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write(cx, buf);
+        self.answered.fetch_or(matches!(written, Poll::Ready(Ok(_))), Ordering::Relaxed);
         self.bounded(cx, written)
     }
 

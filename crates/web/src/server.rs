@@ -258,6 +258,7 @@ async fn serve(
     refused: Arc<Refused>,
 ) {
     let stream = Patient::new(stream, WRITE_TIME, Arc::clone(&refused));
+    let answered = stream.answered();
     let ended = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
@@ -267,7 +268,9 @@ async fn serve(
         .await;
     if let Err(e) = ended {
         debug!("a connection has ended: {e}");
-        if e.is_parse() || e.is_timeout() {
+        // A browser may keep a connection open without a further request.
+        let is_late = e.is_timeout() && !answered.load(Ordering::Relaxed);
+        if e.is_parse() || is_late {
             refused.malformed.fetch_add(1, Ordering::Relaxed);
         }
     }
