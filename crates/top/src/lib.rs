@@ -10,6 +10,9 @@ mod color;
 mod draw;
 mod keys;
 mod save;
+#[cfg(test)]
+#[path = "../../report/tests/scene/mod.rs"]
+mod scene;
 pub mod source;
 mod terminal;
 #[cfg(test)]
