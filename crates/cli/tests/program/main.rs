@@ -58,6 +58,7 @@ mod service;
 mod service_targets;
 mod soak;
 mod stacks;
+mod top;
 mod swap;
 mod synthetic;
 mod tracepoints;
