@@ -58,9 +58,10 @@ mod service;
 mod service_targets;
 mod soak;
 mod stacks;
-mod top;
 mod swap;
 mod synthetic;
+
+mod top;
 mod tracepoints;
 mod whatif;
 #[path = "../../../linux/tests/common/words.rs"]
