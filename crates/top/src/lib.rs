@@ -10,6 +10,9 @@ mod color;
 mod draw;
 mod keys;
 mod save;
+#[cfg(test)]
+#[path = "../../report/tests/scene/mod.rs"]
+mod scene;
 pub mod source;
 mod terminal;
 #[cfg(test)]
@@ -27,7 +30,7 @@ pub use app::{App, Effect, Mode, Page};
 pub use color::Colors;
 pub use draw::draw;
 use source::{News, Source};
-use terminal::Screen;
+use terminal::{Screen, Wake};
 
 /// How to show a source.
 #[derive(Debug, Clone)]
@@ -80,7 +83,13 @@ fn show(app: &mut App, feed: &mut source::Feed, options: &TopOptions, stop: &Sto
             screen.draw(|frame| draw(frame, app))?;
             next = now + options.refresh;
         }
-        if !event::poll(next.saturating_duration_since(Instant::now()).min(options.refresh))? {
+        match terminal::wait(next.saturating_duration_since(Instant::now()))? {
+            Wake::Input => {}
+            Wake::Time => continue,
+            // Nobody is left to read the screen.
+            Wake::HungUp => return Ok(()),
+        }
+        if !event::poll(Duration::ZERO)? {
             continue;
         }
         match event::read()? {

@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Stdout};
 use std::sync::Once;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use crossterm::cursor::Show;
@@ -11,6 +12,8 @@ use crossterm::terminal::{
 };
 use ratatui::backend::CrosstermBackend;
 use ratatui::{Frame, Terminal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 /// The screen of the view. Dropping it restores the terminal; so does a panic of any thread.
 pub struct Screen(Terminal<CrosstermBackend<Stdout>>);
@@ -49,6 +52,35 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         restore();
+    }
+}
+
+/// Why a wait has ended.
+pub enum Wake {
+    /// there may be a key, or the terminal has another size
+    Input,
+    /// the time is over
+    Time,
+    /// the terminal is gone
+    HungUp,
+}
+
+/// Waits for input, a signal, or the end of this time. crossterm's own wait neither ends at a signal nor at the end
+/// of the terminal.
+///
+/// # Errors
+/// If the terminal cannot be waited for.
+pub fn wait(time: Duration) -> Result<Wake> {
+    let time =
+        Timespec { tv_sec: i64::try_from(time.as_secs())?, tv_nsec: time.subsec_nanos().into() };
+    let stdin = io::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    match poll(&mut fds, Some(&time)) {
+        Ok(0) => Ok(Wake::Time),
+        Ok(_) if fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) => Ok(Wake::HungUp),
+        // A change of the size is a signal.
+        Ok(_) | Err(Errno::INTR) => Ok(Wake::Input),
+        Err(e) => Err(e).context("cannot wait for the terminal"),
     }
 }
 

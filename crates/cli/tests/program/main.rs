@@ -60,6 +60,8 @@ mod soak;
 mod stacks;
 mod swap;
 mod synthetic;
+
+mod top;
 mod tracepoints;
 mod web;
 mod whatif;

@@ -45,11 +45,11 @@ pub fn draw(frame: &mut Frame<'_>, app: &App) {
 
 /// Two lines: all memory and the cost of watching; the limits of hot and cold, and the time that is shown.
 fn draw_head(frame: &mut Frame<'_>, app: &App, area: Rect) {
-    let mut first = "isotherm top".to_owned();
+    let mut first = "isotherm".to_owned();
     if let (Some(total), Some(moment)) = (&app.total, app.moment()) {
         let (heat, cost) = (&total.figures.heat, app.view().cost(moment));
         first += &format!(
-            "  {} processes  hot {}  warm {}  cold {}  unknown {}  own {:.1} %  lost {:.1} %",
+            "  {} proc  hot {}  warm {}  cold {}  unkn {}  own {:.1} %  lost {:.1} %",
             total.processes,
             size(heat.hot),
             size(heat.warm),

@@ -32,8 +32,8 @@ pub fn draw(frame: &mut Frame<'_>, app: &App, area: Rect) {
     let fixed: usize = COLUMNS.iter().skip(1).map(|(.., w)| w + 1).sum();
     let free = width.saturating_sub(fixed);
     let names = app.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
-    let name = names.clamp(COLUMNS[0].2, free.saturating_sub(SPARK.0 + 1).max(COLUMNS[0].2));
-    let spark = (width.saturating_sub(fixed + name + 1)).min(SPARK.1);
+    let name = names.clamp(COLUMNS[0].2, free.saturating_sub(SPARK.0 + 2).max(COLUMNS[0].2));
+    let spark = (width.saturating_sub(fixed + name + 2)).min(SPARK.1);
     let mut lines = vec![totals(app, width), titles(app, name, spark)];
     let height = usize::from(area.height).saturating_sub(lines.len());
     let first = (app.selection() + 1).saturating_sub(height);

@@ -26,6 +26,7 @@ const MOST_WAITING: usize = 4096;
 const NAP: Duration = Duration::from_millis(100);
 
 /// Something that the view should know.
+#[allow(clippy::large_enum_variant, reason = "events are not kept")]
 pub enum News {
     /// the next event of the recording
     Event(Event),
