@@ -196,7 +196,8 @@ pub struct RowFigures {
     cold: u64,
     unknown: u64,
     saved: u64,
-    refaults: f64,
+    /// pages that were read back, a second; null for a record, of which only snapshots are at hand
+    refaults: Option<f64>,
 }
 
 /// Idle ages of a target.
@@ -462,7 +463,7 @@ impl Source {
             cold: row.figures.heat.cold,
             unknown: row.figures.heat.unknown,
             saved: row.figures.saved,
-            refaults: row.refaults_per_second,
+            refaults: self.record.is_none().then_some(row.refaults_per_second),
         };
         let rows: Vec<RowFigures> = rows.into_iter().take(MOST_LISTED).map(row).collect();
         Ok(serde_json::to_value(rows).unwrap_or_default())

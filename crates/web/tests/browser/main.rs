@@ -62,7 +62,7 @@ fn the_live_view_moves_and_zooms_and_says_what_is_there() {
     let Some(mut browser) = browser_or_skip() else { return };
     let mut scene = Scene::new(&["redis-server", "postgres"]);
     scene.snapshots(160, 2);
-    browser.open(&scene.server.address().to_owned());
+    browser.open(scene.server.address());
     browser.until(&format!("{DRAWN} > 0"), || {});
     assert_eq!(browser.value("location.search"), json!(""), "the token has left the address");
     // It moves.
@@ -113,7 +113,7 @@ fn hostile_names_are_text() {
     let Some(mut browser) = browser_or_skip() else { return };
     let mut scene = Scene::new(&[HOSTILE, "app"]);
     scene.snapshots(40, 2);
-    browser.open(&scene.server.address().to_owned());
+    browser.open(scene.server.address());
     browser.until(&format!("{DRAWN} > 0"), || {});
     browser.until("document.querySelectorAll('tbody tr').length === 2", || {});
     let (x, y) = middle(&mut browser);
@@ -134,7 +134,7 @@ fn it_can_be_read_and_operated() {
     let Some(mut browser) = browser_or_skip() else { return };
     let mut scene = Scene::new(&["app"]);
     scene.snapshots(40, 1);
-    browser.open(&scene.server.address().to_owned());
+    browser.open(scene.server.address());
     browser.until("document.querySelectorAll('tbody tr').length === 1", || {});
     for theme in ["light", "dark"] {
         browser.value(&format!("document.documentElement.dataset.theme = '{theme}'"));
