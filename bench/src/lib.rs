@@ -8,6 +8,7 @@ pub mod fading;
 pub mod interrupts;
 pub mod limited;
 pub mod load;
+pub mod many;
 pub mod output;
 pub mod prediction;
 pub mod program;

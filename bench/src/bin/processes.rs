@@ -1,7 +1,6 @@
 //! The cost of watching many processes with `isotherm reclaim --all` over a long time.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -9,10 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use isotherm_bench::program::{self, Ended};
-use isotherm_bench::usage;
-use isotherm_core::PAGE_SIZE;
-use isotherm_linux::sys::Arena;
-use rustix::process::{Signal, geteuid, set_parent_process_death_signal};
+use isotherm_bench::{many, usage};
+use rustix::process::geteuid;
 
 #[derive(Parser)]
 struct Options {
@@ -36,15 +33,9 @@ struct Options {
     every: u64,
 }
 
-/// The argument with which this program starts itself as one of the processes.
-const ARGUMENT: &str = "--be-one-of-them";
-/// Number of touched pages.
-const TOUCHED: u64 = 64;
-
 fn main() -> Result<()> {
-    let mut words = std::env::args().skip(1);
-    if words.next().as_deref() == Some(ARGUMENT) {
-        return touch_now_and_then(words.next().context("no size")?.parse()?);
+    if let Some(bytes) = many::asked()? {
+        return many::touch_now_and_then(bytes);
     }
     let o = Options::parse();
     ensure!(geteuid().is_root(), "observing processes requires root");
@@ -52,7 +43,7 @@ fn main() -> Result<()> {
     let all = u64::from(o.processes).saturating_mul(o.size);
     ensure!(o.size > 0 && all <= 1 << 15, "{all} MiB in all: choose 1 to 32768");
     ensure!(o.every > 0, "a row each 0 s: choose 1 or more");
-    let them: Result<Vec<Ended>> = (0..o.processes).map(|_| start(o.size << 20)).collect();
+    let them: Result<Vec<Ended>> = (0..o.processes).map(|_| many::start(o.size << 20)).collect();
     let them = them?;
     let dir = tempfile::tempdir()?;
     let socket = dir.path().join("control.sock");
@@ -88,29 +79,6 @@ fn main() -> Result<()> {
         before = cpu;
     }
     drop((service, them));
-    Ok(())
-}
-
-/// Starts one of the processes, and waits until its memory exists.
-fn start(bytes: u64) -> Result<Ended> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args([ARGUMENT, &bytes.to_string()]).stdout(Stdio::piped());
-    let mut child = Ended(command.spawn()?);
-    let out = child.0.stdout.take().context("no standard output")?;
-    BufReader::new(out).read_line(&mut String::new())?;
-    Ok(child)
-}
-
-fn touch_now_and_then(bytes: u64) -> Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    let memory = Arena::map(bytes)?;
-    (0..bytes / PAGE_SIZE).for_each(|page| memory.write(page));
-    println!("ready");
-    std::io::stdout().flush()?;
-    for page in (0..TOUCHED.min(bytes / PAGE_SIZE)).cycle() {
-        memory.write(page);
-        std::thread::sleep(Duration::from_millis(200));
-    }
     Ok(())
 }
 

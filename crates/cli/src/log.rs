@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display};
 use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
 
 use isotherm::words::STATUS;
 use tracing::{Event, Level, Subscriber};
@@ -24,12 +25,53 @@ pub fn begin(verbose: u8) {
     };
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(io::stderr)
+        .with_writer(|| Messages)
         .log_internal_errors(false)
         .event_format(Line { to_journal: is_journal() })
         .finish();
     // isotherm sets it only once, so this cannot fail.
     let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
+/// Messages that wait for the end of a view that fills the terminal.
+static HELD: Mutex<Option<Vec<u8>>> = Mutex::new(None);
+/// Maximum size of these messages; later ones are dropped.
+const MOST_HELD: usize = 64 << 10;
+
+/// While this exists, messages are not printed. Its end prints them.
+pub struct Held;
+
+impl Held {
+    /// Messages wait from now on.
+    pub fn begin() -> Self {
+        *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+        Held
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let messages = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let _ = io::stderr().write_all(&messages.unwrap_or_default());
+    }
+}
+
+/// Standard error, or the messages that wait.
+struct Messages;
+
+impl Write for Messages {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut *HELD.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(held) if held.len() < MOST_HELD => held.extend_from_slice(bytes),
+            Some(_) => {}
+            None => return io::stderr().write(bytes),
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
 }
 
 /// Whether standard error is the journal of systemd, which reads a priority before each line. Child

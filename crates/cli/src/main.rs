@@ -16,6 +16,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         cli::Command::Record(options) => commands::record::run(options),
         cli::Command::Now(options) => commands::now::run(options),
+        cli::Command::Top(options) => commands::top::run(*options),
         cli::Command::Need(options) => commands::need::run(options),
         cli::Command::Files(options) => commands::files::run(&options),
         cli::Command::WhatIf(options) => commands::whatif::run(*options),
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         cli::Command::Reclaim(options) => commands::reclaim::run(options),
         cli::Command::Service(options) => commands::service::run(options.task),
         cli::Command::Report(options) => commands::report::run(options),
+        cli::Command::Web(options) => commands::web::run(&options),
         cli::Command::Import(options) => commands::import::run(&options),
         cli::Command::Export(options) => commands::export::run(&options),
         cli::Command::Edit(options) => commands::edit::run(&options),

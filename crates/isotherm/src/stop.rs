@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
-use crate::served::Wait;
+use crate::served::{self, Wait};
 
 /// Failures of catching signals.
 #[derive(Debug, thiserror::Error)]
@@ -102,6 +102,21 @@ impl Stop {
     /// The time at which it ends without a signal.
     pub fn end(&self) -> Option<Nanos> {
         self.end
+    }
+
+    /// Waits until the command must end.
+    pub fn wait(&self) {
+        while !self.is_over() {
+            let mut signals = self;
+            served::wait(&mut [&mut signals], self.end.unwrap_or(Nanos(u64::MAX)));
+        }
+    }
+
+    /// Ends everything in this process that ends at a signal, as SIGTERM does.
+    pub fn end_all(&self) {
+        self.signal.store(SIGTERM.unsigned_abs() as usize, Ordering::Relaxed);
+        // Wakes those that wait. A failure only means that they notice the end a little later.
+        let _ = signal_hook::low_level::raise(SIGTERM);
     }
 
     /// Whether the command must end.

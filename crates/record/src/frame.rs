@@ -151,6 +151,11 @@ impl<R: Read> Frames<R> {
         Frames { input, at: 0, ahead: Vec::with_capacity(HEADER_LEN) }
     }
 
+    /// Reads on from `at`, where `input` stands.
+    pub(crate) fn after(input: R, at: u64) -> Self {
+        Frames { at, ..Frames::new(input) }
+    }
+
     /// Offset of the next frame.
     pub(crate) fn at(&self) -> u64 {
         self.at

@@ -71,7 +71,7 @@ pub use facts::{End, Facts, TargetFact, Why};
 pub use files::{Files, Sink};
 pub use limits::{Limits, LimitsError};
 pub use outcome::{Progress, Summary, WriteError};
-pub use reader::Reader;
+pub use reader::{Mark, Reader};
 pub use round::rounded;
 pub use verify::{Problem, Verdict, verify};
 pub use writer::Writer;

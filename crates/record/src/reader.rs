@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use isotherm_core::Nanos;
@@ -13,11 +13,20 @@ use crate::facts::{Facts, Why};
 use crate::files::{is_written, part};
 use crate::frame::{FrameError, Frames};
 use crate::limits::MOST_FILES;
-use crate::state::State;
+use crate::state::{Known, State};
 use crate::verify::Problem;
 
 /// Maximal number of damaged places that are kept until [`Reader::take_damage`].
 const MOST_DAMAGE: usize = 100;
+
+/// A place in a record, between two frames.
+#[derive(Debug, Clone)]
+pub struct Mark {
+    path: PathBuf,
+    later: VecDeque<PathBuf>,
+    at: u64,
+    known: Known,
+}
 
 /// Reads a record: an iterator of its [`Event`]s. It ends after an error, unless the error is damage and damage
 /// is skipped.
@@ -94,6 +103,38 @@ impl Reader {
     /// may be skipped too. They do not count as lost. It holds until the next call.
     pub fn skip_until(&mut self, until: Nanos) {
         self.state.skip_until(until);
+    }
+
+    /// Reads only one of `one_in` frames of snapshots, for a first impression of a long record. A frame holds at most
+    /// a few seconds. The snapshots of the others do not count as lost.
+    #[must_use]
+    pub fn sampled(mut self, one_in: u64) -> Self {
+        self.state.sample(one_in);
+        self
+    }
+
+    /// The place of the next frame, from which [`Reader::resume`] reads on. None if snapshots of the last frame
+    /// remain, if there was none yet, or if the input has no path.
+    #[must_use]
+    pub fn mark(&self) -> Option<Mark> {
+        let known = self.state.known().filter(|_| self.named && self.ready.is_empty())?;
+        let (path, later) = (self.path.clone(), self.later.clone());
+        Some(Mark { path, later, at: self.frames.at(), known })
+    }
+
+    /// Reads a record from a mark on.
+    ///
+    /// # Errors
+    /// If its file cannot be opened, or is shorter.
+    pub fn resume(mark: &Mark) -> Result<Self, ReadError> {
+        let io = |source| ReadError::Io { path: mark.path.clone(), source };
+        let mut file = File::open(&mark.path).map_err(io)?;
+        file.seek(SeekFrom::Start(mark.at)).map_err(io)?;
+        let state = State::after(mark.known.clone()).map_err(|e| io(io::Error::other(e)))?;
+        let frames = Frames::after(Box::new(file) as Box<dyn Read + Send>, mark.at);
+        let later = mark.later.clone();
+        let reader = Reader::new(io::empty(), &mark.path)?;
+        Ok(Reader { frames, named: true, any: true, later, state, at: mark.at, ..reader })
     }
 
     /// The current file, and the offset of the frame of the last event.

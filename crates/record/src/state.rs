@@ -60,6 +60,19 @@ pub(crate) struct State {
     reached: (Nanos, Duration),
     /// whether frames were skipped, so that the next snapshot has any number
     jumps: bool,
+    /// Of this many frames of snapshots, one is read.
+    one_in: u64,
+    /// frames of snapshots so far
+    frames: u64,
+}
+
+/// What a reader must know to continue at a later frame.
+#[derive(Debug, Clone)]
+pub(crate) struct Known {
+    facts: Option<Facts>,
+    sets: HashMap<u64, MappingSet>,
+    newest_set: Option<u64>,
+    last_seq: Option<u64>,
 }
 
 impl State {
@@ -85,7 +98,40 @@ impl State {
             in_rows: false,
             reached: (Nanos(0), Duration::ZERO),
             jumps: false,
+            one_in: 1,
+            frames: 0,
         })
+    }
+
+    /// The state of a reader that continues after the frames by which `known` was known.
+    pub(crate) fn after(known: Known) -> Result<Self, ArrowError> {
+        Ok(State {
+            facts: known.facts,
+            sets: known.sets,
+            newest_set: known.newest_set,
+            last_seq: known.last_seq,
+            in_rows: true,
+            ..State::new()?
+        })
+    }
+
+    /// What a reader must know to continue with the next frame. None while snapshots of the current one remain,
+    /// or before the first one.
+    pub(crate) fn known(&self) -> Option<Known> {
+        let between = self.in_rows
+            && self.ages.is_empty()
+            && self.rows.as_ref().is_none_or(|rows| rows.peek().is_none());
+        between.then(|| Known {
+            facts: self.facts.clone(),
+            sets: self.sets.clone(),
+            newest_set: self.newest_set,
+            last_seq: self.last_seq,
+        })
+    }
+
+    /// Reads only one of `one_in` frames of snapshots from now on.
+    pub(crate) fn sample(&mut self, one_in: u64) {
+        self.one_in = one_in.max(1);
     }
 
     /// Skips rows of snapshots and mappings from now on.
@@ -128,7 +174,7 @@ impl State {
         if passes && ((self.in_rows && kind == Kind::Snapshots) || holds_rows(&payload)?) {
             return Ok(());
         }
-        if kind == Kind::Snapshots && self.in_rows && self.is_early() {
+        if kind == Kind::Snapshots && self.in_rows && (self.is_left_out() || self.is_early()) {
             return Ok(());
         }
         match decode(payload, self.schemas.of_version(version, kind))? {
@@ -251,6 +297,17 @@ impl State {
             self.forget_sets(&used);
             Ok(Arc::new(snapshot))
         }))
+    }
+
+    /// Whether the next frame of snapshots is one that a sample leaves out.
+    fn is_left_out(&mut self) -> bool {
+        let left_out = !self.frames.is_multiple_of(self.one_in);
+        self.frames += 1;
+        if left_out {
+            self.ages.clear();
+            self.jumps = true;
+        }
+        left_out
     }
 
     /// Whether the next frame of snapshots can be skipped unread. Frames are about as long as the one before, and

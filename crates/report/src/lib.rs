@@ -80,17 +80,19 @@ pub use course::Course;
 pub use distribution::Percentile;
 pub use filter::{Filter, FilterError, Gap, Options};
 pub use groups::{By, GroupRow, Groups, GroupsBuilder, Part, Shares};
-pub use heatmap::{Cell, CellSupport, Cells, Extent, Grid, Heatmap, Omitted, Panel, Shape};
+pub use heatmap::{Canvas, Cell, CellSupport, Cells, Extent, Grid, Heatmap, Omitted, Panel, Shape};
 pub use lines::{Line, Lines, Plot};
+pub use names::{label_of as mapping_name, short as short_name};
 pub use need::{Need, NeedBuilder, NeedPoint, NeedRow, Objective, Verdict};
+pub use pieces::each_piece;
 pub use raw::{Raw, RawHead, RawSnapshot, RawTarget};
 pub use regions::{Regions, RegionsBuilder, Sizes};
 pub use render::{
-    Picture, RenderError, Style, access_text, advice_text, change_graph, code_change_text,
+    Picture, RenderError, Style, access_text, advice_text, ansi256, change_graph, code_change_text,
     code_text, flame_graph, folded, groups_text, heatmap_picture, is_printable, json,
-    lines_picture, need_picture, need_text, page, pprof, printable, raw_head_text, raw_text,
-    refaults_text, regions_picture, regions_text, summary_text, terminal, what_if_picture,
-    what_if_text, wss_picture, wss_text,
+    lines_picture, need_picture, need_text, page, pprof, printable, rate_char, rate_color,
+    rate_position, raw_head_text, raw_text, refaults_text, regions_picture, regions_text,
+    summary_text, terminal, what_if_picture, what_if_text, wss_picture, wss_text,
 };
 pub use row::{Row, RowSupport, State};
 pub use summary::{Bytes, MappingRow, MonitorFigures, Summarizer, Summary, TargetRow, WorkingSet};

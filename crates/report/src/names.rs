@@ -67,8 +67,9 @@ impl Names {
     }
 }
 
-/// The name of a mapping, or a label if it has none.
-pub(crate) fn label_of(m: &Mapping) -> &str {
+/// The name of a mapping, also if the kernel gives it none: `anonymous`.
+#[must_use]
+pub fn label_of(m: &Mapping) -> &str {
     match (&*m.name, m.kind) {
         ("", MappingKind::Anonymous) => "anonymous",
         ("", MappingKind::Heap) => "[heap]",
@@ -81,7 +82,8 @@ pub(crate) fn label_of(m: &Mapping) -> &str {
 }
 
 /// The last part of a path: `libc.so.6`.
-pub(crate) fn short(name: &str) -> &str {
+#[must_use]
+pub fn short(name: &str) -> &str {
     match name.strip_prefix('/').and_then(|n| n.rsplit('/').next()) {
         Some(last) if !last.is_empty() => last,
         _ => name,

@@ -4,7 +4,7 @@ use isotherm_core::{AddrRange, RegionView, TargetView};
 
 /// Calls `each` for every part of a region that is within `clip` and in one mapping (its index) or in none. A
 /// part has the shares of the region, so its bytes are in proportion to its size.
-pub(crate) fn each_piece(
+pub fn each_piece(
     view: &TargetView,
     clip: AddrRange,
     mut each: impl FnMut(&RegionView, Option<usize>),

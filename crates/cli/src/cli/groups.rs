@@ -7,7 +7,10 @@ use clap::CommandFactory;
 use super::Cli;
 
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("See which memory is hot", &["record", "now", "need", "files", "report", "whatif"]),
+    (
+        "See which memory is hot",
+        &["record", "now", "top", "web", "need", "files", "report", "whatif"],
+    ),
     ("Exchange and edit records", &["import", "export", "edit"]),
     ("Act on memory", &["run", "reclaim", "interleave"]),
     ("Control services, and check the machine", &["service", "system"]),

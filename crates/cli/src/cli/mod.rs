@@ -13,7 +13,9 @@ mod reclaim;
 mod record;
 mod report;
 mod run;
+mod top;
 mod watching;
+mod web;
 mod whatif;
 
 use std::path::PathBuf;
@@ -40,7 +42,9 @@ pub use report::{
     Report, ReportKind, Selection, Summary, ViewOptions,
 };
 pub use run::Run as RunSchemes;
+pub use top::{ColorOption, Top};
 pub use watching::{Targets, Watching};
+pub use web::Web;
 pub use whatif::WhatIf;
 
 /// The default file of recordings and reports.
@@ -65,6 +69,8 @@ pub enum Command {
     Record(Record),
     /// Watch processes for a few seconds, and print their regions, without recording
     Now(Now),
+    /// Watch processes on the terminal as they run, with heat maps; or a service, or a record
+    Top(Box<Top>),
     /// Watch processes for a while, and show how much memory they need, and what could be given up
     Need(NeedNow),
     /// Show which files the page cache holds, by file, folder, control group, process or file system
@@ -79,6 +85,8 @@ pub enum Command {
     Service(Service),
     /// Show the contents of a record
     Report(Report),
+    /// Show live processes, a running service or records in a browser
+    Web(Box<Web>),
     /// Play a record through schemes, memory limits or tiers: what each would save, and what would
     /// come back
     #[command(name = "whatif")]

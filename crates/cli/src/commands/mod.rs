@@ -17,6 +17,8 @@ pub mod run;
 pub mod service;
 pub mod swap;
 pub mod system;
+pub mod top;
+pub mod web;
 pub mod whatif;
 pub mod workload;
 pub mod zones;

@@ -60,7 +60,10 @@ mod soak;
 mod stacks;
 mod swap;
 mod synthetic;
+
+mod top;
 mod tracepoints;
+mod web;
 mod whatif;
 #[path = "../../../linux/tests/common/words.rs"]
 #[allow(clippy::undocumented_unsafe_blocks, reason = "memory of our own, mapped for this")]

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::schemes::Form;
+use crate::session::LatestSnapshot;
 
 pub use ask::{ask, say_to};
 pub use attributes::Attributes;
@@ -52,6 +53,11 @@ pub enum Request {
         /// pids to stop watching
         remove: Vec<i32>,
     },
+    /// return the last snapshot
+    Snapshot {
+        /// number of the last snapshot that the client has: there is no answer before a later one
+        after: Option<u64>,
+    },
     /// start a record, or end it
     Record {
         /// the file of the record: an absolute path
@@ -72,6 +78,8 @@ pub struct Answer<T> {
     error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<T>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    snapshot: Option<LatestSnapshot>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
 }
@@ -84,17 +92,23 @@ impl<T> Answer<T> {
 
     /// The request was carried out; `notes` are for the user.
     pub fn noted(notes: Vec<String>) -> Self {
-        Answer { ok: true, error: None, status: None, notes }
+        Answer { ok: true, error: None, status: None, snapshot: None, notes }
     }
 
     /// The request was refused, for the reason `why`.
     pub fn refused(why: String) -> Self {
-        Answer { ok: false, error: Some(why), status: None, notes: Vec::new() }
+        let notes = Vec::new();
+        Answer { ok: false, error: Some(why), status: None, snapshot: None, notes }
     }
 
     /// The answer to [`Request::Status`].
     pub fn status(status: T) -> Self {
-        Answer { ok: true, error: None, status: Some(status), notes: Vec::new() }
+        Answer { status: Some(status), ..Answer::done() }
+    }
+
+    /// The answer to [`Request::Snapshot`]; `None` if there is none yet.
+    pub fn snapshot(snapshot: Option<LatestSnapshot>) -> Self {
+        Answer { snapshot, ..Answer::done() }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::follow::{Follower, Selection, StartedCommand, resolve};
 use crate::metrics::{Metrics, MetricsTo};
 use crate::notify::Notify;
 use crate::session::{
-    End, Job, JobContext, Progress, RecordState, Session, SessionState, WatchStatus,
+    End, Job, JobContext, LatestSnapshot, Progress, RecordState, Session, SessionState, WatchStatus,
 };
 use crate::stacks::{SampleCounts, StackNews, StackOptions, Stacks, try_target};
 use crate::stop::Stop;
@@ -189,7 +189,8 @@ fn or_finish<T, E: Into<RecordError>>(
 }
 
 /// The facts that a record contains about itself.
-pub(crate) fn facts(attrs: Attrs, seed: u64, look: String) -> Facts {
+#[must_use]
+pub fn facts(attrs: Attrs, seed: u64, look: String) -> Facts {
     let uname = rustix::system::uname();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
@@ -325,6 +326,10 @@ impl Job for RecordJob {
     ) -> Result<Answer<WatchStatus>, RecordError> {
         match request {
             Request::Status => return Ok(Answer::status(self.state(on))),
+            Request::Snapshot { after } => {
+                let latest = LatestSnapshot::of(&on.state.scene(None), after)?;
+                return Ok(Answer::snapshot(latest));
+            }
             Request::Pause => {
                 self.paused = true;
                 // Data from before the pause is written now, so that it is safe.

@@ -6,7 +6,7 @@ use super::ServiceError;
 use super::running::SchemeJob;
 use super::state::ServiceStatus;
 use crate::control::{Answer, Request};
-use crate::session::JobContext;
+use crate::session::{JobContext, LatestSnapshot};
 
 impl SchemeJob {
     /// Carries out a request.
@@ -19,6 +19,10 @@ impl SchemeJob {
         match r {
             Request::Status => {
                 return Ok(Answer::status(ServiceStatus::new(self, attrs, on.state)));
+            }
+            Request::Snapshot { after } => {
+                let latest = LatestSnapshot::of(&on.state.scene(None), after)?;
+                return Ok(Answer::snapshot(latest));
             }
             Request::Pause => self.pause(true),
             Request::Resume => self.pause(false),

@@ -5,6 +5,7 @@ mod error;
 mod gauge;
 pub(crate) mod idle_ages;
 mod job;
+mod latest;
 pub(crate) mod memory;
 pub(crate) mod probes;
 pub(crate) mod scene;
@@ -34,6 +35,7 @@ pub use error::SessionError;
 pub use gauge::{CostShares, SupportShares};
 pub use idle_ages::IdleAges;
 pub use job::Job;
+pub use latest::LatestSnapshot;
 
 use self::job::Keep;
 pub use memory::BytesByHeat;

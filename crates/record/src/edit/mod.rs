@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use isotherm_core::{AddrRange, Nanos, Snapshot, TargetId, TargetView};
 
+pub use self::aggregate::aggregate;
 pub use self::rewrite::{EditError, Lacked, Rewriter};
-
-use self::aggregate::aggregate;
 
 /// What of a record to keep, and in which form.
 #[derive(Debug, Clone, Default)]
@@ -92,7 +91,8 @@ impl Editor {
     }
 
     fn join(&mut self, aggr: Duration) -> Option<Snapshot> {
-        let joined = aggregate(&std::mem::take(&mut self.waiting), aggr)?;
+        let joined = aggregate(&self.waiting.iter().collect::<Vec<_>>(), aggr)?;
+        self.waiting.clear();
         Some(self.numbered(joined))
     }
 

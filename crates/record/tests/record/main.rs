@@ -6,6 +6,7 @@ mod attribution;
 mod damage;
 mod edit;
 mod limits;
+mod marks;
 mod perfetto;
 mod pyarrow;
 mod python;

@@ -1,8 +1,12 @@
 use super::*;
+use crate::columns::column_shares;
 use crate::filter::Filter;
+use crate::heatmap::canvas::rows;
+use crate::heatmap::{Cell, CellSupport};
 use crate::scene::{absent, mapping, region, snapshot, target, unknown};
-use isotherm_core::{RateSupport, Unknown};
+use isotherm_core::{AddrRange, RateSupport, RegionView, Unknown};
 use proptest::prelude::*;
+use std::time::Duration;
 
 const SHAPE: Shape =
     Shape { columns: 4, rows: 8, title_rows: 0, min_rows: 2, max_panels: 8, step: 1 };

@@ -5,11 +5,13 @@
 //! hide a hot island of 64 KiB in a cell of 1 MiB. A maximum over time would turn each single touch into
 //! lasting heat.
 
+mod canvas;
 mod extent;
 mod figures;
 mod grid;
 mod layout;
 
+pub use canvas::Canvas;
 pub use extent::Extent;
 pub use figures::{Cell, CellSupport, Cells, Heatmap, Omitted, Panel};
 pub use grid::Grid;

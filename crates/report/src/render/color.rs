@@ -1,7 +1,7 @@
 //! Colours of rates.
 
 /// Red, green, blue.
-pub(super) type Rgb = [u8; 3];
+pub type Rgb = [u8; 3];
 
 /// Rates at the ends of the scale: four decades. They are fixed, so that pictures can be compared.
 pub(super) const LOW_HZ: f64 = 0.1;
@@ -23,12 +23,14 @@ pub(super) fn untouched() -> Rgb {
 }
 
 /// The position of a rate on the scale, from 0 to 1.
-pub(super) fn position(hz: f64) -> f64 {
+#[must_use]
+pub fn position(hz: f64) -> f64 {
     ((hz / LOW_HZ).ln() / (HIGH_HZ / LOW_HZ).ln()).clamp(0.0, 1.0)
 }
 
 /// The colour of a rate; for rate 0, that of [`untouched`] memory.
-pub(super) fn of_rate(hz: f64) -> Rgb {
+#[must_use]
+pub fn of_rate(hz: f64) -> Rgb {
     if hz > 0.0 { at(position(hz)) } else { untouched() }
 }
 

@@ -277,8 +277,15 @@ fn labels(panel: &Panel, lines: usize) -> Vec<String> {
     labels
 }
 
-/// The nearest of the 6 x 6 x 6 colours.
-fn ansi256([r, g, b]: Rgb) -> usize {
+/// The character of a measured rate in a heat map without colour.
+#[must_use]
+pub fn rate_char(hz: f32) -> char {
+    plain((Cell::Rate(hz), CellSupport::Measured)).1
+}
+
+/// The nearest of the 6 x 6 x 6 colours of a terminal with 256.
+#[must_use]
+pub fn ansi256([r, g, b]: Rgb) -> usize {
     const LEVELS: [i32; 6] = [0, 95, 135, 175, 215, 255];
     let nearest = |v: u8| {
         (0..6).min_by_key(|&i: &usize| (LEVELS[i] - i32::from(v)).abs()).unwrap_or_default()

@@ -1,0 +1,105 @@
+//! The cost of the view of `isotherm top`, beyond that of watching.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::{Parser, ValueEnum};
+use isotherm_bench::many;
+use isotherm_bench::program::{self, Ended};
+use rustix::process::geteuid;
+
+/// Maximum share of a CPU for the view, in percent.
+const BOUND: f64 = 0.2;
+
+#[derive(Parser)]
+struct Options {
+    /// number of processes
+    #[arg(long, default_value_t = 20)]
+    processes: u32,
+    /// memory of each in MiB, of which 256 KiB are touched, one page every 200 ms
+    #[arg(long, default_value_t = 64)]
+    size: u64,
+    /// time before the measurement, in seconds
+    #[arg(long, default_value_t = 20)]
+    lead_in: u64,
+    /// duration of the measurement in seconds
+    #[arg(long, default_value_t = 40)]
+    seconds: u64,
+    /// the page that is shown
+    #[arg(long, default_value = "table")]
+    page: Page,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Page {
+    Table,
+    Process,
+}
+
+fn main() -> Result<()> {
+    if let Some(bytes) = many::asked()? {
+        return many::touch_now_and_then(bytes);
+    }
+    let o = Options::parse();
+    ensure!(geteuid().is_root(), "observing processes requires root");
+    ensure!((1..=1000).contains(&o.processes), "{} processes: choose 1 to 1000", o.processes);
+    let all = u64::from(o.processes).saturating_mul(o.size);
+    ensure!(o.size > 0 && all <= 1 << 15, "{all} MiB in all: choose 1 to 32768");
+    let them: Result<Vec<Ended>> = (0..o.processes).map(|_| many::start(o.size << 20)).collect();
+    let them = them?;
+    let pids: String = them.iter().map(|p| format!(" --pid {}", p.0.id())).collect();
+    let line = format!("stty cols 120 rows 40; exec {} top{pids}", program::beside()?.display());
+    let mut script = Command::new("script");
+    script.args(["-qefc", &line, "/dev/null"]).env("COLORTERM", "truecolor").env("TERM", "xterm");
+    script.stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut script = Ended(script.spawn().context("cannot start script, of util-linux")?);
+    let mut keys = script.0.stdin.take().context("no standard input")?;
+    std::thread::sleep(Duration::from_secs(o.lead_in / 2));
+    if o.page == Page::Process {
+        keys.write_all(b"\r")?;
+    }
+    std::thread::sleep(Duration::from_secs(o.lead_in - o.lead_in / 2));
+    let top = child_of(script.0.id())?;
+    let (begin, before) = (Instant::now(), threads(top)?);
+    std::thread::sleep(Duration::from_secs(o.seconds));
+    let (time, after) = (begin.elapsed(), threads(top)?);
+    let percent = |i: usize| {
+        let [before, after] = [before, after].map(|all| if i == 0 { all.0 } else { all.1 });
+        after.saturating_sub(before).as_secs_f64() / time.as_secs_f64() * 100.0
+    };
+    let (view, watching) = (percent(0), percent(1));
+    println!(
+        "| processes | memory, MiB | view, % of a CPU | watching, % of a CPU |\n|---|---|---|---|\n\
+         | {} | {all} | {view:.3} | {watching:.2} |",
+        o.processes
+    );
+    keys.write_all(b"q")?;
+    script.0.wait()?;
+    ensure!(view <= BOUND, "the view needs {view:.3} % of a CPU, more than {BOUND} %");
+    Ok(())
+}
+
+fn child_of(pid: u32) -> Result<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+    children.trim().parse().with_context(|| format!("script has the children {children:?}"))
+}
+
+/// CPU time of the main thread of isotherm, which draws, and of its other threads.
+fn threads(pid: u32) -> Result<(Duration, Duration)> {
+    let (mut view, mut others) = (Duration::ZERO, Duration::ZERO);
+    for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let path = entry?.path();
+        let is_main = path.ends_with(pid.to_string());
+        *if is_main { &mut view } else { &mut others } += cpu_time(&path)?;
+    }
+    Ok((view, others))
+}
+
+fn cpu_time(thread: &Path) -> Result<Duration> {
+    let text = std::fs::read_to_string(thread.join("schedstat"))?;
+    let nanos = text.split(' ').next().context("no CPU time")?.parse()?;
+    Ok(Duration::from_nanos(nanos))
+}

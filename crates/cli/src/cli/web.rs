@@ -1,0 +1,83 @@
+//! Options of `web`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use isotherm::units;
+use isotherm_core::Thresholds;
+use isotherm_web::{ListenOptions, RecordInput, WebOptions};
+
+use super::{Targets, Watching};
+
+/// Options of `web`.
+#[derive(Debug, Args)]
+pub struct Web {
+    /// Record to show
+    #[arg(value_name = "FILE", conflicts_with_all = ["pid", "cgroup", "comm", "all", "children", "command", "service"])]
+    pub file: Option<PathBuf>,
+    /// Show this record beside the first one, over the same time since their starts
+    #[arg(long, value_name = "FILE", requires = "file")]
+    pub compare: Option<PathBuf>,
+    /// Leave out damaged parts of records, instead of ending there
+    #[arg(long, requires = "file")]
+    pub skip_damaged: bool,
+    /// Show a running service: isotherm run, reclaim or record with --control
+    #[arg(long, conflicts_with_all = ["pid", "cgroup", "comm", "all", "children", "command"])]
+    pub service: bool,
+    /// Socket of the service [default: /run/isotherm/control.sock; for users other than root
+    /// $XDG_RUNTIME_DIR/isotherm/control.sock]
+    #[arg(long, value_name = "PATH", requires = "service")]
+    pub control: Option<PathBuf>,
+    /// Address and port to listen on; port 0 is any free one. Anything but a loopback address requires
+    /// --tls-cert and --tls-key
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    pub listen: SocketAddr,
+    /// Certificate chain of the server, a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// Private key of the certificate, a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Further name by which browsers reach the server, without the port; isotherm refuses requests
+    /// for other names than those and the address; may be given several times
+    #[arg(long = "host", value_name = "NAME")]
+    pub hosts: Vec<String>,
+    /// End after this time [default: at Ctrl-C]
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub duration: Option<Duration>,
+    /// Memory is hot if it is touched at this rate in Hz or more
+    #[arg(long, value_name = "HZ", default_value = "10", value_parser = units::rate)]
+    pub hot: f64,
+    /// Memory is cold if it is untouched for this long or longer
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::duration)]
+    pub cold: Duration,
+    #[command(flatten)]
+    pub targets: Targets,
+    #[command(flatten)]
+    pub watching: Watching,
+}
+
+impl Web {
+    /// The options of the server.
+    pub fn options(&self) -> WebOptions {
+        WebOptions {
+            listen: ListenOptions {
+                listen: self.listen,
+                tls: self.tls_cert.clone().zip(self.tls_key.clone()),
+                hosts: self.hosts.clone(),
+            },
+            thresholds: Thresholds { hot_hz: self.hot, cold_age: self.cold },
+            duration: self.duration,
+        }
+    }
+
+    /// The records to show.
+    pub fn records(&self) -> Vec<RecordInput> {
+        let paths = self.file.iter().chain(&self.compare);
+        paths
+            .map(|path| RecordInput { path: path.clone(), skip_damaged: self.skip_damaged })
+            .collect()
+    }
+}

@@ -1,0 +1,37 @@
+//! `isotherm web`.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use isotherm::watch::WatchedMemory;
+use isotherm_web::LiveOptions;
+
+use super::line::Line;
+use crate::cli::{UsageError, Web};
+
+/// Shows live processes, a service or records in a browser.
+pub fn run(o: &Web) -> Result<ExitCode> {
+    let options = o.options();
+    let records = o.records();
+    if !records.is_empty() {
+        isotherm_web::show(&records, &options)?;
+    } else if o.service {
+        isotherm_web::follow(o.control.as_deref(), &options)?;
+    } else {
+        let targets = o.targets.selection(false);
+        if targets.is_empty() {
+            let text = "nothing to show: give a record, --service, --pid PID, --comm NAME, --cgroup PATH, --all, or \
+                        a command after --";
+            return Err(UsageError::new(text).into());
+        }
+        let _ = o.watching.check()?;
+        let live = LiveOptions {
+            targets,
+            what: WatchedMemory::Processes(Vec::new()),
+            look: o.watching.look,
+            seed: o.watching.seed,
+        };
+        isotherm_web::watch(&live, &o.watching, &options, Box::new(Line::new()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

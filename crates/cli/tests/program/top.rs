@@ -1,0 +1,217 @@
+//! `isotherm top`, in a real terminal: that of tmux.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::load::Load;
+use crate::run::{Record, isotherm, needs_root, run_in, until, wait};
+
+/// Whether tmux is there. If all tests must run, its absence is a failure.
+fn tmux_or_skip(test: &str) -> bool {
+    let found = Command::new("tmux").arg("-V").stdout(Stdio::null()).status().is_ok();
+    assert!(found || std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "{test} requires tmux");
+    if !found {
+        eprintln!("skipped {test}: it requires tmux, which is not installed");
+    }
+    found
+}
+
+/// A terminal of 80 x 24 with a shell, in a server of its own.
+struct Tmux {
+    dir: TempDir,
+}
+
+impl Tmux {
+    fn start() -> Self {
+        let tmux = Tmux { dir: TempDir::new().unwrap() };
+        tmux.run(&["-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", "exec sh"]);
+        tmux.keys(&["PS1='end:$?$ '", "Enter"]);
+        tmux
+    }
+
+    fn run(&self, args: &[&str]) -> String {
+        let socket = self.dir.path().join("tmux");
+        let mut command = Command::new("tmux");
+        command.env_remove("TMUX").env_remove("NO_COLOR").env("SHELL", "/bin/sh");
+        let out = command.arg("-S").arg(socket).args(args).output().unwrap();
+        assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).unwrap()
+    }
+
+    fn keys(&self, keys: &[&str]) {
+        self.run(&[&["send-keys"], keys].concat());
+    }
+
+    /// Starts `isotherm top` with these options in the shell.
+    fn top(&self, environment: &str, options: &str) {
+        let program = env!("CARGO_BIN_EXE_isotherm");
+        let dir = self.dir.path().display();
+        self.keys(&[&format!("clear; cd {dir}; {environment} {program} top {options}"), "Enter"]);
+    }
+
+    fn screen(&self) -> String {
+        self.run(&["capture-pane", "-p"])
+    }
+
+    /// Waits until the screen has all these words.
+    fn shows(&self, words: &[&str]) {
+        until(&format!("{words:?} on the screen, which is\n{}", self.screen()), || {
+            let screen = self.screen();
+            words.iter().all(|word| screen.contains(word))
+        });
+    }
+
+    /// The terminal is as it was: its own screen, with a cursor and an echo.
+    fn is_restored(&self, status: i32) {
+        self.shows(&[&format!("end:{status}$")]);
+        let flags = self.run(&["display-message", "-p", "#{alternate_on} #{cursor_flag}"]);
+        assert_eq!(flags.trim(), "0 1");
+        self.keys(&["echo $((40+2))x", "Enter"]);
+        self.shows(&["echo $((40+2))x", "\n42x"]);
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The pid of isotherm in the shell.
+    fn pid(&self) -> Pid {
+        let shell = self.run(&["display-message", "-p", "#{pane_pid}"]);
+        let children = format!("/proc/{0}/task/{0}/children", shell.trim());
+        let pid = fs::read_to_string(children).unwrap().trim().parse().unwrap();
+        Pid::from_raw(pid).unwrap()
+    }
+}
+
+impl Drop for Tmux {
+    fn drop(&mut self) {
+        self.run(&["kill-server"]);
+    }
+}
+
+/// A table, the page of the process, a record of what was shown, and the terminal as it was before.
+#[test]
+fn a_process_is_shown_and_saved() {
+    needs_root!();
+    if !tmux_or_skip("a_process_is_shown_and_saved") {
+        return;
+    }
+    let (load, tmux) = (Load::start(32, 8), Tmux::start());
+    tmux.top("COLORTERM=truecolor", &format!("--pid {} --refresh 200ms", load.pid()));
+    tmux.shows(&["1 proc", "NAME", &load.pid().to_string(), "hot from 10 Hz"]);
+    until("hot memory", || !tmux.screen().contains("hot 0 "));
+    tmux.keys(&["Enter"]);
+    tmux.shows(&["MAPPING", "IDLE FOR", "▀", "now"]);
+    let colors = tmux.run(&["capture-pane", "-e", "-p"]);
+    assert!(colors.contains("38;2;"), "{colors}");
+    tmux.run(&["resize-window", "-x", "120", "-y", "40"]);
+    until("a wider screen", || tmux.screen().lines().any(|line| line.chars().count() > 100));
+    tmux.run(&["resize-window", "-x", "30", "-y", "8"]);
+    tmux.shows(&["the terminal is smaller"]);
+    tmux.run(&["resize-window", "-x", "80", "-y", "24"]);
+    tmux.keys(&["w"]);
+    tmux.shows(&["save to: isotherm.rec_"]);
+    tmux.keys(&["Enter"]);
+    tmux.shows(&["saved ", "isotherm.rec"]);
+    tmux.keys(&["?"]);
+    tmux.shows(&["select a row", "Ctrl-C"]);
+    tmux.keys(&["qq"]);
+    tmux.is_restored(0);
+    let record = Record::read(&tmux.path().join("isotherm.rec"));
+    assert!(!record.snapshots.is_empty());
+    let done = run_in(tmux.path(), &["record", "--check", "isotherm.rec"]);
+    assert_eq!(done.status, 0, "{}", done.err);
+}
+
+/// A signal restores the terminal too; so does the end of the watched process, after q.
+#[test]
+fn a_signal_restores_the_terminal() {
+    needs_root!();
+    if !tmux_or_skip("a_signal_restores_the_terminal") {
+        return;
+    }
+    let (load, tmux) = (Load::start(16, 4), Tmux::start());
+    tmux.top("", &format!("--pid {}", load.pid()));
+    tmux.shows(&["NAME", "live"]);
+    kill_process(tmux.pid(), Signal::TERM).unwrap();
+    tmux.is_restored(0);
+    tmux.top("", &format!("--pid {}", load.pid()));
+    tmux.shows(&["NAME", "live"]);
+    drop(load);
+    tmux.shows(&["ENDED: all processes have ended"]);
+    tmux.keys(&["q"]);
+    tmux.is_restored(0);
+}
+
+/// A record is played without root and without colours.
+#[test]
+fn a_record_is_played_without_colours() {
+    needs_root!();
+    if !tmux_or_skip("a_record_is_played_without_colours") {
+        return;
+    }
+    let (load, tmux) = (Load::start(32, 8), Tmux::start());
+    let pid = load.pid().to_string();
+    let recorded =
+        run_in(tmux.path(), &["record", "--pid", &pid, "--duration", "8s", "-o", "a.rec"]);
+    assert_eq!(recorded.status, 0, "{}", recorded.err);
+    drop(load);
+    tmux.top("NO_COLOR=1", "--replay a.rec --speed 20x --refresh 100ms");
+    tmux.shows(&["ENDED: the record has ended", &pid]);
+    tmux.keys(&["Enter"]);
+    tmux.shows(&["not touched, 0.1 to 1000 Hz"]);
+    let screen = tmux.run(&["capture-pane", "-e", "-p"]);
+    // Attributes such as underlining are no colours, and 39 and 49 reset them.
+    let colors = |c: u32| (30..39).contains(&c) || (40..49).contains(&c) || (90..108).contains(&c);
+    let codes = screen.split("\x1b[").skip(1).filter_map(|code| code.split('m').next());
+    let mut codes = codes.flat_map(|code| code.split(';')).filter_map(|code| code.parse().ok());
+    assert!(!codes.any(colors), "{screen}");
+    tmux.keys(&["q"]);
+    tmux.is_restored(0);
+    tmux.top("", "--replay none.rec");
+    tmux.shows(&["none.rec", "end:1$"]);
+}
+
+/// A recorder with a socket shows the same processes to the view.
+#[test]
+fn a_service_is_shown() {
+    needs_root!();
+    if !tmux_or_skip("a_service_is_shown") {
+        return;
+    }
+    let (load, tmux) = (Load::start(32, 8), Tmux::start());
+    let pid = load.pid().to_string();
+    let mut command = isotherm(["record", "--pid", &pid, "--control", "c/sock"]);
+    command.current_dir(tmux.path()).stderr(Stdio::null());
+    let mut recorder = command.spawn().unwrap();
+    until("the socket", || tmux.path().join("c/sock").exists());
+    tmux.top("", "--service --control c/sock");
+    tmux.shows(&["1 proc", &pid]);
+    until("hot memory", || !tmux.screen().contains("hot 0 "));
+    tmux.keys(&["Enter"]);
+    tmux.shows(&["MAPPING", "▀"]);
+    let stopped = run_in(tmux.path(), &["service", "stop", "--control", "c/sock"]);
+    assert_eq!(stopped.status, 0, "{}", stopped.err);
+    wait(&mut recorder);
+    tmux.shows(&["ENDED: the service has ended"]);
+    tmux.keys(&["C-c"]);
+    tmux.is_restored(0);
+}
+
+#[test]
+fn it_requires_a_terminal_and_something_to_show() {
+    let dir = TempDir::new().unwrap();
+    let wrong = run_in(dir.path(), &["top"]);
+    assert_eq!(wrong.status, 2);
+    assert!(wrong.err.contains("--replay FILE"), "{}", wrong.err);
+    let wrong = run_in(dir.path(), &["top", "--replay", "a.rec", "--speed", "0x"]);
+    assert_eq!(wrong.status, 2, "{}", wrong.err);
+    let missing = run_in(dir.path(), &["top", "--replay", "a.rec"]);
+    assert!(missing.status == 1 && missing.err.contains("a.rec"), "{}", missing.err);
+    let nobody = run_in(dir.path(), &["top", "--service", "--control", "none"]);
+    assert!(nobody.status == 1 && nobody.err.contains("no service listens"), "{}", nobody.err);
+}

@@ -1,0 +1,148 @@
+//! The browser view, asked as a browser does.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::load::Load;
+use crate::run::{TIMEOUT, isotherm, needs_root, run_in, until, wait};
+use crate::synthetic;
+
+struct Web {
+    child: Child,
+    port: u16,
+    token: String,
+}
+
+impl Web {
+    fn start(dir: &Path, args: &[&str]) -> Self {
+        let mut command = isotherm([&["web"], args].concat());
+        let mut child = command.current_dir(dir).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let rest = line.trim().strip_prefix("http://127.0.0.1:").unwrap();
+        let (port, token) = rest.split_once("/?token=").unwrap();
+        Web { child, port: port.parse().unwrap(), token: token.to_owned() }
+    }
+
+    fn get(&self, path: &str) -> Option<Value> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        let (port, token) = (self.port, &self.token);
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        head.starts_with("HTTP/1.1 200").then(|| serde_json::from_str(body).unwrap())
+    }
+
+    fn state(&self) -> Value {
+        self.get("/api/state").unwrap()
+    }
+
+    /// Ends it, and returns its exit status.
+    fn end(mut self) -> Option<i32> {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::INT).unwrap();
+        wait(&mut self.child).code()
+    }
+}
+
+impl Drop for Web {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn two_records_are_shown_side_by_side() {
+    let dir = TempDir::new().unwrap();
+    synthetic::write(&dir.path().join("a.rec"), 30);
+    synthetic::write(&dir.path().join("b.rec"), 20);
+    let web = Web::start(dir.path(), &["a.rec", "--compare", "b.rec"]);
+    until("all of both records", || {
+        web.state()["sources"].as_array().unwrap().iter().all(|s| s["complete"] == true)
+    });
+    let state = web.state();
+    assert_eq!(
+        (&state["sources"][0]["snapshots"], &state["sources"][1]["snapshots"]),
+        (&30.into(), &20.into())
+    );
+    for source in 0..2 {
+        let axis = web.get(&format!("/api/source/{source}/axis?target=0")).unwrap();
+        assert_eq!(axis["areas"][0]["start"], "0x10000000");
+        let point =
+            web.get(&format!("/api/source/{source}/point?target=0&ms=900&byte=4096")).unwrap();
+        assert_eq!((&point["mapping"], point["from_ms"].as_f64()), (&"[heap]".into(), Some(800.0)));
+    }
+    assert_eq!(web.end(), Some(0));
+}
+
+#[test]
+fn a_live_process_is_shown_and_its_end_too() {
+    needs_root!();
+    let dir = TempDir::new().unwrap();
+    let mut load = Load::start(64, 16);
+    let web = Web::start(dir.path(), &["--pid", &load.pid().to_string()]);
+    until("hot memory", || {
+        let rows = web.get("/api/source/0/table?ms=1e12").unwrap_or_default();
+        rows[0]["hot"].as_u64() > Some(12 << 20) && rows[0]["pid"] == load.pid()
+    });
+    load.end(0);
+    until("the end of the load", || web.state()["sources"][0]["complete"] == true);
+    assert!(web.get("/api/source/0/axis?target=0").is_some(), "the page stays");
+    assert_eq!(web.end(), Some(0));
+}
+
+#[test]
+fn a_recorder_is_shown_by_its_socket() {
+    needs_root!();
+    let dir = TempDir::new().unwrap();
+    let load = Load::start(64, 16);
+    let mut recorder =
+        isotherm(["record", "--pid", &load.pid().to_string(), "--control", "socket"]);
+    let mut recorder = recorder.current_dir(dir.path()).stderr(Stdio::null()).spawn().unwrap();
+    until("the socket", || dir.path().join("socket").exists());
+    let web = Web::start(dir.path(), &["--service", "--control", "socket"]);
+    until("memory by process and by group", || {
+        let of =
+            |by: &str| web.get(&format!("/api/source/0/table?ms=0&by={by}")).unwrap_or_default();
+        of("process")[0]["hot"].as_u64() > Some(12 << 20) && of("cgroup")[0]["processes"] == 1
+    });
+    assert_eq!(web.end(), Some(0));
+    kill_process(Pid::from_child(&recorder), Signal::INT).unwrap();
+    assert!(wait(&mut recorder).success());
+}
+
+#[test]
+fn it_says_what_is_missing() {
+    let dir = TempDir::new().unwrap();
+    for (args, status, text) in [
+        (&["web"][..], 2, "nothing to show"),
+        (&["web", "none.rec"], 1, "none.rec"),
+        (&["web", "--service", "--control", "none"], 1, "no service listens"),
+        (&["web", "a.rec", "--pid", "1"], 2, "cannot be used with"),
+        (&["web", "a.rec", "--tls-cert", "c"], 2, "--tls-key"),
+    ] {
+        let done = run_in(dir.path(), args);
+        assert!(
+            done.status == status && done.err.contains(text),
+            "{args:?}: {} {}",
+            done.status,
+            done.err
+        );
+    }
+    synthetic::write(&dir.path().join("a.rec"), 3);
+    let done = run_in(dir.path(), &["web", "a.rec", "--listen", "0.0.0.0:0"]);
+    assert!(done.status == 1 && done.err.contains("--tls-cert"), "{}", done.err);
+}

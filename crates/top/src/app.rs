@@ -1,0 +1,326 @@
+//! The state of the view. It receives news and keys, and does no I/O.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use isotherm_core::{AddrRange, Nanos, TargetId};
+use isotherm_record::Event;
+use isotherm_view::{By, Column, Key, MappingFigures, Moment, Row, View, sort};
+
+use crate::color::Colors;
+use crate::source::News;
+use crate::{TopOptions, draw};
+
+/// The spans of time that charts may show, in seconds.
+pub const SPANS: [u64; 7] = [60, 180, 600, 1800, 3600, 6 * 3600, 24 * 3600];
+/// The limits that keys choose from: hot in Hz, cold in seconds.
+pub const HOT_HZ: [f64; 9] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0];
+pub const COLD_SECONDS: [u64; 9] = [1, 2, 5, 10, 30, 60, 120, 300, 600];
+
+/// The page that is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Page {
+    /// processes or control groups
+    Table,
+    /// one process
+    Process(TargetId),
+}
+
+/// The meaning of keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mode {
+    /// keys are commands
+    Normal,
+    /// the list of keys is shown
+    Help,
+    /// text is typed, by which rows are filtered
+    Filter(String),
+    /// the name of a file is typed, to which the marked time is saved
+    Save(String),
+}
+
+/// What the caller is to do.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// end
+    Quit,
+    /// save the snapshots of this time to this file, and report to [`App::saved`]
+    Save(PathBuf, Range<Nanos>),
+    /// draw the whole screen again
+    Redraw,
+}
+
+/// See the [module](self).
+pub struct App {
+    view: View,
+    pub(crate) page: Page,
+    pub(crate) mode: Mode,
+    pub(crate) by: By,
+    pub(crate) column: Column,
+    pub(crate) descending: bool,
+    pub(crate) filter: String,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) total: Option<Row>,
+    pub(crate) selected: Option<Key>,
+    /// the time that is shown, if it is not the present
+    pub(crate) at: Option<Nanos>,
+    /// index in [`SPANS`]
+    pub(crate) span: usize,
+    /// begin of the marked time, and its end
+    pub(crate) marks: (Option<Nanos>, Option<Nanos>),
+    /// the addresses that are shown, if not all
+    pub(crate) zoom: Option<AddrRange>,
+    pub(crate) maps: Vec<MappingFigures>,
+    pub(crate) map: usize,
+    pub(crate) colors: Colors,
+    /// result of the last key
+    pub(crate) message: String,
+    /// why there are no more news
+    pub(crate) ended: Option<String>,
+    /// an error of the source
+    pub failure: Option<String>,
+    save_to: PathBuf,
+}
+
+impl App {
+    /// The state before any news.
+    #[must_use]
+    pub fn new(o: &TopOptions) -> Self {
+        let mut view = View::new(o.memory);
+        view.set_thresholds(o.thresholds);
+        App {
+            view,
+            page: Page::Table,
+            mode: Mode::Normal,
+            by: if o.groups { By::Cgroup } else { By::Process },
+            column: Column::Hot,
+            descending: true,
+            filter: String::new(),
+            rows: Vec::new(),
+            total: None,
+            selected: None,
+            at: None,
+            span: 1,
+            marks: (None, None),
+            zoom: None,
+            maps: Vec::new(),
+            map: 0,
+            colors: o.colors,
+            message: String::new(),
+            ended: None,
+            failure: None,
+            save_to: o.save_to.clone(),
+        }
+    }
+
+    /// The history.
+    #[must_use]
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// Takes news. The tables show them after the next [`App::tick`].
+    pub fn news(&mut self, news: News) {
+        match news {
+            News::Event(Event::End(_)) => {}
+            News::Event(event) => self.view.push(event),
+            News::Pressure(groups) => self.view.set_pressure(groups),
+            News::Ended(Ok(why)) => self.ended = Some(why),
+            News::Ended(Err(e)) => {
+                let e = format!("{e:#}");
+                (self.ended, self.failure) = (Some(e.clone()), Some(e));
+            }
+        }
+    }
+
+    /// The result of [`Effect::Save`].
+    pub fn saved(&mut self, result: Result<u64>) {
+        self.message = match result {
+            Ok(n) => format!("saved {n} snapshots to {}", self.save_to.display()),
+            Err(e) => format!("not saved: {e:#}"),
+        };
+    }
+
+    /// The moment that is shown; `None` before the first snapshot.
+    #[must_use]
+    pub fn moment(&self) -> Option<&Moment> {
+        let ring = self.view.ring();
+        self.at.map_or_else(|| ring.last(), |at| ring.at(at))
+    }
+
+    /// The end of the time that is shown.
+    fn now(&self) -> Option<Nanos> {
+        let last = self.view.ring().last()?.snapshot.end;
+        Some(self.at.map_or(last, |at| at.min(last)))
+    }
+
+    /// The time that charts show.
+    #[must_use]
+    pub fn shown(&self) -> Option<Range<Nanos>> {
+        let end = self.now()?;
+        Some(end.before(self.length())..end)
+    }
+
+    pub(crate) fn length(&self) -> Duration {
+        Duration::from_secs(SPANS.get(self.span).copied().unwrap_or(60))
+    }
+
+    /// Computes the tables of the moment that is shown.
+    pub fn tick(&mut self) {
+        let Some(moment) = self.moment() else { return };
+        let mut rows = self.view.table(moment, self.by);
+        let total = self.view.total(moment);
+        let maps = match self.page {
+            Page::Process(id) => self.view.mappings(moment, id),
+            Page::Table => Vec::new(),
+        };
+        if !self.filter.is_empty() {
+            rows.retain(|row| row.matches(&self.filter));
+        }
+        sort(&mut rows, self.column, self.descending);
+        (self.rows, self.total, self.maps) = (rows, Some(total), maps);
+        // The largest first, because there is room for a few only.
+        self.maps.sort_by_key(|m| std::cmp::Reverse(m.heat.resident()));
+        self.map = self.map.min(self.maps.len().saturating_sub(1));
+        if self.selected.as_ref().is_none_or(|key| self.place(key).is_none()) {
+            self.selected = self.rows.first().map(|row| row.key.clone());
+        }
+    }
+
+    fn place(&self, key: &Key) -> Option<usize> {
+        self.rows.iter().position(|row| row.key == *key)
+    }
+
+    /// The index of the selected row.
+    pub(crate) fn selection(&self) -> usize {
+        self.selected.as_ref().and_then(|key| self.place(key)).unwrap_or(0)
+    }
+
+    /// Moves the selection by some rows.
+    pub(crate) fn select(&mut self, by: isize) {
+        match self.page {
+            Page::Table => {
+                let last = self.rows.len().saturating_sub(1);
+                let to = self.selection().saturating_add_signed(by).min(last);
+                self.selected = self.rows.get(to).map(|row| row.key.clone());
+            }
+            Page::Process(_) => {
+                let last = self.maps.len().saturating_sub(1);
+                self.map = self.map.saturating_add_signed(by).min(last);
+            }
+        }
+    }
+
+    /// Opens the selected row: a process, the processes of a group, or a mapping.
+    pub(crate) fn open(&mut self) {
+        match (&self.page, &self.selected) {
+            (Page::Process(_), _) => self.zoom = self.maps.get(self.map).map(|m| m.range),
+            (Page::Table, Some(Key::Process(id))) => {
+                (self.page, self.zoom, self.map) = (Page::Process(*id), None, 0);
+            }
+            (Page::Table, Some(Key::Cgroup(path))) => {
+                (self.by, self.filter) = (By::Process, path.clone());
+            }
+            (Page::Table, _) => {}
+        }
+    }
+
+    /// Goes back by one step.
+    pub(crate) fn back(&mut self) {
+        if self.zoom.take().is_some() {
+        } else if matches!(self.page, Page::Process(_)) {
+            self.page = Page::Table;
+        } else {
+            self.filter.clear();
+        }
+    }
+
+    /// Sorts by the next column, or by the previous one.
+    pub(crate) fn sort_by(&mut self, step: isize) {
+        let all = Column::ALL;
+        let at = all.iter().position(|c| *c == self.column).unwrap_or(0);
+        let to = (at + all.len()).saturating_add_signed(step) % all.len();
+        self.column = all[to];
+        self.descending = self.column != Column::Name;
+    }
+
+    /// Stops at the present, or returns to it.
+    pub(crate) fn pause(&mut self) {
+        self.at = if self.at.is_some() { None } else { self.now() };
+    }
+
+    /// Moves in time, by a sixtieth of the shown time per step.
+    pub(crate) fn seek(&mut self, steps: i32) {
+        let (Some(now), Some(span)) = (self.now(), self.view.ring().span()) else { return };
+        let way = (self.length() / 60).max(Duration::from_secs(1)) * steps.unsigned_abs();
+        let to = if steps < 0 { now.before(way) } else { now + way };
+        self.at = Some(to.clamp(span.start, span.end));
+    }
+
+    /// Shows a longer time, or a shorter one.
+    pub(crate) fn stretch(&mut self, step: isize) {
+        self.span = self.span.saturating_add_signed(step).min(SPANS.len() - 1);
+    }
+
+    /// Takes a higher limit of hot, or a lower one.
+    pub(crate) fn hot(&mut self, step: isize) {
+        let mut t = self.view.thresholds();
+        let at = HOT_HZ.partition_point(|hz| *hz < t.hot_hz);
+        t.hot_hz = HOT_HZ[at.saturating_add_signed(step).min(HOT_HZ.len() - 1)];
+        self.view.set_thresholds(t);
+    }
+
+    /// Takes a higher limit of cold, or a lower one.
+    pub(crate) fn cold(&mut self, step: isize) {
+        let mut t = self.view.thresholds();
+        let at = COLD_SECONDS.partition_point(|s| Duration::from_secs(*s) < t.cold_age);
+        let to = at.saturating_add_signed(step).min(COLD_SECONDS.len() - 1);
+        t.cold_age = Duration::from_secs(COLD_SECONDS[to]);
+        self.view.set_thresholds(t);
+    }
+
+    /// Marks the begin of a time, then its end; then begins anew.
+    pub(crate) fn mark(&mut self) {
+        let Some(now) = self.now() else { return };
+        self.marks = match self.marks {
+            (Some(begin), None) => (Some(begin.min(now)), Some(begin.max(now))),
+            _ => (Some(now), None),
+        };
+        self.message = match self.marks {
+            (_, None) => "marked the begin: m marks the end".to_owned(),
+            _ => "marked a time: w saves it as a record".to_owned(),
+        };
+    }
+
+    /// The time to save: the marked one, from the mark to now, or the shown one.
+    pub(crate) fn marked(&self) -> Option<Range<Nanos>> {
+        let shown = self.shown()?;
+        Some(match self.marks {
+            (Some(begin), Some(end)) => begin..end,
+            (Some(begin), None) => begin.min(shown.end)..begin.max(shown.end),
+            (None, _) => shown,
+        })
+    }
+
+    pub(crate) fn ask_where_to_save(&mut self) {
+        self.mode = Mode::Save(self.save_to.display().to_string());
+    }
+
+    pub(crate) fn save(&mut self, path: String) -> Option<Effect> {
+        self.save_to = path.into();
+        (!self.save_to.as_os_str().is_empty())
+            .then(|| Some(Effect::Save(self.save_to.clone(), self.marked()?)))?
+    }
+
+    /// How far the shown moment is behind the newest one.
+    pub(crate) fn behind(&self) -> Option<Duration> {
+        let last = self.view.ring().last()?.snapshot.end;
+        self.at.map(|at| last.since(at))
+    }
+
+    pub(crate) fn label(&self, row: &Row) -> String {
+        draw::printable(&row.name)
+    }
+}

@@ -1,0 +1,42 @@
+//! Saves a span of the history as a record.
+
+use std::ops::Range;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use isotherm_core::{Attrs, Nanos};
+use isotherm_record::{Event, Facts, Limits, Why, Writer};
+use isotherm_view::View;
+
+/// Writes the snapshots of `span` to `path`; returns their number. An earlier record of that name becomes
+/// FILE.old.
+pub fn save(view: &View, span: &Range<Nanos>, path: &Path) -> Result<u64> {
+    let events = view.events(span);
+    let first = events.iter().find_map(|e| if let Event::Snapshot(s) = e { Some(s) } else { None });
+    let Some(first) = first else { bail!("there is no snapshot in the marked time") };
+    let facts = facts(view, first.start, first.attrs);
+    let mut writer = Writer::create(path, &facts, Limits::default())?;
+    for event in events {
+        let _ = match event {
+            Event::Target(fact) => writer.target(fact)?,
+            Event::Attribution(a) => writer.attribution(a)?,
+            Event::Snapshot(s) => writer.snapshot(&s)?,
+            _ => continue,
+        };
+    }
+    let done = writer.finish(Why::Stopped, "saved by isotherm top");
+    Ok(done.with_context(|| format!("cannot finish {}", path.display()))?.snapshots)
+}
+
+/// The facts of the recording, from the time of its part on.
+fn facts(view: &View, start: Nanos, attrs: Attrs) -> Facts {
+    let whole = view.facts().cloned();
+    let whole = whole.unwrap_or_else(|| Facts::new(env!("CARGO_PKG_VERSION"), attrs, start));
+    let later = u64::try_from(start.since(whole.started).as_millis()).unwrap_or_default();
+    Facts {
+        started_unix_ms: whole.started_unix_ms.saturating_add(later),
+        started: start,
+        attrs,
+        ..whole
+    }
+}

@@ -1,0 +1,391 @@
+//! The history of a recording, and the questions that views ask it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::{
+    AddrRange, Attribution, HeatBytes, Nanos, PageAges, Snapshot, TargetId, Thresholds,
+};
+use isotherm_record::{Event, Facts, TargetFact};
+use isotherm_report::{
+    Canvas, Cells, Extent, Filter, Grid, Options, Shape, each_piece, mapping_name, short_name,
+};
+use serde::Serialize;
+
+use crate::figures::Moment;
+use crate::ring::Ring;
+use crate::table::{By, Column, Key, REFAULTS_OVER, Row, refault_rates};
+
+/// Maximum number of targets and of pressures that are remembered; beyond it, those that have ended are forgotten.
+const MOST_TARGETS: usize = 1 << 14;
+/// The time over which the cost is a mean.
+const COST_OVER: Duration = Duration::from_secs(10);
+
+/// A recording as it comes. See the [example](crate).
+#[derive(Debug)]
+pub struct View {
+    ring: Ring,
+    facts: Option<Facts>,
+    targets: BTreeMap<TargetId, TargetFact>,
+    attributions: BTreeMap<TargetId, Attribution>,
+    /// major faults that moments already contain
+    counted_faults: BTreeMap<TargetId, u64>,
+    pressure: Arc<BTreeMap<Arc<str>, f32>>,
+}
+
+/// Part of a process's memory that views show as one: mappings that are near each other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Area {
+    /// addresses
+    pub range: AddrRange,
+    /// name of the mapping with most of the resident bytes; `+ 3 more` if there are others
+    pub name: String,
+    /// resident bytes
+    pub resident: u64,
+    /// its share of the rows
+    pub rows: usize,
+}
+
+/// A mapping and the heat of its memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MappingFigures {
+    /// addresses
+    pub range: AddrRange,
+    /// name, `anonymous` for memory without one
+    pub name: String,
+    /// bytes by heat
+    pub heat: HeatBytes,
+    /// the highest rate of its memory, in Hz
+    pub hottest_hz: f32,
+}
+
+/// The cost of watching as shares of a CPU, over ten seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct CostShares {
+    /// CPU time of the monitor
+    pub looking: f64,
+    /// CPU time that the processes lose
+    pub lost: f64,
+}
+
+impl View {
+    /// A view that has received nothing, and keeps at most `memory` bytes of snapshots.
+    #[must_use]
+    pub fn new(memory: usize) -> Self {
+        View {
+            ring: Ring::new(memory),
+            facts: None,
+            targets: BTreeMap::new(),
+            attributions: BTreeMap::new(),
+            counted_faults: BTreeMap::new(),
+            pressure: Arc::default(),
+        }
+    }
+
+    /// Adds the next event of the recording. Faults and code are not used.
+    pub fn push(&mut self, event: Event) {
+        match event {
+            Event::Facts(facts) => self.facts = Some(facts),
+            Event::Target(fact) => _ = self.targets.insert(fact.id, fact),
+            Event::Attribution(a) => {
+                self.counted_faults.entry(a.target).or_insert(a.major_faults);
+                self.attributions.insert(a.target, a);
+            }
+            Event::Snapshot(s) => self.snapshot(s),
+            Event::Mappings { .. } | Event::Code { .. } | Event::Fault(_) | Event::End(_) => {}
+        }
+    }
+
+    /// Sets the pressure of a control group: see [`Moment::pressure`]. It holds for the following snapshots.
+    pub fn set_pressure(&mut self, groups: BTreeMap<Arc<str>, f32>) {
+        self.pressure = Arc::new(groups);
+    }
+
+    fn snapshot(&mut self, s: Arc<Snapshot>) {
+        let mut moment = Moment::new(s, &self.ring.thresholds());
+        moment.pressure = Arc::clone(&self.pressure);
+        for (id, figures) in &mut moment.figures {
+            let Some(a) = self.attributions.get(id) else { continue };
+            let counted = self.counted_faults.insert(*id, a.major_faults).unwrap_or_default();
+            figures.saved = a.swapped;
+            figures.refaults = a.major_faults.saturating_sub(counted);
+        }
+        self.forget(&moment);
+        self.ring.push(moment);
+    }
+
+    /// Forgets targets that are not in the newest moment, if there are too many.
+    fn forget(&mut self, now: &Moment) {
+        if self.targets.len().max(self.attributions.len()) > MOST_TARGETS {
+            let stays = |id: &TargetId| now.figures.contains_key(id);
+            self.targets.retain(|id, _| stays(id));
+            self.attributions.retain(|id, _| stays(id));
+            self.counted_faults.retain(|id, _| stays(id));
+        }
+    }
+
+    /// The history.
+    #[must_use]
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// The facts of the recording, if it has told any.
+    #[must_use]
+    pub fn facts(&self) -> Option<&Facts> {
+        self.facts.as_ref()
+    }
+
+    /// The limits of hot and cold.
+    #[must_use]
+    pub fn thresholds(&self) -> Thresholds {
+        self.ring.thresholds()
+    }
+
+    /// Applies other limits of hot and cold to the whole history.
+    pub fn set_thresholds(&mut self, thresholds: Thresholds) {
+        self.ring.set_thresholds(thresholds);
+    }
+
+    /// The rows of a moment, in no particular order.
+    #[must_use]
+    pub fn table(&self, at: &Moment, by: By) -> Vec<Row> {
+        let end = at.snapshot.end;
+        let recent = self.ring.between(&(end.before(REFAULTS_OVER)..end), Duration::ZERO);
+        let rates = refault_rates(&recent);
+        let rate = |id| rates.get(id).copied().unwrap_or_default();
+        let mut rows: BTreeMap<Key, Row> = BTreeMap::new();
+        for (id, figures) in &at.figures {
+            for key in self.keys(*id, by) {
+                let row = rows.entry(key).or_insert_with_key(|key| self.empty_row(key, at));
+                row.figures += figures;
+                row.refaults_per_second += rate(id);
+                row.processes += 1;
+            }
+        }
+        rows.into_values().collect()
+    }
+
+    /// The sum of all rows of a moment.
+    #[must_use]
+    pub fn total(&self, at: &Moment) -> Row {
+        let mut total = self.empty_row(&Key::All, at);
+        for row in self.table(at, By::Process) {
+            total.figures += &row.figures;
+            total.refaults_per_second += row.refaults_per_second;
+            total.processes += 1;
+        }
+        total
+    }
+
+    /// The rows to which a target belongs.
+    fn keys(&self, target: TargetId, by: By) -> Vec<Key> {
+        match (by, self.attributions.get(&target)) {
+            (By::Process, _) => vec![Key::Process(target)],
+            (By::Cgroup, Some(a)) => a.groups().map(|path| Key::Cgroup(path.to_owned())).collect(),
+            (By::Cgroup, None) => vec![Key::Cgroup(String::new())],
+        }
+    }
+
+    fn empty_row(&self, key: &Key, at: &Moment) -> Row {
+        let (name, fact, cgroup) = match key {
+            Key::All => ("all".to_owned(), None, "/".to_owned()),
+            Key::Cgroup(path) if path.is_empty() => ("(not known)".to_owned(), None, path.clone()),
+            Key::Cgroup(path) => (path.clone(), None, path.clone()),
+            Key::Process(id) => {
+                let cgroup = self.attributions.get(id).map(|a| a.cgroup.to_string());
+                (self.name(*id), self.targets.get(id), cgroup.unwrap_or_default())
+            }
+        };
+        Row {
+            key: key.clone(),
+            pid: fact.and_then(|fact| fact.pid),
+            name,
+            command: fact.map(|fact| fact.command.clone()).unwrap_or_default(),
+            pressure: at.pressure.get(&*cgroup).copied(),
+            cgroup,
+            processes: 0,
+            figures: Default::default(),
+            refaults_per_second: 0.0,
+        }
+    }
+
+    /// The name of a target's program, or its command line.
+    #[must_use]
+    pub fn name(&self, target: TargetId) -> String {
+        let comm = self.attributions.get(&target).map(|a| &*a.comm).filter(|comm| !comm.is_empty());
+        let command = || {
+            let command = self.targets.get(&target).map(|fact| fact.command.as_str())?;
+            Some(command.split(' ').next().map_or(command, short_name))
+        };
+        comm.or_else(command).map_or_else(|| format!("target {}", target.0), str::to_owned)
+    }
+
+    /// The course of a column of one row, in `columns` equal parts of `span`: `None` where nothing is known.
+    #[must_use]
+    pub fn series(
+        &self,
+        key: &Key,
+        column: Column,
+        span: &Range<Nanos>,
+        columns: usize,
+    ) -> Vec<Option<f64>> {
+        let mut sums = vec![(0.0, 0.0); columns];
+        let width = seconds(span) / columns.max(1) as f64;
+        for moment in self.ring.between(span, Duration::from_secs_f64(width)) {
+            let Some(value) = self.value(moment, key, column) else { continue };
+            let at = |t: Nanos| t.since(span.start).as_secs_f64() / width.max(1e-9);
+            let (from, to) = (at(moment.snapshot.start), at(moment.snapshot.end));
+            let parts = sums.iter_mut().enumerate().skip(from as usize);
+            for (i, (sum, weight)) in parts.take_while(|(i, _)| (*i as f64) < to) {
+                let part = (to.min(i as f64 + 1.0) - from.max(i as f64)).max(1e-9);
+                *sum += value * part;
+                *weight += part;
+            }
+        }
+        sums.into_iter().map(|(sum, weight)| (weight > 0.0).then(|| sum / weight)).collect()
+    }
+
+    fn value(&self, moment: &Moment, key: &Key, column: Column) -> Option<f64> {
+        if column == Column::Pressure {
+            let group = match key {
+                Key::All => "/",
+                Key::Cgroup(path) => path,
+                Key::Process(id) => &*self.attributions.get(id)?.cgroup,
+            };
+            return moment.pressure.get(group).map(|p| f64::from(*p));
+        }
+        let of = |f| column.of(f, moment.seconds());
+        match key {
+            Key::Process(id) => of(moment.figures.get(id)?),
+            Key::All | Key::Cgroup(_) => {
+                let in_group = |id| *key == Key::All || self.keys(id, By::Cgroup).contains(key);
+                let all = moment.figures.iter().filter(|(id, _)| in_group(**id));
+                all.filter_map(|(_, f)| of(f)).reduce(|a, b| match column {
+                    Column::OldestCold => a.max(b),
+                    _ => a + b,
+                })
+            }
+        }
+    }
+
+    /// Rates of a target's memory: `shape` is (rows of addresses, ascending; columns of time). Each cell shows
+    /// the hottest memory of its addresses, as a mean over its time.
+    #[must_use]
+    pub fn cells(
+        &self,
+        target: TargetId,
+        span: &Range<Nanos>,
+        range: AddrRange,
+        shape: (usize, usize),
+    ) -> Cells {
+        let width = seconds(span) / shape.1.max(1) as f64;
+        let since = |t: Nanos| t.since(span.start);
+        let mut canvas = Canvas::new(range, Duration::ZERO..since(span.end), shape);
+        for moment in self.ring.between(span, Duration::from_secs_f64(width)) {
+            let s = &moment.snapshot;
+            if let Some(view) = moment.target(target) {
+                canvas.push(view, range, &(since(s.start)..since(s.end)));
+            }
+        }
+        canvas.finish()
+    }
+
+    /// The areas of a target's memory within `range`, in descending order of address, with their shares of
+    /// `rows` rows of a heat map; each area has one row for its title. Small areas are left out.
+    #[must_use]
+    pub fn areas(
+        &self,
+        at: &Moment,
+        target: TargetId,
+        range: Option<AddrRange>,
+        rows: usize,
+    ) -> Vec<Area> {
+        let filter = Filter { addr: range, targets: Some([target].into()), ..Filter::default() };
+        let options = Options { filter, thresholds: self.thresholds(), ..Options::default() };
+        let mut extent = Extent::new(options);
+        extent.push(&at.snapshot);
+        let max_panels = (rows / 8).clamp(1, 8);
+        let shape = Shape { columns: 1, rows, title_rows: 2, min_rows: 2, max_panels, step: 2 };
+        let Ok(grid) = Grid::new(extent, &shape) else { return Vec::new() };
+        let area = |panel: isotherm_report::Panel| Area {
+            range: panel.range,
+            rows: panel.cells.rows(),
+            name: panel.name,
+            resident: panel.resident_bytes,
+        };
+        grid.finish().panels.into_iter().map(area).collect()
+    }
+
+    /// The mappings of a target that have resident memory, in ascending order of address.
+    #[must_use]
+    pub fn mappings(&self, at: &Moment, target: TargetId) -> Vec<MappingFigures> {
+        let Some(view) = at.target(target) else { return Vec::new() };
+        let thresholds = self.thresholds();
+        let mut rows: BTreeMap<usize, (HeatBytes, f32)> = BTreeMap::new();
+        each_piece(view, AddrRange::new(0, u64::MAX), |piece, mapping| {
+            if let Some(i) = mapping {
+                let row = rows.entry(i).or_default();
+                row.0 += piece.bytes(&thresholds);
+                row.1 = row.1.max(piece.rate.hz);
+            }
+        });
+        let figures = |(i, (heat, hottest_hz)): (usize, (HeatBytes, f32))| {
+            let m = view.mappings.get(i)?;
+            let name = mapping_name(m).to_owned();
+            Some(MappingFigures { range: m.range, name, heat, hottest_hz })
+        };
+        rows.into_iter().filter_map(figures).filter(|m| m.heat.resident() > 0).collect()
+    }
+
+    /// The last idle ages of a target up to a moment; only some snapshots have them.
+    #[must_use]
+    pub fn ages(&self, at: &Moment, target: TargetId) -> Option<&PageAges> {
+        let end = at.snapshot.end;
+        let moments = self.ring.between(&(Nanos(0)..end), Duration::ZERO);
+        moments.into_iter().rev().find_map(|m| m.target(target)?.ages.as_deref())
+    }
+
+    /// The cost of watching up to a moment.
+    #[must_use]
+    pub fn cost(&self, at: &Moment) -> CostShares {
+        let end = at.snapshot.end;
+        let recent = self.ring.between(&(end.before(COST_OVER)..end), Duration::ZERO);
+        let time: f64 = recent.iter().map(|m| m.seconds()).sum();
+        let share = |of: fn(&Snapshot) -> Duration| {
+            recent.iter().map(|m| of(&m.snapshot).as_secs_f64()).sum::<f64>() / time.max(1.0)
+        };
+        CostShares { looking: share(|s| s.cost.cpu), lost: share(|s| s.cost.lost) }
+    }
+
+    /// The events of a span, as a record of it: its targets, their attributions, and its finest snapshots,
+    /// numbered from 0.
+    #[must_use]
+    pub fn events(&self, span: &Range<Nanos>) -> Vec<Event> {
+        let moments = self.ring.between(span, Duration::ZERO);
+        let named = |id: &TargetId| {
+            let unnamed = || TargetFact { id: *id, pid: None, command: self.name(*id) };
+            self.targets.get(id).cloned().unwrap_or_else(unnamed)
+        };
+        let ids: std::collections::BTreeSet<TargetId> =
+            moments.iter().flat_map(|m| m.figures.keys().copied()).collect();
+        let begin = moments.first().map_or(Nanos(0), |m| m.snapshot.start);
+        let targets = ids.iter().map(|id| Event::Target(named(id)));
+        let attributions = ids.iter().filter_map(|id| self.attributions.get(id));
+        let at_begin = |a: &Attribution| Event::Attribution(Attribution { at: begin, ..a.clone() });
+        let snapshots = (0..).zip(&moments).map(|(seq, m)| {
+            Event::Snapshot(Arc::new(Snapshot { seq, ..Snapshot::clone(&m.snapshot) }))
+        });
+        targets.chain(attributions.map(at_begin)).chain(snapshots).collect()
+    }
+}
+
+fn seconds(span: &Range<Nanos>) -> f64 {
+    span.end.since(span.start).as_secs_f64()
+}
+
+#[cfg(test)]
+#[path = "view_tests.rs"]
+mod tests;

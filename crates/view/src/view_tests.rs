@@ -1,0 +1,161 @@
+use isotherm_core::{Attrs, RegionView, TargetView};
+use isotherm_report::Cell;
+
+use super::*;
+use crate::scene;
+use crate::table::sort;
+
+const MIB: u64 = 1 << 20;
+
+fn attribution(target: u32, cgroup: &str, major_faults: u64, at: Nanos) -> Event {
+    Event::Attribution(Attribution {
+        target: TargetId(target),
+        at,
+        comm: format!("app{target}").into(),
+        cgroup: cgroup.into(),
+        swapped: 100 * u64::from(target),
+        major_faults,
+    })
+}
+
+fn target(id: u32, regions: Vec<RegionView>) -> TargetView {
+    let maps =
+        vec![scene::mapping(0, 8 * MIB, "[heap]"), scene::mapping(64 * MIB, 80 * MIB, "/x/y.so")];
+    scene::target(id, maps, regions)
+}
+
+/// Two processes in one group, and one beside it, over ten snapshots of 1 s. Each second, the first waits for two
+/// pages. In the first half of the time it is hot.
+fn filled() -> View {
+    let mut view = View::new(16 << 20);
+    for (id, cgroup) in [(0, "/a/b"), (1, "/a"), (2, "/c")] {
+        let command = format!("/usr/bin/app{id} --option");
+        let fact = TargetFact { id: TargetId(id), pid: Some(100 + id), command };
+        view.push(Event::Target(fact));
+        view.push(attribution(id, cgroup, 7, Nanos(0)));
+    }
+    for seq in 0..10 {
+        let hz = if seq < 5 { 100.0 } else { 1.0 };
+        let targets = vec![
+            target(0, vec![scene::region(0, 2 * MIB, hz), scene::region(64 * MIB, 65 * MIB, 0.0)]),
+            target(1, vec![scene::region(0, 4 * MIB, 0.0)]),
+            target(2, vec![scene::region(0, MIB, 50.0)]),
+        ];
+        let s = scene::snapshot(seq, 1.0, targets);
+        view.set_pressure([("/a".into(), 1.5), ("/".into(), 0.5)].into());
+        view.push(attribution(0, "/a/b", 7 + 2 * (seq + 1), s.end));
+        view.push(Event::Snapshot(s.into()));
+    }
+    view
+}
+
+fn span(view: &View) -> Range<Nanos> {
+    view.ring().span().unwrap()
+}
+
+#[test]
+fn groups_sum_their_processes_and_processes_sort_by_any_column() {
+    let view = filled();
+    let now = view.ring().last().unwrap();
+    let mut rows = view.table(now, By::Cgroup);
+    sort(&mut rows, Column::Resident, true);
+    let shown: Vec<_> = rows
+        .iter()
+        .map(|r| (r.name.as_str(), r.processes, r.figures.heat.resident() / MIB))
+        .collect();
+    assert_eq!(shown, [("/", 3, 8), ("/a", 2, 7), ("/a/b", 1, 3), ("/c", 1, 1)]);
+    assert_eq!((rows[1].figures.saved, rows[1].pressure), (100, Some(1.5)));
+    assert_eq!(rows[1].refaults_per_second, 2.0);
+    let mut rows = view.table(now, By::Process);
+    let names = |rows: &[Row]| rows.iter().map(|r| r.name.clone()).collect::<Vec<_>>();
+    sort(&mut rows, Column::Hot, true);
+    assert_eq!(names(&rows), ["app2", "app0", "app1"]);
+    sort(&mut rows, Column::Cold, false);
+    assert_eq!(names(&rows), ["app2", "app0", "app1"]);
+    sort(&mut rows, Column::Pid, true);
+    assert_eq!(names(&rows), ["app2", "app1", "app0"]);
+    assert_eq!(rows[2].figures.oldest_cold, Some(Duration::from_secs(60)));
+    assert!(rows[0].matches("APP2") && rows[0].matches("/c") && rows[0].matches("102"));
+    assert!(!rows[0].matches("app1") && !rows[0].matches("10"));
+}
+
+#[test]
+fn a_series_shows_when_memory_was_hot() {
+    let view = filled();
+    let hot = |key, columns| view.series(&key, Column::Hot, &span(&view), columns);
+    let two = (2 * MIB) as f64;
+    assert_eq!(hot(Key::Process(TargetId(0)), 2), [Some(two), Some(0.0)]);
+    let one = MIB as f64;
+    assert_eq!(hot(Key::Cgroup("/".into()), 2), [Some(two + one), Some(one)]);
+    assert_eq!(hot(Key::Process(TargetId(9)), 2), [None, None]);
+    let later = Range { end: span(&view).end + Duration::from_secs(10), ..span(&view) };
+    let refaults = view.series(&Key::Process(TargetId(0)), Column::Refaults, &later, 2);
+    assert_eq!(refaults, [Some(2.0), None]);
+    let pressure = view.series(&Key::Cgroup("/a".into()), Column::Pressure, &span(&view), 1);
+    assert_eq!(pressure, [Some(1.5)]);
+}
+
+#[test]
+fn cells_are_rates_by_time_and_address() {
+    let view = filled();
+    let cells = view.cells(TargetId(0), &span(&view), AddrRange::new(0, 4 * MIB), (2, 2));
+    let get = |column, row| cells.get(column, row);
+    assert_eq!([get(0, 0), get(1, 0)], [Cell::Rate(100.0), Cell::Rate(1.0)]);
+    assert_eq!([get(0, 1), get(1, 1)], [Cell::Unmapped; 2]);
+}
+
+#[test]
+fn a_process_has_areas_and_mappings() {
+    let view = filled();
+    let now = view.ring().last().unwrap();
+    let areas = view.areas(now, TargetId(0), None, 24);
+    let names: Vec<_> = areas.iter().map(|a| (a.name.as_str(), a.resident / MIB)).collect();
+    assert_eq!(names, [("y.so", 1), ("[heap]", 2)]);
+    assert!(areas.iter().map(|a| a.rows + 2).sum::<usize>() <= 24);
+    let maps = view.mappings(now, TargetId(0));
+    assert_eq!(maps.len(), 2);
+    assert_eq!(
+        (maps[0].name.as_str(), maps[0].heat.warm, maps[0].hottest_hz),
+        ("[heap]", 2 * MIB, 1.0)
+    );
+    assert_eq!((maps[1].range.len(), maps[1].heat.cold), (16 * MIB, MIB));
+    assert!(view.mappings(now, TargetId(9)).is_empty());
+    assert!(view.areas(now, TargetId(9), None, 24).is_empty());
+}
+
+/// What is saved can be written as a record, and read by a view again.
+#[test]
+fn a_span_is_a_record_of_itself() {
+    let view = filled();
+    let all = span(&view);
+    let part = Nanos(all.start.0 + 3_000_000_000)..Nanos(all.start.0 + 6_000_000_000);
+    let mut again = View::new(16 << 20);
+    let facts = Facts::new("0.1.0", Attrs::default(), part.start);
+    let mut writer = isotherm_record::Writer::to(
+        Vec::new(),
+        "memory".as_ref(),
+        &facts,
+        isotherm_record::Limits::default(),
+    )
+    .unwrap();
+    for event in view.events(&part) {
+        match &event {
+            Event::Target(fact) => _ = writer.target(fact.clone()).unwrap(),
+            Event::Attribution(a) => _ = writer.attribution(a.clone()).unwrap(),
+            Event::Snapshot(s) => _ = writer.snapshot(s).unwrap(),
+            other => panic!("{other:?}"),
+        }
+        again.push(event);
+    }
+    assert_eq!(span(&again), part);
+    assert_eq!(again.name(TargetId(1)), "app1");
+    let hot = |view: &View| view.series(&Key::Process(TargetId(0)), Column::Hot, &part, 3);
+    assert_eq!(hot(&again), hot(&view));
+}
+
+#[test]
+fn cost_is_a_share_of_a_cpu() {
+    let view = filled();
+    let cost = view.cost(view.ring().last().unwrap());
+    assert!((cost.looking - 0.01).abs() < 1e-6 && cost.lost == 0.0, "{cost:?}");
+}

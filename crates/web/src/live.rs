@@ -1,0 +1,169 @@
+//! Processes that are watched now.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use isotherm::control::{Answer, Request};
+use isotherm::follow::{Follower, Selection, StartedCommand, resolve};
+use isotherm::record::{facts, sweep};
+use isotherm::session::{End, Job, JobContext, Progress, Session, SessionError};
+use isotherm::stop::Stop;
+use isotherm::watch::{AttrsFor, LookBy, WatchedMemory, open};
+use isotherm_core::{Attribution, Snapshot};
+use isotherm_linux::sys::{self, KeptCapabilities};
+use isotherm_record::{Event, TargetFact};
+use tokio::sync::watch::{self as changes_of, Sender as Changes};
+use tracing::info;
+
+use crate::index::Index;
+use crate::pyramid::Keep;
+use crate::server::Server;
+use crate::source::{Kind, Source};
+use crate::{WebOptions, announce, farewell, limits};
+
+/// Maximum number of snapshots that wait for the index. Beyond it, the page misses the newest.
+const MOST_WAITING: usize = 64;
+/// Time to end a command after the server was stopped.
+const NO_TIME: Duration = Duration::ZERO;
+
+/// The memory to watch, and how.
+pub struct LiveOptions {
+    /// the processes
+    pub targets: Selection,
+    /// whether to watch these processes, files, or physical memory
+    pub what: WatchedMemory,
+    /// how to look
+    pub look: LookBy,
+    /// seed of the random numbers; `None`: different each time
+    pub seed: Option<u64>,
+}
+
+/// Watches processes and shows them, until a signal. When all processes have ended, the page stays.
+///
+/// # Errors
+/// If the processes cannot be watched, or the server cannot start.
+pub fn watch(
+    live: &LiveOptions,
+    attrs: &dyn AttrsFor,
+    options: &WebOptions,
+    progress: Box<dyn Progress>,
+) -> Result<()> {
+    let seed = live.seed.unwrap_or_else(|| sys::monotonic().0);
+    let stop = Stop::at_signals()?.at(options.duration.map(|d| sys::monotonic() + d));
+    sweep();
+    let mut ready = open(&live.what, live.look, attrs)?;
+    let attrs = ready.attrs(attrs)?;
+    let mut follower = Follower::new(ready.watched());
+    follower.attach_all(ready.hold(), &live.targets)?;
+    let program = resolve(&live.targets.command)?;
+    let index = Index::new(limits(Keep::Newest, options.thresholds));
+    let source = Arc::new(Source::new(Kind::Live, "live".to_owned(), None, index));
+    let (changes, changed) = changes_of::channel(0);
+    let server = Server::start(&options.listen, vec![Arc::clone(&source)], changed)?;
+    let facts = facts(attrs, seed, ready.describe());
+    let mut started = follower.start(ready.hold(), program, &live.targets.command, &[])?;
+    let files = ready.takes_files();
+    sys::drop_privileges(KeptCapabilities {
+        reading: files,
+        writing: files && live.targets.may_be_strangers(),
+        frames: ready.takes_frames(),
+    })
+    .context("cannot give up capabilities")?;
+    announce(&server);
+    let (send, receive) = channel();
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let job = &mut WebJob { send, waiting: Arc::clone(&waiting), missed: 0 };
+    job.event(Event::Facts(facts));
+    follower.news().into_iter().for_each(|fact| job.event(Event::Target(fact)));
+    let kept = Arc::clone(&source);
+    let keep = move || keep(&receive, &kept, &waiting, &changes);
+    std::thread::Builder::new().name("keep".into()).spawn(keep).context("cannot start a thread")?;
+    let mut session = Session::begin(ready, follower, attrs, seed, progress)?;
+    let ended = session.run(job, &stop)?;
+    session.stop()?;
+    session.state().status.clear();
+    if ended == End::TargetsGone {
+        source.end("the watched processes have ended");
+        info!("the watched processes have ended: the page stays until Ctrl-C");
+        stop.wait();
+    }
+    if job.missed > 0 {
+        info!("{} snapshots are not in the page, because the machine was too busy", job.missed);
+    }
+    if let Some(command) = &mut started {
+        end(command, &stop)?;
+    }
+    farewell(&server);
+    Ok(())
+}
+
+/// Ends the command that was started.
+fn end(command: &mut StartedCommand, stop: &Stop) -> Result<()> {
+    command.end(&stop.until(sys::monotonic() + NO_TIME)?)?;
+    Ok(())
+}
+
+/// Hands events to the thread that keeps the index. It never waits.
+struct WebJob {
+    send: Sender<Event>,
+    /// snapshots that the other thread has not taken yet
+    waiting: Arc<AtomicUsize>,
+    missed: u64,
+}
+
+impl WebJob {
+    fn event(&mut self, event: Event) {
+        // If the other thread has failed, the page stands still.
+        let _ = self.send.send(event);
+    }
+}
+
+impl Job for WebJob {
+    type Status = ();
+    type Error = SessionError;
+
+    fn target(&mut self, fact: &TargetFact) -> Result<(), SessionError> {
+        self.event(Event::Target(fact.clone()));
+        Ok(())
+    }
+
+    fn attribution(&mut self, a: Attribution) -> Result<(), SessionError> {
+        self.event(Event::Attribution(a));
+        Ok(())
+    }
+
+    fn snapshot(
+        &mut self,
+        on: &mut JobContext<'_>,
+        s: &Arc<Snapshot>,
+    ) -> Result<ControlFlow<End>, SessionError> {
+        on.state.status.show(s, String::new);
+        if self.waiting.load(Ordering::Relaxed) < MOST_WAITING {
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+            self.event(Event::Snapshot(Arc::clone(s)));
+        } else {
+            self.missed += 1;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn request(&mut self, _: &mut JobContext<'_>, _: Request) -> Result<Answer<()>, SessionError> {
+        Err(SessionError::NoRequests)
+    }
+}
+
+/// Adds events to the index as they come.
+fn keep(receive: &Receiver<Event>, source: &Source, waiting: &AtomicUsize, changes: &Changes<u64>) {
+    while let Ok(event) = receive.recv() {
+        let is_snapshot = matches!(event, Event::Snapshot(_));
+        source.change().push(event);
+        if is_snapshot {
+            waiting.fetch_sub(1, Ordering::Relaxed);
+            changes.send_modify(|n| *n += 1);
+        }
+    }
+}

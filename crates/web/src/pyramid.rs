@@ -1,0 +1,353 @@
+//! The heat of one target over time, in levels: a column of a level stands for four columns of the level below it. The
+//! memory for all columns is bounded.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::Duration;
+
+use isotherm_core::{AddrRange, TargetView};
+
+use crate::cell::{Rates, Run, State, Sum};
+
+/// Columns of a level that become one of the next.
+const FAN: usize = 4;
+/// Levels above the first. The coarsest column stands for 4^12 snapshots, two months of four a second.
+const LEVELS: usize = 13;
+/// Maximum number of runs in a column: several times the rows of a screen.
+const MOST_RUNS: usize = 8192;
+
+/// The memory of one target over some time: its runs, in ascending order of address. The last one is unmapped.
+#[derive(Debug, Clone)]
+pub struct Column {
+    /// time, since the start of the recording
+    pub time: Range<Duration>,
+    /// seconds of that time that snapshots cover
+    seconds: f32,
+    runs: Box<[Run]>,
+}
+
+impl Column {
+    /// The state of a target in a snapshot that covers `time`.
+    #[must_use]
+    pub fn of(view: &TargetView, time: Range<Duration>) -> Self {
+        let mut runs = Runs::default();
+        let mut end = None;
+        for r in &view.regions {
+            if let Some(end) = end.filter(|end| *end < r.range.start) {
+                runs.push(end, State::UNMAPPED);
+            }
+            runs.push(r.range.start, State::of(r));
+            end = Some(r.range.end);
+        }
+        runs.close(end.unwrap_or(0));
+        let seconds = (time.end.saturating_sub(time.start)).as_secs_f32();
+        Column { time, seconds, runs: runs.0.into() }
+    }
+
+    /// One column for several, which are in order of time.
+    fn join(parts: &[Column], rates: &Rates) -> Self {
+        let mut runs = Runs::default();
+        let mut at = vec![0; parts.len()];
+        let next = |at: &[usize]| {
+            let starts = parts.iter().zip(at).filter_map(|(p, &i)| p.runs.get(i));
+            starts.map(|run| run.start()).min()
+        };
+        let mut last = 0;
+        while let Some(start) = next(&at) {
+            let mut sum = Sum::default();
+            for (part, i) in parts.iter().zip(&mut at) {
+                *i += usize::from(part.runs.get(*i).is_some_and(|run| run.start() == start));
+                if let Some(run) = i.checked_sub(1).and_then(|i| part.runs.get(i)) {
+                    sum.add(rates, run.state(), part.seconds);
+                }
+            }
+            runs.push(start, sum.state());
+            last = start;
+        }
+        runs.close(last);
+        let time = |of: fn(&Column) -> Duration| parts.iter().map(of);
+        let start = time(|c| c.time.start).min().unwrap_or_default();
+        let end = time(|c| c.time.end).max().unwrap_or_default();
+        Column {
+            time: start..end,
+            seconds: parts.iter().map(|c| c.seconds).sum(),
+            runs: runs.0.into(),
+        }
+    }
+
+    /// Number of runs.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// The runs from the one that contains `address` on.
+    fn from(&self, address: u64) -> &[Run] {
+        let first = self.runs.partition_point(|run| run.start() <= address).saturating_sub(1);
+        &self.runs[first..]
+    }
+
+    /// Calls `each` for every mapped run that overlaps `range`, with the range of the whole run.
+    pub fn each(&self, range: &AddrRange, mut each: impl FnMut(AddrRange, State)) {
+        for pair in self.from(range.start).windows(2) {
+            let (start, end) = (pair[0].start(), pair[1].start());
+            if start >= range.end {
+                break;
+            }
+            if end > range.start && pair[0].state() != State::UNMAPPED {
+                each(AddrRange::new(start, end), pair[0].state());
+            }
+        }
+    }
+}
+
+/// Runs that are being collected: none equals the one before it.
+#[derive(Default)]
+struct Runs(Vec<Run>);
+
+impl Runs {
+    fn push(&mut self, start: u64, state: State) {
+        if self.0.last().is_none_or(|last| last.state() != state) {
+            self.0.push(Run::new(start, state));
+        }
+    }
+
+    /// Ends the runs at `end`, and merges neighbours if there are too many: the hotter state remains.
+    fn close(&mut self, end: u64) {
+        self.push(end, State::UNMAPPED);
+        while self.0.len() > MOST_RUNS {
+            let all = std::mem::take(&mut self.0);
+            let before = all.len();
+            for pair in all.chunks(2) {
+                let states = pair.iter().map(|run| run.state());
+                if states.clone().any(|state| state == State::UNMAPPED) {
+                    pair.iter().for_each(|run| self.push(run.start(), run.state()));
+                } else if let Some(hotter) = states.max_by_key(|state| state.rank()) {
+                    self.push(pair[0].start(), hotter);
+                }
+            }
+            if self.0.len() == before {
+                break;
+            }
+        }
+    }
+}
+
+/// What to give up when memory is short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// The finest level, over all time: for a record.
+    Evenly,
+    /// The oldest columns of the largest level: for what is happening now. Coarser levels reach back further.
+    Newest,
+}
+
+#[derive(Debug, Default)]
+struct Level {
+    /// complete columns, the oldest first
+    columns: VecDeque<Column>,
+    /// complete columns that wait to be joined
+    waiting: Vec<Column>,
+    /// runs in `columns`
+    runs: usize,
+    /// whether the columns are given up as they come
+    dropped: bool,
+}
+
+/// The levels of one target.
+#[derive(Debug)]
+pub struct Pyramid {
+    levels: [Level; LEVELS],
+}
+
+impl Default for Pyramid {
+    fn default() -> Self {
+        Pyramid { levels: std::array::from_fn(|_| Level::default()) }
+    }
+}
+
+impl Pyramid {
+    /// Adds the next column.
+    pub fn push(&mut self, column: Column, rates: &Rates) {
+        let mut column = column;
+        for level in &mut self.levels {
+            level.waiting.push(column.clone());
+            if !level.dropped {
+                level.runs += column.size();
+                level.columns.push_back(column);
+            }
+            if level.waiting.len() < FAN {
+                return;
+            }
+            column = Column::join(&level.waiting, rates);
+            level.waiting.clear();
+        }
+    }
+
+    /// Completes columns that stand for fewer than four, because nothing follows.
+    pub fn finish(&mut self, rates: &Rates) {
+        let mut rest: Option<Column> = None;
+        for level in &mut self.levels {
+            if let Some(column) = rest.take() {
+                level.waiting.push(column.clone());
+                if !level.dropped {
+                    level.runs += column.size();
+                    level.columns.push_back(column);
+                }
+            }
+            if !level.waiting.is_empty() {
+                rest = Some(Column::join(&level.waiting, rates));
+                level.waiting.clear();
+            }
+        }
+    }
+
+    /// Number of runs in memory.
+    #[must_use]
+    pub fn runs(&self) -> usize {
+        self.levels.iter().map(|level| level.runs).sum()
+    }
+
+    /// Gives up a part of the memory: see [`Keep`].
+    pub fn shrink(&mut self, keep: Keep) {
+        if keep == Keep::Evenly {
+            let finest = self.levels.iter_mut().find(|level| !level.dropped && level.runs > 0);
+            if let Some(level) = finest {
+                let waiting = std::mem::take(&mut level.waiting);
+                *level = Level { waiting, dropped: true, ..Level::default() };
+            }
+        } else if let Some(level) = self.levels.iter_mut().max_by_key(|level| level.runs) {
+            let half = level.columns.len().div_ceil(2);
+            level.runs -= level.columns.drain(..half).map(|c| c.size()).sum::<usize>();
+        }
+    }
+
+    /// The columns that describe `time` best if a pixel is as wide as `pixel`: of the coarsest level whose columns are
+    /// not wider; of coarser ones where that has none; and newer than those, the columns that wait for others.
+    pub fn columns(&self, time: &Range<Duration>, pixel: Duration) -> Vec<&Column> {
+        let wide =
+            |level: &Level| level.columns.back().map(|c| c.time.end.saturating_sub(c.time.start));
+        let fits = |level: &Level| wide(level).is_some_and(|wide| wide <= pixel);
+        let first = self.levels.iter().position(|level| wide(level).is_some());
+        let chosen = self.levels.iter().rposition(fits).or(first).unwrap_or(0);
+        let mut found = Vec::new();
+        // Times that are not covered yet: before the columns of the chosen level, and after them.
+        let mut before = time.end;
+        for level in &self.levels[chosen..] {
+            let start = level.columns.partition_point(|c| c.time.end <= time.start);
+            let end = level.columns.partition_point(|c| c.time.start < before);
+            let part = level.columns.range(start..end.max(start));
+            found.extend(part.clone());
+            before = before.min(level.columns.front().map_or(before, |c| c.time.start));
+            if before <= time.start {
+                break;
+            }
+        }
+        let mut after = self.levels[chosen].columns.back().map_or(time.start, |c| c.time.end);
+        for level in self.levels[..chosen].iter().rev() {
+            let newer = level.waiting.iter().filter(|c| c.time.start >= after);
+            found.extend(newer.filter(|c| c.time.start < time.end && c.time.end > time.start));
+            after = level.waiting.last().map_or(after, |c| c.time.end);
+        }
+        found
+    }
+
+    /// Addresses that were resident at any time, by the coarsest columns.
+    pub fn each_resident(&self, mut each: impl FnMut(AddrRange)) {
+        let all = Duration::ZERO..Duration::MAX;
+        for column in self.columns(&all, Duration::MAX) {
+            column.each(&AddrRange::new(0, u64::MAX), |range, state| {
+                if state.rank() > 1 {
+                    each(range);
+                }
+            });
+        }
+    }
+}
+
+/// Rows of a picture that show some addresses: row 0 is at the lowest address.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Segment {
+    /// addresses
+    pub range: AddrRange,
+    /// the first and the last row's borders, which need not be whole
+    pub rows: (f64, f64),
+}
+
+/// Draws columns: `width` cells of time by `height` cells of address, a byte each, column by column.
+#[must_use]
+pub fn draw<'a>(
+    columns: impl IntoIterator<Item = &'a Column>,
+    time: &Range<Duration>,
+    segments: &[Segment],
+    (width, height): (usize, usize),
+    rates: &Rates,
+) -> Vec<u8> {
+    let mut sums = vec![Sum::default(); width * height];
+    let mut covered = vec![0.0f32; width];
+    let mut now = vec![State::UNMAPPED; height];
+    let pixel = (time.end.saturating_sub(time.start)).as_secs_f64() / width as f64;
+    let place = |at: Duration| (at.saturating_sub(time.start)).as_secs_f64() / pixel;
+    for column in columns {
+        let (from, to) = (place(column.time.start), place(column.time.end.min(time.end)));
+        if to <= from {
+            continue;
+        }
+        now.fill(State::UNMAPPED);
+        for segment in segments {
+            fill(&mut now, column, segment);
+        }
+        for x in from as usize..(to.ceil() as usize).min(width) {
+            let share = (to.min((x + 1) as f64) - from.max(x as f64)) * pixel;
+            covered[x] += share as f32;
+            for (sum, state) in sums[x * height..(x + 1) * height].iter_mut().zip(&now) {
+                sum.add(rates, *state, share as f32);
+            }
+        }
+    }
+    let byte = |(i, sum): (usize, &Sum)| {
+        if covered[i / height] > 0.0 { sum.state().byte() } else { NO_DATA }
+    };
+    sums.iter().enumerate().map(byte).collect()
+}
+
+/// Byte of a cell for whose time there are no data.
+pub const NO_DATA: u8 = 3;
+
+/// Sets the rows of a segment to the hottest state in their addresses.
+fn fill(now: &mut [State], column: &Column, s: &Segment) {
+    let scale = (s.rows.1 - s.rows.0) / s.range.len().max(1) as f64;
+    let row = |addr: u64| {
+        s.rows.0 + (addr.clamp(s.range.start, s.range.end) - s.range.start) as f64 * scale
+    };
+    let runs = column.from(s.range.start);
+    let mut to = runs.first().map_or(0.0, |run| row(run.start()));
+    for pair in runs.windows(2) {
+        if pair[0].start() >= s.range.end {
+            break;
+        }
+        // A run ends where the next one begins: each border is computed once, for this runs for millions of them.
+        let from = to;
+        to = row(pair[1].start());
+        let state = pair[0].state();
+        if state == State::UNMAPPED || pair[1].start() <= s.range.start {
+            continue;
+        }
+        // Rounded; at least one row, so that no region vanishes.
+        let (mut first, mut last) = ((from + 0.5) as usize, (to + 0.5) as usize);
+        if first >= last {
+            first = ((from + to) / 2.0) as usize;
+            last = first + 1;
+        }
+        let last = last.min(now.len());
+        for cell in now.get_mut(first..last).into_iter().flatten() {
+            if state.rank() > cell.rank() {
+                *cell = state;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "pyramid_tests.rs"]
+mod tests;

@@ -1,0 +1,310 @@
+//! The listener: connections with limits, with or without TLS.
+
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ServerConfig, crypto::ring};
+use tracing::{debug, warn};
+
+use crate::api::{Shared, refused_text, router};
+use crate::guard::{Guard, Refused};
+use crate::patience::Patient;
+use crate::source::Source;
+
+/// Maximum number of connections. A browser uses up to six.
+const MOST_CONNECTIONS: usize = 128;
+/// Maximum length of the head of a request, and number of its headers.
+const MOST_HEAD: usize = 16 << 10;
+const MOST_HEADERS: usize = 64;
+/// Time for the head of a request, for a TLS handshake, and for a client that does not read.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+const WRITE_TIME: Duration = Duration::from_secs(30);
+/// Threads that answer questions.
+const THREADS: usize = 2;
+
+/// Where to listen.
+#[derive(Debug, Clone)]
+pub struct ListenOptions {
+    /// address and port; port 0 is any free port
+    pub listen: SocketAddr,
+    /// certificate chain and private key, PEM files
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// further names by which browsers reach the server
+    pub hosts: Vec<String>,
+}
+
+/// Why a server cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// other machines could listen in
+    #[error(
+        "{0} can be reached from other machines, so that the page must be encrypted: give --tls-cert FILE and \
+         --tls-key FILE, or listen on 127.0.0.1 and forward the port (ssh -L)"
+    )]
+    Open(IpAddr),
+    /// the address is not free
+    #[error("cannot listen on {address}: {source}; choose another with --listen")]
+    Listen {
+        /// the address
+        address: SocketAddr,
+        /// error of the system
+        source: io::Error,
+    },
+    /// a file of TLS cannot be read
+    #[error("cannot read {}: {why}; give a PEM file", path.display())]
+    Pem {
+        /// path of the file
+        path: PathBuf,
+        /// what is wrong
+        why: String,
+    },
+    /// the certificate and the key do not fit
+    #[error("cannot use the certificate: {0}; give the certificate and the key that belongs to it")]
+    Tls(#[from] tokio_rustls::rustls::Error),
+    /// the system refuses something
+    #[error("cannot start the server: {0}")]
+    System(#[from] io::Error),
+}
+
+/// A running server, in a thread of its own. It ends when it is dropped.
+pub struct Server {
+    address: String,
+    refused: Arc<Refused>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts a server of these sources. `changes` says when they change.
+    ///
+    /// # Errors
+    /// If it cannot listen, or could be listened to.
+    pub fn start(
+        options: &ListenOptions,
+        sources: Vec<Arc<Source>>,
+        changes: watch::Receiver<u64>,
+    ) -> Result<Self, ServerError> {
+        let tls = options.tls.as_ref().map(|(cert, key)| acceptor(cert, key)).transpose()?;
+        let ip = options.listen.ip();
+        if !ip.is_loopback() && tls.is_none() {
+            return Err(ServerError::Open(ip));
+        }
+        let listen = |source| ServerError::Listen { address: options.listen, source };
+        let listener = TcpListener::bind(options.listen).map_err(listen)?;
+        listener.set_nonblocking(true).map_err(listen)?;
+        let own = listener.local_addr().map_err(listen)?;
+        let guard = Guard::new(hosts(own, &options.hosts), own.port(), tls.is_some())?;
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let name = match options.hosts.first() {
+            Some(host) => format!("{host}:{}", own.port()),
+            None => own.to_string(),
+        };
+        let address = format!("{scheme}://{name}/?token={}", guard.token().text());
+        let refused = Arc::new(Refused::default());
+        let reads_files = sources.iter().any(|source| source.is_record());
+        let shared = Arc::new(Shared {
+            sources,
+            changes,
+            guard,
+            refused: Arc::clone(&refused),
+            connections: Arc::new(AtomicUsize::new(0)),
+            heavy: Semaphore::new(1),
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(THREADS + 2)
+            .build()?;
+        let (stop, stopped) = oneshot::channel();
+        let serve = move || {
+            drop_capabilities(reads_files);
+            let serving = runtime.spawn(accept(listener, tls, shared));
+            // It also ends if the sender was dropped.
+            let _ = runtime.block_on(stopped);
+            serving.abort();
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new().name("web".into()).spawn(serve)?;
+        Ok(Server { address, refused, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// The address to open, with the token.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Refused requests and connections, as text; `None` if there are none.
+    #[must_use]
+    pub fn refused(&self) -> Option<String> {
+        refused_text(&self.refused)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The values of the Host header that name this server.
+fn hosts(own: SocketAddr, more: &[String]) -> Vec<String> {
+    let port = own.port();
+    let default = [80, 443].contains(&port);
+    let mut names = vec![own.ip().to_string()];
+    if own.is_ipv6() {
+        names = vec![format!("[{}]", own.ip())];
+    }
+    if own.ip().is_loopback() {
+        names.push("localhost".into());
+    }
+    names.extend(more.iter().cloned());
+    let with_port = names.iter().map(|name| format!("{name}:{port}")).collect::<Vec<_>>();
+    with_port.into_iter().chain(names.into_iter().filter(|_| default)).collect()
+}
+
+/// Drops the capabilities of this thread and of those that it starts: they read what strangers send. Only records of
+/// other users require one.
+fn drop_capabilities(reads_files: bool) {
+    let kept = if reads_files { CapabilitySet::DAC_READ_SEARCH } else { CapabilitySet::empty() };
+    let dropped = capabilities(None).and_then(|now| {
+        let sets = CapabilitySets {
+            effective: now.effective & kept,
+            permitted: now.permitted & kept,
+            inheritable: CapabilitySet::empty(),
+        };
+        set_capabilities(None, sets)
+    });
+    if let Err(e) = dropped {
+        warn!("the threads that answer browsers keep their capabilities: {e}");
+    }
+}
+
+fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor, ServerError> {
+    let bad = |path: &Path, why: String| ServerError::Pem { path: path.to_owned(), why };
+    let open =
+        |path: &Path| File::open(path).map(BufReader::new).map_err(|e| bad(path, e.to_string()));
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_reader_iter(open(cert)?).collect();
+    let chain = chain.map_err(|e| bad(cert, e.to_string()))?;
+    if chain.is_empty() {
+        return Err(bad(cert, "it has no certificate".into()));
+    }
+    let key = PrivateKeyDer::from_pem_reader(open(key)?).map_err(|e| bad(key, e.to_string()))?;
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Accepts connections for ever.
+async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<Shared>) {
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+    let app = router(Arc::clone(&shared));
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            // No descriptor is free, for example.
+            Err(e) => {
+                debug!("cannot accept a connection: {e}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let Some(counted) = Counted::one_more(&shared.connections) else {
+            shared.refused.connections.fetch_add(1, Ordering::Relaxed);
+            continue;
+        };
+        let (app, tls, refused) = (app.clone(), tls.clone(), Arc::clone(&shared.refused));
+        tokio::spawn(async move {
+            let _counted = counted;
+            let _ = stream.set_nodelay(true);
+            match tls {
+                None => serve(stream, app, refused).await,
+                Some(tls) => match timeout(HEAD_TIME, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => serve(stream, app, refused).await,
+                    _ => _ = refused.malformed.fetch_add(1, Ordering::Relaxed),
+                },
+            }
+        });
+    }
+}
+
+/// Answers the requests of one connection.
+async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    app: Router,
+    refused: Arc<Refused>,
+) {
+    let stream = Patient::new(stream, WRITE_TIME, Arc::clone(&refused));
+    let answered = stream.answered();
+    let ended = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .max_buf_size(MOST_HEAD)
+        .max_headers(MOST_HEADERS)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(app))
+        .await;
+    if let Err(e) = ended {
+        debug!("a connection has ended: {e}");
+        // A browser may keep a connection open without a further request.
+        let is_late = e.is_timeout() && !answered.load(Ordering::Relaxed);
+        if e.is_parse() || is_late {
+            refused.malformed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// One of the connections.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    /// `None` if there are too many.
+    fn one_more(all: &Arc<AtomicUsize>) -> Option<Self> {
+        let counted = Counted(Arc::clone(all));
+        (all.fetch_add(1, Ordering::Relaxed) < MOST_CONNECTIONS).then_some(counted)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_the_port_unless_it_is_the_default() {
+        let of = |address: &str| hosts(address.parse().unwrap(), &["box.example".into()]);
+        assert_eq!(of("127.0.0.1:7777"), ["127.0.0.1:7777", "localhost:7777", "box.example:7777"]);
+        assert_eq!(of("[::1]:7777"), ["[::1]:7777", "localhost:7777", "box.example:7777"]);
+        assert_eq!(
+            of("10.0.0.1:443"),
+            ["10.0.0.1:443", "box.example:443", "10.0.0.1", "box.example"]
+        );
+    }
+}

@@ -1,0 +1,213 @@
+//! A running service, by its control socket: memory by process and group, and what its schemes do.
+
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use isotherm::control::{ControlError, Request, ask};
+use isotherm::stop::Stop;
+use isotherm::words::chain;
+use isotherm_core::{HeatBytes, Nanos};
+use isotherm_linux::sys;
+use isotherm_record::{Event, Reader};
+use serde_json::{Value, json};
+
+use crate::index::{Index, SchemeMark};
+use crate::pyramid::Keep;
+use crate::server::Server;
+use crate::source::{Kind, Source, ms};
+use crate::{WebOptions, announce, farewell, limits};
+
+/// Time between two questions to the service.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Shows a service until a signal. `control` is its socket; `None`: the default.
+///
+/// # Errors
+/// If no service answers, or the server cannot start.
+pub fn follow(control: Option<&Path>, options: &WebOptions) -> Result<()> {
+    let stop = Stop::at_signals()?.at(options.duration.map(|d| sys::monotonic() + d));
+    // Before a browser is opened, it must be clear that there is a service.
+    let first = ask(control, &Request::Status)?;
+    let index = Index::new(limits(Keep::Newest, options.thresholds));
+    let name = control.map_or_else(isotherm::control::default_path, PathBuf::from);
+    let source = Arc::new(Source::new(Kind::Service, name.display().to_string(), None, index));
+    let (changes, changed) = tokio::sync::watch::channel(0);
+    let server = Server::start(&options.listen, vec![Arc::clone(&source)], changed)?;
+    announce(&server);
+    let mut service = Service {
+        control,
+        source: &source,
+        begin: sys::monotonic(),
+        last: None,
+        done: BTreeMap::new(),
+    };
+    let mut status: Result<Value, ControlError> = Ok(first);
+    while !stop.is_over() {
+        let answered =
+            status.map_err(Into::into).and_then(|answer| service.take(&answer["status"]));
+        source.note(&answered.err().map_or_else(String::new, |e| chain(e.as_ref())));
+        changes.send_modify(|n| *n += 1);
+        stop.until(sys::monotonic() + EVERY)?.wait();
+        status = ask(control, &Request::Status);
+    }
+    farewell(&server);
+    Ok(())
+}
+
+/// What is known of a service.
+struct Service<'a> {
+    control: Option<&'a Path>,
+    source: &'a Source,
+    /// when the page began
+    begin: Nanos,
+    /// number of its last snapshot
+    last: Option<u64>,
+    /// bytes that each scheme was applied to so far
+    done: BTreeMap<String, u64>,
+}
+
+impl Service<'_> {
+    /// Adds a status, and the snapshot that came since the last one.
+    fn take(&mut self, status: &Value) -> Result<()> {
+        let now = sys::monotonic();
+        match ask(self.control, &Request::Snapshot { after: self.last }) {
+            Ok(answer) => self.snapshot(&answer["snapshot"])?,
+            // The kernel watches, so that there are no regions.
+            Err(ControlError::Refused(_)) => self.totals(status, now),
+            Err(e) => return Err(e.into()),
+        }
+        let mut index = self.source.change();
+        let begin = index.span().map_or(self.begin, |span| span.start);
+        for mark in marks(status, &mut self.done, ms(now.since(begin))) {
+            index.mark(mark);
+        }
+        Ok(())
+    }
+
+    /// Adds a snapshot, which is a record of its own.
+    fn snapshot(&mut self, answer: &Value) -> Result<()> {
+        let (Some(seq), Some(record)) = (answer["seq"].as_u64(), answer["record"].as_str()) else {
+            return Ok(());
+        };
+        let invalid = "the service has sent an invalid snapshot: use the same version of isotherm";
+        let bytes = BASE64_STANDARD.decode(record).context(invalid)?;
+        let reader = Reader::new(Cursor::new(bytes), Path::new("of the service"))?;
+        let events: Result<Vec<Event>, _> = reader.collect();
+        for event in events.context(invalid)? {
+            self.source.change().push(event);
+        }
+        self.last = Some(seq);
+        Ok(())
+    }
+
+    /// Adds what a status tells of memory.
+    fn totals(&self, status: &Value, now: Nanos) {
+        let to = now.since(self.begin);
+        let saved = status["total"]["saved"].as_u64().unwrap_or(0);
+        self.source.change().total(to..to + EVERY, &heat(&status["total"]), saved);
+        self.source.set_rows(rows(status));
+    }
+}
+
+fn heat(of: &Value) -> HeatBytes {
+    let bytes = |name: &str| of[name].as_u64().unwrap_or(0);
+    HeatBytes {
+        hot: bytes("hot"),
+        warm: bytes("warm"),
+        cold: bytes("cold"),
+        unknown: bytes("unknown"),
+        absent: 0,
+    }
+}
+
+/// The rows of processes, and their sums by control group and the groups above.
+fn rows(status: &Value) -> Value {
+    let targets = status["targets"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let sizes = ["resident", "hot", "warm", "cold", "unknown", "saved"];
+    let mut groups: BTreeMap<&str, (u64, [u64; 6])> = BTreeMap::new();
+    let process = |t: &Value| {
+        let mut row = json!({
+            "pid": t["pid"], "name": t["comm"], "command": t["comm"], "cgroup": t["cgroup"], "processes": 1,
+            "refaults": null, "target": null,
+        });
+        sizes.iter().for_each(|name| row[*name] = t[*name].clone());
+        row
+    };
+    for t in targets {
+        let path = t["cgroup"].as_str().unwrap_or("");
+        for group in std::iter::successors(Some(path), |path| above(path)) {
+            let (processes, sums) = groups.entry(group).or_default();
+            *processes += 1;
+            for (sum, name) in sums.iter_mut().zip(sizes) {
+                *sum += t[name].as_u64().unwrap_or(0);
+            }
+        }
+    }
+    let group = |(path, (processes, sums)): (&&str, &(u64, [u64; 6]))| {
+        let mut row = json!({ "pid": null, "name": path, "command": "", "cgroup": path, "processes": processes,
+            "refaults": null, "target": null });
+        sizes.iter().zip(sums).for_each(|(name, sum)| row[*name] = json!(sum));
+        row
+    };
+    json!({
+        "process": targets.iter().map(process).collect::<Vec<_>>(),
+        "cgroup": groups.iter().map(group).collect::<Vec<_>>(),
+    })
+}
+
+/// The control group that contains the one at `path`.
+fn above(path: &str) -> Option<&str> {
+    match path.rfind('/')? {
+        0 if path == "/" => None,
+        0 => Some("/"),
+        end => path.get(..end),
+    }
+}
+
+/// What each scheme has done since the last status.
+fn marks(status: &Value, done: &mut BTreeMap<String, u64>, ms: f64) -> Vec<SchemeMark> {
+    let schemes = status["schemes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mark = |scheme: &Value| {
+        let name = scheme["name"].as_str()?.to_owned();
+        let bytes = scheme["applied"]["bytes"].as_u64()?;
+        let before = done.insert(name.clone(), bytes);
+        let new = bytes.checked_sub(before?).filter(|new| *new > 0)?;
+        let action = scheme["action"].as_str().unwrap_or_default().to_owned();
+        Some(SchemeMark { ms, scheme: name, action, bytes: new })
+    };
+    schemes.iter().filter_map(mark).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_sums_of_their_processes_and_of_the_groups_below() {
+        let target =
+            |cgroup: &str, hot: u64| json!({ "pid": 7, "comm": "a", "cgroup": cgroup, "hot": hot });
+        let status = json!({ "targets": [target("/a/b", 1), target("/a", 2), target("", 4)] });
+        let rows = rows(&status);
+        let all = rows["cgroup"].as_array().unwrap().iter();
+        let sums: Vec<_> =
+            all.map(|row| (row["name"].as_str().unwrap(), row["hot"].as_u64().unwrap())).collect();
+        assert_eq!(sums, [("", 4), ("/", 3), ("/a", 3), ("/a/b", 1)]);
+        assert_eq!(rows["process"][1]["hot"], 2);
+    }
+
+    #[test]
+    fn a_mark_is_what_was_done_since_the_last_status() {
+        let status = |bytes: u64| json!({ "schemes": [{ "name": "cold", "action": "pageout", "applied": { "bytes": bytes } }] });
+        let mut done = BTreeMap::new();
+        assert!(marks(&status(100), &mut done, 0.0).is_empty(), "it was before the page");
+        let found = marks(&status(150), &mut done, 1.0);
+        assert_eq!((found.len(), found[0].bytes, &*found[0].action), (1, 50, "pageout"));
+        assert!(marks(&status(150), &mut done, 2.0).is_empty());
+    }
+}

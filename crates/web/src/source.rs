@@ -1,0 +1,641 @@
+//! A recording that a page shows, and the answers to its questions.
+
+use std::io::Seek;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use isotherm_core::{Attribution, Nanos, RegionView, Snapshot, TargetId, TargetView, Unknown};
+use isotherm_record::{Facts, Limits as RecordLimits, ReadError, Reader, Why, WriteError, Writer};
+use isotherm_report::{
+    Extent, Filter, FilterError, Grid, Options, Picture, RenderError, Shape, heatmap_picture,
+};
+use isotherm_view::{By, Key};
+use serde::Serialize;
+
+use crate::axis::{Axis, label};
+use crate::index::{Index, TargetFigures, time};
+use crate::places::Places;
+use crate::pyramid::{Column, draw};
+use crate::series::SeriesFigures;
+
+/// A tile of cells that are finer than the index is read from the record, if it lies in so few parts of it.
+const MOST_PARTS: usize = 12;
+/// Maximum width and height of a tile.
+pub const MOST_CELLS: usize = 512;
+/// Maximum number of targets in a list.
+const MOST_LISTED: usize = 512;
+
+/// The kind of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// processes that are watched now
+    Live,
+    /// a service, by its control socket
+    Service,
+    /// a file
+    Record,
+}
+
+/// Why a question has no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// there is no such target, snapshot or age
+    #[error("there is nothing to show: {0}")]
+    Nothing(&'static str),
+    /// the tile is for an earlier axis
+    #[error("the areas of memory have changed: read the axis again")]
+    Changed,
+    /// the record is being read
+    #[error("the record is still being read: try again in a moment")]
+    Early,
+    /// the question makes no sense
+    #[error("invalid request: {0}")]
+    Senseless(&'static str),
+    /// the record cannot be read
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// the span cannot be written as a record
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// nothing is in the span
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// the picture cannot be drawn
+    #[error(transparent)]
+    Render(#[from] RenderError),
+    /// a temporary file cannot be made
+    #[error("cannot make a temporary file: {0}")]
+    Temporary(#[from] std::io::Error),
+}
+
+/// A recording that a page shows.
+pub struct Source {
+    kind: Kind,
+    name: String,
+    record: Option<(PathBuf, bool)>,
+    index: RwLock<Index>,
+    places: Places,
+    complete: AtomicBool,
+    /// why it has ended, or could not be read to its end
+    note: RwLock<String>,
+    /// rows of a service, which come from its status
+    rows: RwLock<Option<serde_json::Value>>,
+}
+
+/// The state of a source.
+#[derive(Debug, Serialize)]
+pub struct State {
+    kind: Kind,
+    name: String,
+    span_ms: f64,
+    snapshots: u64,
+    regions: u64,
+    index_bytes: u64,
+    complete: bool,
+    note: String,
+    hot_hz: f64,
+    cold_ms: f64,
+}
+
+/// Which tile.
+#[derive(Debug, Clone, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TileQuery {
+    target: u32,
+    axis: u64,
+    from_ms: f64,
+    pixel_ms: f64,
+    from_byte: u64,
+    row_bytes: u64,
+    width: usize,
+    height: usize,
+}
+
+/// Which point of the heat map.
+#[derive(Debug, Clone, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PointQuery {
+    target: u32,
+    ms: f64,
+    byte: u64,
+}
+
+/// Which part of the time, and of which target.
+#[derive(Debug, Clone, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpanQuery {
+    target: Option<u32>,
+    from_ms: f64,
+    to_ms: f64,
+    #[serde(default)]
+    format: String,
+}
+
+impl SpanQuery {
+    /// Whether an SVG is asked for, or a PNG.
+    ///
+    /// # Errors
+    /// If it is neither.
+    pub fn is_svg(&self) -> Result<bool, SourceError> {
+        match self.format.as_str() {
+            "svg" => Ok(true),
+            "png" | "" => Ok(false),
+            _ => Err(SourceError::Senseless("format is png or svg")),
+        }
+    }
+}
+
+/// What is at a point.
+#[derive(Debug, Serialize)]
+pub struct Point {
+    from_ms: f64,
+    to_ms: f64,
+    address: String,
+    mapping: Option<String>,
+    mapping_path: Option<String>,
+    region: Option<PointRegion>,
+}
+
+/// A region at a point.
+#[derive(Debug, Serialize)]
+struct PointRegion {
+    start: String,
+    end: String,
+    bytes: u64,
+    heat: &'static str,
+    hz: f32,
+    low_hz: f32,
+    /// null if it has no upper bound
+    high_hz: Option<f32>,
+    age_ms: f64,
+    touched: f64,
+    resident: f64,
+    unknown: f64,
+    unknown_by: Vec<&'static str>,
+    measured: Option<f64>,
+    extended: Option<f64>,
+}
+
+/// A row of the table.
+#[derive(Debug, Serialize)]
+pub struct RowFigures {
+    target: Option<u32>,
+    pid: Option<u32>,
+    name: String,
+    command: String,
+    cgroup: String,
+    processes: usize,
+    resident: u64,
+    hot: u64,
+    warm: u64,
+    cold: u64,
+    unknown: u64,
+    saved: u64,
+    /// pages that were read back, a second; null for a record, of which only snapshots are at hand
+    refaults: Option<f64>,
+}
+
+/// Idle ages of a target.
+#[derive(Debug, Serialize)]
+pub struct AgesFigures {
+    ms: f64,
+    lowest_ms: Vec<u64>,
+    idle: Vec<u32>,
+    swapped: Vec<u32>,
+    unknown: u32,
+    untouched: u32,
+}
+
+impl Source {
+    /// A source without data. A record has a path, and skips damage if it should.
+    #[must_use]
+    pub fn new(kind: Kind, name: String, record: Option<(PathBuf, bool)>, index: Index) -> Self {
+        Source {
+            kind,
+            name,
+            record,
+            index: RwLock::new(index),
+            places: Places::default(),
+            complete: AtomicBool::new(false),
+            note: RwLock::default(),
+            rows: RwLock::default(),
+        }
+    }
+
+    /// The index, to read it.
+    pub fn index(&self) -> RwLockReadGuard<'_, Index> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The index, to change it.
+    pub fn change(&self) -> RwLockWriteGuard<'_, Index> {
+        self.index.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is a file.
+    pub fn is_record(&self) -> bool {
+        self.record.is_some()
+    }
+
+    /// The marks of the record.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// Opens the record.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn open(&self) -> Result<Reader, ReadError> {
+        let (path, skips) = self.record.as_ref().map_or((Path::new(""), false), |(p, s)| (p, *s));
+        let reader = Reader::open(path)?;
+        Ok(if skips { reader.skip_damaged() } else { reader })
+    }
+
+    /// Notes that nothing more comes, and why.
+    pub fn end(&self, note: &str) {
+        self.complete.store(true, Ordering::Release);
+        self.note(note);
+    }
+
+    /// Sets the note that the page shows.
+    pub fn note(&self, note: &str) {
+        note.clone_into(&mut self.note.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Size of the record in bytes; 0 if it is none.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.record.as_ref().and_then(|(path, _)| path.metadata().ok()).map_or(0, |m| m.len())
+    }
+
+    /// Sets the rows of a service.
+    pub fn set_rows(&self, rows: serde_json::Value) {
+        *self.rows.write().unwrap_or_else(PoisonError::into_inner) = Some(rows);
+    }
+
+    /// The state.
+    #[must_use]
+    pub fn state(&self) -> State {
+        let index = self.index();
+        let (snapshots, regions) = index.counts();
+        let thresholds = index.thresholds();
+        State {
+            kind: self.kind,
+            name: self.name.clone(),
+            span_ms: index.span().map_or(0.0, |span| ms(span.end.since(span.start))),
+            snapshots,
+            regions,
+            index_bytes: 8 * index.runs() as u64,
+            complete: self.complete.load(Ordering::Acquire),
+            note: self.note.read().unwrap_or_else(PoisonError::into_inner).clone(),
+            hot_hz: thresholds.hot_hz,
+            cold_ms: ms(thresholds.cold_age),
+        }
+    }
+
+    /// Bytes by heat over time, of one target or of all.
+    ///
+    /// # Errors
+    /// If there is no such target.
+    pub fn series(&self, target: Option<u32>) -> Result<SeriesFigures, SourceError> {
+        let index = self.index();
+        let series = index.series(target.map(TargetId));
+        Ok(series.ok_or(SourceError::Nothing("no such target"))?.figures())
+    }
+
+    /// The targets, those with most memory first.
+    #[must_use]
+    pub fn targets(&self) -> Vec<TargetFigures> {
+        self.index().targets(MOST_LISTED)
+    }
+
+    /// The axis of a target.
+    ///
+    /// # Errors
+    /// If there is no such target.
+    pub fn axis(&self, target: u32) -> Result<Axis, SourceError> {
+        let id = TargetId(target);
+        if self.index().axis_is_old(id) {
+            self.change().renew_axis(id);
+        }
+        self.index().axis(id).cloned().ok_or(SourceError::Nothing("no such target"))
+    }
+
+    /// The cells of a tile, a byte each, in columns from left to right, each from the lowest address up.
+    ///
+    /// # Errors
+    /// If there is no such target, or its axis has changed.
+    pub fn tile(&self, q: &TileQuery) -> Result<Vec<u8>, SourceError> {
+        let cells = 1..=MOST_CELLS;
+        let sizes = cells.contains(&q.width) && cells.contains(&q.height) && q.row_bytes > 0;
+        let times = q.pixel_ms > 0.0 && q.pixel_ms < 1e12 && q.from_ms >= 0.0;
+        if !(sizes && times) {
+            return Err(SourceError::Senseless("the sizes of a tile are out of range"));
+        }
+        let id = TargetId(q.target);
+        let index = self.index();
+        let axis = index.axis(id).ok_or(SourceError::Nothing("no such target"))?;
+        if axis.version != q.axis {
+            return Err(SourceError::Changed);
+        }
+        let segments = axis.segments(q.from_byte, q.row_bytes, q.height);
+        let span = time(q.from_ms)..time(q.from_ms + q.pixel_ms * q.width as f64);
+        let size = (q.width, q.height);
+        let pyramid = index.pyramid(id).ok_or(SourceError::Nothing("no such target"))?;
+        let columns = pyramid.columns(&span, time(q.pixel_ms));
+        let begin = index.span().map(|span| span.start).unwrap_or_default();
+        let widest = columns.iter().map(|c| c.time.end.saturating_sub(c.time.start)).max();
+        let exact = begin + span.start..begin + span.end;
+        let is_coarse = widest.is_some_and(|widest| widest > time(q.pixel_ms));
+        let is_ready = self.record.is_some() && self.complete.load(Ordering::Acquire);
+        if !(is_coarse && is_ready && self.places.parts(&exact) <= MOST_PARTS) {
+            return Ok(draw(columns, &span, &segments, size, index.rates()));
+        }
+        drop(index);
+        let mut columns = Vec::new();
+        self.each(&exact, |s| {
+            let view = s.targets.iter().find(|view| view.id == id);
+            let time = s.start.since(begin)..s.end.since(begin);
+            columns.extend(view.map(|view| Column::of(view, time)));
+            true
+        })?;
+        Ok(draw(&columns, &span, &segments, size, self.index().rates()))
+    }
+
+    /// Calls `each` for the whole snapshots of a time that are still known, until it returns false.
+    fn each(
+        &self,
+        time: &Range<Nanos>,
+        mut each: impl FnMut(&Arc<Snapshot>) -> bool,
+    ) -> Result<(), SourceError> {
+        if self.record.is_some() {
+            if !self.complete.load(Ordering::Acquire) {
+                return Err(SourceError::Early);
+            }
+            return Ok(self.places.each(time, || self.open(), each)?);
+        }
+        let index = self.index();
+        let moments = index.view().ring().between(time, Duration::ZERO);
+        let all: Vec<_> = moments.into_iter().map(|m| Arc::clone(&m.snapshot)).collect();
+        drop(index);
+        all.iter().all(&mut each);
+        Ok(())
+    }
+
+    /// The snapshot at a time.
+    fn snapshot(&self, at: Nanos) -> Result<Arc<Snapshot>, SourceError> {
+        let none = SourceError::Nothing("there is no snapshot at this time");
+        if self.record.is_some() {
+            if !self.complete.load(Ordering::Acquire) {
+                return Err(SourceError::Early);
+            }
+            return self.places.at(at, || self.open())?.ok_or(none);
+        }
+        self.index().view().ring().at(at).map(|m| Arc::clone(&m.snapshot)).ok_or(none)
+    }
+
+    /// The time that is asked for, within the recording.
+    fn within(&self, ms: f64) -> Nanos {
+        let index = self.index();
+        let last = index.span().map_or(Nanos(0), |span| Nanos(span.end.0.saturating_sub(1)));
+        index.at(ms).min(last)
+    }
+
+    /// What is at a point: range, mapping, rate with its interval, age.
+    ///
+    /// # Errors
+    /// If there is no such target, or the record cannot be read.
+    pub fn point(&self, q: &PointQuery) -> Result<Point, SourceError> {
+        let id = TargetId(q.target);
+        let axis = self.axis(q.target)?;
+        let outside = SourceError::Nothing("this is above the areas");
+        let address = axis.segments(q.byte, 1, 1).first().map(|s| s.range.start).ok_or(outside)?;
+        let s = self.snapshot(self.within(q.ms))?;
+        let index = self.index();
+        let begin = index.span().map(|span| span.start).unwrap_or_default();
+        let view = s.targets.iter().find(|view| view.id == id);
+        let mapping = view.and_then(|v| v.mappings.iter().find(|m| m.range.contains(address)));
+        let region = |v: &TargetView| v.regions.iter().find(|r| r.range.contains(address)).copied();
+        Ok(Point {
+            from_ms: ms(s.start.since(begin)),
+            to_ms: ms(s.end.since(begin)),
+            address: format!("{address:#x}"),
+            mapping: mapping.map(|m| label(m).to_owned()),
+            mapping_path: mapping.map(|m| m.name.to_string()),
+            region: view.and_then(region).map(|r| PointRegion::of(&r, &index)),
+        })
+    }
+
+    /// The rows of processes or groups at a time.
+    ///
+    /// # Errors
+    /// If there is no snapshot, or the record cannot be read.
+    pub fn table(&self, at_ms: f64, by: By) -> Result<serde_json::Value, SourceError> {
+        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(rows) = &*rows {
+            let by = if by == By::Cgroup { "cgroup" } else { "process" };
+            return Ok(rows[by].clone());
+        }
+        let s = self.snapshot(self.within(at_ms))?;
+        let index = self.index();
+        let moment = index.moment(s);
+        let mut rows = index.view().table(&moment, by);
+        isotherm_view::sort(&mut rows, isotherm_view::Column::Resident, true);
+        let row = |row: isotherm_view::Row| RowFigures {
+            target: match row.key {
+                Key::Process(id) => Some(id.0),
+                Key::All | Key::Cgroup(_) => None,
+            },
+            pid: row.pid,
+            name: row.name,
+            command: row.command,
+            cgroup: row.cgroup,
+            processes: row.processes,
+            resident: row.figures.heat.resident(),
+            hot: row.figures.heat.hot,
+            warm: row.figures.heat.warm,
+            cold: row.figures.heat.cold,
+            unknown: row.figures.heat.unknown,
+            saved: row.figures.saved,
+            refaults: self.record.is_none().then_some(row.refaults_per_second),
+        };
+        let rows: Vec<RowFigures> = rows.into_iter().take(MOST_LISTED).map(row).collect();
+        Ok(serde_json::to_value(rows).unwrap_or_default())
+    }
+
+    /// The idle ages of a target at a time.
+    ///
+    /// # Errors
+    /// If none are known.
+    pub fn ages(&self, target: u32, at_ms: f64) -> Result<AgesFigures, SourceError> {
+        use isotherm_core::AgeHistogram;
+        let index = self.index();
+        let found = index.ages(TargetId(target), index.at(at_ms));
+        let (end, ages) = found.ok_or(SourceError::Nothing("no idle ages are known yet"))?;
+        let begin = index.span().map(|span| span.start).unwrap_or_default();
+        Ok(AgesFigures {
+            ms: ms(end.since(begin)),
+            lowest_ms: (0..).map_while(AgeHistogram::lowest_ms).collect(),
+            idle: ages.idle.0.to_vec(),
+            swapped: ages.swapped.0.to_vec(),
+            unknown: ages.unknown,
+            untouched: ages.untouched,
+        })
+    }
+
+    /// A heat map of a part of the time, as `isotherm report heatmap` draws it.
+    ///
+    /// # Errors
+    /// If there is nothing in it, or the record cannot be read.
+    pub fn picture(&self, q: &SpanQuery) -> Result<Picture, SourceError> {
+        let (span, begin) = self.span(q)?;
+        let (name, thresholds, labels) = {
+            let index = self.index();
+            let labels = index.targets(MOST_LISTED).into_iter();
+            let labels = labels.map(|t| match t.pid {
+                Some(pid) => (TargetId(t.id), format!("{} (pid {pid})", t.name)),
+                None => (TargetId(t.id), t.name),
+            });
+            (self.name.clone(), index.thresholds(), labels.collect())
+        };
+        let time = span.start.since(begin)..span.end.since(begin);
+        let targets = q.target.map(|id| [TargetId(id)].into());
+        let filter = Filter { time: Some(time), addr: None, targets };
+        let options = Options { title: name, filter, thresholds, labels, ..Options::default() };
+        let mut extent = Extent::new(options);
+        // The time of a report counts from the first snapshot that it receives.
+        let mut first = None;
+        self.each(&span, |s| {
+            let (start, end, targets) = (begin, begin, Vec::new());
+            extent.push(first.get_or_insert_with(|| Snapshot {
+                start,
+                end,
+                targets,
+                ..Snapshot::clone(s)
+            }));
+            extent.push(s);
+            true
+        })?;
+        let Some(first) = first else { return Err(FilterError::Empty.into()) };
+        let mut grid = Grid::new(extent, &Shape::picture())?;
+        grid.push(&first);
+        self.each(&span, |s| {
+            grid.push(s);
+            true
+        })?;
+        Ok(heatmap_picture(&grid.finish())?)
+    }
+
+    /// The selected part of the time, and the start of the recording.
+    fn span(&self, q: &SpanQuery) -> Result<(Range<Nanos>, Nanos), SourceError> {
+        let index = self.index();
+        let all = index.span().ok_or(SourceError::Nothing("there is no snapshot yet"))?;
+        let span = index.at(q.from_ms).max(all.start)..index.at(q.to_ms).min(all.end);
+        if span.is_empty() {
+            return Err(SourceError::Senseless("the end must be after the start"));
+        }
+        Ok((span, all.start))
+    }
+
+    /// A part of the time as a record, in a temporary file.
+    ///
+    /// # Errors
+    /// If there is nothing in it, or it cannot be written.
+    pub fn cut(&self, q: &SpanQuery) -> Result<std::fs::File, SourceError> {
+        let (span, _) = self.span(q)?;
+        let mut file = tempfile::tempfile()?;
+        let wanted = |id: TargetId| q.target.is_none_or(|target| target == id.0);
+        let mut writer: Option<Writer<&std::fs::File>> = None;
+        let (mut seq, mut failed) = (0, None);
+        self.each(&span, |s| {
+            let mut part = Snapshot { seq, ..Snapshot::clone(s) };
+            part.targets.retain(|view| wanted(view.id));
+            seq += 1;
+            let begun = writer.take().map_or_else(|| self.begin_record(&file, &part, wanted), Ok);
+            let written = begun.and_then(|mut begun| {
+                let _ = begun.snapshot(&part)?;
+                Ok(begun)
+            });
+            match written {
+                Ok(begun) => writer = Some(begun),
+                Err(e) => failed = Some(e),
+            }
+            failed.is_none()
+        })?;
+        if let Some(e) = failed {
+            return Err(e.into());
+        }
+        let writer = writer.ok_or(FilterError::Empty)?;
+        writer.finish(Why::Played, "a part of a recording, from the browser")?;
+        file.rewind()?;
+        Ok(file)
+    }
+
+    /// A record in `file`, with the targets and their attributions at the snapshot `first`.
+    fn begin_record<'a>(
+        &self,
+        file: &'a std::fs::File,
+        first: &Snapshot,
+        wanted: impl Fn(TargetId) -> bool,
+    ) -> Result<Writer<&'a std::fs::File>, WriteError> {
+        let path = Path::new("in a temporary file");
+        let mut writer = Writer::to(file, path, &self.facts(first), RecordLimits::default())?;
+        let index = self.index();
+        for fact in index.facts().filter(|fact| wanted(fact.id)) {
+            let _ = writer.target(fact.clone())?;
+        }
+        for view in &first.targets {
+            if let Some(a) = index.attribution(view.id, first.end) {
+                let _ = writer.attribution(Attribution { at: first.start, ..a.clone() })?;
+            }
+        }
+        Ok(writer)
+    }
+
+    fn facts(&self, s: &Snapshot) -> Facts {
+        let known = self.index().view().facts().cloned();
+        known.unwrap_or_else(|| Facts::new(env!("CARGO_PKG_VERSION"), s.attrs, s.start))
+    }
+}
+
+impl PointRegion {
+    fn of(r: &RegionView, index: &Index) -> Self {
+        let share = |bp: u32| f64::from(bp.min(10_000)) / 1e4;
+        let unknown = r.unknown_bp.total().min(10_000) as u32;
+        let reasons = Unknown::ALL.into_iter().filter(|why| r.unknown_bp.0[why.index()] > 0);
+        let is_unknown = unknown * 2 >= r.resident_bp && r.resident_bp > 0;
+        PointRegion {
+            start: format!("{:#x}", r.range.start),
+            end: format!("{:#x}", r.range.end),
+            bytes: r.range.len(),
+            heat: match r.heat(&index.thresholds()) {
+                _ if r.resident_bp == 0 => "absent",
+                _ if is_unknown => "unknown",
+                isotherm_core::Heat::Hot => "hot",
+                isotherm_core::Heat::Warm => "warm",
+                isotherm_core::Heat::Cold => "cold",
+            },
+            hz: r.rate.hz,
+            low_hz: r.rate.low,
+            high_hz: Some(r.rate.high).filter(|hz| hz.is_finite()),
+            age_ms: ms(r.age),
+            touched: share(r.touched_bp),
+            resident: share(r.resident_bp),
+            unknown: share(unknown),
+            unknown_by: reasons.map(Unknown::name).collect(),
+            measured: r.support.map(|s| share(s.measured_bp)),
+            extended: r.support.map(|s| share(s.extended_bp)),
+        }
+    }
+}
+
+/// Milliseconds with their fraction.
+pub fn ms(d: Duration) -> f64 {
+    d.as_secs_f64() * 1e3
+}

@@ -1,0 +1,157 @@
+//! A live source that a test feeds, and a server of it.
+#![allow(dead_code, reason = "each user takes what it needs")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::{
+    AddrRange, AgeHistogram, Attribution, Attrs, Cost, Mapping, MappingKind, Nanos, PageAges,
+    Pages, Rate, RateSupport, RegionView, Snapshot, TargetId, TargetView, Thresholds,
+};
+use isotherm_record::{Event, Facts, TargetFact};
+use isotherm_web::pyramid::Keep;
+use isotherm_web::{Index, Kind, Limits, ListenOptions, Server, Source};
+use tokio::sync::watch;
+
+pub const MIB: u64 = 1 << 20;
+pub const BASE: u64 = 0x5500_0000_0000;
+pub const EVERY: Duration = Duration::from_millis(250);
+
+pub struct Scene {
+    pub server: Server,
+    pub source: Arc<Source>,
+    changes: watch::Sender<u64>,
+    seq: u64,
+}
+
+pub fn limits() -> Limits {
+    Limits {
+        keep: Keep::Newest,
+        runs: 1 << 20,
+        ring: 64 << 20,
+        bridge: false,
+        thresholds: Thresholds::default(),
+    }
+}
+
+pub fn listen() -> ListenOptions {
+    ListenOptions { listen: "127.0.0.1:0".parse().unwrap(), tls: None, hosts: Vec::new() }
+}
+
+impl Scene {
+    /// A server that shows `names`, of which nothing is known yet.
+    pub fn new(names: &[&str]) -> Self {
+        let source = Arc::new(Source::new(Kind::Live, "live".into(), None, Index::new(limits())));
+        let (changes, changed) = watch::channel(0);
+        let server = Server::start(&listen(), vec![Arc::clone(&source)], changed).unwrap();
+        let mut scene = Scene { server, source, changes, seq: 0 };
+        scene.push(Event::Facts(Facts::new("0.1.0", Attrs::default(), Nanos(0))));
+        for (id, name) in (0..).zip(names) {
+            let fact = TargetFact {
+                id: TargetId(id),
+                pid: Some(4000 + id),
+                command: format!("{name} --flag"),
+            };
+            scene.push(Event::Target(fact));
+            scene.push(Event::Attribution(Attribution {
+                target: TargetId(id),
+                at: Nanos(0),
+                comm: (*name).into(),
+                cgroup: format!("/system.slice/{name}.service").as_str().into(),
+                swapped: u64::from(id) * 7 * MIB,
+                major_faults: 0,
+            }));
+        }
+        scene
+    }
+
+    fn push(&mut self, event: Event) {
+        self.source.change().push(event);
+    }
+
+    /// Adds snapshots of targets `0..targets`, in which a hot band moves up.
+    pub fn snapshots(&mut self, count: u64, targets: u32) {
+        for _ in 0..count {
+            let s = snapshot(self.seq, targets);
+            self.seq += 1;
+            self.push(Event::Snapshot(Arc::new(s)));
+        }
+        self.changes.send_modify(|n| *n += 1);
+    }
+
+    /// Port, and the token.
+    pub fn address(&self) -> (u16, String) {
+        let rest = self.server.address().strip_prefix("http://127.0.0.1:").unwrap();
+        let (port, token) = rest.split_once("/?token=").unwrap();
+        (port.parse().unwrap(), token.to_owned())
+    }
+}
+
+/// A heap of 256 MiB in which a band of 32 MiB is hot and moves, and a library that is hardly touched.
+pub fn snapshot(seq: u64, targets: u32) -> Snapshot {
+    let start = Nanos(0) + EVERY * u32::try_from(seq).unwrap();
+    let band = seq / 4 % 7 * 32;
+    let mapping = |(start, end, kind, name): (u64, u64, MappingKind, &str)| Mapping {
+        range: AddrRange::new(start, end),
+        kind,
+        name: name.into(),
+        unknown: None,
+    };
+    let library = 0x7f00_0000_0000;
+    let mappings = Arc::new(
+        [
+            (BASE, BASE + 256 * MIB, MappingKind::Heap, "[heap]"),
+            (
+                library,
+                library + 8 * MIB,
+                MappingKind::File,
+                "/usr/lib/<img src=x onerror=alert(1)>.so",
+            ),
+        ]
+        .map(mapping)
+        .into(),
+    );
+    let of = |id: u32| {
+        let mut ages = PageAges { sampling: 1, ..PageAges::default() };
+        ages.idle = AgeHistogram::default();
+        (0..12).for_each(|i| ages.idle.add(500 << i, 9_000 - 700 * i));
+        ages.swapped.add(64_000, 2_000);
+        let mut regions = vec![
+            region(BASE, BASE + band * MIB, 0.0),
+            region(BASE + band * MIB, BASE + (band + 32) * MIB, 80.0),
+            region(BASE + (band + 32) * MIB, BASE + 256 * MIB, 0.4),
+            region(library, library + 8 * MIB, 0.0),
+        ];
+        regions.retain(|r| !r.range.is_empty());
+        TargetView {
+            id: TargetId(id),
+            ran: None,
+            mappings: Arc::clone(&mappings),
+            left_out: 0,
+            regions,
+            ages: Some(Arc::new(ages)),
+        }
+    };
+    Snapshot {
+        seq,
+        start,
+        end: start + EVERY,
+        attrs: Attrs::default(),
+        cost: Cost::default(),
+        quality: None,
+        targets: (0..targets).map(of).collect(),
+    }
+}
+
+fn region(start: u64, end: u64, hz: f32) -> RegionView {
+    RegionView {
+        range: AddrRange::new(start, end),
+        accesses_bp: (-(-hz * Attrs::default().sample.as_secs_f32()).exp_m1() * 1e4) as u32,
+        age: Duration::from_secs(if hz > 0.0 { 2 } else { 60 }),
+        rate: Rate { hz, low: hz * 0.8, high: if hz > 0.0 { hz * 1.2 } else { 3.0 } },
+        touched_bp: if hz > 0.0 { 10_000 } else { 0 },
+        resident_bp: 10_000,
+        unknown_bp: Pages::default(),
+        support: Some(RateSupport::MEASURED),
+    }
+}

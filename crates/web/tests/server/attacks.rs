@@ -1,0 +1,193 @@
+//! Requests that a server must withstand.
+
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use crate::scene::Scene;
+use crate::{Answer, TIMEOUT, ask, bearer, connect, get, raw};
+
+/// The numbers of refused requests.
+fn refused(scene: &Scene, what: &str) -> u64 {
+    ask(scene, "/api/state").json()["refused"][what].as_u64().unwrap()
+}
+
+#[test]
+fn without_the_token_nothing_is_told() {
+    let mut scene = Scene::new(&["secret-name"]);
+    scene.snapshots(4, 1);
+    for path in [
+        "/",
+        "/page.js",
+        "/api/state",
+        "/api/events",
+        "/api/source/0/targets",
+        "/?token=0",
+        "/nothing",
+    ] {
+        let answer = get(&scene, path, "");
+        assert_eq!(answer.status, 401, "{path}");
+        assert!(!String::from_utf8_lossy(&answer.body).contains("secret"), "{path}");
+        assert!(
+            answer.header("content-security-policy").is_some()
+                && answer.header("set-cookie").is_none()
+        );
+    }
+    assert_eq!(refused(&scene, "token"), 7);
+}
+
+#[test]
+fn a_name_that_was_rebound_is_refused_even_with_the_token() {
+    let scene = Scene::new(&["app"]);
+    let token = bearer(&scene);
+    let port = scene.address().0;
+    for host in
+        ["evil.example", &format!("evil.example:{port}"), "127.0.0.1", "127.0.0.1:1", "[::1]:1", ""]
+    {
+        let request =
+            format!("GET /api/state HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{token}\r\n");
+        assert_eq!(raw(&scene, request.as_bytes()).status, 403, "{host}");
+    }
+    let none = format!("GET /api/state HTTP/1.1\r\nConnection: close\r\n{token}\r\n");
+    assert!([400, 403].contains(&raw(&scene, none.as_bytes()).status));
+    assert!(refused(&scene, "host") >= 6);
+}
+
+#[test]
+fn other_sites_and_changes_are_refused() {
+    let scene = Scene::new(&["app"]);
+    let (token, port) = (bearer(&scene), scene.address().0);
+    for origin in ["http://evil.example", "null", &format!("https://127.0.0.1:{port}")] {
+        let headers = format!("{token}Origin: {origin}\r\n");
+        assert_eq!(get(&scene, "/api/state", &headers).status, 403, "{origin}");
+    }
+    let own = format!("{token}Origin: http://127.0.0.1:{port}\r\n");
+    assert_eq!(get(&scene, "/api/state", &own).status, 200);
+    for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"] {
+        let request = format!(
+            "{method} /api/state HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n{token}\r\n"
+        );
+        assert_eq!(raw(&scene, request.as_bytes()).status, 405, "{method}");
+    }
+    assert_eq!((refused(&scene, "origin"), refused(&scene, "method")), (3, 6));
+}
+
+#[test]
+fn paths_lead_nowhere_else() {
+    let scene = Scene::new(&["app"]);
+    for path in [
+        "/../../../../etc/passwd",
+        "/..%2f..%2fetc/passwd",
+        "/%2e%2e/%2e%2e/etc/passwd",
+        "/api/source/../../etc/passwd",
+        "/api/source/0/../../../etc/passwd",
+        "/api/source/-1/targets",
+        "/api/source/99999999999999999999/targets",
+        "//etc/passwd",
+        "/page.js/../../Cargo.toml",
+    ] {
+        let answer = ask(&scene, path);
+        assert!([400, 404].contains(&answer.status), "{path}: {}", answer.status);
+        assert!(!String::from_utf8_lossy(&answer.body).contains("root:"));
+    }
+}
+
+#[test]
+fn large_and_many_headers_are_refused() {
+    let scene = Scene::new(&["app"]);
+    let token = bearer(&scene);
+    let port = scene.address().0;
+    let head = format!("GET /api/state HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{token}");
+    let large = format!("{head}X: {}\r\n\r\n", "a".repeat(10 << 20));
+    assert_ne!(raw(&scene, large.as_bytes()).status, 200);
+    let many: String = (0..1000).map(|i| format!("X{i}: a\r\n")).collect();
+    assert_ne!(raw(&scene, format!("{head}{many}\r\n").as_bytes()).status, 200);
+    let long =
+        format!("GET /{} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{token}\r\n", "a".repeat(1 << 20));
+    assert_ne!(raw(&scene, long.as_bytes()).status, 200);
+    for garbage in
+        [&b"\0\0\0\0\r\n\r\n"[..], b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", b"GET\r\n\r\n"]
+    {
+        assert_ne!(raw(&scene, garbage).status, 200);
+    }
+    assert!(refused(&scene, "malformed") >= 4);
+    assert_eq!(ask(&scene, "/api/state").status, 200);
+}
+
+/// Requests that never end are dropped after 10 s, and do not delay others meanwhile.
+#[test]
+fn half_open_connections_are_dropped_and_delay_nobody() {
+    let scene = Scene::new(&["app"]);
+    let mut half: Vec<_> = (0..100).map(|_| connect(&scene)).collect();
+    for (i, stream) in half.iter_mut().enumerate() {
+        stream.write_all(if i % 2 == 0 { b"GET / HT" } else { b"" }).unwrap();
+    }
+    let begin = Instant::now();
+    assert_eq!(ask(&scene, "/api/state").status, 200);
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    for stream in &mut half {
+        let mut rest = Vec::new();
+        // The server ends each of them; a reset is an end too.
+        let _ = stream.read_to_end(&mut rest);
+    }
+    assert!(begin.elapsed() < TIMEOUT);
+    assert!(refused(&scene, "malformed") >= 50);
+}
+
+#[test]
+fn connections_beyond_the_limit_are_closed_at_once() {
+    let scene = Scene::new(&["app"]);
+    let held: Vec<_> = (0..140).map(|_| connect(&scene)).collect();
+    let mut closed = 0;
+    for mut stream in held {
+        stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        closed += usize::from(matches!(stream.read(&mut [0]), Ok(0)));
+    }
+    assert!((12..=40).contains(&closed), "{closed} of 140 were closed");
+    let free = || ask(&scene, "/api/state");
+    let begin = Instant::now();
+    let answer = loop {
+        let answer: Answer = free();
+        if answer.status == 200 || begin.elapsed() > TIMEOUT {
+            break answer;
+        }
+    };
+    assert!(answer.json()["refused"]["connections"].as_u64() >= Some(12));
+}
+
+/// Of 100 clients of the events, 50 never read. The others get the newest state, and adding snapshots takes no longer.
+#[test]
+fn clients_that_do_not_read_slow_nothing() {
+    let mut scene = Scene::new(&["app"]);
+    let request = format!(
+        "GET /api/events HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n{}\r\n",
+        scene.address().0,
+        bearer(&scene)
+    );
+    let alone = time(&mut scene);
+    let mut clients: Vec<_> = (0..100).map(|_| connect(&scene)).collect();
+    for client in &mut clients {
+        client.write_all(request.as_bytes()).unwrap();
+    }
+    let (readers, silent) = clients.split_at_mut(50);
+    let with_clients = time(&mut scene);
+    assert!(with_clients < alone * 5 + Duration::from_secs(1), "{with_clients:?} after {alone:?}");
+    scene.snapshots(1, 1);
+    for reader in readers {
+        let mut text = String::new();
+        let begin = Instant::now();
+        while !text.contains("\"snapshots\":1001,") {
+            assert!(begin.elapsed() < TIMEOUT, "{text}");
+            let mut bytes = [0; 4096];
+            let n = reader.read(&mut bytes).unwrap();
+            text += &String::from_utf8_lossy(&bytes[..n]);
+        }
+    }
+    assert_eq!(silent.len(), 50);
+}
+
+/// The time to add 500 snapshots.
+fn time(scene: &mut Scene) -> Duration {
+    let begin = Instant::now();
+    (0..500).for_each(|_| scene.snapshots(1, 1));
+    begin.elapsed()
+}
