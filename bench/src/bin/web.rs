@@ -290,7 +290,7 @@ fn print_row(name: &str, times: &Histogram<u64>) {
 /// CPU time of a live page, without a client and with one that asks for everything four times a second.
 fn live(isotherm: &Path, time: Duration) -> Result<()> {
     let mut load = Command::new(isotherm);
-    load.args(["lab", "workload", "zipf", "--duration", "20min"])
+    load.args(["lab", "workload", "zipf", "--duration", "5min"])
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     let load = Ended(load.spawn()?);

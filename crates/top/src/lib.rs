@@ -89,18 +89,16 @@ fn show(app: &mut App, feed: &mut source::Feed, options: &TopOptions, stop: &Sto
             // Nobody is left to read the screen.
             Wake::HungUp => return Ok(()),
         }
-        if !event::poll(Duration::ZERO)? {
-            continue;
-        }
-        match event::read()? {
-            Input::Key(key) if key.kind != KeyEventKind::Release => match app.key(key) {
+        // It may have read several keys at once.
+        while event::poll(Duration::ZERO)? {
+            let Input::Key(key) = event::read()? else { continue };
+            let effect = if key.kind == KeyEventKind::Release { None } else { app.key(key) };
+            match effect {
                 Some(Effect::Quit) => return Ok(()),
                 Some(Effect::Save(path, span)) => app.saved(save::save(app.view(), &span, &path)),
                 Some(Effect::Redraw) => screen.clear()?,
                 None => {}
-            },
-            Input::Resize(..) => {}
-            _ => continue,
+            }
         }
         next = Instant::now();
     }

@@ -107,7 +107,7 @@ class Pane {
     this.map = new Heatmap(this.heat, palette, (...args) => this.ask(...args), {
       view: (v) => viewed(this, v),
       point: (p) => this.showPoint(p),
-      chosen: (ms) => this.choosen(ms),
+      chosen: (ms) => this.choseTime(ms),
       follow: () => follow(!following),
     });
     const jump = (e) => {
@@ -289,7 +289,7 @@ class Pane {
   }
 
   /** A time was chosen: the table and the ages are of that time. */
-  choosen(ms) {
+  choseTime(ms) {
     this.at = ms >= this.state.span_ms ? null : ms;
     if (this.live && this.at !== null) follow(false);
     this.readTable();

@@ -16,7 +16,7 @@ use isotherm::watch::{AttrsFor, LookBy, WatchedMemory, open};
 use isotherm_core::{Attribution, Snapshot};
 use isotherm_linux::sys::{self, KeptCapabilities};
 use isotherm_record::{Event, TargetFact};
-use tokio::sync::watch::{self as changes_of, Sender as Changes};
+use tokio::sync::watch as newest;
 use tracing::info;
 
 use crate::index::Index;
@@ -62,7 +62,7 @@ pub fn watch(
     let program = resolve(&live.targets.command)?;
     let index = Index::new(limits(Keep::Newest, options.thresholds));
     let source = Arc::new(Source::new(Kind::Live, "live".to_owned(), None, index));
-    let (changes, changed) = changes_of::channel(0);
+    let (changes, changed) = newest::channel(0);
     let server = Server::start(&options.listen, vec![Arc::clone(&source)], changed)?;
     let facts = facts(attrs, seed, ready.describe());
     let mut started = follower.start(ready.hold(), program, &live.targets.command, &[])?;
@@ -157,7 +157,12 @@ impl Job for WebJob {
 }
 
 /// Adds events to the index as they come.
-fn keep(receive: &Receiver<Event>, source: &Source, waiting: &AtomicUsize, changes: &Changes<u64>) {
+fn keep(
+    receive: &Receiver<Event>,
+    source: &Source,
+    waiting: &AtomicUsize,
+    changes: &newest::Sender<u64>,
+) {
     while let Ok(event) = receive.recv() {
         let is_snapshot = matches!(event, Event::Snapshot(_));
         source.change().push(event);

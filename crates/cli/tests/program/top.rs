@@ -89,7 +89,10 @@ impl Tmux {
 
 impl Drop for Tmux {
     fn drop(&mut self) {
-        self.run(&["kill-server"]);
+        let socket = self.dir.path().join("tmux");
+        let mut command = Command::new("tmux");
+        command.arg("-S").arg(socket).arg("kill-server").stderr(Stdio::null());
+        let _ = command.status();
     }
 }
 
@@ -145,6 +148,20 @@ fn a_signal_restores_the_terminal() {
     tmux.shows(&["ENDED: all processes have ended"]);
     tmux.keys(&["q"]);
     tmux.is_restored(0);
+}
+
+#[test]
+fn the_end_of_the_terminal_ends_it() {
+    needs_root!();
+    if !tmux_or_skip("the_end_of_the_terminal_ends_it") {
+        return;
+    }
+    let (load, tmux) = (Load::start(16, 4), Tmux::start());
+    tmux.top("", &format!("--pid {}", load.pid()));
+    tmux.shows(&["NAME", "live"]);
+    let process = format!("/proc/{}", tmux.pid().as_raw_nonzero());
+    tmux.run(&["kill-server"]);
+    until("the end of isotherm", || !Path::new(&process).exists());
 }
 
 /// A record is played without root and without colours.
