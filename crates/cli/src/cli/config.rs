@@ -16,12 +16,16 @@ use toml::{Spanned, Value};
 use super::{Cli, Command, Reclaim, UsageError};
 
 /// Options that cannot change while a service runs: its targets, and settings of the start.
-const LASTING: [&str; 20] = [
+const LASTING: [&str; 24] = [
     "pid",
     "comm",
     "cgroup",
     "all",
     "children",
+    "file",
+    "dir",
+    "mount",
+    "cached",
     "except-comm",
     "except-cgroup",
     "except-pid",
@@ -39,7 +43,8 @@ const LASTING: [&str; 20] = [
     "seed",
 ];
 /// Options that select targets: one on the command line replaces all of them in the file.
-const TARGETS: [&str; 5] = ["pid", "comm", "cgroup", "all", "children"];
+const TARGETS: [&str; 9] =
+    ["pid", "comm", "cgroup", "all", "children", "file", "dir", "mount", "cached"];
 /// The key of the schemes in a file.
 const SCHEMES: &str = "scheme";
 
@@ -86,7 +91,7 @@ impl Config {
     pub fn under(&self, typed: &[OsString]) -> Result<Reclaim, UsageError> {
         let own = parse(typed)?;
         let hidden = |name: &str| {
-            TARGETS.contains(&name) && !own.acting.targets.selection(false).is_empty()
+            TARGETS.contains(&name) && own.acting.selects()
                 || name == "goal" && !own.goal.is_empty()
         };
         let ours = self.options.iter().filter(|(name, _)| !hidden(name));
