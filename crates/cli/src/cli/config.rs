@@ -13,12 +13,16 @@ use isotherm_core::scheme::Scheme;
 use super::{Cli, Command, Reclaim, UsageError};
 
 /// Options that cannot change while a service runs: its targets, and settings of the start.
-const LASTING: [&str; 20] = [
+const LASTING: [&str; 24] = [
     "pid",
     "comm",
     "cgroup",
     "all",
     "children",
+    "file",
+    "dir",
+    "mount",
+    "cached",
     "except-comm",
     "except-cgroup",
     "except-pid",
@@ -36,7 +40,8 @@ const LASTING: [&str; 20] = [
     "seed",
 ];
 /// Options that select targets: one on the command line replaces all of them in the file.
-const TARGETS: [&str; 5] = ["pid", "comm", "cgroup", "all", "children"];
+const TARGETS: [&str; 9] =
+    ["pid", "comm", "cgroup", "all", "children", "file", "dir", "mount", "cached"];
 
 /// The options of a file.
 #[derive(Debug)]
@@ -54,7 +59,7 @@ impl Config {
     pub fn under(&self, typed: &[OsString]) -> Result<Reclaim, UsageError> {
         let own = parse(typed)?;
         let hidden = |name: &str| {
-            TARGETS.contains(&name) && !own.acting.targets.selection(false).is_empty()
+            TARGETS.contains(&name) && own.acting.selects()
                 || name == "goal" && !own.goal.is_empty()
         };
         let all: Vec<OsString> = self.0.args(hidden).chain(typed.iter().cloned()).collect();

@@ -2,6 +2,7 @@
 
 mod config;
 mod control;
+mod file_targets;
 mod files;
 mod groups;
 mod interleave;

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use isotherm::page_cache::Scope;
 use isotherm::units;
 use isotherm::watch::{AttrsFor, FilesToWatch, LookBy, WatchedMemory};
 use isotherm_core::{AddrRange, Attrs};
@@ -13,20 +12,8 @@ use isotherm_linux::damon::sysfs::IntervalsGoal;
 use isotherm_linux::{Part, Way};
 use isotherm_record::Limits;
 
+use super::file_targets::{FileTargets, OF_PROCESSES};
 use super::{DEFAULT_RECORD, Metrics, Targets, UsageError, Watching};
-
-/// Options that are about processes.
-const OF_PROCESSES: [&str; 9] = [
-    "pid",
-    "cgroup",
-    "comm",
-    "all",
-    "command",
-    "children",
-    "except_comm",
-    "except_cgroup",
-    "except_pid",
-];
 
 /// Options of `record`.
 #[derive(Debug, Args)]
@@ -37,20 +24,8 @@ pub struct Record {
     /// nothing else uses it, else with page_idle
     #[arg(long, conflicts_with_all = OF_PROCESSES)]
     pub physical: bool,
-    /// Watch which parts of this file are read, written or accessed through mappings, whichever
-    /// process does it; addresses are offsets in the file; may be given several times
-    #[arg(long, value_name = "PATH", conflicts_with_all = OF_PROCESSES)]
-    pub file: Vec<PathBuf>,
-    /// Watch the cached files of this folder and below it like --file; may be given several times
-    #[arg(long, value_name = "DIR", conflicts_with_all = OF_PROCESSES)]
-    pub dir: Vec<PathBuf>,
-    /// Watch the cached files of the file system that holds this path like --file
-    #[arg(long, value_name = "DIR", conflicts_with_all = OF_PROCESSES)]
-    #[arg(conflicts_with_all = ["file", "dir", "cached"])]
-    pub mount: Option<PathBuf>,
-    /// Watch all cached files of the machine like --file
-    #[arg(long, conflicts_with_all = OF_PROCESSES, conflicts_with_all = ["file", "dir"])]
-    pub cached: bool,
+    #[command(flatten)]
+    pub files: FileTargets,
     /// Record reads, writes and accesses through mappings of a file as targets of their own
     #[arg(long)]
     pub by_access: bool,
@@ -121,27 +96,18 @@ impl Record {
 
     /// Whether to watch files.
     pub fn of_files(&self) -> bool {
-        self.cached || self.mount.is_some() || !self.file.is_empty() || !self.dir.is_empty()
+        !self.files.is_empty()
     }
 
     /// The files to watch.
     fn files(&self) -> Result<FilesToWatch, UsageError> {
-        if let Some(path) = self.file.iter().find(|path| path.is_dir()) {
-            let path = path.display();
-            return Err(UsageError::new(format!("{path} is a folder: give it with --dir")));
-        }
-        if let Some(path) = self.dir.iter().find(|path| path.is_file()) {
-            let path = path.display();
-            return Err(UsageError::new(format!("{path} is a file: give it with --file")));
-        }
+        let scope = self.files.scope()?;
         if self.physical || self.watching.monitor.is_some() {
             let text =
                 "files are counted by a monitor of their own: leave out --physical and --monitor";
             return Err(UsageError::new(text));
         }
-        let paths = self.file.iter().chain(&self.dir).cloned().collect();
-        let scope = Scope { paths, mount: self.mount.clone(), cgroup: None };
-        Ok(FilesToWatch { scope, by_access: self.by_access })
+        Ok(FilesToWatch { scope, by_access: self.by_access, remembers: false })
     }
 
     /// The memory to watch: of processes, of files, or physical.

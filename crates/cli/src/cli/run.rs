@@ -6,9 +6,10 @@ use std::time::Duration;
 use clap::Args;
 use isotherm::service;
 use isotherm::units;
-use isotherm::watch::LookBy;
+use isotherm::watch::{FilesToWatch, LookBy};
 use isotherm_core::Attrs;
 
+use super::file_targets::FileTargets;
 use super::{Metrics, Targets, UsageError, Watching};
 
 /// Options of `run`.
@@ -45,7 +46,7 @@ pub struct Acting {
     pub passed: bool,
     /// Sample page faults with their call stacks: isotherm service status shows which code brings
     /// memory back, and a record of isotherm service record has the stacks
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["file", "dir", "mount", "cached"])]
     pub stacks: bool,
     /// Print the statistics at the end as JSON
     #[arg(long)]
@@ -60,15 +61,25 @@ pub struct Acting {
     #[command(flatten)]
     pub targets: Targets,
     #[command(flatten)]
+    pub files: FileTargets,
+    #[command(flatten)]
     pub watching: Watching,
 }
 
 impl Acting {
+    /// Whether an option selects processes or files.
+    pub fn selects(&self) -> bool {
+        !self.targets.selection(false).is_empty() || !self.files.is_empty()
+    }
+
     /// The options as the library's type. With `awaited`, processes and control groups need not
     /// exist yet.
-    pub fn acting(&self, awaited: bool) -> service::Acting {
-        service::Acting {
+    pub fn acting(&self, awaited: bool) -> Result<service::Acting, UsageError> {
+        let scope = self.files.scope()?;
+        let files = FilesToWatch { scope, by_access: false, remembers: true };
+        Ok(service::Acting {
             targets: self.targets.selection(awaited),
+            files: (!self.files.is_empty()).then_some(files),
             look: self.watching.look,
             seed: self.watching.seed,
             dry_run: self.dry_run,
@@ -78,14 +89,20 @@ impl Acting {
             duration: self.duration,
             metrics: self.metrics.to.clone(),
             metrics_every: self.metrics.every,
-        }
+        })
     }
 
     /// Checks the options, before anything is opened.
     pub fn check(&self) -> Result<Attrs, UsageError> {
-        if self.targets.selection(false).is_empty() {
+        if !self.selects() {
             return Err(UsageError::new(
-                "nothing to act on: give --pid PID, --comm NAME, --cgroup PATH, --all, or a command after --",
+                "nothing to act on: give --pid PID, --comm NAME, --cgroup PATH, --all, a command after --, or files \
+                 with --file PATH, --dir DIR, --mount DIR or --cached",
+            ));
+        }
+        if !self.files.is_empty() && self.watching.monitor.is_some() {
+            return Err(UsageError::new(
+                "files are counted by a monitor of their own: leave out --monitor",
             ));
         }
         if self.watching.look == LookBy::Damon {

@@ -29,7 +29,7 @@ pub fn run(options: Reclaim) -> Result<ExitCode> {
     // The arguments after `reclaim`: only options without a value, as -v, may stand before it.
     let typed = std::env::args_os().skip_while(|word| word != "reclaim").skip(1).collect();
     let service = match options.config {
-        None => Service::new(options, None, typed),
+        None => Service::new(options, None, typed)?,
         Some(path) => Service::read(path, typed)?,
     };
     let json = service.options.acting.json;
@@ -68,17 +68,21 @@ struct Service {
 }
 
 impl Service {
-    fn new(options: Reclaim, config: Option<(PathBuf, Config)>, typed: Vec<OsString>) -> Self {
+    fn new(
+        options: Reclaim,
+        config: Option<(PathBuf, Config)>,
+        typed: Vec<OsString>,
+    ) -> Result<Self, UsageError> {
         // The service may start before its targets.
-        let acting = options.acting.acting(true);
-        Service { options, acting, config, typed }
+        let acting = options.acting.acting(true)?;
+        Ok(Service { options, acting, config, typed })
     }
 
     fn read(path: PathBuf, typed: Vec<OsString>) -> Result<Self, ServiceError> {
         let text = text_of(&path, || format!("cannot read the options in {}", path.display()))?;
         let config = Config::read(&path, text)?;
         let options = config.under(&typed)?;
-        Ok(Service::new(options, Some((path, config)), typed))
+        Ok(Service::new(options, Some((path, config)), typed)?)
     }
 
     /// Fails if the file has schemes: the kernel's monitor runs only the one made from options.

@@ -65,7 +65,7 @@ pub fn run(options: RunSchemes) -> Result<ExitCode> {
     let text =
         |path: &PathBuf| text_of(path, || format!("cannot read the schemes {}", path.display()));
     let texts = options.scheme.iter().map(text).collect::<Result<_, _>>()?;
-    let acting = options.acting.acting(false);
+    let acting = options.acting.acting(false)?;
     let json = options.acting.json;
     act(&(Rc::new(RunConfig { options, acting, texts }) as Rc<dyn ServiceConfig>), json)
 }

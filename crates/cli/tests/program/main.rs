@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests, and what helps them")]
 
+mod act_files;
 mod advice;
 mod aim;
 #[path = "../../../linux/tests/common/swap.rs"]

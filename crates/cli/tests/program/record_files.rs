@@ -16,16 +16,16 @@ use tempfile::TempDir;
 
 use crate::run::{Recorder, finish, isotherm, needs_root, until};
 
-const MIB: u64 = 1 << 20;
-const PAGE: u64 = 4096;
+pub const MIB: u64 = 1 << 20;
+pub const PAGE: u64 = 4096;
 
 /// On the disk, since reads of tmpfs cannot be counted.
-fn folder() -> TempDir {
+pub fn folder() -> TempDir {
     TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
 /// A cached file, whose next reads go page by page.
-fn cached(path: &Path, mib: u64) -> File {
+pub fn cached(path: &Path, mib: u64) -> File {
     let file =
         File::options().read(true).write(true).create(true).truncate(true).open(path).unwrap();
     let bytes = vec![1; MIB as usize];
@@ -35,7 +35,7 @@ fn cached(path: &Path, mib: u64) -> File {
     file
 }
 
-fn counts_reads() -> bool {
+pub fn counts_reads() -> bool {
     let counts = ReadCounter::load().is_ok();
     if !counts {
         eprintln!("skipped: this kernel has no tracepoint for reads");
@@ -72,7 +72,7 @@ fn rate(s: &Snapshot, target: usize, mib: std::ops::Range<u64>) -> (f64, f64) {
 }
 
 /// Calls `access` with the numbers 0, 1, 2.. at a rate, until `ended`; returns the real rate.
-fn at_rate(per_second: f64, ended: &AtomicBool, mut access: impl FnMut(u64)) -> f64 {
+pub fn at_rate(per_second: f64, ended: &AtomicBool, mut access: impl FnMut(u64)) -> f64 {
     let begin = Instant::now();
     let mut count = 0;
     while !ended.load(Ordering::Relaxed) {
@@ -85,7 +85,7 @@ fn at_rate(per_second: f64, ended: &AtomicBool, mut access: impl FnMut(u64)) -> 
 }
 
 /// A page of a range, in an order that looks random.
-fn page(i: u64, pages: u64) -> u64 {
+pub fn page(i: u64, pages: u64) -> u64 {
     (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33) % pages
 }
 

@@ -135,7 +135,8 @@ impl Share {
 }
 
 /// An action: pageout, cold, willneed, hugepage, nohugepage, lru_prio, lru_deprio, "migrate_hot NODES",
-/// "migrate_cold NODES" or stat. NODES is 1, or 0:2,1:1 with weights.
+/// "migrate_cold NODES" or stat. NODES is 1, or 0:2,1:1 with weights. For files, drop, prefetch and protect are other
+/// names of pageout, willneed and lru_prio.
 #[derive(Debug, Clone, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(try_from = "String")]

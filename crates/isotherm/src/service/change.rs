@@ -9,7 +9,7 @@ use tracing::{info, warn};
 use super::meter::Meter;
 use super::running::SchemeJob;
 use super::saved::{Saved, Schemes};
-use super::{RequiredPrivileges, ServiceError, check_actions};
+use super::{RequiredPrivileges, ServiceError, check_actions, check_for_files};
 use crate::ROOT;
 use crate::control::Attributes;
 use crate::notify::Notify;
@@ -48,6 +48,9 @@ impl SchemeJob {
         pids: &[i32],
     ) -> Result<Vec<String>, ServiceError> {
         let engine = Engine::new(new.clone())?;
+        if self.config.acting().files.is_some() {
+            check_for_files(new.iter())?;
+        }
         let mut notes = check_actions(new.iter(), |action| act.supports(action), self.dry())?;
         if !RequiredPrivileges::of(new.iter().map(|s| &s.action)).are_within(&self.required) {
             return Err(ServiceError::Privileges);

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use isotherm_core::scheme::SchemeError;
 use isotherm_linux::cgroup::CgroupError;
 use isotherm_linux::damon::DamonError;
-
 use isotherm_linux::proc::ProcError;
 use isotherm_linux::{PhysicalError, WayError};
 use isotherm_record::WriteError;
@@ -86,6 +85,12 @@ pub enum ServiceError {
          out --monitor and --look, or give --min-age"
     )]
     NoAges(&'static str),
+    /// a scheme for files selects single pages; with its name
+    #[error(
+        "scheme `{0}` selects single pages, which are not looked at in files: leave out page filters (--pages) \
+         and objectives (--aim)"
+    )]
+    SinglePages(String),
     /// a text contains no scheme
     #[error("it contains no scheme: to stop acting, use isotherm service pause")]
     NoScheme,

@@ -44,7 +44,7 @@ use crate::session::{End, Progress, Session};
 use crate::stacks::{StackOptions, Stacks};
 use crate::stop::Stop;
 use crate::usage::UsageError;
-use crate::watch::{AttrsFor, LookBy, Looks, Ready};
+use crate::watch::{self, AttrsFor, FilesToWatch, LookBy, WatchedMemory};
 use crate::words::{chain, is_closed_pipe};
 
 pub use self::error::{MeterError, ServiceError};
@@ -55,6 +55,8 @@ pub use self::table::SchemeTable;
 pub struct Acting {
     /// the processes to watch
     pub targets: Selection,
+    /// the files to watch instead of processes
+    pub files: Option<FilesToWatch>,
     /// how to look
     pub look: LookBy,
     /// seed of the random numbers; `None`: different each time
@@ -158,25 +160,26 @@ pub fn act<T>(
     };
     let first = engine(&attrs)?;
     // A way to look that was named explicitly may have a more specific reason to fail.
-    if o.look == LookBy::Auto && !o.dry_run {
+    if o.look == LookBy::Auto && o.files.is_none() && !o.dry_run {
         refuse_at_once(&first)?;
     }
     let stop =
         if config.is_in_file() { Stop::at_signals_but_reload()? } else { Stop::at_signals()? };
-    let mut looks = Looks::open(match o.look {
-        LookBy::Way(way) => Some(way),
-        _ => None,
-    })?;
+    let what = o.files.clone().map_or_else(WatchedMemory::processes, WatchedMemory::Files);
+    let mut looks = watch::open(&what, o.look, config.attrs())?;
     // The available way to look may require another monitor, with other intervals.
     let attrs = looks.attrs(config.attrs()).map_err(|e| config.placed(e))?;
     let mut engine = engine(&attrs)?;
     check_aims(engine.schemes().map(|(scheme, _)| scheme), &attrs)?;
+    if o.files.is_some() {
+        check_for_files(engine.schemes().map(|(scheme, _)| scheme))?;
+    }
     engine.log_passed(o.passed);
     let act = looks.act().ok_or(ServiceError::CannotAct)?;
     let schemes = engine.schemes().map(|(scheme, _)| scheme);
     let mut notes = check_actions(schemes, |action| act.supports(action), o.dry_run)?;
     let required = RequiredPrivileges::of(engine.schemes().map(|(s, _)| &s.action));
-    let mut follower = Follower::new(None);
+    let mut follower = Follower::new(looks.watched());
     follower.attach_all(looks.hold(), &o.targets)?;
     let program = resolve(&o.targets.command)?;
     let log = o.log.as_deref().map(Log::open).transpose()?;
@@ -202,7 +205,10 @@ pub fn act<T>(
     }
     let kept = KeptCapabilities {
         reading: required.frames || looks.takes_files() || o.stacks || meter.reads_files(),
-        writing: required.files || o.targets.may_be_strangers() || metrics.writes(),
+        writing: required.files
+            || o.files.is_some()
+            || o.targets.may_be_strangers()
+            || metrics.writes(),
         frames: required.frames || looks.takes_frames(),
     };
     sys::drop_privileges(kept)?;
@@ -215,7 +221,7 @@ pub fn act<T>(
     let act = looks.act().ok_or(ServiceError::CannotAct)?;
     let pids: Vec<i32> = follower.pids().collect();
     let attrs = running.take_up(saved, act, &pids, attrs);
-    let mut session = Session::begin(Box::new(looks), follower, attrs, seed, progress)?.speaking(
+    let mut session = Session::begin(looks, follower, attrs, seed, progress)?.speaking(
         control,
         metrics,
         Notify::from_env(),
@@ -292,6 +298,19 @@ fn check_aims<'a>(
         return Err(ServiceError::NoAges(attrs.monitor.name()));
     }
     Ok(())
+}
+
+/// Fails if a scheme has a rule for single pages, which cannot be looked at in files.
+///
+/// # Errors
+/// If one has an objective or a page filter.
+pub fn check_for_files<'a>(
+    mut schemes: impl Iterator<Item = &'a Scheme>,
+) -> Result<(), ServiceError> {
+    match schemes.find(|s| s.aim.is_some() || !s.page_filters.is_empty()) {
+        Some(scheme) => Err(ServiceError::SinglePages(scheme.name.to_string())),
+        None => Ok(()),
+    }
 }
 
 /// The privileges that acting requires in addition to watching.

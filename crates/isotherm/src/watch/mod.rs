@@ -213,6 +213,14 @@ pub enum WatchedMemory {
     Files(FilesToWatch),
 }
 
+impl WatchedMemory {
+    /// Processes, with all of their memory.
+    #[must_use]
+    pub fn processes() -> Self {
+        WatchedMemory::Processes(Vec::new())
+    }
+}
+
 /// Opens the way that was asked for, or the best one.
 ///
 /// # Errors

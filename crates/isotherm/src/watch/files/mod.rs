@@ -1,6 +1,7 @@
 //! Files: reads and writes are counted where they get pages of the page cache, and mapped parts are looked at in the
 //! page tables of the processes that map them.
 
+mod acting;
 mod mapped;
 mod turns;
 mod watched;
@@ -9,7 +10,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use isotherm_core::{
-    Attrs, Cost, EndReason, Nanos, OpsError, Quality, Snapshot, Source, Step, TargetId, TargetView,
+    Act, Attrs, Cost, EndReason, Nanos, OpsError, Quality, Snapshot, Source, Step, TargetId,
+    TargetView,
 };
 use isotherm_linux::page_cache::{AccessCount, ReadCounter, Writes};
 use isotherm_linux::sys::{self, CpuLaps};
@@ -39,6 +41,8 @@ pub struct FilesToWatch {
     pub scope: Scope,
     /// Reads, writes and mapped accesses are targets of their own.
     pub by_access: bool,
+    /// Parts that leave the memory keep their rates, so that schemes can read hot ones ahead.
+    pub remembers: bool,
 }
 
 /// Watches files. It counts from the first step on.
@@ -47,6 +51,7 @@ pub struct Files {
     counter: Result<ReadCounter, String>,
     mapped: Result<(MappedFiles, Way), String>,
     by_access: bool,
+    remembers: bool,
     files: Watched,
     /// holds no processes
     held: HeldProcesses,
@@ -75,6 +80,7 @@ impl Files {
             counter,
             mapped,
             by_access: what.by_access,
+            remembers: what.remembers,
             files: Watched::default(),
             held: HeldProcesses::default(),
         };
@@ -108,7 +114,11 @@ impl Files {
             let key = f.file.key();
             let watched = before.remove(&key).or_else(|| self.files.files.remove(&key));
             let mut watched = watched.unwrap_or_default();
-            self.files.news.extend(watched.update(f, self.by_access, &mut self.files.next_id));
+            self.files.news.extend(watched.update(
+                f,
+                (self.by_access, self.remembers),
+                &mut self.files.next_id,
+            ));
             self.files.files.insert(key, watched);
         }
         self.files.listed.pause(&begun, &LISTING);
@@ -177,6 +187,10 @@ impl Ready for Files {
 
     fn hold(&mut self) -> &mut dyn Hold {
         &mut self.held
+    }
+
+    fn act(&self) -> Option<&dyn Act> {
+        Some(self)
     }
 
     fn watched(&self) -> Option<Lasting> {
@@ -349,6 +363,14 @@ impl Watch for Working {
     /// The targets are always the files.
     fn set_targets(&mut self, _: &[TargetId]) -> Result<(), WatchError> {
         Ok(())
+    }
+
+    fn act(&mut self) -> Option<&mut dyn Act> {
+        Some(&mut self.files)
+    }
+
+    fn attrs_of(&self, asked: &dyn AttrsFor) -> Result<Attrs, UsageError> {
+        Ready::attrs(&self.files, asked)
     }
 
     fn news(&mut self) -> Vec<TargetFact> {

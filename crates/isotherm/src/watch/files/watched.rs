@@ -80,7 +80,7 @@ impl WatchedFile {
     pub fn update(
         &mut self,
         found: FoundFile,
-        by_access: bool,
+        (by_access, remembers): (bool, bool),
         next_id: &mut u32,
     ) -> Vec<TargetFact> {
         let FoundFile { file, name, is_tmpfs, .. } = found;
@@ -90,7 +90,11 @@ impl WatchedFile {
                 false => &[Access::Any],
             };
             for access in all {
-                self.targets.push((TargetId(*next_id), *access, CountedTarget::new(WINDOW)));
+                let mut counted = CountedTarget::new(WINDOW);
+                if remembers {
+                    counted.remember();
+                }
+                self.targets.push((TargetId(*next_id), *access, counted));
                 *next_id += 1;
             }
         }
@@ -111,6 +115,13 @@ impl WatchedFile {
             command: access.name(&name),
         };
         if is_named { Vec::new() } else { self.targets.iter().map(fact).collect() }
+    }
+
+    /// Its path and its identity, if `target` is it.
+    pub fn is(&self, target: TargetId) -> Option<(&str, (u64, u64))> {
+        let file =
+            self.file.as_ref().filter(|_| self.targets.iter().any(|(id, ..)| *id == target))?;
+        Some((&*self.mappings.first()?.name, file.key()))
     }
 
     /// Forgets its cached parts; returns the file whose parts to read.

@@ -1,0 +1,61 @@
+//! Options of all commands that watch files.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use isotherm::page_cache::Scope;
+
+use super::UsageError;
+
+/// Options that are about processes.
+pub const OF_PROCESSES: [&str; 9] = [
+    "pid",
+    "cgroup",
+    "comm",
+    "all",
+    "command",
+    "children",
+    "except_comm",
+    "except_cgroup",
+    "except_pid",
+];
+
+/// The files to watch.
+#[derive(Debug, Args)]
+pub struct FileTargets {
+    /// Watch which parts of this file are read, written or accessed through mappings, whichever
+    /// process does it; addresses are offsets in the file; may be given several times
+    #[arg(long, value_name = "PATH", conflicts_with_all = OF_PROCESSES)]
+    pub file: Vec<PathBuf>,
+    /// Watch the cached files of this folder and below it like --file; may be given several times
+    #[arg(long, value_name = "DIR", conflicts_with_all = OF_PROCESSES)]
+    pub dir: Vec<PathBuf>,
+    /// Watch the cached files of the file system that holds this path like --file
+    #[arg(long, value_name = "DIR", conflicts_with_all = OF_PROCESSES)]
+    #[arg(conflicts_with_all = ["file", "dir", "cached"])]
+    pub mount: Option<PathBuf>,
+    /// Watch all cached files of the machine like --file
+    #[arg(long, conflicts_with_all = OF_PROCESSES, conflicts_with_all = ["file", "dir"])]
+    pub cached: bool,
+}
+
+impl FileTargets {
+    /// Whether no file is selected.
+    pub fn is_empty(&self) -> bool {
+        !self.cached && self.mount.is_none() && self.file.is_empty() && self.dir.is_empty()
+    }
+
+    /// The files as the library's type.
+    pub fn scope(&self) -> Result<Scope, UsageError> {
+        if let Some(path) = self.file.iter().find(|path| path.is_dir()) {
+            let path = path.display();
+            return Err(UsageError::new(format!("{path} is a folder: give it with --dir")));
+        }
+        if let Some(path) = self.dir.iter().find(|path| path.is_file()) {
+            let path = path.display();
+            return Err(UsageError::new(format!("{path} is a file: give it with --file")));
+        }
+        let paths = self.file.iter().chain(&self.dir).cloned().collect();
+        Ok(Scope { paths, mount: self.mount.clone(), cgroup: None })
+    }
+}

@@ -1,0 +1,138 @@
+//! `isotherm run` and `isotherm reclaim` on files.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use isotherm_linux::page_cache::ReadCounter;
+use isotherm_linux::sys::mincore;
+use rustix::fs::{Advice, fadvise};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::record_files::{MIB, PAGE, at_rate, cached, counts_reads, folder, page};
+use crate::run::{finish, isotherm, needs_root, until};
+
+const SIZE: u64 = 32;
+const HOT: Range<u64> = 8..16;
+
+/// MiB of a part that are in the cache.
+fn resident(file: &File, mib: Range<u64>) -> f64 {
+    let pages = |mib: u64| (mib * MIB / PAGE) as usize;
+    let all = mincore(file).unwrap();
+    let cached = all[pages(mib.start)..pages(mib.end)].iter().filter(|cached| **cached).count();
+    (cached as u64 * PAGE) as f64 / MIB as f64
+}
+
+/// Reads the hot part until `ended`.
+fn read_hot(file: &File, ended: &AtomicBool) {
+    at_rate(40_000.0, ended, |i| {
+        let pages = (HOT.end - HOT.start) * MIB / PAGE;
+        file.read_exact_at(&mut [0; 1], HOT.start * MIB + page(i, pages) * PAGE).unwrap();
+    });
+}
+
+fn act(dir: &TempDir, path: &Path, lines: &[&str], more: &[&str]) -> std::process::Command {
+    let mut command = isotherm(["run", "--json", "--file"]);
+    command.arg(path).args(more).current_dir(dir.path());
+    lines.iter().for_each(|line| _ = command.args(["--scheme-line", line]));
+    command
+}
+
+fn of_scheme<'a>(table: &'a Value, name: &str) -> &'a Value {
+    let schemes = table["schemes"].as_array().unwrap();
+    schemes.iter().find(|s| s["name"] == name).unwrap_or_else(|| panic!("{name}: {table}"))
+}
+
+/// It drops what is cold and clean, and keeps what is read or dirty. A dry run drops nothing.
+#[test]
+fn cold_parts_of_a_file_are_dropped() {
+    needs_root!();
+    if !counts_reads() {
+        return;
+    }
+    let dir = folder();
+    let path = dir.path().canonicalize().unwrap().join("data");
+    let file = cached(&path, SIZE);
+    file.write_all_at(&[2], 24 * MIB).unwrap();
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| read_hot(&file, &ended));
+        let drop = "4K max min min 3s max drop";
+        let dry = finish(&mut act(&dir, &path, &[drop], &["--duration", "8s", "--dry-run"]));
+        let untouched = resident(&file, 0..SIZE);
+        let done = finish(&mut act(&dir, &path, &[drop], &["--duration", "12s"]));
+        ended.store(true, Ordering::Relaxed);
+        assert_eq!((dry.status, done.status), (0, 0), "{}{}", dry.err, done.err);
+        assert_eq!(untouched, SIZE as f64);
+        assert!(dry.text().contains("pageout"), "{}", dry.text());
+        let table = done.json();
+        let stats = of_scheme(&table, "pageout");
+        let applied = stats["applied"]["bytes"].as_u64().unwrap();
+        let cold = resident(&file, 0..HOT.start) + resident(&file, HOT.end..SIZE);
+        assert_eq!(resident(&file, HOT), (HOT.end - HOT.start) as f64);
+        // A dirty page keeps its folio, of at most 2 MiB.
+        assert!((PAGE as f64 / MIB as f64..=2.0).contains(&cold), "{cold} MiB: {table}");
+        assert_eq!(applied as f64 / MIB as f64, (SIZE - 8) as f64 - cold, "{table}");
+        assert!(stats["failed"]["bytes"].as_u64().unwrap() >= PAGE, "{table}");
+    });
+}
+
+/// What was read until it left the memory is read ahead, and what is read is protected.
+#[test]
+fn hot_parts_of_a_file_are_protected_and_read_back() {
+    needs_root!();
+    if !counts_reads() {
+        return;
+    }
+    let dir = folder();
+    let path = dir.path().canonicalize().unwrap().join("data");
+    let file = cached(&path, SIZE);
+    let ended = AtomicBool::new(false);
+    let lines = ["4K max 1Hz max min max protect", "4K max 1Hz max 1s max prefetch"];
+    let mut command = act(&dir, &path, &lines, &["--duration", "25s"]);
+    let out = std::thread::scope(|scope| {
+        let running = scope.spawn(|| finish(&mut command));
+        scope.spawn(|| read_hot(&file, &ended));
+        std::thread::sleep(Duration::from_secs(8));
+        ended.store(true, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(100));
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        assert!(resident(&file, 0..SIZE) < 1.0);
+        until("the hot part is back", || resident(&file, HOT) == 8.0);
+        assert!(resident(&file, 0..HOT.start) + resident(&file, HOT.end..SIZE) < 1.0);
+        running.join().unwrap()
+    });
+    assert_eq!(out.status, 0, "{}", out.err);
+    let table = out.json();
+    for name in ["lru_prio", "willneed"] {
+        let applied = of_scheme(&table, name)["applied"]["bytes"].as_u64().unwrap();
+        assert!(applied >= 8 * MIB, "{name}: {table}");
+    }
+}
+
+#[test]
+fn what_files_cannot_do_is_refused() {
+    needs_root!();
+    if ReadCounter::load().is_err() {
+        return;
+    }
+    let dir = folder();
+    let path = dir.path().join("data");
+    drop(cached(&path, 1));
+    let path = path.to_str().unwrap();
+    for (args, status, said) in [
+        (&["run", "--scheme-line", "4K max min max min max hugepage"][..], 1, "choose drop"),
+        (&["reclaim", "--pages", "--control", "none"], 1, "single pages"),
+        (&["reclaim", "--control", "none", "--pid", "1"], 2, "--pid"),
+        (&["reclaim", "--control", "none", "--look", "smaps"], 2, "leave out --look"),
+        (&["reclaim", "--control", "none", "--monitor", "pages"], 2, "leave out --monitor"),
+    ] {
+        let done = finish(isotherm(args).args(["--file", path, "--duration", "1s"]));
+        assert_eq!(done.status, status, "{args:?}: {}", done.err);
+        assert!(done.err.contains(said), "{args:?}: {}", done.err);
+    }
+}
