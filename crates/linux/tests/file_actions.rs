@@ -1,5 +1,7 @@
 //! Actions on files of the page cache, with counts of `mincore` and `cachestat`.
 
+#![allow(clippy::unwrap_used)]
+
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
