@@ -1,6 +1,6 @@
 //! Actions on files of the page cache, with counts of `mincore` and `cachestat`.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -44,7 +44,7 @@ fn act(dir: &TempDir, path: &Path, lines: &[&str], more: &[&str]) -> std::proces
 
 fn of_scheme<'a>(table: &'a Value, name: &str) -> &'a Value {
     let schemes = table["schemes"].as_array().unwrap();
-    schemes.iter().find(|s| s["name"] == name).unwrap_or_else(|| panic!("{name}: {table}"))
+    schemes.iter().find(|s| s["scheme"] == name).unwrap_or_else(|| panic!("{name}: {table}"))
 }
 
 /// It drops what is cold and clean, and keeps what is read or dirty. A dry run drops nothing.
