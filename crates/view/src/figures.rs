@@ -25,12 +25,19 @@ impl Figures {
     /// The figures of regions; what attributions say is 0.
     #[must_use]
     pub fn of(view: &TargetView, thresholds: &Thresholds) -> Self {
-        let cold = view
-            .regions
-            .iter()
-            .filter(|r| r.heat(thresholds) == Heat::Cold && r.bytes(thresholds).cold > 0);
-        let oldest_cold = cold.map(|r| r.age).max();
-        Figures { heat: view.bytes(thresholds), oldest_cold, ..Figures::default() }
+        let mut figures = Figures::default();
+        for region in &view.regions {
+            let bytes = region.bytes(thresholds);
+            figures.heat += bytes;
+            // The age is compared first, because it is cheaper than the heat.
+            if bytes.cold > 0
+                && figures.oldest_cold.is_none_or(|oldest| region.age > oldest)
+                && region.heat(thresholds) == Heat::Cold
+            {
+                figures.oldest_cold = Some(region.age);
+            }
+        }
+        figures
     }
 }
 
