@@ -52,7 +52,7 @@ pub enum Effect {
     Redraw,
 }
 
-/// See the [module](self).
+/// The state of the view, and what each key does to it.
 pub struct App {
     view: View,
     pub(crate) page: Page,

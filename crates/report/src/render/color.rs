@@ -28,7 +28,7 @@ pub fn position(hz: f64) -> f64 {
     ((hz / LOW_HZ).ln() / (HIGH_HZ / LOW_HZ).ln()).clamp(0.0, 1.0)
 }
 
-/// The colour of a rate; for rate 0, that of [`untouched`] memory.
+/// The colour of a rate; for rate 0, that of `untouched` memory.
 #[must_use]
 pub fn of_rate(hz: f64) -> Rgb {
     if hz > 0.0 { at(position(hz)) } else { untouched() }
