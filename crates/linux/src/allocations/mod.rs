@@ -3,15 +3,18 @@
 //! A probe on `malloc` itself would enter the kernel at each allocation. The library counts bytes instead, and only
 //! calls the probed function for a sampled allocation and its release.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use object::{Object, ObjectSegment, ObjectSymbol};
+use rustix::fs::OFlags;
 
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libisotherm-alloc.so"));
+/// A larger file is not the library.
+const MOST_BYTES: u64 = 1 << 20;
 /// Begin of the name of the library's file, by which it is found in a process.
 const NAME: &str = "libisotherm-alloc";
 /// The functions that the library calls for a sampled allocation and for its release.
@@ -94,9 +97,13 @@ fn write(path: &Path) -> Result<(), AllocationsError> {
 }
 
 /// Where the events for sampled allocations go.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Probe {
-    pub(crate) file: PathBuf,
+    /// The library. A watched process may put another file in its place meanwhile, in which the offsets would be
+    /// those of other code.
+    pub(crate) file: File,
+    /// its path, for messages
+    pub(crate) path: PathBuf,
     /// offsets of the two functions in the file
     pub(crate) allocated: u64,
     pub(crate) released: u64,
@@ -106,7 +113,13 @@ impl Probe {
     /// The probe of a library file; `None` if it is no such library, or cannot be read.
     #[must_use]
     pub fn of(file: &Path) -> Option<Self> {
-        let bytes = fs::read(file).ok()?;
+        // Opening a pipe would wait for its writer.
+        let nonblock = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+        let path = file.to_owned();
+        let file = OpenOptions::new().read(true).custom_flags(nonblock).open(file).ok()?;
+        let found = file.metadata().ok().filter(|m| m.is_file() && m.len() <= MOST_BYTES)?;
+        let mut bytes = vec![0; usize::try_from(found.len()).ok()?];
+        file.read_exact_at(&mut bytes, 0).ok()?;
         let elf = object::File::parse(&*bytes).ok()?;
         let offset = |name| {
             let address = elf.dynamic_symbols().find(|s| s.name() == Ok(name))?.address();
@@ -115,7 +128,7 @@ impl Probe {
             (address - segment.address()).checked_add(segment.file_range().0)
         };
         let (allocated, released) = (offset(ALLOCATED)?, offset(RELEASED)?);
-        Some(Probe { file: file.to_owned(), allocated, released })
+        Some(Probe { file, path, allocated, released })
     }
 
     /// The probe of the library that a process has loaded, if it has.
@@ -144,7 +157,8 @@ mod tests {
         let probe = Probe::of(&path).unwrap();
         assert!(probe.allocated > 0 && probe.released > 0 && probe.allocated != probe.released);
         assert_eq!(fs::read(&path).unwrap(), LIBRARY);
-        assert_eq!(Probe::of(Path::new("/bin/sh")), None);
+        assert!(Probe::of(Path::new("/bin/sh")).is_none());
+        assert!(Probe::of(Path::new("/dev/zero")).is_none(), "no file");
         drop(library);
         assert!(!path.exists(), "removed");
     }
@@ -152,6 +166,6 @@ mod tests {
     #[test]
     fn a_process_without_the_library_has_no_probe() {
         let pid = i32::try_from(std::process::id()).unwrap();
-        assert_eq!(Probe::in_process(Path::new("/"), pid), None);
+        assert!(Probe::in_process(Path::new("/"), pid).is_none());
     }
 }

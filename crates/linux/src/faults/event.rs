@@ -3,7 +3,6 @@
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 
 use perf_event_open_sys::bindings::{
     self as sys, PERF_FLAG_FD_CLOEXEC, PERF_SAMPLE_ADDR, PERF_SAMPLE_CALLCHAIN,
@@ -109,7 +108,7 @@ fn attr(counts: Counts, begins: Begins) -> perf_event_attr {
 /// Opens the event of the sampled allocations on a CPU, or of their releases, of all processes.
 pub(super) fn open_probe(counts: Counts, probe: &Probe, cpu: i32) -> io::Result<OwnedFd> {
     let kind = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type")?;
-    let path = CString::new(probe.file.as_os_str().as_bytes())?;
+    let path = CString::new(format!("/proc/self/fd/{}", probe.file.as_raw_fd()))?;
     let mut attr = attr(counts, Begins::Now);
     attr.set_inherit(0);
     attr.type_ = kind.trim().parse().map_err(io::Error::other)?;

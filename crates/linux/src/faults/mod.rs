@@ -210,7 +210,7 @@ impl FaultSampler {
             Ok(events)
         };
         let events =
-            open().map_err(|source| FaultsError::Unprobed { file: probe.file.clone(), source })?;
+            open().map_err(|source| FaultsError::Unprobed { file: probe.path.clone(), source })?;
         self.probes.insert(id, events);
         Ok(())
     }
