@@ -259,12 +259,14 @@ impl Stacks {
         let mut out = Vec::new();
         let early = std::mem::take(&mut self.early).into_iter().map(FaultNews::Fault);
         let new = self.sampler.drain();
-        let is_fault = |n: &&FaultNews| matches!(n, FaultNews::Fault(s) if !s.is_of_allocation());
-        let faults = new.iter().filter(is_fault).count();
+        let of = |allocations: bool| {
+            let is_so = |n: &&FaultNews| matches!(n, FaultNews::Fault(s) if s.is_of_allocation() == allocations);
+            new.iter().filter(is_so).count()
+        };
         // A program that allocates does so in bursts.
-        let soon = new.len() >= BUSY_SAMPLES || faults < new.len();
+        let soon = new.len() >= BUSY_SAMPLES || of(true) > 0;
         self.next = now + if soon { BUSY_READ_INTERVAL } else { READ_INTERVAL };
-        self.sampler.set_stride(self.budget.stride(now, faults));
+        self.sampler.set_stride(self.budget.stride(now, of(false)));
         for news in early.chain(new) {
             match news {
                 FaultNews::Fault(s) if self.processes.contains_key(&s.pid) => {
