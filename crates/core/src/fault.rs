@@ -110,6 +110,8 @@ impl SampleBudget {
     const BURST: f64 = 4096.0;
     /// Samples per second in the long run. A sample costs about 10 us, so that this is 0.25 % of a CPU.
     const RATE: f64 = 250.0;
+    /// A rate is computed over at least this time, in s: the first samples of a program come within milliseconds.
+    const SHORTEST: f64 = 0.1;
     /// Time in which a burst may be taken, in s.
     const SPENT_IN: f64 = 4.0;
 
@@ -127,7 +129,7 @@ impl SampleBudget {
         self.at = now;
         let refilled = self.tokens + seconds * Self::RATE - n as f64;
         self.tokens = refilled.clamp(-Self::BURST, Self::BURST);
-        let arriving = n as f64 * f64::from(self.stride) / seconds.max(0.001);
+        let arriving = n as f64 * f64::from(self.stride) / seconds.max(Self::SHORTEST);
         let permitted = (Self::RATE + self.tokens / Self::SPENT_IN).max(Self::RATE / 4.0);
         self.stride = (arriving / permitted).ceil().max(1.0) as u32;
         self.stride
