@@ -39,9 +39,9 @@ fn main() -> Result<()> {
     let library = write_library(dir.path())?;
     let mut times = [const { Vec::new() }; 3];
     for _ in 0..o.rounds {
-        times[0].push(measured(&o, None, false)?);
-        times[1].push(measured(&o, Some(&library), false)?);
-        times[2].push(measured(&o, Some(&library), true)?);
+        times[0].push(measured(&o, None, None)?);
+        times[1].push(measured(&o, Some(&library), None)?);
+        times[2].push(measured(&o, Some(&library), Some(&dir.path().join("rec")))?);
     }
     let names = ["without the library", "with the library", "while isotherm samples"];
     let medians = times.map(|t| median_of(&t, 1).map_or(f64::NAN, |e| e.median));
@@ -65,7 +65,8 @@ fn churn(allocations: u64) -> f64 {
     begin.elapsed().as_secs_f64() * 1e9 / allocations as f64
 }
 
-fn measured(o: &Options, library: Option<&Path>, sampled: bool) -> Result<f64> {
+/// `record` is where a recorder writes to.
+fn measured(o: &Options, library: Option<&Path>, record: Option<&Path>) -> Result<f64> {
     let me = std::env::current_exe()?;
     let mut command = Command::new(&me);
     command.args(["--be", "--allocations", &o.allocations.to_string()]).stdout(Stdio::piped());
@@ -73,8 +74,8 @@ fn measured(o: &Options, library: Option<&Path>, sampled: bool) -> Result<f64> {
         command.env("LD_PRELOAD", library).env(BYTES_VARIABLE, DEFAULT_BYTES.to_string());
     }
     let program = command.spawn()?;
-    let recorder =
-        sampled.then(|| recorder(&me.with_file_name("isotherm"), &program)).transpose()?;
+    let isotherm = me.with_file_name("isotherm");
+    let recorder = record.map(|record| recorder(&isotherm, &program, record)).transpose()?;
     let done = program.wait_with_output()?;
     if let Some(mut recorder) = recorder {
         recorder.wait()?;
@@ -84,11 +85,11 @@ fn measured(o: &Options, library: Option<&Path>, sampled: bool) -> Result<f64> {
 }
 
 /// Records the program until it ends. Its start is part of the measurement, as it takes 0.1 s of some seconds.
-fn recorder(isotherm: &Path, program: &Child) -> Result<Child> {
+fn recorder(isotherm: &Path, program: &Child, record: &Path) -> Result<Child> {
+    // The program loads the library first.
     std::thread::sleep(Duration::from_millis(50));
-    let output = std::env::temp_dir().join(format!("isotherm-allocations-{}.rec", program.id()));
     let mut command = Command::new(isotherm);
-    command.args(["record", "--alloc", "--pid", &program.id().to_string(), "-o"]).arg(&output);
+    command.args(["record", "--alloc", "--pid", &program.id().to_string(), "-o"]).arg(record);
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     child.context("cannot start isotherm: build it beside this program (cargo build --release -p isotherm-cli)")
 }

@@ -48,11 +48,13 @@ pub enum StackNews {
     Fault(Fault),
 }
 
-/// How many page faults were sampled.
+/// How many page faults and allocations were sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SampleCounts {
-    /// samples that were taken
-    pub sampled: u64,
+    /// sampled faults
+    pub faults: u64,
+    /// sampled allocations; `None` if they are not sampled
+    pub allocations: Option<u64>,
     /// samples that were lost because a ring was full
     pub lost: u64,
 }
@@ -93,6 +95,7 @@ pub struct Stacks {
     next: Nanos,
     budget: SampleBudget,
     sampled: u64,
+    allocations: u64,
 }
 
 struct Process {
@@ -176,6 +179,7 @@ impl Stacks {
             next: Nanos(0),
             budget: SampleBudget::new(sys::monotonic()),
             sampled: 0,
+            allocations: 0,
         })
     }
 
@@ -183,12 +187,12 @@ impl Stacks {
     #[must_use]
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
         let Some((library, bytes)) = &self.library else { return Vec::new() };
-        // Other libraries that the user loads come first.
-        let mut preload = std::env::var_os("LD_PRELOAD").unwrap_or_default();
-        if !preload.is_empty() {
+        // Before an allocator that the user loads in the same way: the first definition is called.
+        let mut preload = library.path().as_os_str().to_owned();
+        if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
             preload.push(":");
+            preload.push(others);
         }
-        preload.push(library.path());
         vec![("LD_PRELOAD", preload), (BYTES_VARIABLE, bytes.to_string().into())]
     }
 
@@ -205,11 +209,28 @@ impl Stacks {
         let Some(pid) = fact.pid.and_then(|pid| i32::try_from(pid).ok()) else { return Ok(()) };
         if self.processes.get(&pid).is_none_or(|p| p.target != fact.id) {
             self.sampler.attach(pid)?;
-            let probe = self.samples_allocations.then(|| Probe::in_process(ROOT.as_ref(), pid));
-            probe.flatten().map_or(Ok(()), |probe| self.sampler.probe(&probe))?;
+            self.probe(pid)?;
             self.processes.insert(pid, Process::new(pid, fact.id));
         }
         Ok(())
+    }
+
+    /// Samples the allocations of a process, if it has loaded the library. A command may load it later.
+    fn probe(&mut self, pid: i32) -> Result<(), FaultsError> {
+        if !self.samples_allocations {
+            return Ok(());
+        }
+        match Probe::in_process(ROOT.as_ref(), pid) {
+            Some(probe) => self.sampler.probe(&probe),
+            None if self.library.is_some() => Ok(()),
+            None => {
+                warn!(
+                    "allocations of process {pid} are not sampled: start it with the library of isotherm system \
+                     alloc-library"
+                );
+                Ok(())
+            }
+        }
     }
 
     /// Forgets a target that has ended.
@@ -252,28 +273,37 @@ impl Stacks {
 
     /// The number of samples so far.
     pub fn counts(&self) -> SampleCounts {
-        SampleCounts { sampled: self.sampled, lost: self.sampler.lost() }
+        SampleCounts {
+            faults: self.sampled,
+            allocations: self.samples_allocations.then_some(self.allocations),
+            lost: self.sampler.lost(),
+        }
     }
 
     fn drain(&mut self, now: Nanos) -> Vec<StackNews> {
         let mut out = Vec::new();
         let early = std::mem::take(&mut self.early).into_iter().map(FaultNews::Fault);
         let new = self.sampler.drain();
-        let of = |allocations: bool| {
-            let is_so = |n: &&FaultNews| matches!(n, FaultNews::Fault(s) if s.is_of_allocation() == allocations);
-            new.iter().filter(is_so).count()
+        let samples = || {
+            new.iter().filter_map(|n| match n {
+                FaultNews::Fault(s) => Some(s),
+                FaultNews::Exec { .. } => None,
+            })
         };
+        let allocations = samples().filter(|s| s.is_of_allocation()).count();
         // A program that allocates does so in bursts.
-        let soon = new.len() >= BUSY_SAMPLES || of(true) > 0;
+        let soon = new.len() >= BUSY_SAMPLES || allocations > 0;
         self.next = now + if soon { BUSY_READ_INTERVAL } else { READ_INTERVAL };
-        self.sampler.set_stride(self.budget.stride(now, of(false)));
+        self.sampler.set_stride(self.budget.stride(now, samples().count() - allocations));
         for news in early.chain(new) {
             match news {
                 FaultNews::Fault(s) if self.processes.contains_key(&s.pid) => {
                     self.fault(s, now, &mut out);
                 }
                 FaultNews::Fault(s) => {
-                    if s.at + EARLY > now && self.early.len() < MOST_EARLY {
+                    // Any process may use a library that stays, so such samples may be of strangers.
+                    let may_be_ours = !s.is_of_allocation() || self.library.is_some();
+                    if may_be_ours && s.at + EARLY > now && self.early.len() < MOST_EARLY {
                         self.early.push_back(s);
                     }
                 }
@@ -290,7 +320,7 @@ impl Stacks {
             SampleKind::Minor => FaultKind::Minor,
             SampleKind::Major => FaultKind::Major,
             SampleKind::Allocated(size) => {
-                self.sampled += 1;
+                self.allocations += 1;
                 let range = AddrRange::new(s.address, s.address.saturating_add(size));
                 return out.push(process.sample(s, FaultKind::Allocated, range));
             }

@@ -71,8 +71,8 @@ pub struct Recorded {
     pub seconds: f64,
     /// cost of watching, as text
     pub cost: String,
-    /// the sampled page faults, if there are any
-    pub faults: Option<SampleCounts>,
+    /// the sampled page faults and allocations, if there are any
+    pub samples: Option<SampleCounts>,
     /// the watched processes, as text
     pub watched: String,
     /// the monitor that watched
@@ -103,11 +103,11 @@ pub fn record(
     let control = o.control.as_deref().map(Control::open).transpose()?;
     let metrics = Metrics::open(o.metrics.as_ref(), o.metrics_every)?;
     let facts = facts(attrs, seed, ready.describe());
+    let mut stacks = o.stacks.map(|stacks| Stacks::open(program.is_some(), stacks)).transpose()?;
     let writer = match o.to_stdout() {
         true => Writer::stdout(Path::new("on standard output"), &facts, o.limits)?,
         false => Writer::create(&o.output, &facts, o.limits)?,
     };
-    let mut stacks = o.stacks.map(|stacks| Stacks::open(program.is_some(), stacks)).transpose()?;
     let environment = stacks.as_ref().map(Stacks::environment).unwrap_or_default();
     let started = follower.start(ready.hold(), program, &o.targets.command, &environment);
     let (mut started, mut writer) = or_finish(started, writer)?;
@@ -143,14 +143,14 @@ pub fn record(
     // A command that is asked to end may still print something, so wait for it first. A command that continues
     // to run must not delay the end of the record or its summary.
     let ended = stop.is_over().then(&mut end_command);
-    let finished = recording.finish(&mut session, result).map(|(end, summary, faults)| {
+    let finished = recording.finish(&mut session, result).map(|(end, summary, samples)| {
         let SessionState { follower, status, .. } = session.state();
         finish(&Recorded {
             end,
             summary,
             seconds: status.seconds(),
             cost: status.cost(),
-            faults,
+            samples,
             watched: follower.summary(),
             monitor: attrs.monitor,
         });
@@ -255,7 +255,7 @@ impl RecordJob {
         let news = self.stacks.as_mut().map(|stacks| stacks.finish(sys::monotonic()));
         let result =
             result.and_then(|end| self.write_stacks(news.unwrap_or_default()).map(|()| end));
-        let faults = self.stacks.as_ref().map(Stacks::counts);
+        let samples = self.stacks.as_ref().map(Stacks::counts);
         let result = result.and_then(|ended| Ok(session.stop().map(|()| ended)?));
         let (why, note) = match &result {
             Ok(end) => (end.why(), end.note().to_owned()),
@@ -264,7 +264,7 @@ impl RecordJob {
         let written = self.writer.finish(why, &note);
         session.state().status.clear();
         let ended = result?;
-        Ok((ended, written?, faults))
+        Ok((ended, written?, samples))
     }
 }
 

@@ -32,8 +32,8 @@ pub const BYTES_VARIABLE: &str = "ISOTHERM_ALLOC_BYTES";
 pub enum AllocationsError {
     /// the library cannot be written
     #[error(
-        "cannot write the library that samples allocations to {path}: {source}; set TMPDIR to a directory that the \
-         command can read"
+        "cannot write the library that samples allocations to {path}: {source}; choose an existing folder that you \
+         may write to (for record --alloc: TMPDIR)"
     )]
     Write {
         /// the file
@@ -56,9 +56,9 @@ impl PreloadLibrary {
     /// If it cannot be written.
     pub fn create() -> Result<Self, AllocationsError> {
         let name = format!("{NAME}-{}.so", std::process::id());
-        let library = PreloadLibrary { path: std::env::temp_dir().join(name) };
-        write(&library.path)?;
-        Ok(library)
+        let path = std::env::temp_dir().join(name);
+        write(&path)?;
+        Ok(PreloadLibrary { path })
     }
 
     /// The file.
@@ -84,16 +84,22 @@ pub fn write_library(folder: &Path) -> Result<PathBuf, AllocationsError> {
     write(&path).map(|()| path)
 }
 
+/// Writes aside and renames, so that an earlier library stays whole for the programs that use it.
 fn write(path: &Path) -> Result<(), AllocationsError> {
+    let aside = path.with_extension(format!("{}.new", std::process::id()));
     let written = || {
         // Another user's file or link of that name must not be followed.
-        let _ = fs::remove_file(path);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o755).open(path)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&aside)?;
         file.write_all(LIBRARY)?;
         // whatever the umask is: the command may run as another user
-        file.set_permissions(fs::Permissions::from_mode(0o755))
+        file.set_permissions(fs::Permissions::from_mode(0o755))?;
+        fs::rename(&aside, path)
     };
-    written().map_err(|source| AllocationsError::Write { path: path.to_owned(), source })
+    written().map_err(|source| {
+        // It may not be there, and a file that remains does no harm.
+        let _ = fs::remove_file(&aside);
+        AllocationsError::Write { path: path.to_owned(), source }
+    })
 }
 
 /// Where the events for sampled allocations go.

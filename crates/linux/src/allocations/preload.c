@@ -219,7 +219,7 @@ static void *early_alloc(size_t size)
 {
 	size_t at = atomic_fetch_add(&early_used, (size + 15) & ~(size_t)15);
 
-	if (at + size <= sizeof early)
+	if (at <= sizeof early && size <= sizeof early - at)
 		return early + at;
 	errno = ENOMEM;
 	return NULL;
@@ -284,6 +284,18 @@ EXPORT void *realloc(void *address, size_t size)
 	if (address)
 		released(address);
 	return size ? allocated(real(address, size), size) : real(address, size);
+}
+
+/* That of the C library would not call realloc() here. */
+EXPORT void *reallocarray(void *address, size_t n, size_t size)
+{
+	size_t bytes;
+
+	if (__builtin_mul_overflow(n, size, &bytes)) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	return realloc(address, bytes);
 }
 
 EXPORT int posix_memalign(void **out, size_t alignment, size_t size)

@@ -73,6 +73,10 @@ fn options(o: &Record) -> Result<RecordOptions> {
                     (isotherm record -- ./app), --physical, or files by --file, --dir, --mount or --cached";
         return Err(UsageError::new(text).into());
     }
+    if o.alloc == Some(0) {
+        let text = "--alloc=0 has no meaning: give the mean number of bytes between two samples (--alloc=512K)";
+        return Err(UsageError::new(text).into());
+    }
     Ok(RecordOptions {
         targets,
         what: o.what()?,

@@ -4,12 +4,13 @@ use std::path::Path;
 
 use isotherm::record::Recorded;
 use isotherm::session::End;
+use isotherm::stacks::SampleCounts;
 use isotherm_core::MonitorKind;
 use isotherm_report::bytes;
 
 /// The length, size and cost of the recording, and the next command to type.
 pub fn last_lines(
-    Recorded { end, summary: s, seconds, cost, watched, monitor, faults }: &Recorded,
+    Recorded { end, summary: s, seconds, cost, watched, monitor, samples }: &Recorded,
     path: &Path,
 ) -> String {
     let because = match end {
@@ -19,7 +20,6 @@ pub fn last_lines(
     };
     let to_stdout = path == Path::new("-");
     let name = if to_stdout { "standard output".to_owned() } else { path.display().to_string() };
-    let count = |n: u64, one, many| format!("{n} {}", if n == 1 { one } else { many });
     let recorded = format!(
         "recorded {seconds:.1} s ({because}): {watched} in {}",
         count(s.snapshots, "snapshot", "snapshots"),
@@ -31,18 +31,31 @@ pub fn last_lines(
             interval_option(*monitor)
         );
     }
-    let report = if faults.is_some() { "code" } else { "heatmap" };
+    let report = if samples.is_some() { "code" } else { "heatmap" };
     let next = if to_stdout {
         String::new()
     } else {
         format!("\nnext: isotherm report {report} -i {name}")
     };
-    let faults = faults.map(|n| {
-        let lost = if n.lost > 0 { format!(", {} lost", n.lost) } else { String::new() };
-        format!("; {}{lost}", count(n.sampled, "sampled page fault", "sampled page faults"))
-    });
-    let faults = faults.unwrap_or_default();
-    format!("{recorded}, {} in {name}{faults}; {}{next}", bytes(s.bytes), cost)
+    let samples = samples.map(sampled).unwrap_or_default();
+    format!("{recorded}, {} in {name}{samples}; {}{next}", bytes(s.bytes), cost)
+}
+
+fn count(n: u64, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
+fn sampled(n: SampleCounts) -> String {
+    let faults = count(n.faults, "sampled page fault", "sampled page faults");
+    let allocations = match n.allocations {
+        None => String::new(),
+        Some(0) => {
+            ", no sampled allocation (is the program statically linked, or set-user-id?)".to_owned()
+        }
+        Some(n) => format!(", {}", count(n, "sampled allocation", "sampled allocations")),
+    };
+    let lost = if n.lost > 0 { format!(", {} lost", n.lost) } else { String::new() };
+    format!("; {faults}{allocations}{lost}")
 }
 
 /// The option that determines the time to the first snapshot.
