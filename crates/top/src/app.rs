@@ -61,6 +61,8 @@ pub struct App {
     pub(crate) column: Column,
     pub(crate) descending: bool,
     pub(crate) filter: String,
+    /// the control group whose processes are shown
+    pub(crate) group: Option<String>,
     pub(crate) rows: Vec<Row>,
     pub(crate) total: Option<Row>,
     pub(crate) selected: Option<Key>,
@@ -98,6 +100,7 @@ impl App {
             column: Column::Hot,
             descending: true,
             filter: String::new(),
+            group: None,
             rows: Vec::new(),
             total: None,
             selected: None,
@@ -147,7 +150,9 @@ impl App {
     #[must_use]
     pub fn moment(&self) -> Option<&Moment> {
         let ring = self.view.ring();
-        self.at.map_or_else(|| ring.last(), |at| ring.at(at))
+        // A moment begins where the one before ends: the time of a pause belongs to the earlier one.
+        let Some(at) = self.at else { return ring.last() };
+        ring.at(at.before(Duration::from_nanos(1))).or_else(|| ring.at(at))
     }
 
     /// The end of the time that is shown.
@@ -176,6 +181,9 @@ impl App {
             Page::Process(id) => self.view.mappings(moment, id),
             Page::Table => Vec::new(),
         };
+        if let Some(group) = &self.group {
+            rows.retain(|row| is_within(&row.cgroup, group));
+        }
         if !self.filter.is_empty() {
             rows.retain(|row| row.matches(&self.filter));
         }
@@ -221,7 +229,7 @@ impl App {
                 (self.page, self.zoom, self.map) = (Page::Process(*id), None, 0);
             }
             (Page::Table, Some(Key::Cgroup(path))) => {
-                (self.by, self.filter) = (By::Process, path.clone());
+                (self.by, self.group) = (By::Process, Some(path.clone()));
             }
             (Page::Table, _) => {}
         }
@@ -234,6 +242,7 @@ impl App {
             self.page = Page::Table;
         } else {
             self.filter.clear();
+            self.group = None;
         }
     }
 
@@ -322,5 +331,32 @@ impl App {
 
     pub(crate) fn label(&self, row: &Row) -> String {
         draw::printable(&row.name)
+    }
+}
+
+/// Whether a control group is another one, or below it. `/` holds all; an empty path is that of processes whose group
+/// is not known.
+fn is_within(cgroup: &str, group: &str) -> bool {
+    let below = || cgroup.strip_prefix(group).is_some_and(|rest| rest.starts_with('/'));
+    cgroup == group || !group.is_empty() && (group == "/" || below())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_contains_the_groups_below_it_only() {
+        for (cgroup, group, expected) in [
+            ("/services/1", "/services/1", true),
+            ("/services/1/a", "/services/1", true),
+            ("/services/10", "/services/1", false),
+            ("/services/1", "/", true),
+            ("", "", true),
+            ("/services", "", false),
+            ("", "/services", false),
+        ] {
+            assert_eq!(is_within(cgroup, group), expected, "{cgroup:?} in {group:?}");
+        }
     }
 }

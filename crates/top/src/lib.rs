@@ -57,12 +57,15 @@ pub fn run(source: Source, options: &TopOptions, stop: &Stop) -> Result<()> {
     let mut feed = source.start()?;
     let mut app = App::new(options);
     // An error at the start is printed as that of any other command.
-    match feed.next(stop) {
+    let result = match feed.next(stop) {
         Some(News::Ended(Err(e))) => return Err(e),
-        Some(news) => app.news(news),
-        None => return Ok(()),
-    }
-    let result = show(&mut app, &mut feed, options, stop);
+        Some(news) => {
+            app.news(news);
+            show(&mut app, &mut feed, options, stop)
+        }
+        // A signal came first.
+        None => Ok(()),
+    };
     stop.end_all();
     feed.join();
     result?;
@@ -78,7 +81,10 @@ fn show(app: &mut App, feed: &mut source::Feed, options: &TopOptions, stop: &Sto
     while !stop.is_over() {
         let now = Instant::now();
         if now >= next {
-            feed.drain(|news| app.news(news));
+            // A source that ends says so, unless it has panicked.
+            if !feed.drain(|news| app.news(news)) && app.ended.is_none() {
+                return Ok(());
+            }
             app.tick();
             screen.draw(|frame| draw(frame, app))?;
             next = now + options.refresh;

@@ -32,9 +32,10 @@ pub fn save(view: &View, span: &Range<Nanos>, path: &Path) -> Result<u64> {
 fn facts(view: &View, start: Nanos, attrs: Attrs) -> Facts {
     let whole = view.facts().cloned();
     let whole = whole.unwrap_or_else(|| Facts::new(env!("CARGO_PKG_VERSION"), attrs, start));
-    let later = u64::try_from(start.since(whole.started).as_millis()).unwrap_or_default();
+    // A service sends new facts with each snapshot, so that the start may lie before those.
+    let ms = |n: Nanos| n.0 / 1_000_000;
     Facts {
-        started_unix_ms: whole.started_unix_ms.saturating_add(later),
+        started_unix_ms: (whole.started_unix_ms + ms(start)).saturating_sub(ms(whole.started)),
         started: start,
         attrs,
         ..whole

@@ -132,7 +132,8 @@ pub fn sort(rows: &mut [Row], by: Column, descending: bool) {
     let number = |row: &Row| match by {
         Column::Refaults => row.refaults_per_second,
         Column::Pressure => row.pressure.map_or(-1.0, f64::from),
-        Column::Pid => row.pid.map_or(-1.0, f64::from),
+        // A group has no pid: its column counts processes.
+        Column::Pid => row.pid.map_or(row.processes as f64, f64::from),
         _ => by.of(&row.figures, 1.0).unwrap_or(0.0),
     };
     let compare = |a: &Row, b: &Row| match by {

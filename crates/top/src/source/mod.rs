@@ -137,12 +137,12 @@ impl Feed {
         None
     }
 
-    /// Takes all news that have come.
-    pub(crate) fn drain(&mut self, mut take: impl FnMut(News)) {
+    /// Takes all news that have come. Returns whether the source still exists.
+    pub(crate) fn drain(&mut self, mut take: impl FnMut(News)) -> bool {
         loop {
             match self.receive.try_recv() {
                 Ok(news) => take(news),
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return,
+                Err(e) => return e == TryRecvError::Empty,
             }
         }
     }
@@ -151,8 +151,8 @@ impl Feed {
     pub(crate) fn join(mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         drop(self.receive);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        if let Some(Err(panic)) = self.thread.take().map(JoinHandle::join) {
+            std::panic::resume_unwind(panic);
         }
     }
 }
