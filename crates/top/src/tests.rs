@@ -213,6 +213,20 @@ fn time_can_be_sought_and_the_present_goes_on() {
 }
 
 #[test]
+fn a_paused_view_does_not_show_the_next_snapshot() {
+    let mut app = app(Colors::None, 60);
+    let shown = |app: &App| app.moment().map(|m| m.snapshot.seq);
+    press(&mut app, " ");
+    assert_eq!(shown(&app), Some(59));
+    let idle = scene::target(0, vec![], vec![]);
+    app.news(News::Event(Event::Snapshot(scene::snapshot(60, 1.0, vec![idle]).into())));
+    app.tick();
+    assert_eq!(shown(&app), Some(59));
+    press(&mut app, " ");
+    assert_eq!(shown(&app), Some(60));
+}
+
+#[test]
 fn the_limits_of_hot_and_cold_change_the_whole_history() {
     let mut app = app(Colors::None, 60);
     press(&mut app, "hhh");

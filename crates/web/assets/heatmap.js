@@ -247,7 +247,9 @@ export class Heatmap {
     tile.running = false;
     if (axis !== this.axis) return this.draw();
     if (answer === "changed") return this.readAxis(false);
-    if (answer) Object.assign(tile, { cells: answer, stale: false, until: span });
+    // A server that refuses or is gone must not be asked again at each frame.
+    if (!answer) return setTimeout(() => this.draw(), 1000);
+    Object.assign(tile, { cells: answer, stale: false, until: span });
     this.draw();
   }
 

@@ -215,19 +215,18 @@ impl Index {
         self.bound();
     }
 
-    /// Adds memory of all targets that is known without a snapshot. `time` is since the start.
-    pub fn total(&mut self, time: Range<Duration>, heat: &HeatBytes, saved: u64) {
-        let begin = *self.begin.get_or_insert(Nanos(0));
-        self.end = self.end.max(begin + time.end);
-        self.total.add(time.start, time.end, heat, saved);
+    /// Adds memory of all targets that is known without a snapshot.
+    pub fn total(&mut self, time: Range<Nanos>, heat: &HeatBytes, saved: u64) {
+        let begin = *self.begin.get_or_insert(time.start);
+        self.end = self.end.max(time.end);
+        self.total.add(time.start.since(begin), time.end.since(begin), heat, saved);
     }
 
     /// Gives up memory that is above the limit.
     fn bound(&mut self) {
-        let runs = |index: &Index| index.targets.values().map(|t| t.pyramid.runs()).sum::<usize>();
         if self.snapshots.is_multiple_of(8) || self.regions < 1 << 16 {
             for _ in 0..16 {
-                if runs(self) <= self.limits.runs {
+                if self.runs() <= self.limits.runs {
                     break;
                 }
                 self.targets.values_mut().for_each(|t| t.pyramid.shrink(self.limits.keep));

@@ -21,7 +21,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ServerConfig, crypto::ring};
-use tracing::{debug, warn};
+use tracing::{debug, error};
 
 use crate::api::{Shared, refused_text, router};
 use crate::guard::{Guard, Refused};
@@ -135,7 +135,12 @@ impl Server {
             .build()?;
         let (stop, stopped) = oneshot::channel();
         let serve = move || {
-            drop_capabilities(reads_files);
+            if let Err(e) = drop_capabilities(reads_files) {
+                error!(
+                    "the page is not served, because its thread cannot drop its capabilities: {e}"
+                );
+                return;
+            }
             let serving = runtime.spawn(accept(listener, tls, shared));
             // It also ends if the sender was dropped.
             let _ = runtime.block_on(stopped);
@@ -186,19 +191,16 @@ fn hosts(own: SocketAddr, more: &[String]) -> Vec<String> {
 
 /// Drops the capabilities of this thread and of those that it starts: they read what strangers send. Only records of
 /// other users require one.
-fn drop_capabilities(reads_files: bool) {
+fn drop_capabilities(reads_files: bool) -> rustix::io::Result<()> {
     let kept = if reads_files { CapabilitySet::DAC_READ_SEARCH } else { CapabilitySet::empty() };
-    let dropped = capabilities(None).and_then(|now| {
+    capabilities(None).and_then(|now| {
         let sets = CapabilitySets {
             effective: now.effective & kept,
             permitted: now.permitted & kept,
             inheritable: CapabilitySet::empty(),
         };
         set_capabilities(None, sets)
-    });
-    if let Err(e) = dropped {
-        warn!("the threads that answer browsers keep their capabilities: {e}");
-    }
+    })
 }
 
 fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor, ServerError> {

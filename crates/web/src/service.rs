@@ -40,15 +40,16 @@ pub fn follow(control: Option<&Path>, options: &WebOptions) -> Result<()> {
     let (changes, changed) = tokio::sync::watch::channel(0);
     let server = Server::start(&options.listen, vec![Arc::clone(&source)], changed)?;
     announce(&server);
-    let mut service = Service {
-        control,
-        source: &source,
-        begin: sys::monotonic(),
-        last: None,
-        done: BTreeMap::new(),
-    };
+    let mut service =
+        Service { control, source: &source, last: None, seconds: 0.0, done: BTreeMap::new() };
     let mut status: Result<Value, ControlError> = Ok(first);
     while !stop.is_over() {
+        let ran = status.as_ref().map_or(0.0, |s| s["status"]["seconds"].as_f64().unwrap_or(1.0));
+        // Another service, or none, has answered: numbers of snapshots and targets begin again.
+        if ran < std::mem::replace(&mut service.seconds, ran) {
+            (service.last, service.done) = (None, BTreeMap::new());
+            *source.change() = Index::new(limits(Keep::Newest, options.thresholds));
+        }
         let answered =
             status.map_err(Into::into).and_then(|answer| service.take(&answer["status"]));
         source.note(&answered.err().map_or_else(String::new, |e| chain(e.as_ref())));
@@ -64,10 +65,10 @@ pub fn follow(control: Option<&Path>, options: &WebOptions) -> Result<()> {
 struct Service<'a> {
     control: Option<&'a Path>,
     source: &'a Source,
-    /// when the page began
-    begin: Nanos,
     /// number of its last snapshot
     last: Option<u64>,
+    /// for how long it had run at the last status; 0 if it did not answer
+    seconds: f64,
     /// bytes that each scheme was applied to so far
     done: BTreeMap<String, u64>,
 }
@@ -83,9 +84,10 @@ impl Service<'_> {
             Err(e) => return Err(e.into()),
         }
         let mut index = self.source.change();
-        let begin = index.span().map_or(self.begin, |span| span.start);
-        for mark in marks(status, &mut self.done, ms(now.since(begin))) {
-            index.mark(mark);
+        if let Some(begin) = index.span().map(|span| span.start) {
+            for mark in marks(status, &mut self.done, ms(now.since(begin))) {
+                index.mark(mark);
+            }
         }
         Ok(())
     }
@@ -108,9 +110,8 @@ impl Service<'_> {
 
     /// Adds what a status tells of memory.
     fn totals(&self, status: &Value, now: Nanos) {
-        let to = now.since(self.begin);
         let saved = status["total"]["saved"].as_u64().unwrap_or(0);
-        self.source.change().total(to..to + EVERY, &heat(&status["total"]), saved);
+        self.source.change().total(now..now + EVERY, &heat(&status["total"]), saved);
         self.source.set_rows(rows(status));
     }
 }
