@@ -66,18 +66,27 @@ impl FileAction {
         let mut at = part.start;
         while at < part.end && (at == part.start || watch.wall() < budget.time) {
             let end = align_down(at.saturating_add(STEP), STEP).min(part.end);
-            let left = budget.bytes.saturating_sub(done.applied) / PAGE_SIZE;
-            let step = self.within(file, AddrRange::new(at, end), left)?;
-            if step.is_empty() {
-                break;
-            }
-            let (tried, applied) = self.step(file, step)?;
+            let left = budget.bytes.saturating_sub(done.tried) / PAGE_SIZE;
+            let within = self.within(file, AddrRange::new(at, end), left);
+            let stepped = within.and_then(|step| Ok((step, self.step(file, step)?)));
+            let (step, (tried, applied)) = match stepped {
+                Ok((step, _)) if step.is_empty() => break,
+                Ok(stepped) => stepped,
+                // What was done is charged. The file may have shrunk meanwhile.
+                Err(_) if done.tried > 0 => {
+                    done.failure = Some(Failure::Refused);
+                    break;
+                }
+                Err(e) => return Err(e),
+            };
             done.tried += tried * PAGE_SIZE;
             done.applied += applied.min(tried) * PAGE_SIZE;
             done.passed += step.len() - tried * PAGE_SIZE;
             at = step.end;
         }
-        done.failure = (done.applied < done.tried).then_some(Failure::Busy);
+        if done.applied < done.tried {
+            done.failure.get_or_insert(Failure::Busy);
+        }
         done.took = watch.wall();
         Ok(done)
     }
@@ -120,7 +129,7 @@ impl FileAction {
         let mut runs = Vec::new();
         let applied = match self {
             FileAction::Drop => {
-                // The advice would write dirty pages to the disk.
+                // On dirty pages the advice starts writeback, which isotherm must not cause.
                 find_runs(file, part, &is_clean, &mut runs)?;
                 for run in runs {
                     fadvise(
