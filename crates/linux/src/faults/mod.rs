@@ -23,11 +23,11 @@ use event::{Begins, Counts};
 use record::{Record, parse};
 pub use record::{SampleKind, Sampled, StackCopy};
 use ring::Ring;
-use thinner::Thinner;
+use thinner::{Event, Thinner};
 
 use crate::allocations::Probe;
 use crate::proc::{thread_comm, tids};
-use crate::sys::{monotonic, online_cpu_list};
+use crate::sys::online_cpu_list;
 
 /// One in this many faults is sampled. A sample copies 8 KiB of the stack, which takes as long as two faults. The
 /// numbers are prime, so that faults in a regular order are not always sampled at the same place of it.
@@ -36,9 +36,11 @@ const MINOR: Counts = Counts::Minor { period: 61 };
 const MAJOR: Counts = Counts::Major { period: 13 };
 /// What the rings of a pair are for.
 const ALLOCATIONS: [Counts; 2] = [Counts::Allocations, Counts::Releases];
-/// Data pages of the ring of a CPU. A sample has 8 KiB of stack, so that there is room for 500 and 125.
+/// Data pages of the ring of a CPU.
 const MINOR_PAGES: usize = 1024;
 const MAJOR_PAGES: usize = 256;
+/// Pages that a sample takes in a ring, with 8 KiB of stack and up to 64 frames, rounded up.
+const SAMPLE_PAGES: f64 = 2.25;
 const ALLOCATION_PAGES: usize = 1024;
 const RELEASE_PAGES: usize = 256;
 /// Maximum number of open events.
@@ -172,7 +174,9 @@ impl FaultSampler {
         Ok(FaultSampler {
             root: root.to_owned(),
             cpus: cpus.collect::<Result<_, _>>().map_err(refused)?,
-            thinner: Thinner::new(),
+            thinner: Thinner::new(
+                [MINOR_PAGES, MAJOR_PAGES].map(|pages| (pages as f64 / SAMPLE_PAGES) as u32),
+            ),
             probes: HashMap::new(),
             events: HashMap::new(),
             inherited: HashMap::new(),
@@ -280,10 +284,12 @@ impl FaultSampler {
     fn open_events(&self, tid: i32, begins: Begins) -> io::Result<Vec<OwnedFd>> {
         let mut events = Vec::with_capacity(self.cpus.len() * 2);
         for rings in &self.cpus {
-            for (counts, ring) in [(MINOR, &rings.minor), (MAJOR, &rings.major)] {
+            for (counts, ring, event) in
+                [(MINOR, &rings.minor, Event::Minor), (MAJOR, &rings.major, Event::Major)]
+            {
                 let new = event::open(counts, begins, (tid, rings.cpu))?;
                 event::redirect(&new, ring.event())?;
-                self.thinner.attach(&new)?;
+                self.thinner.attach(event, &new)?;
                 events.push(new);
             }
         }
@@ -292,7 +298,7 @@ impl FaultSampler {
 
     /// Takes only one sample in `stride`, at least 1, from now on, each with this many times its weight.
     pub fn set_stride(&mut self, stride: u32) {
-        self.thinner.set(stride.max(1), monotonic());
+        self.thinner.set(stride.max(1));
     }
 
     /// Forgets a process. Its events stay open while an attached process inherits them.
@@ -326,12 +332,7 @@ impl FaultSampler {
             self;
         let mut note = |record, news: &mut Vec<FaultNews>, lost: &mut u64| match record {
             Record::Fault(s) if s.is_of_allocation() => news.push(FaultNews::Fault(s)),
-            Record::Fault(s) => {
-                let times = thinner.weight(s.at);
-                news.extend(times.map(|times| {
-                    FaultNews::Fault(Sampled { weight: s.weight.saturating_mul(times), ..s })
-                }));
-            }
+            Record::Fault(s) => news.extend(thinner.takes_next().then_some(FaultNews::Fault(s))),
             Record::Name { at, pid, tid, name, exec } => {
                 names.insert(tid, name.into());
                 if exec {
@@ -353,6 +354,7 @@ impl FaultSampler {
             }
             Record::Lost(n) => *lost += n,
         };
+        let mut thinned = Vec::new();
         for rings in cpus {
             let allocations = rings.allocations.as_mut().into_iter().flatten().zip(ALLOCATIONS);
             let faults = [(&mut rings.minor, MINOR), (&mut rings.major, MAJOR)];
@@ -363,6 +365,23 @@ impl FaultSampler {
                     record.into_iter().for_each(|r| note(r, news, lost));
                 });
                 stand_for_lost(news.get_mut(first..).unwrap_or_default(), *lost - before);
+                let event = match counts {
+                    Counts::Minor { .. } => Event::Minor,
+                    Counts::Major { .. } => Event::Major,
+                    _ => continue,
+                };
+                if first < news.len() {
+                    thinned.push((first..news.len(), event, rings.cpu));
+                }
+            }
+        }
+        // The strides that were in force are known only after the samples have been read.
+        let represents = if thinned.is_empty() { return } else { thinner.read() };
+        for (samples, event, cpu) in thinned {
+            for news in news.get_mut(samples).unwrap_or_default() {
+                if let FaultNews::Fault(s) = news {
+                    s.weight = s.weight.saturating_mul(represents(event, cpu, s.at));
+                }
             }
         }
     }
