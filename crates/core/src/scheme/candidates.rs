@@ -116,6 +116,10 @@ impl Field<'_> {
             found.passed.push((whole, Why::NoAge));
             return;
         }
+        if scheme.filters.is_empty() {
+            self.not_again(whole, found);
+            return;
+        }
         let parts = parts(&scheme.filters, &scheme.page_filters, range, target, self.metrics);
         let through = parts.allowed.union(&parts.undecided).collect();
         found.passed.extend(without(whole, &through).map(|c| (c, Why::Filtered)));
@@ -132,10 +136,20 @@ impl Field<'_> {
         let (action, view) = (&self.scheme.action, &part.view);
         let (seen, now, pause) = (self.snapshot.end, self.now, self.pause);
         let again = Again { action, pause, by_page: self.by_page, view, seen, now };
-        let range = part.range.start..part.range.end;
+        let Some(range) = some(part.range) else { return };
         let taken = self.taken.all(part.target, range.clone()).map(|r| (r, Why::Taken));
+        let mut reasons = taken.chain(self.acted.blocked(part.target, range.clone(), again));
+        // Most parts are blocked as a whole, or not at all.
+        let Some((first, why)) = reasons.next() else {
+            found.candidates.push(part);
+            return;
+        };
+        if first == range {
+            found.passed.push((part, why));
+            return;
+        }
         let mut blocked = RangeSet::new();
-        for (r, why) in taken.chain(self.acted.blocked(part.target, range, again)) {
+        for (r, why) in std::iter::once((first, why)).chain(reasons) {
             let range = AddrRange::new(r.start, r.end);
             found.passed.extend(without(Candidate { range, ..part }, &blocked).map(|c| (c, why)));
             blocked.insert(r);

@@ -1,6 +1,6 @@
 //! Candidates in order of priority, taken in batches that fit the remaining budget.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -28,13 +28,15 @@ pub(super) struct Queue {
 impl Queue {
     pub fn new(candidates: Vec<Candidate>, from: Option<Place>, unit: u64) -> Self {
         let from = from.unwrap_or((TargetId(0), 0));
+        let mut all = candidates;
+        if let Some(i) = all.iter().position(|c| is_inside(c, from)) {
+            let behind = Candidate { range: AddrRange::new(from.1, all[i].range.end), ..all[i] };
+            all[i].range.end = from.1;
+            all.insert(i + 1, behind);
+        }
         let place = |c: &Candidate| (c.target, c.range.start);
-        let mut all: Vec<Candidate> =
-            candidates.into_iter().flat_map(|c| split_at(c, from)).collect();
-        all.sort_by(|a, b| match b.score.total_cmp(&a.score) {
-            Ordering::Equal => (place(a) < from, place(a)).cmp(&(place(b) < from, place(b))),
-            better => better,
-        });
+        // Scores are not negative, so that their bits have the same order.
+        all.sort_by_cached_key(|c| (Reverse(c.score.to_bits()), place(c) < from, place(c)));
         Queue { candidates: all.into(), unit }
     }
 
@@ -110,11 +112,7 @@ fn share_out(time: Duration, batch: &mut [(Candidate, Budget)]) {
     }
 }
 
-/// `c`, split in two if `place` lies inside.
-fn split_at(c: Candidate, (target, at): Place) -> Vec<Candidate> {
-    if c.target != target || !c.range.contains(at) || c.range.start == at {
-        return vec![c];
-    }
-    let [before, behind] = [AddrRange::new(c.range.start, at), AddrRange::new(at, c.range.end)];
-    vec![Candidate { range: before, ..c }, Candidate { range: behind, ..c }]
+/// Whether a candidate begins before `place` and ends behind it.
+fn is_inside(c: &Candidate, (target, at): Place) -> bool {
+    c.target == target && c.range.contains(at) && c.range.start != at
 }
