@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, MonitorKind};
+use isotherm_core::{AddrRange, IntervalsGoal, MonitorKind};
 use isotherm_linux::Way;
-use isotherm_linux::damon::sysfs::IntervalsGoal;
 pub use isotherm_sim::workload::units::{duration, size};
 
 use crate::watch::LookBy;
@@ -139,15 +138,13 @@ pub fn intervals_goal(text: &str) -> Result<IntervalsGoal, String> {
         return Err(format!("{text:?} is no goal: write SHARE,N,MIN..MAX, as in 4%,3,5ms..10s"));
     };
     let (min, max) = halves(bounds)?;
-    let micros =
-        |text| Ok::<u64, String>(u64::try_from(duration(text)?.as_micros()).unwrap_or(u64::MAX));
     let goal = IntervalsGoal {
-        access_bp: (percent(share)? * 100.0).round() as u64,
+        access_bp: (percent(share)? * 100.0).round() as u32,
         aggrs: aggrs.trim().parse().map_err(|_| format!("{aggrs:?} is no number of intervals"))?,
-        min_sample_us: micros(min)?,
-        max_sample_us: micros(max)?,
+        min_sample: duration(min)?,
+        max_sample: duration(max)?,
     };
-    if goal.access_bp == 0 || goal.aggrs == 0 || goal.min_sample_us > goal.max_sample_us {
+    if goal.access_bp == 0 || goal.aggrs == 0 || goal.min_sample > goal.max_sample {
         return Err("share and intervals must be above 0, and MIN not above MAX".into());
     }
     Ok(goal)
@@ -246,7 +243,10 @@ mod tests {
     fn a_goal_of_intervals() {
         let goal = intervals_goal("4%,3,5ms..10s").unwrap();
         assert_eq!((goal.access_bp, goal.aggrs), (400, 3));
-        assert_eq!((goal.min_sample_us, goal.max_sample_us), (5000, 10_000_000));
+        assert_eq!(
+            goal.min_sample..goal.max_sample,
+            Duration::from_millis(5)..Duration::from_secs(10)
+        );
         for bad in ["4%", "4%,3", "0,3,1..2", "4,0,1..2", "4,3,2..1", "4,x,1..2", "101,3,1..2"] {
             assert!(intervals_goal(bad).is_err(), "{bad}");
         }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attrs, EndReason, HeatBytes, Mapping, MappingKind, Snapshot, TargetId, Thresholds,
+    AddrRange, Attrs, EndReason, HeatBytes, IntervalsGoal, Mapping, MappingKind, Snapshot,
+    TargetId, Thresholds,
 };
-use isotherm_linux::damon::sysfs::IntervalsGoal;
 use isotherm_linux::damon::{Kdamond, KdamondAttrs, MonitoredMemory, availability, sweep};
 use isotherm_linux::sys::{KeptCapabilities, drop_privileges};
 use isotherm_linux::watch_for;
@@ -52,10 +52,10 @@ fn run() -> Fallible<()> {
     let mut attrs = KdamondAttrs::from(attrs);
     attrs.addr_unit = word(&what, "unit=")?;
     attrs.intervals_goal = word(&what, "goal=")?.map(|access_bp| IntervalsGoal {
-        access_bp,
+        access_bp: u32::try_from(access_bp).unwrap_or(u32::MAX),
         aggrs: 3,
-        min_sample_us: 5_000,
-        max_sample_us: 10_000_000,
+        min_sample: Duration::from_millis(5),
+        max_sample: Duration::from_secs(10),
     });
     let mut kdamond = Kdamond::start(root, watched, attrs)?;
     drop_privileges(KeptCapabilities { reading: true, writing: false, frames: false })?;

@@ -6,9 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use isotherm::units;
 use isotherm::watch::{AttrsFor, FilesToWatch, LookBy, WatchedMemory};
-use isotherm_core::{AddrRange, Attrs};
+use isotherm_core::{AddrRange, Attrs, IntervalsGoal};
 use isotherm_linux::damon::KdamondAttrs;
-use isotherm_linux::damon::sysfs::IntervalsGoal;
 use isotherm_linux::{Part, Way};
 use isotherm_record::Limits;
 
@@ -44,11 +43,10 @@ pub struct Record {
     /// output
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_RECORD)]
     pub output: PathBuf,
-    /// Let the kernel tune its intervals until it observes this share of all accesses that it could
-    /// observe, within N aggregation intervals: 4%,3,5ms..10s. MIN..MAX bounds the sampling
-    /// interval (--look damon, Linux 6.15)
+    /// Tune the intervals until this share of all accesses that could be observed is observed, with a
+    /// step after every N aggregation intervals: 4%,3,5ms..10s. MIN..MAX bounds the sampling
+    /// interval (--monitor regions, or --look damon since Linux 6.15)
     #[arg(long, value_name = "SHARE,N,MIN..MAX", value_parser = units::intervals_goal)]
-    #[arg(help_heading = "Options of --look damon")]
     pub intervals_goal: Option<IntervalsGoal>,
     /// Number of bytes in one unit of a physical address (--look damon, Linux 6.18)
     #[arg(long, value_name = "SIZE", value_parser = units::size, requires = "physical")]
@@ -102,9 +100,9 @@ impl Record {
     /// The files to watch.
     fn files(&self) -> Result<FilesToWatch, UsageError> {
         let scope = self.files.scope()?;
-        if self.physical || self.watching.monitor.is_some() {
-            let text =
-                "files are counted by a monitor of their own: leave out --physical and --monitor";
+        if self.physical || self.watching.monitor.is_some() || self.intervals_goal.is_some() {
+            let text = "files are counted by a monitor of their own: leave out --physical, --monitor and \
+                        --intervals-goal";
             return Err(UsageError::new(text));
         }
         Ok(FilesToWatch { scope, by_access: self.by_access, remembers: false })
@@ -130,8 +128,6 @@ impl Record {
             "--node and --addr-unit require --physical"
         } else if !self.range.is_empty() && !by_damon {
             "--range requires --physical or --look damon"
-        } else if self.intervals_goal.is_some() && !by_damon {
-            "--intervals-goal requires --look damon: the kernel tunes only its own intervals"
         } else if !self.range.is_empty() && !of_one {
             "--range is for one process: give one --pid, and no command, --cgroup, --comm, --all or --children"
         } else {
@@ -148,11 +144,15 @@ impl AttrsFor for Record {
 
     fn kdamond(&self) -> Result<KdamondAttrs, UsageError> {
         let asked = KdamondAttrs {
-            intervals_goal: self.intervals_goal.clone(),
+            intervals_goal: self.intervals_goal,
             addr_unit: self.addr_unit,
             ..self.watching.kdamond()?
         };
         asked.checked().map_err(|e| UsageError::new(e.to_string()))
+    }
+
+    fn intervals_goal(&self) -> Option<IntervalsGoal> {
+        self.intervals_goal
     }
 
     fn is_for_kdamond(&self) -> bool {

@@ -67,7 +67,12 @@ fn invalid_looks_are_reported() {
         (&["--node", "0"], 2, "require --physical"),
         (&["--addr-unit", "4K", "--look", "damon"], 2, "require --physical"),
         (&["--range", "1000..2000"], 2, "--range requires --physical or --look damon"),
-        (&["--intervals-goal", "4%,3,5ms..10s"], 2, "--intervals-goal requires --look damon"),
+        (&["--intervals-goal", "4%,3,5ms..10s"], 2, "requires --monitor regions or --look damon"),
+        (
+            &["--monitor", "regions", "--intervals-goal", "4%,3,50ms..10s"],
+            2,
+            "outside the limits of its tuning",
+        ),
         (&["--look", "damon", "--window", "128K"], 2, "its own rules for --window"),
     ] {
         let done = run_in(dir.path(), &[&["record", "--pid", &me], options].concat());

@@ -61,6 +61,25 @@ fn the_exposure_monitor_finds_the_hot_range_within_its_budget() {
     }
 }
 
+/// Almost nothing of this memory is touched, so that the intervals grow until enough is observed.
+#[test]
+fn intervals_are_tuned_towards_a_goal() {
+    needs_root!();
+    let load = Load::start(64, 1);
+    let pid = load.pid().to_string();
+    let intervals = ["--sample", "20ms", "--aggr", "200ms", "--intervals-goal", "50%,2,20ms..80ms"];
+    let more = ["--monitor", "regions", "--pid", &pid];
+    let mut recorder = Recorder::counted(&[&intervals[..], &more].concat());
+    // The fourth and later steps come after four snapshots at the longest interval.
+    recorder.until_more(8);
+    let record = recorder.stop();
+    let attrs = record.snapshots.iter().map(|s| (s.attrs.sample.as_millis(), s.attrs.samples()));
+    let attrs: Vec<(u128, u32)> = attrs.collect();
+    assert_eq!(attrs[0], (20, 10));
+    assert_eq!(attrs.last(), Some(&(80, 10)), "{attrs:?}");
+    assert!(attrs.is_sorted(), "{attrs:?}");
+}
+
 #[test]
 fn the_hot_range_of_a_process_is_found() {
     needs_root!();

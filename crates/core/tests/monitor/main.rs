@@ -7,6 +7,7 @@ mod accuracy;
 mod attrs;
 mod determinism;
 mod gaps;
+mod intervals;
 mod liveness;
 mod mappings;
 mod observers;

@@ -1,6 +1,9 @@
 //! Our own monitor, over one of the ways to look at processes.
 
-use isotherm_core::{Act, Attrs, Monitor, Nanos, OpsError, Source, Step, TargetId, watch};
+use isotherm_core::{
+    Act, Attrs, IntervalsGoal, IntervalsTuner, Monitor, MonitorKind, Nanos, OpsError, Source, Step,
+    TargetId, watch,
+};
 use isotherm_linux::{Best, Hold, Processes, Way, WayError};
 use tracing::{debug, info};
 
@@ -13,6 +16,7 @@ pub struct Looks {
     ops: Box<dyn Processes>,
     /// whether it can read all memory at once
     reads_all: bool,
+    goal: Option<IntervalsGoal>,
 }
 
 impl Looks {
@@ -32,7 +36,13 @@ impl Looks {
     fn new(way: Way, mut ops: Box<dyn Processes>) -> Self {
         let reads_all = ops.survey().is_some();
         debug!("looking by {}: {}", way.name(), way.how());
-        Looks { way, ops, reads_all }
+        Looks { way, ops, reads_all, goal: None }
+    }
+
+    /// Tunes the intervals of the regions monitor towards this goal.
+    #[must_use]
+    pub fn tuned_to(self, goal: Option<IntervalsGoal>) -> Self {
+        Looks { goal, ..self }
     }
 }
 
@@ -50,7 +60,11 @@ impl Ready for Looks {
     }
 
     fn attrs(&self, asked: &dyn AttrsFor) -> Result<Attrs, UsageError> {
-        asked.attrs_for(self.way, self.reads_all)
+        let attrs = asked.attrs_for(self.way, self.reads_all)?;
+        if let Some(goal) = self.goal {
+            check_goal(self.way, &attrs, goal)?;
+        }
+        Ok(attrs)
     }
 
     fn act(&self) -> Option<&dyn Act> {
@@ -76,20 +90,47 @@ impl Ready for Looks {
         seed: u64,
     ) -> Result<Box<dyn Watch>, WatchError> {
         let monitor = watch(self.ops, attrs, targets, seed).map_err(UsageError::from)?;
-        Ok(Box::new(Working { monitor, way: self.way, reads_all: self.reads_all }))
+        let tuner = self.goal.map(IntervalsTuner::new);
+        Ok(Box::new(Working { monitor, tuner, way: self.way, reads_all: self.reads_all }))
     }
+}
+
+/// Checks whether the intervals of this monitor can be tuned.
+fn check_goal(way: Way, attrs: &Attrs, goal: IntervalsGoal) -> Result<(), UsageError> {
+    if attrs.monitor != MonitorKind::Regions {
+        let text = "--intervals-goal requires --monitor regions or --look damon: the other monitors choose when \
+                    to look by their budget";
+        return Err(UsageError::new(text));
+    }
+    let (min, max) = (goal.min_sample, goal.max_sample);
+    if !(min..=max).contains(&attrs.sample) {
+        return Err(UsageError::new(format!(
+            "a sampling interval of {:?} is outside the limits of its tuning, {min:?} to {max:?}: start within \
+             them (--sample {min:?})",
+            attrs.sample
+        )));
+    }
+    check_sample(way, &Attrs { sample: min, ..*attrs })
 }
 
 /// A running monitor, with the actions on its targets.
 struct Working {
     monitor: Box<dyn Monitor<Ops = Box<dyn Processes>>>,
+    tuner: Option<IntervalsTuner>,
     way: Way,
     reads_all: bool,
 }
 
 impl Source for Working {
     fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
-        self.monitor.step(now)
+        let step = self.monitor.step(now)?;
+        if let (Step::Snapshot(s), Some(tuner)) = (&step, &mut self.tuner)
+            && let Some(attrs) = tuner.next(s)
+        {
+            debug!("sampling each {:?} from now on", attrs.sample);
+            self.monitor.set_attrs(attrs).map_err(|e| OpsError::Failed(e.to_string()))?;
+        }
+        Ok(step)
     }
 }
 

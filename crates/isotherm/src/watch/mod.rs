@@ -8,7 +8,7 @@ mod physical;
 
 use std::time::Duration;
 
-use isotherm_core::{Act, AddrRange, Attrs, MonitorKind, Source, TargetId};
+use isotherm_core::{Act, AddrRange, Attrs, IntervalsGoal, MonitorKind, Source, TargetId};
 use isotherm_linux::damon::KdamondAttrs;
 use isotherm_linux::{Hold, Part, Stretch, Way, physical_memory};
 use isotherm_record::TargetFact;
@@ -47,7 +47,12 @@ pub trait AttrsFor {
     /// If an option is incompatible with that monitor.
     fn kdamond(&self) -> Result<KdamondAttrs, UsageError>;
 
-    /// Whether an option was given that only the kernel's own monitor has.
+    /// The share of accesses to observe, by which a monitor with regions tunes its intervals.
+    fn intervals_goal(&self) -> Option<IntervalsGoal> {
+        None
+    }
+
+    /// Whether an option was given that, for physical memory, only the kernel's own monitor has.
     fn is_for_kdamond(&self) -> bool {
         false
     }
@@ -234,8 +239,12 @@ pub fn open(
         (WatchedMemory::Processes(ranges), LookBy::Damon) => {
             Ok(Box::new(kdamond::OfProcesses::open(ranges.clone(), asked.kdamond()?)?))
         }
-        (WatchedMemory::Processes(_), LookBy::Way(way)) => Ok(Box::new(Looks::open(Some(way))?)),
-        (WatchedMemory::Processes(_), LookBy::Auto) => Ok(Box::new(Looks::open(None)?)),
+        (WatchedMemory::Processes(_), LookBy::Way(way)) => {
+            Ok(Box::new(Looks::open(Some(way))?.tuned_to(asked.intervals_goal())))
+        }
+        (WatchedMemory::Processes(_), LookBy::Auto) => {
+            Ok(Box::new(Looks::open(None)?.tuned_to(asked.intervals_goal())))
+        }
         (WatchedMemory::Memory(part), look) => of_memory(part, look, asked),
         (WatchedMemory::Files(what), LookBy::Auto) => Ok(Box::new(files::Files::open(what)?)),
         (WatchedMemory::Files(_), _) => {
@@ -254,6 +263,10 @@ fn of_memory(
         || -> Result<Vec<Stretch>, WatchError> { Ok(part.of(&physical_memory(ROOT.as_ref())?)?) };
     match look {
         LookBy::Damon => Ok(Box::new(by_damon(&memory()?)?)),
+        LookBy::Way(Way::PageIdle) if asked.is_for_kdamond() => Err(UsageError::new(
+            "--intervals-goal and --addr-unit require --look damon for physical memory",
+        )
+        .into()),
         LookBy::Way(Way::PageIdle) => Ok(Box::new(physical::Idle::open(&memory()?)?)),
         LookBy::Way(way) => Err(UsageError::new(format!(
             "physical memory requires --look damon or page_idle: {} observes processes",

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use isotherm_core::Attrs;
+use isotherm_core::{Attrs, IntervalsGoal};
 
 use super::error::DamonError;
-use super::sysfs::{Bounds, Intervals, IntervalsGoal, MonitoringAttrs};
+use super::sysfs::{self, Bounds, Intervals, MonitoringAttrs};
 
 /// Attributes of a kdamond: those of [`Attrs`] that DAMON has, and some of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,9 +33,8 @@ impl KdamondAttrs {
     pub fn checked(self) -> Result<Self, DamonError> {
         let attrs = self.attrs.checked()?;
         if let Some(goal) = &self.intervals_goal {
-            let (min, max) = (goal.min_sample_us, goal.max_sample_us);
-            if !(min..=max).contains(&micros(attrs.sample)) {
-                let [min, max] = [min, max].map(Duration::from_micros);
+            let (min, max) = (goal.min_sample, goal.max_sample);
+            if !(min..=max).contains(&attrs.sample) {
                 return Err(DamonError::OutOfGoal { sample: attrs.sample, min, max });
             }
         }
@@ -52,7 +51,12 @@ impl KdamondAttrs {
                 sample_us: micros(sample),
                 aggr_us: micros(aggr),
                 update_us: micros(update),
-                intervals_goal: self.intervals_goal.clone(),
+                intervals_goal: self.intervals_goal.map(|goal| sysfs::IntervalsGoal {
+                    access_bp: goal.access_bp.into(),
+                    aggrs: goal.aggrs.into(),
+                    min_sample_us: micros(goal.min_sample),
+                    max_sample_us: micros(goal.max_sample),
+                }),
             },
             nr_regions: Bounds { min: min_regions.into(), max: max_regions.into() },
             probes: None,
@@ -72,13 +76,14 @@ mod tests {
     fn invalid_attributes_are_refused_before_the_kernel() {
         let asked = || KdamondAttrs::from(Attrs::default());
         assert_eq!(asked().checked().unwrap(), asked());
-        let sample = micros(asked().attrs.sample);
-        let goal = |min_sample_us, max_sample_us| {
-            let goal = IntervalsGoal { access_bp: 400, aggrs: 3, min_sample_us, max_sample_us };
+        let sample = asked().attrs.sample;
+        let one = Duration::from_micros(1);
+        let goal = |min_sample, max_sample| {
+            let goal = IntervalsGoal { access_bp: 400, aggrs: 3, min_sample, max_sample };
             KdamondAttrs { intervals_goal: Some(goal), ..asked() }.checked()
         };
         assert!(goal(sample, sample).is_ok());
-        let out = [goal(sample + 1, sample * 2), goal(1, sample - 1)];
+        let out = [goal(sample + one, sample * 2), goal(one, sample - one)];
         assert!(out.iter().all(|r| matches!(r, Err(DamonError::OutOfGoal { .. }))));
         let unit = |n| KdamondAttrs { addr_unit: Some(n), ..asked() }.checked();
         assert!(unit(1).is_ok() && unit(4096).is_ok());

@@ -1,0 +1,108 @@
+//! Tuning of the sampling and aggregation intervals, as kernel DAMON does since Linux 6.15.
+
+use std::time::Duration;
+
+use crate::attrs::Attrs;
+use crate::scheme::feed_loop;
+use crate::snapshot::Snapshot;
+
+/// The share of accesses that a monitor with regions is to observe, and the limits of its sampling interval.
+/// Intervals that are too short observe almost nothing, and too long ones find everything accessed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IntervalsGoal {
+    /// share of all accesses that could be observed, in 1/10,000
+    pub access_bp: u32,
+    /// number of aggregation intervals after each of which the intervals are changed
+    pub aggrs: u32,
+    /// shortest sampling interval
+    pub min_sample: Duration,
+    /// longest sampling interval
+    pub max_sample: Duration,
+}
+
+/// Tunes the intervals of a monitor by its snapshots.
+#[derive(Debug, Clone)]
+pub struct IntervalsTuner {
+    goal: IntervalsGoal,
+    /// number of snapshots since the last change
+    snapshots: u32,
+}
+
+impl IntervalsTuner {
+    /// A tuner that has seen no snapshot.
+    #[must_use]
+    pub fn new(goal: IntervalsGoal) -> Self {
+        IntervalsTuner { goal, snapshots: 0 }
+    }
+
+    /// Takes the next snapshot into account. Returns the attributes for the time after it, if the intervals change.
+    pub fn next(&mut self, s: &Snapshot) -> Option<Attrs> {
+        self.snapshots += 1;
+        if self.snapshots < self.goal.aggrs {
+            return None;
+        }
+        self.snapshots = 0;
+        let sample = self.goal.sample(s.attrs.sample, observed_bp(s));
+        // The number of samples in an aggregation interval stays.
+        let aggr = s.attrs.aggr.mul_f64(sample.as_secs_f64() / s.attrs.sample.as_secs_f64());
+        let attrs = Attrs { sample, aggr, ..s.attrs }.checked().ok()?;
+        (sample != s.attrs.sample).then_some(attrs)
+    }
+}
+
+impl IntervalsGoal {
+    /// The sampling interval after one of length `sample`, in which this share of all accesses was observed. As
+    /// `damon_get_intervals_adaptation_bp`: it grows to at most twice its length, and shrinks to at most half.
+    /// Example: 8 % observed with a goal of 4 % halve it, 2 % make it longer by a half, and nothing at all doubles it.
+    fn sample(&self, sample: Duration, observed_bp: u64) -> Duration {
+        /// the input of the loop that changes nothing; its output is divided by 10,000
+        const SAME: u64 = 100_000_000;
+        let score = observed_bp * 10_000 / u64::from(self.access_bp).max(1);
+        let times = match feed_loop(SAME, score) / 10_000 {
+            shorter @ ..=10_000 => 5_000 + shorter / 2,
+            longer => longer,
+        };
+        let tuned = sample.mul_f64(times as f64 / 10_000.0);
+        // Whole microseconds, as in the kernel.
+        let tuned = Duration::from_micros(u64::try_from(tuned.as_micros()).unwrap_or(u64::MAX));
+        tuned.clamp(self.min_sample, self.max_sample)
+    }
+}
+
+/// The accesses that were observed, of all that could be, in 1/10,000: each region counts with its size.
+fn observed_bp(s: &Snapshot) -> u64 {
+    let regions = || s.targets.iter().flat_map(|t| &t.regions);
+    let all: u128 = regions().map(|r| u128::from(r.range.len())).sum();
+    let observed: u128 =
+        regions().map(|r| u128::from(r.range.len()) * u128::from(r.accesses_bp)).sum();
+    u64::try_from(observed / all.max(1)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOAL: IntervalsGoal = IntervalsGoal {
+        access_bp: 400,
+        aggrs: 3,
+        min_sample: Duration::from_millis(5),
+        max_sample: Duration::from_secs(10),
+    };
+
+    #[test]
+    fn intervals_follow_the_share_as_in_the_kernel() {
+        let after = |bp| GOAL.sample(Duration::from_millis(100), bp).as_micros();
+        // Nothing, half of the goal, the goal, one and a half of it, twice and all.
+        let shares = [0, 200, 400, 600, 800, 10_000];
+        assert_eq!(shares.map(after), [200_000, 150_000, 100_000, 75_000, 50_000, 50_000]);
+    }
+
+    #[test]
+    fn intervals_stay_within_their_limits() {
+        let after = |ms, bp| GOAL.sample(Duration::from_millis(ms), bp);
+        assert_eq!(after(6, 10_000), GOAL.min_sample);
+        assert_eq!(after(9000, 0), GOAL.max_sample);
+        let ungoaled = IntervalsGoal { access_bp: 0, ..GOAL };
+        assert_eq!(ungoaled.sample(Duration::from_millis(10), 1), GOAL.min_sample);
+    }
+}
