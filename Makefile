@@ -18,7 +18,7 @@ CARGO_DENY_VERSION := 0.20.2
 MDBOOK_VERSION := 0.5.4
 DEMO_SECONDS ?= 30
 
-.PHONY: demo needs-root test soak fuzz guests guest-tool guests-page-idle bench evaluate evaluate-short release deb wheel test-python check msrv book install-deps clean
+.PHONY: demo needs-root test soak harden fuzz guests guest-tool guests-page-idle bench evaluate evaluate-short release deb wheel test-python check msrv book install-deps clean
 .DEFAULT_GOAL := release
 
 # Records a redis-server under load and draws its heat map: demo-out/redis.png. It does not optimise across crates, so
@@ -32,15 +32,23 @@ needs-root:
 	@[ $$(id -u) -eq 0 ] || { echo "The demo reads page tables of a process: run it as root." >&2; exit 1; }
 
 # Without root, tests that require it print that and pass; with ISOTHERM_REQUIRE_ALL=1 they fail. Tests on other
-# kernels run the release build of the program.
+# kernels run the release build of the program. The last command is the short form of `make harden`.
 test: release guest-tool
 	cargo test --workspace --locked
+	$(harden) --short
 
 # A service and a recorder follow processes that come and go, for SOAK_SECONDS; `make test` does so for half a
 # minute. Only the long run really pages out.
 SOAK_SECONDS ?= 600
 soak: install-deps
 	ISOTHERM_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --locked -p isotherm-cli --test program -- soak --nocapture
+
+# Faults of many kinds, drawn from HARDEN_SEED, against the release build: hours. An interrupted run continues.
+# See docs/measurements/reliability.md.
+HARDEN_SEED ?= 1
+harden = cargo run --locked -p isotherm-harden -- run --program $(binary) --seed $(HARDEN_SEED)
+harden: release
+	$(harden) --folder $(target)/harden
 
 # Fuzzes the reader of records and the importers, FUZZ_SECONDS for each target, with the coverage instrumentation of
 # stable Rust. A failing input is left in the folder of its target, below target/fuzz/corpus; copy it to fuzz/corpus.
