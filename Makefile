@@ -9,7 +9,7 @@ binary := $(target)/$(triple)/release/isotherm
 
 to_build := make clang g++ libelf-dev zlib1g-dev pkg-config
 to_demo := redis-server redis-tools
-to_test := file util-linux python3-venv python3-pip bpftrace librsvg2-bin tmux
+to_test := file util-linux python3-venv python3-pip bpftrace librsvg2-bin tmux strace
 to_bench := stress-ng postgresql
 to_guests := qemu-system-x86 busybox-static cpio kmod xz-utils zstd lz4 debian-archive-keyring
 packages := $(to_build) $(to_demo) $(to_test) $(to_guests)

@@ -5,13 +5,17 @@
 //! namespaces, so that no trial can reach a process of the machine.
 
 mod arguments;
+mod calls;
 mod campaign;
+mod kills;
 mod processes;
 mod random;
 mod run;
 mod sandbox;
+mod target;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -40,6 +44,10 @@ pub trait Experiment {
 pub enum Kind {
     /// generated argument vectors over all commands
     Arguments,
+    /// kills at random moments, each followed by a start
+    Kills,
+    /// system calls that fail
+    Calls,
 }
 
 impl Kind {
@@ -52,6 +60,8 @@ impl Kind {
     fn trials(self, short: bool) -> u64 {
         match self {
             Kind::Arguments => [100_000, 400][usize::from(short)],
+            Kind::Kills => [1000, 10][usize::from(short)],
+            Kind::Calls => [10_000, 12][usize::from(short)],
         }
     }
 
@@ -59,12 +69,15 @@ impl Kind {
     pub fn privileges(self) -> Privileges {
         match self {
             Kind::Arguments => Privileges::None,
+            Kind::Kills | Kind::Calls => Privileges::Root,
         }
     }
 
     fn experiment(self) -> Result<Box<dyn Experiment>> {
         Ok(match self {
             Kind::Arguments => Box::new(arguments::Arguments::new()?),
+            Kind::Calls => Box::new(calls::Calls::new()?),
+            Kind::Kills => Box::new(kills::Kills::new()?),
         })
     }
 }
@@ -106,11 +119,17 @@ enum Task {
     /// Carry out trials inside the sandbox, and print a line of JSON for each
     #[command(hide = true)]
     Inside { kind: Kind, seed: u64, from: u64, to: u64 },
+    /// Be a process to watch
+    #[command(hide = true)]
+    Target,
 }
 
-fn main() -> Result<()> {
+fn main() -> Result<ExitCode> {
     match Options::parse().task {
-        Task::Inside { kind, seed, from, to } => inside(kind, seed, from, to),
+        Task::Inside { kind, seed, from, to } => {
+            inside(kind, seed, from, to).map(|()| ExitCode::SUCCESS)
+        }
+        Task::Target => target::touch().map(|()| ExitCode::SUCCESS),
         Task::Run { kinds, program, folder, seed, trials, short, only } => {
             ensure!(
                 rustix::process::geteuid().is_root(),
@@ -127,8 +146,7 @@ fn main() -> Result<()> {
                     None => campaign::run(kind, &program, folder.as_deref(), seed, trials)?,
                 };
             }
-            ensure!(faults == 0, "{faults} trials found a fault");
-            Ok(())
+            Ok(if faults == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
     }
 }

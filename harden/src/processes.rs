@@ -14,10 +14,16 @@ const GRACE: Duration = Duration::from_secs(2);
 /// The experiment is the first process of its namespace, so that it inherits the children of any process that ends,
 /// and no process outside is visible.
 pub fn left() -> Result<Vec<String>> {
+    left_but(&[])
+}
+
+/// The same, but for these processes of the experiment.
+pub fn left_but(own: &[&str]) -> Result<Vec<String>> {
     let begin = Instant::now();
     loop {
         reap();
-        let pids = others()?;
+        let mut pids = others()?;
+        pids.retain(|pid| !own.contains(&pid.to_string().as_str()));
         if pids.is_empty() {
             return Ok(Vec::new());
         }

@@ -14,12 +14,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of an output that are kept.
 const KEPT: usize = 1 << 20;
 
-/// How a command has ended, and what it wrote to standard error.
+/// How a command has ended, and what it wrote.
 pub struct Ended {
     /// `None` if it ignored SIGINT for [`PATIENCE`]; then it was killed
     pub status: Option<ExitStatus>,
     /// whether it got SIGINT
     pub interrupted: bool,
+    pub out: String,
     pub err: String,
 }
 
@@ -38,6 +39,11 @@ impl Ended {
             None if self.interrupted && status.signal() == Some(Signal::INT.as_raw()) => None,
             None => Some(format!("{status}: {}", last(&self.err))),
         }
+    }
+
+    /// Both outputs.
+    pub fn text(&self) -> String {
+        format!("{}{}", self.out, self.err)
     }
 
     /// The exit status as a class.
@@ -70,7 +76,7 @@ pub fn run(command: &mut Command, folder: &Path, time: Duration) -> Result<Ended
         let bytes = fs::read(path)?;
         Ok(String::from_utf8_lossy(&bytes[..bytes.len().min(KEPT)]).into_owned())
     };
-    Ok(Ended { status, interrupted, err: text(&err)? })
+    Ok(Ended { status, interrupted, out: text(&out)?, err: text(&err)? })
 }
 
 /// Sends SIGINT, and SIGKILL after [`PATIENCE`]: then there is no status.

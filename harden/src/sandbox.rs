@@ -19,11 +19,17 @@ pub const WORK_DIR: &str = "/tmp/work";
 pub enum Privileges {
     /// those of the user `nobody`, without capabilities
     None,
+    /// all
+    Root,
 }
+
+/// The file by whose lock the tests of a machine share its swap. It is outside of the sandbox.
+pub const SWAP_LOCK: &str = "/proc/self/fd/9";
 
 /// The arguments of this script are the program to test, this program, and the command inside.
 const PREPARE: &str = r#"
 set -e
+exec 9>"${TMPDIR:-/tmp}/isotherm-test-swap.lock"
 program=$(realpath "$1") harden=$(realpath "$2")
 mount -t tmpfs -o mode=1777 none /run
 mkdir -p /run/bind
@@ -58,17 +64,10 @@ pub fn command(kind: Kind, program: &Path, seed: u64, from: u64, to: u64) -> Res
         ])
         .args(["sh", "-c", PREPARE, "sh"])
         .args([program, &own]);
-    match kind.privileges() {
-        Privileges::None => command.args([
-            "setpriv",
-            "--reuid=65534",
-            "--regid=65534",
-            "--clear-groups",
-            "--no-new-privs",
-            "--bounding-set=-all",
-            "--inh-caps=-all",
-        ]),
-    };
+    if kind.privileges() == Privileges::None {
+        command.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
+        command.args(["--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]);
+    }
     command.args(["/tmp/harden", "inside", &kind.name()]);
     command.args([seed, from, to].map(|n| n.to_string()));
     command.stdin(Stdio::null());

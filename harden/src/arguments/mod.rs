@@ -28,7 +28,8 @@ const TIME: Duration = Duration::from_millis(800);
 /// Address space of a command, so that a large number in an option cannot exhaust the machine.
 const ADDRESS_SPACE: u64 = 4 << 30;
 
-const RECORD: &[u8] =
+/// A small record.
+pub const RECORD: &[u8] =
     include_bytes!("../../../crates/record/tests/record/stored/version-6.isotherm");
 const FILES: [(&str, &[u8]); 9] = [
     ("a.rec", RECORD),
@@ -174,7 +175,7 @@ mod tests {
 
     fn ended(wait_status: i32, err: &str) -> Ended {
         let status = Some(ExitStatus::from_raw(wait_status));
-        Ended { status, interrupted: false, err: err.to_owned() }
+        Ended { status, interrupted: false, out: String::new(), err: err.to_owned() }
     }
 
     #[test]
@@ -187,7 +188,7 @@ mod tests {
         assert!(fault(&ended(3 << 8, ""), &[], &[]).is_some());
         assert!(fault(&ended(11, ""), &[], &[]).is_some());
         assert!(fault(&ended(1 << 8, "thread panicked at x"), &[], &[]).is_some());
-        let hung = Ended { status: None, interrupted: true, err: String::new() };
+        let hung = Ended { status: None, interrupted: true, ..ended(0, "") };
         assert!(fault(&hung, &[], &[]).is_some());
         let stopped = Ended { interrupted: true, ..ended(2, "") };
         assert_eq!(fault(&stopped, &file, &[]), None);
