@@ -207,7 +207,11 @@ impl Experiment for Calls {
         let injected = log.lines().find(|line| line.contains("(INJECTED)"));
         // A debug build has shared libraries, which the loader reads before the program starts.
         let not_started = ended.err.contains("while loading shared libraries");
-        let fault = match fault(&ended, &left).filter(|_| !not_started) {
+        // Where writing to standard error fails, there is no message.
+        let untold = log.lines().any(|l| l.contains("write(2, ") && l.contains("(INJECTED)"));
+        let silent = ended.failed() && ended.text().is_empty() && !untold;
+        let silent = silent.then(|| "it failed without a message".to_owned());
+        let fault = match fault(&ended, &left).or(silent).filter(|_| !not_started) {
             None => self.check()?,
             fault => fault,
         };
@@ -226,11 +230,8 @@ impl Experiment for Calls {
 }
 
 fn fault(ended: &Ended, left: &[String]) -> Option<String> {
-    let silent =
-        ended.status.is_some_and(|status| status.code() != Some(0)) && ended.text().is_empty();
     ended
         .fault()
         .or_else(|| ended.interrupted.then(|| format!("it did not end within {TIME:?}")))
-        .or_else(|| silent.then(|| "it failed without a message".to_owned()))
         .or_else(|| (!left.is_empty()).then(|| format!("left processes: {}", left.join(", "))))
 }

@@ -50,8 +50,9 @@ impl Kills {
     /// A fault unless it exits with status 0.
     fn must(&self, args: &[&str]) -> Result<Fault> {
         let ended = self.run(args)?;
-        let done = ended.status.is_some_and(|status| status.success());
-        Ok((!done).then(|| format!("{}: {}: {}", args.join(" "), ended.class(), ended.err.trim())))
+        Ok(ended
+            .failed()
+            .then(|| format!("{}: {}: {}", args.join(" "), ended.class(), ended.err.trim())))
     }
 
     /// Kills the command after a random time of at most `most`.
@@ -83,7 +84,7 @@ impl Kills {
             }
             // A record without a snapshot has nothing to repair.
             let ended = self.run(&["edit", "--repair", &name, "-o", "repaired"])?;
-            if ended.status.is_some_and(|status| status.success()) {
+            if !ended.failed() {
                 if let Some(fault) = self.must(&["record", "--check", "repaired"])? {
                     return Ok(Some(fault));
                 }

@@ -41,6 +41,11 @@ impl Ended {
         }
     }
 
+    /// Whether it ended with another status than 0.
+    pub fn failed(&self) -> bool {
+        !self.status.is_some_and(|status| status.success())
+    }
+
     /// Both outputs.
     pub fn text(&self) -> String {
         format!("{}{}", self.out, self.err)

@@ -133,12 +133,11 @@ impl Experiment for Arguments {
 }
 
 fn fault(ended: &Ended, files: &[String], left: &[String]) -> Option<String> {
-    let failed = !ended.status.is_some_and(|status| status.success());
     ended
         .fault()
         .or_else(|| (!left.is_empty()).then(|| format!("left processes: {}", left.join(", "))))
         .or_else(|| {
-            (failed && !ended.interrupted && !files.is_empty())
+            (ended.failed() && !ended.interrupted && !files.is_empty())
                 .then(|| format!("failed, but left {}: {}", files.join(", "), ended.err.trim()))
         })
 }
