@@ -15,7 +15,7 @@ use crate::arguments::RECORD;
 use crate::random::Random;
 use crate::run::{Ended, run};
 use crate::sandbox::{PROGRAM, WORK_DIR};
-use crate::target::Target;
+use crate::target::{Deed, Target};
 use crate::{Experiment, Trial, processes};
 
 /// A command that does not end by itself gets SIGINT after this time.
@@ -114,7 +114,7 @@ pub struct Calls {
 impl Calls {
     pub fn new() -> Result<Self> {
         let folder = Path::new(WORK_DIR).join("cwd");
-        let mut calls = Calls { target: Target::start()?, folder, counts: Vec::new() };
+        let mut calls = Calls { target: Target::start(Deed::Touch)?, folder, counts: Vec::new() };
         for of in 0..COMMANDS.len() {
             calls.counts.push(calls.count(of)?);
         }
@@ -123,7 +123,7 @@ impl Calls {
 
     /// The program under `strace`, which is no parent of it.
     fn traced(&self, of: usize, options: &[&str]) -> Command {
-        let pid = self.target.pid();
+        let pid = self.target.pid().to_string();
         let args = COMMANDS[of].iter().map(|word| if *word == "PID" { &pid } else { *word });
         let mut command = Command::new("strace");
         command.args(["-D", "-f", "--seccomp-bpf", "-o", "/tmp/work/trace"]).args(options);
@@ -154,7 +154,7 @@ impl Calls {
 
     /// Processes other than the target that do not end by themselves.
     fn others_end(&self) -> Result<Vec<String>> {
-        processes::left_but(&[&self.target.pid()])
+        processes::left_but(&[self.target.pid()])
     }
 
     /// A fault in the folder: of the record, or of the earlier one.

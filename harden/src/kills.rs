@@ -14,7 +14,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::random::Random;
 use crate::run::{Ended, run};
 use crate::sandbox::{PROGRAM, SWAP_LOCK, WORK_DIR};
-use crate::target::Target;
+use crate::target::{Deed, Target};
 use crate::{Experiment, Trial};
 
 /// A command that ends by itself has this time to do so before SIGINT.
@@ -33,7 +33,7 @@ type Fault = Option<String>;
 
 impl Kills {
     pub fn new() -> Result<Self> {
-        Ok(Kills { target: Target::start()?, folder: Path::new(WORK_DIR).join("cwd") })
+        Ok(Kills { target: Target::start(Deed::Touch)?, folder: Path::new(WORK_DIR).join("cwd") })
     }
 
     fn command(&self, args: &[&str]) -> Command {
@@ -72,7 +72,7 @@ impl Kills {
 
     /// A recorder that flushes often, because its files are small.
     fn record(&self, random: &mut Random) -> Result<Fault> {
-        let pid = self.target.pid();
+        let pid = self.target.pid().to_string();
         let quick = ["--sample", "5ms", "--aggr", "20ms", "--max-size", "256K", "--rotate", "4"];
         let args = [&["record", "--pid", &pid, "-o", "a.rec"][..], &quick].concat();
         self.kill(&args, Duration::from_secs(8), random)?;
@@ -98,7 +98,7 @@ impl Kills {
 
     /// The log has whole lines, except for the last one, and the next run takes the socket.
     fn run_schemes(&self, random: &mut Random) -> Result<Fault> {
-        let pid = self.target.pid();
+        let pid = self.target.pid().to_string();
         let scheme = "4K max null null null null stat";
         let args =
             ["run", "--scheme-line", scheme, "--pid", &pid, "--log", "log", "--control", "c"];
@@ -115,7 +115,7 @@ impl Kills {
 
     /// A request that the service acknowledged holds after its restart.
     fn reclaim(&self, random: &mut Random) -> Result<Fault> {
-        let pid = self.target.pid();
+        let pid = self.target.pid().to_string();
         let args = ["reclaim", "--pid", &pid, "--control", "c", "--min-age", "10s", "--dry-run"];
         let status = ["service", "status", "--json", "--control", "c"];
         let mut service = self.start(&args)?;

@@ -13,6 +13,7 @@ mod random;
 mod run;
 mod sandbox;
 mod target;
+mod targets;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::random::Random;
 use crate::sandbox::{Privileges, WORK_DIR};
+use crate::target::Deed;
 
 /// What came of one trial.
 #[derive(Debug, Serialize, Deserialize)]
@@ -48,6 +50,8 @@ pub enum Kind {
     Kills,
     /// system calls that fail
     Calls,
+    /// targets that misbehave, beside a process that nobody may touch
+    Targets,
 }
 
 impl Kind {
@@ -62,6 +66,7 @@ impl Kind {
             Kind::Arguments => [100_000, 400][usize::from(short)],
             Kind::Kills => [1000, 10][usize::from(short)],
             Kind::Calls => [10_000, 12][usize::from(short)],
+            Kind::Targets => [10_000, 8][usize::from(short)],
         }
     }
 
@@ -69,7 +74,7 @@ impl Kind {
     pub fn privileges(self) -> Privileges {
         match self {
             Kind::Arguments => Privileges::None,
-            Kind::Kills | Kind::Calls => Privileges::Root,
+            Kind::Kills | Kind::Calls | Kind::Targets => Privileges::Root,
         }
     }
 
@@ -77,6 +82,7 @@ impl Kind {
         Ok(match self {
             Kind::Arguments => Box::new(arguments::Arguments::new()?),
             Kind::Calls => Box::new(calls::Calls::new()?),
+            Kind::Targets => Box::new(targets::Targets::new()?),
             Kind::Kills => Box::new(kills::Kills::new()?),
         })
     }
@@ -121,7 +127,7 @@ enum Task {
     Inside { kind: Kind, seed: u64, from: u64, to: u64 },
     /// Be a process to watch
     #[command(hide = true)]
-    Target,
+    Target { deed: Deed },
 }
 
 fn main() -> Result<ExitCode> {
@@ -129,7 +135,7 @@ fn main() -> Result<ExitCode> {
         Task::Inside { kind, seed, from, to } => {
             inside(kind, seed, from, to).map(|()| ExitCode::SUCCESS)
         }
-        Task::Target => target::touch().map(|()| ExitCode::SUCCESS),
+        Task::Target { deed } => target::be(deed).map(|()| ExitCode::SUCCESS),
         Task::Run { kinds, program, folder, seed, trials, short, only } => {
             ensure!(
                 rustix::process::geteuid().is_root(),

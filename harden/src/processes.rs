@@ -18,12 +18,12 @@ pub fn left() -> Result<Vec<String>> {
 }
 
 /// The same, but for these processes of the experiment.
-pub fn left_but(own: &[&str]) -> Result<Vec<String>> {
+pub fn left_but(own: &[u32]) -> Result<Vec<String>> {
     let begin = Instant::now();
     loop {
         reap();
         let mut pids = others()?;
-        pids.retain(|pid| !own.contains(&pid.to_string().as_str()));
+        pids.retain(|pid| !own.contains(&pid.unsigned_abs()));
         if pids.is_empty() {
             return Ok(Vec::new());
         }
