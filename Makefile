@@ -50,10 +50,11 @@ harden = cargo run --locked -p isotherm-harden -- run --program $(binary) --seed
 harden: release
 	$(harden) --folder $(target)/harden
 
-# Fuzzes the reader of records and the importers, FUZZ_SECONDS for each target, with the coverage instrumentation of
+# Fuzzes the readers of untrusted input, FUZZ_SECONDS for each target, with the coverage instrumentation of
 # stable Rust. A failing input is left in the folder of its target, below target/fuzz/corpus; copy it to fuzz/corpus.
 FUZZ_SECONDS ?= 60
-fuzz_targets := damo_json damo_binary trace_text perf_data record record_messages
+fuzz_targets := damo_json damo_binary trace_text perf_data record record_messages \
+	scheme_text scheme_toml options_file control kernel_files web_requests
 coverage := level=4 inline-8bit-counters pc-table trace-compares
 stored := crates/record/tests/record/stored
 corpus := $(target)/fuzz/corpus

@@ -51,6 +51,11 @@ impl Targets {
         Ok(())
     }
 
+    /// Whether the program has not acted yet.
+    fn log_is_empty(&self) -> bool {
+        !fs::metadata(self.folder.join("log")).is_ok_and(|log| log.len() > 0)
+    }
+
     fn command(&self, who: &[&str]) -> Command {
         let mut command = Command::new(PROGRAM);
         command.args(["run", "--scheme-line", COLD, "--duration", "1s", "--log", "log"]).args(who);
@@ -157,10 +162,13 @@ impl Experiment for Targets {
             who = pids.iter().flat_map(|pid| ["--pid", pid]).collect();
         }
         let mut command = self.command(&who);
-        // The victim ends while it is watched, and a canary gets its pid.
-        let delay = Duration::from_millis(100 + random.below(600) as u64);
+        // The victim ends while it is watched, and a canary gets its pid. Before, the pid may mean the canary.
+        let delay = Duration::from_millis(random.below(600) as u64);
         let (ended, reused) = std::thread::scope(|scope| -> Result<_> {
             let running = scope.spawn(|| run(&mut command, Path::new(WORK_DIR), TIME));
+            while !running.is_finished() && self.log_is_empty() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
             std::thread::sleep(delay);
             let pid = victim.pid();
             drop(victim);
