@@ -12,6 +12,7 @@ mod processes;
 mod random;
 mod run;
 mod sandbox;
+mod soak;
 mod target;
 mod targets;
 
@@ -52,6 +53,8 @@ pub enum Kind {
     Calls,
     /// targets that misbehave, beside a process that nobody may touch
     Targets,
+    /// programs that follow processes which come and go, by the minute
+    Soak,
 }
 
 impl Kind {
@@ -67,6 +70,7 @@ impl Kind {
             Kind::Kills => [1000, 10][usize::from(short)],
             Kind::Calls => [10_000, 12][usize::from(short)],
             Kind::Targets => [10_000, 8][usize::from(short)],
+            Kind::Soak => [60, 0][usize::from(short)],
         }
     }
 
@@ -74,7 +78,7 @@ impl Kind {
     pub fn privileges(self) -> Privileges {
         match self {
             Kind::Arguments => Privileges::None,
-            Kind::Kills | Kind::Calls | Kind::Targets => Privileges::Root,
+            Kind::Kills | Kind::Calls | Kind::Targets | Kind::Soak => Privileges::Root,
         }
     }
 
@@ -83,6 +87,7 @@ impl Kind {
             Kind::Arguments => Box::new(arguments::Arguments::new()?),
             Kind::Calls => Box::new(calls::Calls::new()?),
             Kind::Targets => Box::new(targets::Targets::new()?),
+            Kind::Soak => Box::new(soak::Soak::new()?),
             Kind::Kills => Box::new(kills::Kills::new()?),
         })
     }
