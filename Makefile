@@ -7,7 +7,7 @@ target := $(or $(CARGO_TARGET_DIR),target)
 triple := x86_64-unknown-linux-gnu
 binary := $(target)/$(triple)/release/isotherm
 
-to_build := make clang g++ libelf-dev zlib1g-dev pkg-config
+to_build := make jq clang g++ libelf-dev zlib1g-dev pkg-config
 to_demo := redis-server redis-tools
 to_test := file util-linux python3-venv python3-pip bpftrace librsvg2-bin tmux strace
 to_bench := stress-ng postgresql
