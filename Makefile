@@ -7,9 +7,9 @@ target := $(or $(CARGO_TARGET_DIR),target)
 triple := x86_64-unknown-linux-gnu
 binary := $(target)/$(triple)/release/isotherm
 
-to_build := make clang g++ libelf-dev zlib1g-dev pkg-config
+to_build := make jq clang g++ libelf-dev zlib1g-dev pkg-config
 to_demo := redis-server redis-tools
-to_test := file util-linux python3-venv python3-pip bpftrace librsvg2-bin tmux
+to_test := file util-linux python3-venv python3-pip bpftrace librsvg2-bin tmux strace
 to_bench := stress-ng postgresql
 to_guests := qemu-system-x86 busybox-static cpio kmod xz-utils zstd lz4 debian-archive-keyring
 packages := $(to_build) $(to_demo) $(to_test) $(to_guests)
@@ -18,7 +18,7 @@ CARGO_DENY_VERSION := 0.20.2
 MDBOOK_VERSION := 0.5.4
 DEMO_SECONDS ?= 30
 
-.PHONY: demo needs-root test soak fuzz guests guest-tool guests-page-idle bench evaluate evaluate-short release deb wheel test-python check msrv book install-deps clean
+.PHONY: demo needs-root test soak harden fuzz guests guest-tool guests-page-idle bench evaluate evaluate-short release deb wheel test-python check msrv book install-deps clean
 .DEFAULT_GOAL := release
 
 # Records a redis-server under load and draws its heat map: demo-out/redis.png. It does not optimise across crates, so
@@ -32,9 +32,10 @@ needs-root:
 	@[ $$(id -u) -eq 0 ] || { echo "The demo reads page tables of a process: run it as root." >&2; exit 1; }
 
 # Without root, tests that require it print that and pass; with ISOTHERM_REQUIRE_ALL=1 they fail. Tests on other
-# kernels run the release build of the program.
+# kernels run the release build of the program. The last command is the short form of `make harden`.
 test: release guest-tool
 	cargo test --workspace --locked
+	$(harden) --short
 
 # A service and a recorder follow processes that come and go, for SOAK_SECONDS; `make test` does so for half a
 # minute. Only the long run really pages out.
@@ -42,10 +43,18 @@ SOAK_SECONDS ?= 600
 soak: install-deps
 	ISOTHERM_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --locked -p isotherm-cli --test program -- soak --nocapture
 
-# Fuzzes the reader of records and the importers, FUZZ_SECONDS for each target, with the coverage instrumentation of
+# Faults of many kinds, drawn from HARDEN_SEED, against the release build: hours. An interrupted run continues.
+# See docs/measurements/reliability.md.
+HARDEN_SEED ?= 1
+harden = cargo run --locked -p isotherm-harden -- run --program $(binary) --seed $(HARDEN_SEED)
+harden: release
+	$(harden) --folder $(target)/harden
+
+# Fuzzes the readers of untrusted input, FUZZ_SECONDS for each target, with the coverage instrumentation of
 # stable Rust. A failing input is left in the folder of its target, below target/fuzz/corpus; copy it to fuzz/corpus.
 FUZZ_SECONDS ?= 60
-fuzz_targets := damo_json damo_binary trace_text perf_data record record_messages
+fuzz_targets := damo_json damo_binary trace_text perf_data record record_messages \
+	scheme_text scheme_toml options_file control kernel_files web_requests
 coverage := level=4 inline-8bit-counters pc-table trace-compares
 stored := crates/record/tests/record/stored
 corpus := $(target)/fuzz/corpus

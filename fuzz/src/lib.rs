@@ -1,4 +1,4 @@
-//! Fuzz targets for the reader of records and for the importers.
+//! Fuzz targets for the readers of records, recordings, schemes, options, requests and files of the kernel.
 //!
 //! No input may cause a panic, hold more than [`MAX_HEAP`], or give an error whose offset lies outside of the input.
 //! `make fuzz` runs the targets, and the tests of this crate run their corpus.
@@ -6,6 +6,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod heap;
+mod kernel;
+mod texts;
+mod web;
 
 use std::io::Cursor;
 use std::path::Path;
@@ -16,6 +19,10 @@ use isotherm_record::edit::{Edit, Rewriter};
 use isotherm_record::import::{Format, Import, ImportError, Presumed};
 use isotherm_record::{Facts, Limits, ReadError, Reader, Why, Writer, export_perf_script};
 use libfuzzer_sys::Corpus;
+
+pub use kernel::kernel_files;
+pub use texts::{control, options_file, scheme_text, scheme_toml};
+pub use web::web_requests;
 
 /// Maximal memory that an input may hold, in bytes. Inputs have at most 64 KiB, a reader has buffers of 256 KiB, and
 /// a frame of a record may unpack to 64 MiB.
@@ -167,13 +174,19 @@ mod tests {
     }
 
     #[test]
-    fn importers_read_their_corpus() {
+    fn every_target_keeps_its_corpus() {
         type Target = fn(&[u8]) -> Corpus;
-        let targets: [(&str, Target); 4] = [
+        let targets: [(&str, Target); 10] = [
             ("damo_json", damo_json),
             ("damo_binary", damo_binary),
             ("trace_text", trace_text),
             ("perf_data", perf_data),
+            ("scheme_text", scheme_text),
+            ("scheme_toml", scheme_toml),
+            ("options_file", options_file),
+            ("control", control),
+            ("kernel_files", kernel_files),
+            ("web_requests", web_requests),
         ];
         for (name, target) in targets {
             for (path, bytes) in files(&format!("corpus/{name}")) {

@@ -51,7 +51,7 @@ impl AddrRange {
     }
 }
 
-/// Sorts the ranges, which must be disjoint, and joins adjacent ones. The result is the list of areas between
+/// Joins adjacent ranges, which must be sorted and disjoint. The result is the list of areas between
 /// gaps. A region may cross from one mapping into an adjacent one, but never a gap.
 #[must_use]
 pub fn join_touching(ranges: impl IntoIterator<Item = AddrRange>) -> Vec<AddrRange> {
@@ -74,4 +74,53 @@ pub fn align_down(x: u64, unit: u64) -> u64 {
 /// `x` rounded up to a multiple of `unit`.
 pub(crate) fn align_up(x: u64, unit: u64) -> u64 {
     x.checked_next_multiple_of(unit.max(1)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ranges() -> impl Strategy<Value = AddrRange> {
+        (any::<u64>(), any::<u64>()).prop_map(|(start, end)| AddrRange::new(start, end))
+    }
+
+    proptest! {
+        #[test]
+        fn an_intersection_is_in_both(a in ranges(), b in ranges(), addr in any::<u64>()) {
+            prop_assert_eq!(a.intersect(&b), b.intersect(&a));
+            let both = a.intersect(&b).unwrap_or_default();
+            prop_assert!(both.len() <= a.len().min(b.len()));
+            prop_assert_eq!(both.contains(addr), a.contains(addr) && b.contains(addr));
+        }
+
+        #[test]
+        fn alignment_surrounds(x in any::<u64>(), unit in any::<u64>()) {
+            let (down, up) = (align_down(x, unit), align_up(x, unit));
+            prop_assert!(down <= x && x <= up);
+            prop_assert_eq!(down % unit.max(1), 0);
+            prop_assert!(up == u64::MAX || up % unit.max(1) == 0);
+            prop_assert!(up == u64::MAX || up - down < unit.max(1) || down != x);
+        }
+
+        #[test]
+        fn joining_keeps_every_byte(
+            steps in proptest::collection::vec((0_u64..3, 1_u64..1 << 20), 0..40),
+        ) {
+            let mut at = 0;
+            let ranges: Vec<AddrRange> = steps
+                .into_iter()
+                .map(|(gap, len)| {
+                    let start = at + gap;
+                    at = start + len;
+                    AddrRange::new(start, at)
+                })
+                .collect();
+            let joined = join_touching(ranges.iter().copied());
+            let sum = |of: &[AddrRange]| of.iter().map(AddrRange::len).sum::<u64>();
+            prop_assert_eq!(sum(&joined), sum(&ranges));
+            prop_assert!(joined.windows(2).all(|pair| pair[0].end < pair[1].start));
+        }
+    }
 }

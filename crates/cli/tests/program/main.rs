@@ -54,6 +54,7 @@ mod run;
 mod schemes;
 mod schemes_quota;
 mod schemes_targets;
+mod security;
 mod servers;
 mod service;
 mod service_targets;
@@ -61,9 +62,9 @@ mod soak;
 mod stacks;
 mod swap;
 mod synthetic;
-
 mod top;
 mod tracepoints;
+mod unit;
 mod web;
 mod whatif;
 #[path = "../../../linux/tests/common/words.rs"]

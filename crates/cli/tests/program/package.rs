@@ -1,9 +1,11 @@
 //! The Debian package, and a container.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::alone::Alone;
@@ -50,6 +52,27 @@ fn bare(dir: &Path) -> PathBuf {
     root
 }
 
+/// The program has the paths of sources in its panics: each such crate must be in the list of crates.
+fn assert_lists_all_crates(sbom: &Path) {
+    let sbom: Value = serde_json::from_slice(&fs::read(sbom).unwrap()).unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let listed = sbom["components"].as_array().unwrap().iter();
+    let listed: BTreeSet<String> =
+        listed.map(|c| format!("{}-{}", text(&c["name"]), text(&c["version"]))).collect();
+    let program = fs::read(env!("CARGO_BIN_EXE_isotherm")).unwrap();
+    let mark = b"/registry/src/";
+    let crates = program.windows(mark.len()).enumerate().filter(|(_, part)| part == mark);
+    let crates: BTreeSet<String> = crates
+        .filter_map(|(at, _)| {
+            let path = &program[at + mark.len()..program.len().min(at + 300)];
+            Some(String::from_utf8_lossy(path.split(|&b| b == b'/' || b == 0).nth(1)?).into_owned())
+        })
+        .collect();
+    assert!(crates.len() > 20 && listed.len() > 100, "{crates:?} of {listed:?}");
+    let missing: Vec<&String> = crates.difference(&listed).collect();
+    assert!(missing.is_empty(), "{missing:?} are not listed");
+}
+
 #[test]
 fn the_package_is_installed_and_taken_away() {
     const NAME: &str = "the_package_is_installed_and_taken_away";
@@ -86,6 +109,7 @@ fn the_package_is_installed_and_taken_away() {
         let file = format!("usr/share/{file}");
         assert!(root.join(&file).is_file(), "{file}");
     }
+    assert_lists_all_crates(&root.join("usr/share/doc/isotherm/isotherm.cdx.json"));
     let doc = root.join("usr/share/doc/isotherm/docs");
     assert!(
         doc.join("reference/reclaim.md").is_file() && doc.join("abi/testing/control.md").is_file()
@@ -146,7 +170,7 @@ fn a_container_reclaims_memory_of_the_machine() {
         let names = readme.split("--cap-add=").skip(1).map(|rest| {
             rest.split(|c: char| c != '_' && !c.is_ascii_uppercase()).next().unwrap().to_lowercase()
         });
-        let names: std::collections::BTreeSet<String> = names.collect();
+        let names: BTreeSet<String> = names.collect();
         let kept: String = names.iter().map(|name| format!(",+{name}")).collect();
         let mut sleeper = stranger();
         let mut command = Command::new("chroot");

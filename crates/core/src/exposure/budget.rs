@@ -111,7 +111,48 @@ impl Mean {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// Whoever spends only a positive balance spends no more than the income and one overrun.
+        #[test]
+        fn nobody_spends_more_than_the_income(
+            per_second in 0.0..1e3,
+            steps in proptest::collection::vec((0_u64..1 << 40, 0.0..10.0, 0.0..5.0), 1..60),
+        ) {
+            let mut account = TokenBucket::new(per_second);
+            let (mut now, mut spent, mut overrun) = (Nanos(0), 0.0, 0.0_f64);
+            for (later, amount, seconds) in steps {
+                now = Nanos(now.0 + later);
+                account.accrue(now, seconds);
+                let most = per_second * f64::max(seconds, TokenBucket::KEPT_SECONDS);
+                prop_assert!(account.balance().is_finite());
+                if account.balance() > 0.0 {
+                    overrun = overrun.max(amount);
+                    account.spend(amount);
+                    spent += amount;
+                }
+                prop_assert!(account.balance() <= f64::max(most, per_second * 5.0));
+            }
+            let income = per_second * now.0 as f64 / 1e9;
+            prop_assert!(spent <= income * (1.0 + 1e-9) + overrun, "{spent} of {income}");
+        }
+
+        /// However strange a measurement is, prices stay within their limits.
+        #[test]
+        fn prices_have_limits(
+            clears in proptest::collection::vec((any::<u32>(), any::<u64>(), any::<u64>()), 1..60),
+        ) {
+            let mut prices = Prices::default();
+            for (runs, pages, ns) in clears {
+                prices.learn(runs, pages, Duration::from_nanos(ns));
+                prop_assert!((1e-6..=5e-3).contains(&prices.run), "{prices:?}");
+                prop_assert!((5e-9..=20e-6).contains(&prices.page), "{prices:?}");
+            }
+        }
+    }
 
     #[test]
     fn income_is_kept_for_a_while() {

@@ -131,8 +131,8 @@ impl Charge {
 
     /// Adds the window to the history, in which old windows have ever less weight.
     fn forget(&mut self, quota: &Quota) {
-        self.past_bytes += self.gone_over;
-        self.past_time += self.time;
+        self.past_bytes = self.past_bytes.saturating_add(self.gone_over);
+        self.past_time = self.past_time.saturating_add(self.time);
         if self.past_time > 8 * quota.time.unwrap_or(LONGEST_TURN) {
             self.past_bytes /= 2;
             self.past_time /= 2;
@@ -157,8 +157,8 @@ impl Charge {
 
     /// The bytes that the action can process in `time` at the measured speed.
     fn bytes_in(&self, time: Duration) -> u64 {
-        let (bytes, ns) =
-            (self.past_bytes + self.gone_over, (self.past_time + self.time).as_nanos());
+        let bytes = self.past_bytes.saturating_add(self.gone_over);
+        let ns = self.past_time.saturating_add(self.time).as_nanos();
         let all = match ns {
             0 => time.as_nanos() * u128::from(FIRST_GUESS) / 1_000_000,
             ns => time.as_nanos() * u128::from(bytes) / ns,
@@ -178,7 +178,7 @@ impl Charge {
         let time = time - time / 16;
         let time = time.min(LONGEST_TURN.saturating_sub(self.turn));
         let mut bytes = self.room(quota, unit);
-        if quota.time.is_some() && self.past_time + self.time == Duration::ZERO {
+        if quota.time.is_some() && self.past_time.is_zero() && self.time.is_zero() {
             bytes = bytes.min((self.bound / TRIAL).max(unit));
         }
         Budget { bytes: if time.is_zero() { 0 } else { bytes - bytes % unit }, time }

@@ -1,5 +1,7 @@
 //! Tests of the limit, of windows, and of the remaining quota.
 
+use proptest::prelude::*;
+
 use super::*;
 
 const MS: Duration = Duration::from_millis(1);
@@ -158,4 +160,57 @@ fn invalid_values_are_refused() {
     assert_eq!(small, SchemeError::SmallQuota { bytes: MIB, unit: 2 * MIB });
     let goals = vec![Goal::Free { bp: 5 }; 17];
     assert!(matches!(check(Quota { goals, ..Quota::default() }), SchemeError::TooMany { .. }));
+}
+
+/// Found by the property below: the sum over windows overflowed.
+#[test]
+fn sums_over_windows_do_not_overflow() {
+    let quota = Quota { time: Some(10 * MS), ..Quota::default() };
+    let mut charge = Charge::default();
+    for window in 0..4 {
+        begin(&mut charge, &quota, 1000 * window);
+        charge.add(u64::MAX, u64::MAX, Duration::MAX);
+        assert!(charge.is_full(&quota, PAGE_SIZE));
+    }
+}
+
+/// A valid quota, also at its limits.
+fn quotas() -> impl Strategy<Value = Quota> {
+    let bytes = prop_oneof![Just(0), PAGE_SIZE..1 << 40, Just(u64::MAX)];
+    let reset = (10_u64..=24 * 3_600_000).prop_map(Duration::from_millis);
+    (proptest::option::of(0.0..=1.0), proptest::option::of(bytes), reset).prop_map(
+        |(share, bytes, reset): (Option<f64>, _, Duration)| {
+            let time = share.map(|share| reset.mul_f64(share));
+            Quota { time, bytes, reset, ..Quota::default() }
+        },
+    )
+}
+
+proptest! {
+    /// Whatever was done, in whatever time: the remaining budget is in whole units and within the quota.
+    #[test]
+    fn the_rest_is_within_the_quota(
+        quota in quotas(),
+        unit in prop_oneof![Just(PAGE_SIZE), Just(2 << 20)],
+        turns in proptest::collection::vec(
+            (any::<u64>(), any::<u64>(), any::<u64>(), 0..u64::MAX / 100), 1..40),
+    ) {
+        prop_assume!(quota.check(unit).is_ok());
+        let (mut charge, mut now, mut used) = (Charge::default(), Nanos(0), 0_u64);
+        for (bytes, gone_over, ns, later) in turns {
+            let windows = charge.windows;
+            charge.begin(&quota, unit, now, &Metrics::default(), u64::MAX);
+            used = if charge.windows > windows { 0 } else { used };
+            let left = charge.left(&quota, unit);
+            prop_assert_eq!(left.bytes % unit, 0);
+            prop_assert!(left.time <= quota.time.unwrap_or(LONGEST_TURN));
+            if let Some(most) = quota.bytes {
+                prop_assert!(left.bytes <= most.saturating_sub(used), "{left:?} of {most}");
+            }
+            prop_assert!(charge.next(&quota, unit) <= now + quota.reset);
+            charge.add(bytes, gone_over, Duration::from_nanos(ns));
+            used = used.saturating_add(bytes);
+            now = Nanos(now.0.saturating_add(later));
+        }
+    }
 }

@@ -70,6 +70,19 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// Parses a line without its end.
+    ///
+    /// # Errors
+    /// If it is no request: why, and which forms requests have.
+    pub fn parse(line: &[u8]) -> Result<Self, String> {
+        const SHAPES: &str = "write one as {\"do\":\"status\"}: status, pause, resume, stop, commit, \
+                              attributes, targets or record";
+        serde_json::from_slice(line)
+            .map_err(|e| format!("this is not a valid request ({e}): {SHAPES}"))
+    }
+}
+
 /// An answer: one line of JSON.
 #[derive(Debug, Serialize)]
 pub struct Answer<T> {

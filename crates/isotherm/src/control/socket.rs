@@ -98,7 +98,7 @@ impl Control {
     }
 
     fn requests(&mut self) -> Vec<(usize, Result<Request, String>)> {
-        let read = |line: Result<Vec<u8>, String>| line.and_then(|line| request(&line));
+        let read = |line: Result<Vec<u8>, String>| line.and_then(|line| Request::parse(&line));
         self.served.requests().into_iter().map(|(client, line)| (client, read(line))).collect()
     }
 }
@@ -142,12 +142,6 @@ fn may_ask(stream: &UnixStream) -> Result<Option<i32>, String> {
         peer.uid.as_raw(),
         own.as_raw()
     ))
-}
-
-fn request(line: &[u8]) -> Result<Request, String> {
-    const SHAPES: &str = "write one as {\"do\":\"status\"}: status, pause, resume, stop, commit, \
-                          attributes, targets or record";
-    serde_json::from_slice(line).map_err(|e| format!("this is not a valid request ({e}): {SHAPES}"))
 }
 
 fn line<T: Serialize>(answer: &Answer<T>) -> Vec<u8> {

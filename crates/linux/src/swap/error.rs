@@ -43,6 +43,18 @@ pub enum SwapError {
         /// command that removes it
         restore: String,
     },
+    /// A command was killed while it added a device.
+    #[error(
+        "isotherm was killed while it added a device for swap, and may have left these empty \
+         devices: {}. If no other program is about to use them, remove them: {}; or else remove \
+         {noted}", devices(.numbers), removal(.numbers)
+    )]
+    Interrupted {
+        /// numbers of the devices without a size that are there since
+        numbers: Vec<u32>,
+        /// the file that notes it
+        noted: PathBuf,
+    },
     /// The name cannot be used in a file name.
     #[error(
         "swap cannot be called `{0}`: write 1 to 64 letters, digits, `-`, `_` and `.`, no `.` first"
@@ -151,4 +163,13 @@ fn off_hint(e: &io::Error) -> &'static str {
         }
         _ => hint(e),
     }
+}
+
+fn devices(numbers: &[u32]) -> String {
+    numbers.iter().map(|n| format!("/dev/zram{n}")).collect::<Vec<_>>().join(", ")
+}
+
+fn removal(numbers: &[u32]) -> String {
+    let remove = |n| format!("echo {n} > /sys/class/zram-control/hot_remove");
+    numbers.iter().map(remove).collect::<Vec<_>>().join("; ")
 }

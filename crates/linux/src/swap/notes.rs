@@ -26,8 +26,33 @@ const VERSION: u32 = 1;
 struct SwapState {
     version: u32,
     boot_id: String,
-    number: u32,
+    /// none while the device is being added: the kernel chooses its number
+    number: Option<u32>,
     bytes: u64,
+    /// the devices before this one was added, while it has no number
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    before: Vec<u32>,
+}
+
+impl SwapState {
+    fn of(boot_id: String, number: u32, bytes: u64) -> Self {
+        SwapState { version: VERSION, boot_id, number: Some(number), bytes, before: Vec::new() }
+    }
+
+    /// An error if the process was killed while it added a device, and the device may be there.
+    fn check_added(&self, root: &Path, path: &Path) -> Result<(), SwapError> {
+        let is_left = |number: &u32| {
+            !self.before.contains(number) && Zram::known(root, *number).bytes() == Some(0)
+        };
+        let left: Vec<u32> = match self.number {
+            None => Zram::numbers(root).into_iter().filter(is_left).collect(),
+            Some(_) => Vec::new(),
+        };
+        match left.is_empty() {
+            true => Ok(()),
+            false => Err(SwapError::Interrupted { numbers: left, noted: path.to_owned() }),
+        }
+    }
 }
 
 /// The file that notes swap of this name.
@@ -45,22 +70,30 @@ fn place(root: &Path, name: Option<&str>) -> Result<PathBuf, SwapError> {
 /// before all other swap. It stays when isotherm ends. There is at most one per name, and one without a name.
 ///
 /// # Errors
-/// If swap of this name already exists, or the kernel has no zram or refuses.
+/// If swap of this name already exists, an earlier command was killed while it added a device, or the kernel has no
+/// zram or refuses.
 pub fn set_up(root: &Path, name: Option<&str>, bytes: u64) -> Result<PathBuf, SwapError> {
     let bytes = align_down(checked(root, bytes)?, PAGE_SIZE);
     let path = place(root, name)?;
     let (file, boot_id) = begin(root, &path)?;
     if let Some(earlier) = read(&file, &path)?.filter(|n| n.boot_id == boot_id) {
-        let zram = Zram::known(root, earlier.number);
-        if zram.bytes().is_some() {
+        earlier.check_added(root, &path)?;
+        let zram = earlier.number.map(|number| Zram::known(root, number));
+        if let Some(zram) = zram.filter(|zram| zram.bytes().is_some()) {
             let name = name.map_or_else(String::new, |name| format!(" --name {name}"));
             let restore = format!("isotherm system swap restore{name}");
             return Err(SwapError::InUse { device: zram.device(), bytes: earlier.bytes, restore });
         }
     }
-    let zram = Zram::add(root).inspect_err(|_| forget(&path))?;
-    let noted = SwapState { version: VERSION, boot_id, number: zram.number, bytes };
-    // Noted before it is used, so that a later isotherm can remove it after a crash.
+    // After a kill, a later isotherm names a device that has no number here, and removes one that has.
+    let before = Zram::numbers(root);
+    let adding =
+        SwapState { version: VERSION, boot_id: boot_id.clone(), number: None, bytes, before };
+    let zram = state::write(&file, SIZE, &adding)
+        .map_err(|e| failed("write", &path, e))
+        .and_then(|()| Zram::add(root))
+        .inspect_err(|_| forget(&path))?;
+    let noted = SwapState::of(boot_id, zram.number, bytes);
     let done = state::write(&file, SIZE, &noted)
         .map_err(|e| failed("write", &path, e))
         .and_then(|()| zram.swap_on(bytes));
@@ -92,7 +125,7 @@ impl SwapNote {
         let path = root.join(DIR).join(format!("swap-zram{}.json", zram.number));
         let (file, boot_id) = begin(root, &path)?;
         let bytes = align_down(bytes, PAGE_SIZE);
-        let noted = SwapState { version: VERSION, boot_id, number: zram.number, bytes };
+        let noted = SwapState::of(boot_id, zram.number, bytes);
         state::write(&file, SIZE, &noted)
             .map_err(|e| failed("write", &path, e))
             .inspect_err(|_| forget(&path))?;
@@ -207,7 +240,10 @@ fn take_away(
 ) -> Result<Option<PathBuf>, SwapError> {
     let boot_id = boot_id(root).map_err(|e| failed("mark", path, e))?;
     let noted = read(file, path)?.filter(|n| n.boot_id == boot_id);
-    let zram = noted.as_ref().map(|n| Zram::known(root, n.number));
+    if let Some(noted) = &noted {
+        noted.check_added(root, path)?;
+    }
+    let zram = noted.as_ref().and_then(|n| n.number).map(|number| Zram::known(root, number));
     let Some((noted, zram, bytes)) = noted.zip(zram).and_then(|(n, z)| {
         let bytes = z.bytes()?;
         Some((n, z, bytes))
@@ -315,7 +351,7 @@ mod tests {
 
     fn noted(boot_id: &str) -> String {
         let boot_id = boot_id.to_owned();
-        let noted = SwapState { version: VERSION, boot_id, number: 7, bytes: 4 << 20 };
+        let noted = SwapState::of(boot_id, 7, 4 << 20);
         serde_json::to_string(&noted).unwrap()
     }
 
@@ -369,6 +405,30 @@ mod tests {
             assert!(matches!(said, SwapError::Noted(_)), "{said}");
         }
         assert!(root.path().join(PATH).exists());
+    }
+
+    /// Found by `make harden`: a kill between the addition of the device and its note left an empty device that no
+    /// command named.
+    #[test]
+    fn a_device_whose_addition_was_interrupted_is_named() {
+        let adding = r#"{"version":1,"boot_id":"this","number":null,"bytes":4194304,"before":[7]}"#;
+        let root = machine("0\n", adding);
+        put(root.path(), "sys/block/zram9/disksize", "4096\n");
+        assert!(restored(root.path()).unwrap().is_empty(), "none is empty and new");
+        assert!(!root.path().join(PATH).exists());
+        put(root.path(), PATH, adding);
+        put(root.path(), "sys/block/zram8/disksize", "0\n");
+        for said in
+            [restored(root.path()).unwrap_err(), set_up(root.path(), None, 4 << 20).unwrap_err()]
+        {
+            let said = said.to_string();
+            assert!(said.contains("echo 8 > /sys/class/zram-control/hot_remove"), "{said}");
+            assert!(!said.contains("zram7") && !said.contains("zram9"), "{said}");
+        }
+        assert!(root.path().join(PATH).exists(), "it is named until it is removed");
+        fs::remove_file(root.path().join("sys/block/zram8/disksize")).unwrap();
+        assert!(restored(root.path()).unwrap().is_empty());
+        assert!(!root.path().join(PATH).exists());
     }
 
     #[test]

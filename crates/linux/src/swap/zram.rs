@@ -54,6 +54,16 @@ impl Zram {
         Ok(Zram { root: root.to_owned(), number })
     }
 
+    /// The numbers of all devices, sorted.
+    pub fn numbers(root: &Path) -> Vec<u32> {
+        let entries = fs::read_dir(root.join("sys/block")).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name());
+        let mut numbers: Vec<u32> =
+            names.filter_map(|name| name.to_str()?.strip_prefix("zram")?.parse().ok()).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
     /// A device that was added earlier.
     pub fn known(root: &Path, number: u32) -> Self {
         Zram { root: root.to_owned(), number }

@@ -1,0 +1,127 @@
+//! The systemd unit: how exposed its service is, and whether it permits all that the service calls.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::load::Load;
+use crate::run::{finish, root_or_skip};
+
+/// Maximum exposure by `systemd-analyze security`, in tenths.
+const EXPOSURE: u32 = 25;
+
+fn unit() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/isotherm-reclaim.service")
+}
+
+fn has(test: &str, tool: &str) -> bool {
+    let there = Command::new(tool).arg("--version").output().is_ok();
+    let required = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some();
+    assert!(there || !required, "{test} requires {tool}");
+    if !there {
+        eprintln!("skipped {test}: there is no {tool}");
+    }
+    there
+}
+
+#[test]
+fn the_service_is_hardly_exposed() {
+    if !has("the_service_is_hardly_exposed", "systemd-analyze") {
+        return;
+    }
+    let mut security = Command::new("systemd-analyze");
+    security.args(["security", "--offline=true", "--no-pager"]);
+    security.arg(format!("--threshold={EXPOSURE}")).arg(unit());
+    let done = finish(&mut security);
+    assert_eq!(done.status, 0, "{}{}", done.text(), done.err);
+    assert!(done.text().contains("Overall exposure level"), "{}", done.text());
+}
+
+/// The sets of system calls that systemd knows, by their names.
+fn sets() -> BTreeMap<String, Vec<String>> {
+    let done = finish(Command::new("systemd-analyze").args(["syscall-filter", "--no-pager"]));
+    let mut sets = BTreeMap::new();
+    let mut name = String::new();
+    for line in done.text().lines() {
+        let word = line.trim();
+        if line.starts_with('@') {
+            name = word.to_owned();
+        } else if !word.is_empty() && !word.starts_with('#') {
+            sets.entry(name.clone()).or_insert_with(Vec::new).push(word.to_owned());
+        }
+    }
+    sets
+}
+
+fn expand(word: &str, sets: &BTreeMap<String, Vec<String>>, out: &mut BTreeSet<String>) {
+    match sets.get(word) {
+        Some(members) => members.iter().for_each(|member| expand(member, sets, out)),
+        None => drop(out.insert(word.to_owned())),
+    }
+}
+
+/// The system calls that the unit permits.
+fn permitted(unit: &str) -> BTreeSet<String> {
+    let sets = sets();
+    let mut permitted = BTreeSet::new();
+    expand("@default", &sets, &mut permitted);
+    for filter in unit.lines().filter_map(|line| line.strip_prefix("SystemCallFilter=")) {
+        let mut named = BTreeSet::new();
+        let (words, removes) = match filter.strip_prefix('~') {
+            Some(words) => (words, true),
+            None => (filter, false),
+        };
+        words.split(' ').for_each(|word| expand(word, &sets, &mut named));
+        if removes {
+            permitted.retain(|call| !named.contains(call));
+        } else {
+            permitted.extend(named);
+        }
+    }
+    permitted
+}
+
+/// The system calls of the service with these options.
+fn calls_with(options: &[&str]) -> BTreeSet<String> {
+    let dir = TempDir::new().unwrap();
+    let table = dir.path().join("calls");
+    let load = Load::start(16, 4);
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-c", "-U", "name", "-o"]).arg(&table).arg(env!("CARGO_BIN_EXE_isotherm"));
+    strace.args(["reclaim", "--control", "c", "--min-age", "100ms", "--duration", "2s"]);
+    strace.args(["--pid", &load.pid().to_string()]).args(options).current_dir(dir.path());
+    let done = finish(&mut strace);
+    assert_eq!(done.status, 0, "{options:?}: {}", done.err);
+    let table = fs::read_to_string(table).unwrap();
+    let is_name = |line: &&str| {
+        line.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+    };
+    let names = table.lines().map(str::trim).filter(|line| !line.is_empty()).filter(is_name);
+    names.filter(|name| !["syscall", "total"].contains(name)).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_unit_permits_every_call_of_the_service_and_no_dangerous_one() {
+    const NAME: &str = "the_unit_permits_every_call_of_the_service_and_no_dangerous_one";
+    if !root_or_skip(NAME) || !has(NAME, "systemd-analyze") || !has(NAME, "strace") {
+        return;
+    }
+    let permitted = permitted(&fs::read_to_string(unit()).unwrap());
+    for call in ["ptrace", "process_vm_writev", "mount", "swapon", "setuid", "chown", "init_module"]
+    {
+        assert!(!permitted.contains(call), "{call} is permitted");
+    }
+    for options in [
+        &["--metrics", "m.prom", "--log", "log", "--children"][..],
+        &["--stacks", "--metrics", "127.0.0.1:0", "--goal", "refault=0.2%"],
+        &["--pages", "--dry-run"],
+    ] {
+        let calls = calls_with(options);
+        assert!(calls.contains("execve") && calls.len() > 30, "{calls:?}");
+        let refused: Vec<&String> = calls.difference(&permitted).collect();
+        assert!(refused.is_empty(), "{options:?}: the unit does not permit {refused:?}");
+    }
+}

@@ -1,0 +1,135 @@
+//! Repeats the trials of an experiment, counts their outcomes, and keeps the results in a file.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::{Kind, Trial, sandbox};
+
+/// Number of trials after which results are written, and a new sandbox begins.
+const BATCH: u64 = 100;
+
+/// The results so far.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Results {
+    seed: u64,
+    /// number of trials done, which is also the number of the next one
+    done: u64,
+    classes: BTreeMap<String, u64>,
+    /// by number of the trial
+    faults: BTreeMap<u64, String>,
+}
+
+impl Results {
+    /// Those of an interrupted campaign of this seed, or empty ones.
+    fn load(path: &Path, seed: u64) -> Result<Self> {
+        let new = Results { seed, ..Results::default() };
+        let Ok(text) = fs::read(path) else { return Ok(new) };
+        let earlier: Results = serde_json::from_slice(&text)
+            .with_context(|| format!("{} has no results: remove it", path.display()))?;
+        Ok(if earlier.seed == seed { earlier } else { new })
+    }
+
+    fn save(&self, path: &Path) -> Result<()> {
+        let new = path.with_extension("new");
+        fs::create_dir_all(path.parent().unwrap_or(path)).context("cannot create a folder")?;
+        fs::write(&new, serde_json::to_vec_pretty(self)?).context("cannot write results")?;
+        fs::rename(&new, path).context("cannot write results")
+    }
+
+    fn count(&mut self, trial: Trial) {
+        *self.classes.entry(trial.class).or_default() += 1;
+        if let Some(fault) = trial.fault {
+            self.faults.insert(self.done, fault);
+        }
+        self.done += 1;
+    }
+}
+
+/// Runs trials until there are `trials` of them, and continues the campaign in `folder`. The number of faults.
+pub fn run(
+    kind: Kind,
+    program: &Path,
+    folder: Option<&Path>,
+    seed: u64,
+    trials: u64,
+) -> Result<usize> {
+    let path: Option<PathBuf> = folder.map(|folder| folder.join(kind.name() + ".json"));
+    let mut results = match &path {
+        Some(path) => Results::load(path, seed)?,
+        None => Results { seed, ..Results::default() },
+    };
+    while results.done < trials {
+        let to = trials.min(results.done + BATCH);
+        let known = results.faults.len();
+        let from = results.done;
+        batch(kind, program, seed, from, to, |trial| results.count(trial))?;
+        if let Some(path) = &path {
+            results.save(path)?;
+        }
+        for (n, fault) in results.faults.iter().skip(known) {
+            eprintln!("{}, seed {seed}, trial {n}: {fault}", kind.name());
+        }
+    }
+    let classes: Vec<String> = results.classes.iter().map(|(c, n)| format!("{c}: {n}")).collect();
+    let (name, done, faults) = (kind.name(), results.done, results.faults.len());
+    println!("{name}: {done} trials of seed {seed}, {faults} faults; {}", classes.join(", "));
+    Ok(faults)
+}
+
+/// Repeats one trial, and prints its result. The number of faults.
+pub fn repeat(kind: Kind, program: &Path, seed: u64, n: u64) -> Result<usize> {
+    let mut faults = 0;
+    batch(kind, program, seed, n, n + 1, |trial| {
+        println!("{}: {}", trial.class, trial.fault.as_deref().unwrap_or("no fault"));
+        faults += usize::from(trial.fault.is_some());
+    })?;
+    Ok(faults)
+}
+
+fn batch(
+    kind: Kind,
+    program: &Path,
+    seed: u64,
+    from: u64,
+    to: u64,
+    mut count: impl FnMut(Trial),
+) -> Result<()> {
+    let mut command = sandbox::command(kind, program, seed, from, to)?;
+    let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start unshare")?;
+    let lines = BufReader::new(child.stdout.take().context("no standard output")?).lines();
+    for line in lines {
+        count(serde_json::from_str(&line?).context("a trial printed something else")?);
+    }
+    let status = child.wait()?;
+    ensure!(status.success(), "the experiment {} failed: {status}", kind.name());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trial(fault: Option<&str>) -> Trial {
+        Trial { class: "exit 1".to_owned(), fault: fault.map(str::to_owned) }
+    }
+
+    #[test]
+    fn results_continue_only_with_the_same_seed() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("a.json");
+        let mut results = Results::load(&path, 7).unwrap();
+        results.count(trial(None));
+        results.count(trial(Some("a panic")));
+        results.save(&path).unwrap();
+        let again = Results::load(&path, 7).unwrap();
+        assert_eq!(again, results);
+        assert_eq!((again.done, again.faults[&1].as_str()), (2, "a panic"));
+        assert_eq!(Results::load(&path, 8).unwrap().done, 0);
+    }
+}

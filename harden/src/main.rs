@@ -1,0 +1,174 @@
+//! `make harden`: faults of many kinds, drawn at random from a seed, against the program.
+//!
+//! An [`Experiment`] knows one kind of fault and what the program must do about it. A [`campaign`] repeats its trials,
+//! keeps their results in a file, and continues where it was interrupted. Trials run in a [`sandbox`] of their own
+//! namespaces, so that no trial can reach a process of the machine.
+
+mod arguments;
+mod calls;
+mod campaign;
+mod kills;
+mod processes;
+mod random;
+mod run;
+mod sandbox;
+mod soak;
+mod target;
+mod targets;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Parser, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+use crate::random::Random;
+use crate::sandbox::{Privileges, WORK_DIR};
+use crate::target::Deed;
+
+/// What came of one trial.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Trial {
+    /// class of outcomes in which it is counted, for example `exit 2`
+    pub class: String,
+    /// what the program should not have done
+    pub fault: Option<String>,
+}
+
+/// One kind of fault.
+pub trait Experiment {
+    /// Carries out one trial. An error means that the trial itself failed, not the program.
+    fn trial(&mut self, random: &mut Random) -> Result<Trial>;
+}
+
+/// The experiments, in the order in which they run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// generated argument vectors over all commands
+    Arguments,
+    /// kills at random moments, each followed by a start
+    Kills,
+    /// system calls that fail
+    Calls,
+    /// targets that misbehave, beside a process that nobody may touch
+    Targets,
+    /// programs that follow processes which come and go, by the minute
+    Soak,
+}
+
+impl Kind {
+    /// Its name on the command line and in results.
+    pub fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// Number of trials of the short form and of the long one.
+    fn trials(self, short: bool) -> u64 {
+        match self {
+            Kind::Arguments => [100_000, 400][usize::from(short)],
+            Kind::Kills => [1000, 10][usize::from(short)],
+            Kind::Calls => [10_000, 12][usize::from(short)],
+            Kind::Targets => [10_000, 8][usize::from(short)],
+            Kind::Soak => [60, 0][usize::from(short)],
+        }
+    }
+
+    /// The privileges of its trials.
+    pub fn privileges(self) -> Privileges {
+        match self {
+            Kind::Arguments => Privileges::None,
+            Kind::Kills | Kind::Calls | Kind::Targets | Kind::Soak => Privileges::Root,
+        }
+    }
+
+    fn experiment(self) -> Result<Box<dyn Experiment>> {
+        Ok(match self {
+            Kind::Arguments => Box::new(arguments::Arguments::new()?),
+            Kind::Calls => Box::new(calls::Calls::new()?),
+            Kind::Targets => Box::new(targets::Targets::new()?),
+            Kind::Soak => Box::new(soak::Soak::new()?),
+            Kind::Kills => Box::new(kills::Kills::new()?),
+        })
+    }
+}
+
+/// Provoke faults of many kinds, drawn at random from a seed, and check what the program does about them.
+///
+/// Exit status 1 if a trial found a fault.
+#[derive(Parser)]
+struct Options {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Run experiments, or continue them
+    Run {
+        /// experiments; all if there are none
+        kinds: Vec<Kind>,
+        /// program to test
+        #[arg(long)]
+        program: PathBuf,
+        /// folder of the results, in which an interrupted campaign of the same seed continues
+        #[arg(long)]
+        folder: Option<PathBuf>,
+        /// seed of all random numbers
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// number of trials of each experiment [default: hours of work]
+        #[arg(long)]
+        trials: Option<u64>,
+        /// two minutes of trials; without root, nothing
+        #[arg(long)]
+        short: bool,
+        /// only this trial, without the results of others
+        #[arg(long)]
+        only: Option<u64>,
+    },
+    /// Carry out trials inside the sandbox, and print a line of JSON for each
+    #[command(hide = true)]
+    Inside { kind: Kind, seed: u64, from: u64, to: u64 },
+    /// Be a process to watch
+    #[command(hide = true)]
+    Target { deed: Deed },
+}
+
+fn main() -> Result<ExitCode> {
+    match Options::parse().task {
+        Task::Inside { kind, seed, from, to } => {
+            inside(kind, seed, from, to).map(|()| ExitCode::SUCCESS)
+        }
+        Task::Target { deed } => target::be(deed).map(|()| ExitCode::SUCCESS),
+        Task::Run { kinds, program, folder, seed, trials, short, only } => {
+            ensure!(
+                rustix::process::geteuid().is_root(),
+                "namespaces require root: run it as root"
+            );
+            let program =
+                program.canonicalize().with_context(|| format!("no {}", program.display()))?;
+            let kinds = if kinds.is_empty() { Kind::value_variants().to_vec() } else { kinds };
+            let mut faults = 0;
+            for kind in kinds {
+                let trials = trials.unwrap_or_else(|| kind.trials(short));
+                faults += match only {
+                    Some(n) => campaign::repeat(kind, &program, seed, n)?,
+                    None => campaign::run(kind, &program, folder.as_deref(), seed, trials)?,
+                };
+            }
+            Ok(if faults == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+    }
+}
+
+/// Trials write nothing but their lines to standard output.
+fn inside(kind: Kind, seed: u64, from: u64, to: u64) -> Result<()> {
+    std::env::set_current_dir(WORK_DIR).context(WORK_DIR)?;
+    let mut experiment = kind.experiment()?;
+    for n in from..to {
+        let trial = experiment.trial(&mut Random::new(seed, n));
+        println!("{}", serde_json::to_string(&trial.with_context(|| format!("trial {n}"))?)?);
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! Processes for the program to watch, which this program becomes.
+
+use std::ffi::CString;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use rustix::process::{Signal, getpid, kill_process, set_parent_process_death_signal};
+use rustix::thread::set_name;
+
+/// Memory of a target in bytes, and the part of it that the target keeps touching.
+const MEMORY: usize = 8 << 20;
+const HOT: usize = 1 << 20;
+const PAGE: usize = 4096;
+/// Mappings of a target that has as many as the kernel permits by default.
+const AREAS: usize = 65_000;
+
+/// What a target does besides touching memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Deed {
+    /// nothing else
+    Touch,
+    /// touches its memory once, and sleeps: a process that nobody may touch
+    Canary,
+    /// has children that end at once
+    Fork,
+    /// becomes this program again and again
+    Exec,
+    /// maps and unmaps memory
+    Unmap,
+    /// has 65,000 mappings
+    Areas,
+    /// changes its name to control characters and back
+    Rename,
+    /// ends within a second
+    Die,
+    /// stops, and continues when it is killed only
+    Stop,
+    /// enters other namespaces
+    Namespaces,
+}
+
+/// The name of targets that misbehave.
+pub const NAME: &str = "odd";
+
+/// A running target, ended when dropped.
+pub struct Target(Child);
+
+impl Target {
+    /// A target with this deed.
+    pub fn start(deed: Deed) -> Result<Self> {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("target").arg(name(deed));
+        Target::by(&mut command)
+    }
+
+    /// A target that `strace` traces.
+    pub fn traced() -> Result<Self> {
+        let mut command = Command::new("strace");
+        command.args(["-D", "-f", "-o", "/dev/null", "/tmp/harden", "target", "touch"]);
+        Target::by(&mut command)
+    }
+
+    fn by(command: &mut Command) -> Result<Self> {
+        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Target(quiet.spawn().context("cannot start a target")?))
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn name(deed: Deed) -> String {
+    deed.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+/// The work of a target. It ends with its parent.
+pub fn be(deed: Deed) -> Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    rename(if deed == Deed::Canary { "canary" } else { NAME })?;
+    let mut memory = vec![1_u8; MEMORY];
+    for turn in 0_u64.. {
+        for byte in memory[..HOT].iter_mut().step_by(PAGE) {
+            *byte = std::hint::black_box(byte.wrapping_add(1));
+        }
+        match deed {
+            Deed::Touch => {}
+            Deed::Canary => loop {
+                std::thread::park();
+            },
+            Deed::Fork => drop(Command::new("/bin/true").status()),
+            Deed::Exec if turn > 3 => {
+                let again = Command::new("/proc/self/exe").args(["target", "exec"]).exec();
+                return Err(again).context("exec");
+            }
+            Deed::Unmap => unmap(turn)?,
+            Deed::Areas if turn == 0 => areas()?,
+            Deed::Rename if turn % 2 == 0 => rename("\u{1b}[2J\n\r\u{7}\u{1b}]0;")?,
+            Deed::Rename => rename(NAME)?,
+            Deed::Die if turn > u64::from(std::process::id() % 150) => return Ok(()),
+            Deed::Stop if turn == 60 => kill_process(getpid(), Signal::STOP)?,
+            Deed::Namespaces if turn == 20 => {
+                let mut inside = Command::new("unshare");
+                inside.args([
+                    "--mount",
+                    "--net",
+                    "--ipc",
+                    "--uts",
+                    "/tmp/harden",
+                    "target",
+                    "touch",
+                ]);
+                return Err(inside.exec()).context("unshare");
+            }
+            _ => {}
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+fn rename(name: &str) -> Result<()> {
+    Ok(set_name(&CString::new(name)?)?)
+}
+
+/// Maps memory, touches it, makes a hole, and unmaps it.
+fn unmap(turn: u64) -> Result<()> {
+    let size = (64 << 10) << (turn % 5);
+    let prot = ProtFlags::READ | ProtFlags::WRITE;
+    for _ in 0..20 {
+        // SAFETY: the mapping is new, and nothing refers to it after `munmap`.
+        unsafe {
+            let start = mmap_anonymous(std::ptr::null_mut(), size, prot, MapFlags::PRIVATE)?;
+            for at in (0..size).step_by(PAGE) {
+                start.byte_add(at).cast::<u8>().write_volatile(1);
+            }
+            munmap(start.byte_add(size / 4), size / 4)?;
+            munmap(start, size / 4)?;
+            munmap(start.byte_add(size / 2), size / 2)?;
+        }
+    }
+    Ok(())
+}
+
+/// Every second page has other permissions, so that each page is a mapping.
+fn areas() -> Result<()> {
+    let prot = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: the mapping is new, and nothing refers to it.
+    unsafe {
+        let start = mmap_anonymous(std::ptr::null_mut(), AREAS * PAGE, prot, MapFlags::PRIVATE)?;
+        for area in 0..AREAS {
+            let page = start.byte_add(area * PAGE);
+            page.cast::<u8>().write_volatile(1);
+            // The last ones may exceed the limit of the kernel.
+            if area % 2 == 0 && mprotect(page, PAGE, MprotectFlags::READ).is_err() {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
