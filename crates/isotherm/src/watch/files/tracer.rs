@@ -1,0 +1,95 @@
+//! Lists accesses to a sample of the pages of the watched files, at a bounded rate.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use isotherm_core::{CacheAccess, CacheTrace, Nanos, PAGE_SIZE, TargetId};
+use isotherm_linux::page_cache::{PageCacheError, ReadCounter, Traced};
+
+/// Pages to sample at least, if the files have as many.
+const SAMPLED_PAGES: u64 = 16_384;
+/// Fewer are sampled only if their accesses come faster than `MOST_PER_SECOND`.
+const FEWEST_SAMPLED: u64 = 2048;
+/// The coarsest sampling: one page in 2^this.
+const MOST_SAMPLING: u8 = 15;
+/// Accesses per second that are recorded at most in the long run: about 40 KB.
+const MOST_PER_SECOND: f64 = 8000.0;
+/// After so many accesses the sampling becomes coarser, so that long records stay small.
+const MOST_PER_SAMPLING: u64 = 1 << 19;
+/// Time between two readings of the kernel's list.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// The accesses since a time.
+#[derive(Debug)]
+pub struct Tracer {
+    since: Nanos,
+    /// time of the last reading
+    read: Nanos,
+    /// One page in 2^this is sampled now.
+    sampling: u8,
+    /// accesses with this sampling
+    listed: u64,
+    /// pages of all files
+    pages: u64,
+    waiting: Traced,
+}
+
+impl Tracer {
+    /// Begins to sample files that have so many bytes together.
+    pub fn begin(counter: &mut ReadCounter, now: Nanos, bytes: u64) -> Self {
+        let pages = bytes / PAGE_SIZE;
+        let sampling = (pages / SAMPLED_PAGES).checked_ilog2().unwrap_or(0);
+        let sampling = u8::try_from(sampling).unwrap_or(MOST_SAMPLING).min(MOST_SAMPLING);
+        counter.set_sampling(sampling);
+        let waiting = Traced::default();
+        Tracer { since: now, read: now, sampling, listed: 0, pages, waiting }
+    }
+
+    /// When to call [`Self::read`] next.
+    pub fn due(&self) -> Nanos {
+        self.read + EVERY
+    }
+
+    /// Reads the kernel's list. Samples fewer pages from now on, if accesses come too fast.
+    pub fn read(&mut self, counter: &mut ReadCounter, now: Nanos) -> Result<(), PageCacheError> {
+        let mut new = counter.take_trace()?;
+        let count = new.accesses.len() as u64;
+        let per_second = count as f64 / now.since(self.read).max(EVERY).as_secs_f64();
+        self.read = now;
+        self.listed += count;
+        self.waiting.accesses.append(&mut new.accesses);
+        self.waiting.pages.append(&mut new.pages);
+        self.waiting.missing += new.missing;
+        let is_enough = self.pages >> (self.sampling + 1) >= FEWEST_SAMPLED;
+        let is_long = self.listed > MOST_PER_SAMPLING && is_enough;
+        if (per_second > MOST_PER_SECOND || is_long) && self.sampling < MOST_SAMPLING {
+            self.sampling += 1;
+            self.listed = 0;
+            counter.set_sampling(self.sampling);
+        }
+        Ok(())
+    }
+
+    /// The accesses until the last reading, by the targets that files are. Accesses to other files are left out.
+    pub fn take(&mut self, target_of: impl Fn(u64) -> Option<TargetId>) -> CacheTrace {
+        let waiting = std::mem::take(&mut self.waiting);
+        let mut pages = BTreeMap::new();
+        for (id, n) in waiting.pages.iter().filter_map(|(file, n)| Some((target_of(*file)?, *n))) {
+            *pages.entry(id).or_default() += n;
+        }
+        // It may have become coarser within the interval.
+        let sampled = waiting.accesses.iter().filter(|a| a.rarity >= self.sampling);
+        let accesses = sampled.filter_map(|a| {
+            let target = target_of(a.file)?;
+            Some(CacheAccess { target, page: a.page, kind: a.kind, rarity: a.rarity })
+        });
+        CacheTrace {
+            since: std::mem::replace(&mut self.since, self.read),
+            until: self.read,
+            sampling: self.sampling,
+            pages: pages.into_iter().collect(),
+            missing: waiting.missing,
+            accesses: accesses.collect(),
+        }
+    }
+}
