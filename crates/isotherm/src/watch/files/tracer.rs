@@ -14,6 +14,8 @@ const FEWEST_SAMPLED: u64 = 2048;
 const MOST_SAMPLING: u8 = 15;
 /// Accesses per second that are recorded at most in the long run: about 40 KB.
 const MOST_PER_SECOND: f64 = 8000.0;
+/// Accesses of a burst. The kernel's list has room for three times as many.
+const BURST: f64 = 40_000.0;
 /// After so many accesses the sampling becomes coarser, so that long records stay small.
 const MOST_PER_SAMPLING: u64 = 1 << 19;
 /// Time between two readings of the kernel's list.
@@ -27,6 +29,8 @@ pub struct Tracer {
     read: Nanos,
     /// One page in 2^this is sampled now.
     sampling: u8,
+    /// accesses that may still come before the sampling becomes coarser
+    tokens: f64,
     /// accesses with this sampling
     listed: u64,
     /// pages of all files
@@ -42,7 +46,8 @@ impl Tracer {
         let sampling = u8::try_from(sampling).unwrap_or(MOST_SAMPLING).min(MOST_SAMPLING);
         counter.set_sampling(sampling);
         let waiting = Traced::default();
-        Tracer { since: now, read: now, sampling, listed: 0, pages, waiting }
+        let tokens = BURST;
+        Tracer { since: now, read: now, sampling, tokens, listed: 0, pages, waiting }
     }
 
     /// When to call [`Self::read`] next.
@@ -54,17 +59,17 @@ impl Tracer {
     pub fn read(&mut self, counter: &mut ReadCounter, now: Nanos) -> Result<(), PageCacheError> {
         let mut new = counter.take_trace()?;
         let count = new.accesses.len() as u64;
-        let per_second = count as f64 / now.since(self.read).max(EVERY).as_secs_f64();
-        self.read = now;
+        let seconds = now.since(std::mem::replace(&mut self.read, now)).as_secs_f64();
+        self.tokens = (self.tokens + seconds * MOST_PER_SECOND).min(BURST) - count as f64;
         self.listed += count;
         self.waiting.accesses.append(&mut new.accesses);
         self.waiting.pages.append(&mut new.pages);
         self.waiting.missing += new.missing;
         let is_enough = self.pages >> (self.sampling + 1) >= FEWEST_SAMPLED;
         let is_long = self.listed > MOST_PER_SAMPLING && is_enough;
-        if (per_second > MOST_PER_SECOND || is_long) && self.sampling < MOST_SAMPLING {
+        if (self.tokens < 0.0 || is_long) && self.sampling < MOST_SAMPLING {
             self.sampling += 1;
-            self.listed = 0;
+            (self.listed, self.tokens) = (0, BURST / 2.0);
             counter.set_sampling(self.sampling);
         }
         Ok(())
