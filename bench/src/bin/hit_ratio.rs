@@ -3,7 +3,7 @@
 //! predictions are held against the counts.
 
 use std::fs::{self, File, read_to_string};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -47,6 +47,9 @@ const SCAN_PAGES: u64 = 32;
 /// Source files of the compiled program, and functions in each.
 const SOURCES: usize = 48;
 const FUNCTIONS: usize = 60;
+/// Comments of a header: 1.5 MiB.
+const HEADER_LINES: usize = 24 << 10;
+const COMMENT: &str = "// A line of a comment, so that there is more to read than to do\n";
 
 /// A workload with the limits, in MiB, at which it runs.
 struct Workload {
@@ -79,7 +82,7 @@ const WORKLOADS: [Workload; 4] = [
         prepare: init_postgres,
         load: postgres,
     },
-    Workload { name: "compile", limits: [48, 64, 80, 112], prepare: write_sources, load: compile },
+    Workload { name: "compile", limits: [64, 80, 96, 128], prepare: write_sources, load: compile },
 ];
 
 /// What the second half of a load has read: pages, if it knows, and pages from the disk.
@@ -91,7 +94,7 @@ struct Counted {
 /// A run of a load.
 struct Ran {
     counted: Counted,
-    /// page cache of its group at the end, in bytes
+    /// page cache of its group in the second half, mean, in bytes
     cache: u64,
 }
 
@@ -173,11 +176,19 @@ fn run(
         command.args([ARGUMENT, workload.name]).arg(dir).arg(length.to_string());
         Ok(Ended(command.stdout(Stdio::piped()).spawn()?))
     })?;
+    let mut sizes = Vec::new();
+    let status = loop {
+        if let Some(status) = load.0.try_wait()? {
+            break status;
+        }
+        sizes.push(file_cache(&group)?);
+        sleep(Duration::from_millis(50));
+    };
+    ensure!(status.success(), "the load has failed");
+    let second = sizes.split_off(sizes.len() / 2);
+    let cache = second.iter().sum::<u64>() / second.len().max(1) as u64;
     let mut line = String::new();
-    let out = load.0.stdout.take().context("no output")?;
-    BufReader::new(out).read_line(&mut line)?;
-    let cache = file_cache(&group)?;
-    ensure!(load.0.wait()?.success(), "the load has failed");
+    load.0.stdout.take().context("no output")?.read_to_string(&mut line)?;
     if let Some(mut recorder) = recorder {
         kill_process(Pid::from_child(&recorder.0), Signal::INT)?;
         ensure!(recorder.0.wait()?.success(), "the recorder has failed");
@@ -411,9 +422,10 @@ fn postgres(dir: &Path, length: f64) -> Result<Counted> {
     fs::write(
         &script,
         "\\set id random_zipfian(1, 2400000, 1.05)\n\
-         SELECT permute FROM (SELECT (:id * 1566083941) % 2400000 + 1 AS permute) p \\gset\n\
-         UPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid = :permute;\n\
-         SELECT abalance FROM pgbench_accounts WHERE aid = (:permute * 7) % 2400000 + 1;\n",
+         \\set account (:id * 1566083941) % 2400000 + 1\n\
+         \\set other (:account * 7) % 2400000 + 1\n\
+         UPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid = :account;\n\
+         SELECT abalance FROM pgbench_accounts WHERE aid = :other;\n",
     )?;
     let server = start_postgres(dir)?;
     let mut read = std::collections::BTreeMap::new();
@@ -435,7 +447,8 @@ fn postgres(dir: &Path, length: f64) -> Result<Counted> {
 fn write_sources(dir: &Path) -> Result<()> {
     for header in 0..SOURCES {
         let mut text = "#pragma once\n".to_owned();
-        for i in 0..4000 {
+        (0..HEADER_LINES).for_each(|_| text += COMMENT);
+        for i in 0..200 {
             text += &format!(
                 "static inline int header_{header}_{i}(int x) {{ return x * {i} + {header}; }}\n"
             );

@@ -294,7 +294,7 @@ impl Working {
         Ok(by_file)
     }
 
-    /// Reads the list of accesses. `is_last`: the interval ends.
+    /// Reads the list of accesses, if it is due or `is_last`.
     fn read_trace(&mut self, now: Nanos, is_last: bool) -> Result<(), OpsError> {
         let (Some(tracer), Ok(counter)) = (&mut self.tracer, &mut self.files.counter) else {
             return Ok(());
@@ -302,12 +302,16 @@ impl Working {
         if is_last || now >= tracer.due() {
             tracer.read(counter, now).map_err(failed)?;
         }
-        if is_last {
-            let files = self.files.files.files.values();
-            let ids: HashMap<u64, TargetId> = files.filter_map(WatchedFile::traced).collect();
-            self.trace = Some(tracer.take(|file| ids.get(&file).copied()));
-        }
         Ok(())
+    }
+
+    /// Passes on the accesses that were read, once it is known to which files they were.
+    fn take_trace(&mut self) {
+        let Some(tracer) = &mut self.tracer else { return };
+        let files = self.files.files.files.values();
+        let bytes = files.clone().map(WatchedFile::size).sum();
+        let ids: HashMap<u64, TargetId> = files.filter_map(WatchedFile::traced).collect();
+        self.trace = Some(tracer.take(|file| ids.get(&file).copied(), bytes));
     }
 
     fn ms(&self, at: Nanos) -> u32 {
@@ -317,12 +321,13 @@ impl Working {
     fn publish(&mut self, now: Nanos) -> Result<Snapshot, OpsError> {
         let counts = self.take_counts()?;
         if now >= self.files.files.listed.due() {
+            self.read_trace(now, true)?;
             self.files.list().map_err(|e| OpsError::Failed(crate::words::chain(&e)))?;
+            self.take_trace();
         }
         if now >= self.files.files.read.due() {
             self.files.read_parts()?;
         }
-        self.read_trace(now, true)?;
         let interval = Interval {
             time: now.since(self.start),
             counted: self.files.counter.is_ok().then_some(self.counts.time),
@@ -428,6 +433,11 @@ impl Watch for Working {
         if self.counts.is_on {
             self.close_turn();
         }
-        Ok(self.read_trace(sys::monotonic(), true)?)
+        if self.tracer.is_some() {
+            self.read_trace(sys::monotonic(), true)?;
+            self.files.list()?;
+            self.take_trace();
+        }
+        Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Lists accesses to a sample of the pages of the watched files, at a bounded rate.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use isotherm_core::{CacheAccess, CacheTrace, Nanos, PAGE_SIZE, TargetId};
@@ -18,6 +18,10 @@ const MOST_PER_SECOND: f64 = 8000.0;
 const BURST: f64 = 40_000.0;
 /// After so many accesses the sampling becomes coarser, so that long records stay small.
 const MOST_PER_SAMPLING: u64 = 1 << 19;
+/// Accesses to all files of the machine between two readings. The kernel's list has room for twice as many.
+const MOST_AT_ONCE: usize = 60_000;
+/// Other files that are known as such.
+const MOST_OTHERS: usize = 100_000;
 /// Time between two readings of the kernel's list.
 const EVERY: Duration = Duration::from_millis(100);
 
@@ -36,6 +40,8 @@ pub struct Tracer {
     /// pages of all files
     pages: u64,
     waiting: Traced,
+    /// Files that are not watched. Which files others are, is known after the next look for files.
+    others: HashSet<u64>,
 }
 
 impl Tracer {
@@ -47,7 +53,8 @@ impl Tracer {
         counter.set_sampling(sampling);
         let waiting = Traced::default();
         let tokens = BURST;
-        Tracer { since: now, read: now, sampling, tokens, listed: 0, pages, waiting }
+        let others = HashSet::new();
+        Tracer { since: now, read: now, sampling, tokens, listed: 0, pages, waiting, others }
     }
 
     /// When to call [`Self::read`] next.
@@ -58,6 +65,8 @@ impl Tracer {
     /// Reads the kernel's list. Samples fewer pages from now on, if accesses come too fast.
     pub fn read(&mut self, counter: &mut ReadCounter, now: Nanos) -> Result<(), PageCacheError> {
         let mut new = counter.take_trace()?;
+        let all = new.accesses.len();
+        new.accesses.retain(|a| !self.others.contains(&a.file));
         let count = new.accesses.len() as u64;
         let seconds = now.since(std::mem::replace(&mut self.read, now)).as_secs_f64();
         self.tokens = (self.tokens + seconds * MOST_PER_SECOND).min(BURST) - count as f64;
@@ -67,7 +76,8 @@ impl Tracer {
         self.waiting.missing += new.missing;
         let is_enough = self.pages >> (self.sampling + 1) >= FEWEST_SAMPLED;
         let is_long = self.listed > MOST_PER_SAMPLING && is_enough;
-        if (self.tokens < 0.0 || is_long) && self.sampling < MOST_SAMPLING {
+        let is_too_much = self.tokens < 0.0 || all > MOST_AT_ONCE || is_long;
+        if is_too_much && self.sampling < MOST_SAMPLING {
             self.sampling += 1;
             (self.listed, self.tokens) = (0, BURST / 2.0);
             counter.set_sampling(self.sampling);
@@ -75,8 +85,16 @@ impl Tracer {
         Ok(())
     }
 
-    /// The accesses until the last reading, by the targets that files are. Accesses to other files are left out.
-    pub fn take(&mut self, target_of: impl Fn(u64) -> Option<TargetId>) -> CacheTrace {
+    /// The accesses until the last reading, by the targets that files are. Call it after a look for files, which
+    /// have so many bytes together. Accesses to other files are left out.
+    pub fn take(&mut self, target_of: impl Fn(u64) -> Option<TargetId>, bytes: u64) -> CacheTrace {
+        self.pages = bytes / PAGE_SIZE;
+        if self.others.len() > MOST_OTHERS {
+            self.others.clear();
+        }
+        self.others.retain(|file| target_of(*file).is_none());
+        let seen = self.waiting.accesses.iter().map(|a| a.file);
+        self.others.extend(seen.filter(|file| target_of(*file).is_none()));
         let waiting = std::mem::take(&mut self.waiting);
         let mut pages = BTreeMap::new();
         for (id, n) in waiting.pages.iter().filter_map(|(file, n)| Some((target_of(*file)?, *n))) {
