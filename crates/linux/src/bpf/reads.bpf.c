@@ -64,7 +64,7 @@ struct {
 struct per_cpu {
 	__u64 mapping, first, last;
 	__u64 calls;     /* of any program */
-	__u64 pages;     /* read or mapped, and not yet in totals */
+	__u64 pages;     /* read or mapped, and not in totals: fewer than SHARE */
 	__u64 missing;   /* accesses to sampled pages that the ring had no room for */
 	__u64 unused[2]; /* a cache line for each CPU */
 };
@@ -89,6 +89,14 @@ struct {
 	__type(key, __u64);
 	__type(value, __u64);
 } totals SEC(".maps");
+
+/* Inodes whose accesses are not listed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_COUNTED);
+	__type(key, __u64);
+	__type(value, __u8);
+} ignored SEC(".maps");
 
 __u32 sampling; /* one page in 2^this is sampled; may grow while it runs */
 
@@ -198,8 +206,12 @@ struct tracing {
 
 static __always_inline void emit(struct tracing *t, __u64 page, __u32 rarity)
 {
-	struct traced *e = bpf_ringbuf_reserve(&trace, sizeof(*e), 0);
+	__u64 inode = t->inode;
+	struct traced *e;
 
+	if (bpf_map_lookup_elem(&ignored, &inode))
+		return;
+	e = bpf_ringbuf_reserve(&trace, sizeof(*e), 0);
 	if (!e) {
 		cpus[bpf_get_smp_processor_id() & (MAX_CPUS - 1)].missing++;
 		return;
@@ -240,12 +252,13 @@ static __always_inline void trace_pages(struct inode *inode, __u64 first, __u64 
 	if (kind != WRITE) {
 		struct per_cpu *c = &cpus[bpf_get_smp_processor_id() & (MAX_CPUS - 1)];
 
+		/* Each SHARE-th page counts for all of them: in the mean, each file gets its pages. */
 		c->pages += last - first + 1;
 		if (c->pages >= SHARE) {
-			__u64 pages = c->pages, key = (__u64)inode;
+			__u64 pages = c->pages & ~(SHARE - 1ull), key = (__u64)inode;
 			__u64 *total = bpf_map_lookup_elem(&totals, &key);
 
-			c->pages = 0;
+			c->pages &= SHARE - 1;
 			if (total)
 				__sync_fetch_and_add(total, pages);
 			else

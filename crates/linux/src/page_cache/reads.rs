@@ -229,6 +229,24 @@ impl ReadCounter {
         }
     }
 
+    /// Whether to list accesses to sampled pages of a file from now on. All files are listed at first. A file that
+    /// is not listed may be so again after some time.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    pub fn list_file(&mut self, file: u64, is_listed: bool) -> Result<(), PageCacheError> {
+        let (map, key) = (&self.skel.maps.ignored, file.to_ne_bytes());
+        let done = match is_listed {
+            true => map.delete(&key),
+            false => map.update(&key, &[1], MapFlags::ANY),
+        };
+        match done {
+            // It was forgotten: the map is bounded.
+            Err(e) if is_listed && e.kind() == libbpf_rs::ErrorKind::NotFound => Ok(()),
+            done => done.map_err(failed),
+        }
+    }
+
     /// Removes the list of accesses to sampled pages, and returns it.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ use isotherm_record::TargetFact;
 use tracing::{info, warn};
 
 use self::mapped::MappedFiles;
-use self::tracer::Tracer;
+use self::tracer::{TracedFiles, Tracer};
 use self::turns::Turns;
 use self::watched::{Interval, WINDOW_SHIFT, WatchedFile};
 use super::{AttrsFor, Lasting, Ready, Watch, WatchError};
@@ -162,6 +162,17 @@ struct Watched {
     read: Pace,
 }
 
+impl Watched {
+    /// The files as the counter knows them.
+    fn traced(&self) -> TracedFiles {
+        let files = self.files.values();
+        TracedFiles {
+            bytes: files.clone().map(WatchedFile::size).sum(),
+            targets: files.filter_map(WatchedFile::traced).collect(),
+        }
+    }
+}
+
 impl Ready for Files {
     fn describe(&self) -> String {
         let reads = match self.counter.as_ref().map(ReadCounter::writes) {
@@ -210,9 +221,9 @@ impl Ready for Files {
     ) -> Result<Box<dyn Watch>, WatchError> {
         self.files.news.clear();
         let now = sys::monotonic();
-        let bytes = self.files.files.values().map(WatchedFile::size).sum();
+        let files = self.files.traced();
         let traced = self.counter.as_mut().ok().filter(|counter| counter.traces());
-        let tracer = traced.map(|counter| Tracer::begin(counter, now, bytes));
+        let tracer = traced.map(|counter| Tracer::begin(counter, now, files));
         Ok(Box::new(Working {
             files: *self,
             attrs: attrs.checked().map_err(UsageError::from)?,
@@ -306,12 +317,12 @@ impl Working {
     }
 
     /// Passes on the accesses that were read, once it is known to which files they were.
-    fn take_trace(&mut self) {
-        let Some(tracer) = &mut self.tracer else { return };
-        let files = self.files.files.files.values();
-        let bytes = files.clone().map(WatchedFile::size).sum();
-        let ids: HashMap<u64, TargetId> = files.filter_map(WatchedFile::traced).collect();
-        self.trace = Some(tracer.take(|file| ids.get(&file).copied(), bytes));
+    fn take_trace(&mut self) -> Result<(), OpsError> {
+        if let (Some(tracer), Ok(counter)) = (&mut self.tracer, &mut self.files.counter) {
+            let files = self.files.files.traced();
+            self.trace = Some(tracer.take(counter, files).map_err(failed)?);
+        }
+        Ok(())
     }
 
     fn ms(&self, at: Nanos) -> u32 {
@@ -323,7 +334,7 @@ impl Working {
         if now >= self.files.files.listed.due() {
             self.read_trace(now, true)?;
             self.files.list().map_err(|e| OpsError::Failed(crate::words::chain(&e)))?;
-            self.take_trace();
+            self.take_trace()?;
         }
         if now >= self.files.files.read.due() {
             self.files.read_parts()?;
@@ -436,7 +447,7 @@ impl Watch for Working {
         if self.tracer.is_some() {
             self.read_trace(sys::monotonic(), true)?;
             self.files.list()?;
-            self.take_trace();
+            self.take_trace()?;
         }
         Ok(())
     }

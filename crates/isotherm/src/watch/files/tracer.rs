@@ -1,6 +1,6 @@
 //! Lists accesses to a sample of the pages of the watched files, at a bounded rate.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use isotherm_core::{CacheAccess, CacheTrace, Nanos, PAGE_SIZE, TargetId};
@@ -20,13 +20,20 @@ const BURST: f64 = 40_000.0;
 const MOST_PER_SAMPLING: u64 = 1 << 19;
 /// Accesses to all files of the machine between two readings. The kernel's list has room for twice as many.
 const MOST_AT_ONCE: usize = 60_000;
+/// Accesses that wait until it is known to which files they were.
+const MOST_WAITING: usize = 1 << 20;
 /// Other files that are known as such.
-const MOST_OTHERS: usize = 100_000;
+const MOST_OTHERS: usize = 50_000;
 /// Time between two readings of the kernel's list.
 const EVERY: Duration = Duration::from_millis(100);
 
+/// The watched files by their identity for the counter, and the bytes that they have together.
+pub struct TracedFiles {
+    pub targets: HashMap<u64, TargetId>,
+    pub bytes: u64,
+}
+
 /// The accesses since a time.
-#[derive(Debug)]
 pub struct Tracer {
     since: Nanos,
     /// time of the last reading
@@ -37,24 +44,28 @@ pub struct Tracer {
     tokens: f64,
     /// accesses with this sampling
     listed: u64,
-    /// pages of all files
-    pages: u64,
+    files: TracedFiles,
     waiting: Traced,
-    /// Files that are not watched. Which files others are, is known after the next look for files.
+    /// Files that are not watched: the kernel does not list accesses to them.
     others: HashSet<u64>,
 }
 
 impl Tracer {
-    /// Begins to sample files that have so many bytes together.
-    pub fn begin(counter: &mut ReadCounter, now: Nanos, bytes: u64) -> Self {
-        let pages = bytes / PAGE_SIZE;
-        let sampling = (pages / SAMPLED_PAGES).checked_ilog2().unwrap_or(0);
+    /// Begins to sample these files. More may be found later.
+    pub fn begin(counter: &mut ReadCounter, now: Nanos, files: TracedFiles) -> Self {
+        let sampling = (files.bytes / PAGE_SIZE / SAMPLED_PAGES).checked_ilog2().unwrap_or(0);
         let sampling = u8::try_from(sampling).unwrap_or(MOST_SAMPLING).min(MOST_SAMPLING);
         counter.set_sampling(sampling);
-        let waiting = Traced::default();
-        let tokens = BURST;
-        let others = HashSet::new();
-        Tracer { since: now, read: now, sampling, tokens, listed: 0, pages, waiting, others }
+        Tracer {
+            since: now,
+            read: now,
+            sampling,
+            tokens: BURST,
+            listed: 0,
+            files,
+            waiting: Traced::default(),
+            others: HashSet::new(),
+        }
     }
 
     /// When to call [`Self::read`] next.
@@ -65,54 +76,75 @@ impl Tracer {
     /// Reads the kernel's list. Samples fewer pages from now on, if accesses come too fast.
     pub fn read(&mut self, counter: &mut ReadCounter, now: Nanos) -> Result<(), PageCacheError> {
         let mut new = counter.take_trace()?;
+        let of_files = |file| self.files.targets.contains_key(&file);
+        let count = new.accesses.iter().filter(|a| of_files(a.file)).count() as u64;
         let all = new.accesses.len();
-        new.accesses.retain(|a| !self.others.contains(&a.file));
-        let count = new.accesses.len() as u64;
-        let seconds = now.since(std::mem::replace(&mut self.read, now)).as_secs_f64();
-        self.tokens = (self.tokens + seconds * MOST_PER_SECOND).min(BURST) - count as f64;
-        self.listed += count;
         self.waiting.accesses.append(&mut new.accesses);
         self.waiting.pages.append(&mut new.pages);
         self.waiting.missing += new.missing;
-        let is_enough = self.pages >> (self.sampling + 1) >= FEWEST_SAMPLED;
+        let seconds = now.since(std::mem::replace(&mut self.read, now)).as_secs_f64();
+        self.tokens = (self.tokens + seconds * MOST_PER_SECOND).min(BURST) - count as f64;
+        self.listed += count;
+        let is_enough = self.files.bytes / PAGE_SIZE >> (self.sampling + 1) >= FEWEST_SAMPLED;
         let is_long = self.listed > MOST_PER_SAMPLING && is_enough;
-        let is_too_much = self.tokens < 0.0 || all > MOST_AT_ONCE || is_long;
-        if is_too_much && self.sampling < MOST_SAMPLING {
+        let is_too_much = all > MOST_AT_ONCE || self.waiting.accesses.len() > MOST_WAITING;
+        if (is_long || is_too_much || self.tokens < 0.0) && self.sampling < MOST_SAMPLING {
             self.sampling += 1;
             (self.listed, self.tokens) = (0, BURST / 2.0);
             counter.set_sampling(self.sampling);
+            self.waiting.accesses.retain(|a| a.rarity >= self.sampling);
         }
         Ok(())
     }
 
-    /// The accesses until the last reading, by the targets that files are. Call it after a look for files, which
-    /// have so many bytes together. Accesses to other files are left out.
-    pub fn take(&mut self, target_of: impl Fn(u64) -> Option<TargetId>, bytes: u64) -> CacheTrace {
-        self.pages = bytes / PAGE_SIZE;
-        if self.others.len() > MOST_OTHERS {
-            self.others.clear();
-        }
-        self.others.retain(|file| target_of(*file).is_none());
-        let seen = self.waiting.accesses.iter().map(|a| a.file);
-        self.others.extend(seen.filter(|file| target_of(*file).is_none()));
+    /// The accesses until the last reading. Call it after a look for files. Accesses to other files are left out, and
+    /// the kernel does not list them any more.
+    pub fn take(
+        &mut self,
+        counter: &mut ReadCounter,
+        files: TracedFiles,
+    ) -> Result<CacheTrace, PageCacheError> {
+        self.files = files;
+        let target_of = |file: u64| self.files.targets.get(&file).copied();
         let waiting = std::mem::take(&mut self.waiting);
         let mut pages = BTreeMap::new();
         for (id, n) in waiting.pages.iter().filter_map(|(file, n)| Some((target_of(*file)?, *n))) {
             *pages.entry(id).or_default() += n;
         }
-        // It may have become coarser within the interval.
-        let sampled = waiting.accesses.iter().filter(|a| a.rarity >= self.sampling);
-        let accesses = sampled.filter_map(|a| {
-            let target = target_of(a.file)?;
-            Some(CacheAccess { target, page: a.page, kind: a.kind, rarity: a.rarity })
-        });
-        CacheTrace {
+        let mut accesses = Vec::new();
+        let mut new = HashSet::new();
+        for a in &waiting.accesses {
+            match target_of(a.file) {
+                // The sampling may have become coarser within the interval.
+                Some(_) if a.rarity < self.sampling => {}
+                Some(target) => accesses.push(CacheAccess {
+                    target,
+                    page: a.page,
+                    kind: a.kind,
+                    rarity: a.rarity,
+                }),
+                None => _ = new.insert(a.file),
+            }
+        }
+        // A new file may have the place of an earlier one in memory.
+        let is_full = self.others.len() > MOST_OTHERS;
+        let back: Vec<u64> =
+            self.others.iter().copied().filter(|f| is_full || target_of(*f).is_some()).collect();
+        for file in back {
+            counter.list_file(file, true)?;
+            self.others.remove(&file);
+        }
+        for file in new {
+            counter.list_file(file, false)?;
+            self.others.insert(file);
+        }
+        Ok(CacheTrace {
             since: std::mem::replace(&mut self.since, self.read),
             until: self.read,
             sampling: self.sampling,
             pages: pages.into_iter().collect(),
             missing: waiting.missing,
-            accesses: accesses.collect(),
-        }
+            accesses,
+        })
     }
 }
