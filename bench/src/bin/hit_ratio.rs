@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use isotherm_bench::limited::Limited;
+use isotherm_bench::postgres;
 use isotherm_bench::program::{Ended, beside};
 use isotherm_core::PAGE_SIZE;
 use rand_core::{Rng, SeedableRng};
@@ -79,8 +80,8 @@ const WORKLOADS: [Workload; 4] = [
     Workload {
         name: "pgbench",
         limits: [96, 144, 192, 256],
-        prepare: init_postgres,
-        load: postgres,
+        prepare: |dir| postgres::init(dir, 24),
+        load: transactions,
     },
     Workload { name: "compile", limits: [64, 80, 96, 128], prepare: write_sources, load: compile },
 ];
@@ -94,7 +95,7 @@ struct Counted {
 /// A run of a load.
 struct Ran {
     counted: Counted,
-    /// page cache of its group in the second half, mean, in bytes
+    /// page cache of its group in the second half, mean, in bytes; its limit if that was never reached
     cache: u64,
 }
 
@@ -186,7 +187,10 @@ fn run(
     };
     ensure!(status.success(), "the load has failed");
     let second = sizes.split_off(sizes.len() / 2);
-    let cache = second.iter().sum::<u64>() / second.len().max(1) as u64;
+    let cache = match group.times_reached()? {
+        0 => limit,
+        _ => second.iter().sum::<u64>() / second.len().max(1) as u64,
+    };
     let mut line = String::new();
     load.0.stdout.take().context("no output")?.read_to_string(&mut line)?;
     if let Some(mut recorder) = recorder {
@@ -318,106 +322,8 @@ fn read_files(dir: &Path, reads: u64, scans: bool) -> Result<Counted> {
     Ok(Counted { reads: Some(done - begun), misses })
 }
 
-/// The programs of PostgreSQL.
-fn postgres_programs() -> Result<PathBuf> {
-    let versions = fs::read_dir("/usr/lib/postgresql").context("PostgreSQL is not installed")?;
-    let mut found: Vec<PathBuf> =
-        versions.filter_map(|v| Some(v.ok()?.path().join("bin"))).collect();
-    found.sort();
-    found.pop().context("PostgreSQL is not installed")
-}
-
-/// A program of PostgreSQL, which does not run as root.
-fn as_postgres(program: &str) -> Result<Command> {
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]);
-    command.arg(postgres_programs()?.join(program)).stdout(Stdio::null()).stderr(Stdio::null());
-    Ok(command)
-}
-
-/// The server, and the folder of its socket.
-fn start_postgres(dir: &Path) -> Result<Ended> {
-    let mut server = as_postgres("postgres")?;
-    server.arg("-D").arg(dir.join("data")).arg("-k").arg(dir);
-    server.args(["-c", "listen_addresses=", "-c", "shared_buffers=16MB", "-c", "fsync=off"]);
-    server.args([
-        "-c",
-        "autovacuum=off",
-        "-c",
-        "max_wal_size=256MB",
-        "-c",
-        "checkpoint_timeout=30min",
-    ]);
-    let server = Ended(server.spawn()?);
-    for _ in 0..300 {
-        if as_postgres("pg_isready")?.arg("-h").arg(dir).status()?.success() {
-            return Ok(server);
-        }
-        sleep(Duration::from_millis(100));
-    }
-    bail!("the server does not start")
-}
-
-fn stop_postgres(mut server: Ended) -> Result<()> {
-    kill_process(Pid::from_child(&server.0), Signal::INT)?;
-    server.0.wait()?;
-    Ok(())
-}
-
-fn pgbench(dir: &Path) -> Result<Command> {
-    let mut command = as_postgres("pgbench")?;
-    command.arg("-h").arg(dir).arg("-U").arg("postgres");
-    Ok(command)
-}
-
-fn init_postgres(dir: &Path) -> Result<()> {
-    let group = Command::new("chown").arg("postgres").arg(dir).status()?;
-    ensure!(group.success(), "cannot give the folder to postgres");
-    let init = as_postgres("initdb")?
-        .arg("-U")
-        .arg("postgres")
-        .arg("-D")
-        .arg(dir.join("data"))
-        .status()?;
-    ensure!(init.success(), "initdb has failed");
-    let server = start_postgres(dir)?;
-    let filled = pgbench(dir)?.args(["-i", "-q", "-s", "24", "postgres"]).status()?;
-    ensure!(filled.success(), "pgbench -i has failed");
-    stop_postgres(server)
-}
-
-/// Bytes that the processes of this group have read, also those that have ended: each is asked every 50 ms.
-fn until_ended(
-    child: &mut Child,
-    read: &mut std::collections::BTreeMap<String, u64>,
-) -> Result<()> {
-    loop {
-        let ended = child.try_wait()?;
-        for pid in group_members()? {
-            let bytes = read_bytes(&pid).unwrap_or(0);
-            let known = read.entry(pid).or_default();
-            *known = bytes.max(*known);
-        }
-        if let Some(status) = ended {
-            ensure!(status.success(), "pgbench has failed");
-            return Ok(());
-        }
-        sleep(Duration::from_millis(50));
-    }
-}
-
-/// Processes of the group that this process is in.
-fn group_members() -> Result<Vec<String>> {
-    let own = isotherm_linux::cgroup::Cgroup::of_process(
-        Path::new("/"),
-        std::process::id().cast_signed(),
-    );
-    let dir = own.context("no control group")?.dir().to_owned();
-    Ok(read_to_string(dir.join("cgroup.procs"))?.lines().map(str::to_owned).collect())
-}
-
 /// Transactions by a zipf law: the smaller the number of an account, the more often it is used.
-fn postgres(dir: &Path, length: f64) -> Result<Counted> {
+fn transactions(dir: &Path, length: f64) -> Result<Counted> {
     let script = dir.join("transaction.sql");
     fs::write(
         &script,
@@ -425,22 +331,24 @@ fn postgres(dir: &Path, length: f64) -> Result<Counted> {
          \\set account (:id * 1566083941) % 2400000 + 1\n\
          \\set other (:account * 7) % 2400000 + 1\n\
          UPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid = :account;\n\
-         SELECT abalance FROM pgbench_accounts WHERE aid = :other;\n",
+         SELECT abalance FROM pgbench_accounts WHERE aid = :other;\n\
+         SELECT abalance FROM pgbench_accounts WHERE aid = (:other * 7) % 2400000 + 1;\n\
+         SELECT abalance FROM pgbench_accounts WHERE aid = (:other * 11) % 2400000 + 1;\n",
     )?;
-    let server = start_postgres(dir)?;
-    let mut read = std::collections::BTreeMap::new();
-    let mut half = 0;
-    for _ in 0..2 {
-        half = read.values().sum::<u64>();
-        let transactions = (12_000.0 * length) as u64;
-        let mut run = pgbench(dir)?;
-        run.args(["-n", "-c", "4", "--random-seed=7", "-t", &transactions.to_string(), "-f"])
-            .arg(&script);
-        until_ended(&mut run.arg("postgres").spawn()?, &mut read)?;
+    let server = postgres::start(dir)?;
+    let (mut bytes, mut half) = (0, 0);
+    for seed in ["7", "8"] {
+        half = bytes;
+        let transactions = (10_000.0 * length) as u64;
+        let mut run = postgres::pgbench(dir)?;
+        run.args(["-n", "-c", "4", "-t", &transactions.to_string(), "--random-seed", seed, "-f"]);
+        ensure!(run.arg(&script).arg("postgres").status()?.success(), "pgbench has failed");
+        // The server's count has those of the processes that have ended.
+        sleep(Duration::from_secs(1));
+        bytes = read_bytes(&server.0.id().to_string()).context("no count")?;
     }
-    let misses = (read.values().sum::<u64>() - half) / PAGE_SIZE;
-    stop_postgres(server)?;
-    Ok(Counted { reads: None, misses })
+    postgres::stop(server)?;
+    Ok(Counted { reads: None, misses: (bytes - half) / PAGE_SIZE })
 }
 
 /// A program of many files, each of which includes large headers.
@@ -473,16 +381,11 @@ fn write_sources(dir: &Path) -> Result<()> {
 
 /// Compiles all sources, twice.
 fn compile(dir: &Path, _: f64) -> Result<Counted> {
-    let blocks = || -> u64 {
-        // SAFETY: zero is a value of all fields, and the call only writes to the struct.
-        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: as above.
-        unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
-        usage.ru_inblock.cast_unsigned()
-    };
+    // This process's count has those of the compilers that have ended.
+    let bytes = || read_bytes("self").context("no count");
     let mut half = 0;
     for _ in 0..2 {
-        half = blocks();
+        half = bytes()?;
         for source in 0..SOURCES {
             let name = |ending: &str| dir.join(format!("source_{source}.{ending}"));
             let built = Command::new("cc")
@@ -493,5 +396,5 @@ fn compile(dir: &Path, _: f64) -> Result<Counted> {
             ensure!(built.success(), "cc has failed");
         }
     }
-    Ok(Counted { reads: None, misses: (blocks() - half) * 512 / PAGE_SIZE })
+    Ok(Counted { reads: None, misses: (bytes()? - half) / PAGE_SIZE })
 }

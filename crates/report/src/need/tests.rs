@@ -136,14 +136,21 @@ fn the_picture_names_the_need() {
     assert!(svg.contains(&format!("needs {kept}")));
 }
 
-/// A record of 20 s of reads of a file, each page of which is as likely: 40,000 reads a second.
+/// A number that looks random.
+fn mixed(i: u64) -> u64 {
+    let x = (i ^ 0x55_5555).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 32)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x ^ (x >> 29)
+}
+
+/// A record of 20 s of reads of a file, each page of which is as likely: 4000 reads a second.
 fn of_file(pages: u64, asked: &[u64]) -> Need {
     let mut builder = NeedBuilder::new(Options::default(), Objective::default());
     builder.try_sizes(asked);
     for second in 0..20 {
         let accesses = (0..4000_u64).map(|i| CacheAccess {
             target: TargetId(0),
-            page: (second * 4000 + i).wrapping_mul(0x9e37_79b9_7f4a_7c15) % pages,
+            page: mixed(second * 4000 + i) % pages,
             kind: CacheAccessKind::Read,
             rarity: 0,
         });
