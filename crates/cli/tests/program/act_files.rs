@@ -137,9 +137,6 @@ fn quotas_and_watermarks_hold_for_files() {
     let dir = folder();
     let path = dir.path().canonicalize().unwrap().join("data");
     let file = cached(&path, SIZE);
-    // Small folios: a large one is dropped as a whole, or not at all.
-    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
-    (0..SIZE * MIB / PAGE).for_each(|i| file.read_exact_at(&mut [0], i * PAGE).unwrap());
     let run = |scheme: &Path| {
         let mut command = isotherm(["run", "--json", "--duration", "14s", "--file"]);
         let done = finish(command.arg(&path).arg("--scheme").arg(scheme).current_dir(dir.path()));
@@ -147,13 +144,16 @@ fn quotas_and_watermarks_hold_for_files() {
         done.json()
     };
     let off = run(&limited(&dir, "0.01%"));
-    assert_eq!(resident(&file, 0..SIZE), SIZE as f64, "{off}");
+    let stats = of_scheme(&off, "pageout");
+    assert_eq!(stats["tried"]["bytes"], 0, "{off}");
+    assert!(stats["inactive"].as_u64().unwrap() > 0, "{off}");
     let on = run(&limited(&dir, "100%"));
-    let dropped = SIZE as f64 - resident(&file, 0..SIZE);
-    let applied = of_scheme(&on, "pageout")["applied"]["bytes"].as_u64().unwrap();
-    assert_eq!(applied as f64 / MIB as f64, dropped, "{on}");
-    // Windows of 5 s: two or three of them, as matching begins after 2 s.
-    assert!((8.0..=12.0).contains(&dropped) && dropped % 4.0 == 0.0, "{dropped} MiB: {on}");
+    let applied =
+        of_scheme(&on, "pageout")["applied"]["bytes"].as_u64().unwrap() as f64 / MIB as f64;
+    // Two or three windows of 5 s, as parts match after 2 s. A large folio is dropped as a whole, or not at all.
+    assert!((4.0..=12.0).contains(&applied), "{applied} MiB: {on}");
+    // The machine may reclaim some too.
+    assert!(SIZE as f64 - resident(&file, 0..SIZE) >= applied, "{on}");
 }
 
 #[test]
