@@ -80,18 +80,14 @@ fn main() -> Result<()> {
 /// Two accounts by a zipf law: those with low numbers, which lie together, or any.
 fn transaction(scale: u32, is_strewn: bool) -> String {
     let accounts = ACCOUNTS * u64::from(scale);
-    let place = |id: &str| match is_strewn {
-        true => format!("({id} * 1566083941) % {accounts} + 1"),
-        false => id.to_owned(),
+    let factor = if is_strewn { 1_566_083_941 } else { 1 };
+    let select = |id: &str| {
+        format!(
+            "\\set rank random_zipfian(1, {accounts}, 1.05)\n\\set {id} (:rank * {factor}) % {accounts} + 1\n\
+             SELECT abalance FROM pgbench_accounts WHERE aid = :{id};\n"
+        )
     };
-    let select =
-        |id: &str| format!("SELECT abalance FROM pgbench_accounts WHERE aid = {};\n", place(id));
-    format!(
-        "\\set one random_zipfian(1, {accounts}, 1.05)\n\\set two random_zipfian(1, {accounts}, 1.05)\n\
-         {}{}",
-        select(":one"),
-        select(":two")
-    )
+    select("one") + &select("two")
 }
 
 /// Transactions a second in a group with the limit, from an empty cache.

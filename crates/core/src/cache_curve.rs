@@ -119,9 +119,12 @@ impl CacheCurve {
             time: Duration::ZERO,
         };
         let (mut pages, mut before) = (HashMap::new(), 0);
+        let half = all as f64 / 2.0;
         for trace in traces {
-            let is_counted = before * 2 >= all;
-            before += reads(trace);
+            // The part of the trace before the second half.
+            let (own, first) = (reads(trace), curve.events.len());
+            let part = ((half - before as f64) / (own as f64).max(1.0)).clamp(0.0, 1.0);
+            before += own;
             let sampled = trace.accesses.iter().filter(|a| a.rarity >= sampling);
             for access in sampled.filter(|a| wanted(a.target)) {
                 let next = pages.len() as u32;
@@ -132,12 +135,12 @@ impl CacheCurve {
                 let is_write = access.kind == CacheAccessKind::Written;
                 curve.events.push(Event { page, is_write });
             }
-            if is_counted {
-                curve.reads += reads(trace) as f64;
-                curve.time += trace.until.since(trace.since);
-            } else {
-                curve.begin = curve.events.len();
+            if part > 0.0 {
+                let sampled = (curve.events.len() - first) as f64;
+                curve.begin = first + (sampled * part).round() as usize;
             }
+            curve.reads += own as f64 * (1.0 - part);
+            curve.time += trace.until.since(trace.since).mul_f64(1.0 - part);
         }
         let counted = curve.events.get(curve.begin..).unwrap_or_default();
         let counted = counted.iter().filter(|e| !e.is_write).count();
@@ -252,7 +255,7 @@ mod tests {
             x ^= x << 13;
             x ^= x >> 7;
             x ^= x << 17;
-            (u128::from(x) * u128::from(n) >> 64) as u64
+            ((u128::from(x) * u128::from(n)) >> 64) as u64
         })
     }
 
@@ -325,6 +328,20 @@ mod tests {
         assert!(matches!(refused(&lossy), NoCurve::Missing(p) if (16.0..17.0).contains(&p)));
         let of_other = CacheCurve::new(lossy[..1].iter(), |id| id != FILE);
         assert_eq!(of_other.unwrap_err(), NoCurve::TooFew(0));
+    }
+
+    #[test]
+    fn the_second_half_may_begin_within_a_trace() {
+        let pages: Vec<u64> = draws(5000).take(100_000).collect();
+        let mut all = traces(&pages, 0);
+        let second = CacheCurve::new(all.iter(), |_| true).unwrap();
+        // One trace instead of the last fifteen.
+        let mut last = all.split_off(5);
+        let end = last.last().unwrap().until;
+        let accesses = last.iter().flat_map(|t| t.accesses.clone()).collect();
+        let pages = vec![(FILE, last.iter().map(|t| t.pages[0].1).sum())];
+        all.push(CacheTrace { until: end, pages, accesses, ..last.swap_remove(0) });
+        assert_eq!(CacheCurve::new(all.iter(), |_| true).unwrap().at(8 << 20), second.at(8 << 20));
     }
 
     #[test]

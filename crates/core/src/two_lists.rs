@@ -161,7 +161,7 @@ mod tests {
     fn pages_that_are_read_again_survive_a_scan() {
         let mut cache = TwoLists::new(100, 1.0);
         for _ in 0..2 {
-            (0..40).for_each(|page| drop(cache.read(page)));
+            (0..40).for_each(|page| _ = cache.read(page));
         }
         assert!(!cache.is_full());
         (1000..3000).for_each(|page| assert!(!cache.read(page)));
@@ -174,14 +174,14 @@ mod tests {
         let mut cache = TwoLists::new(100, 1.0);
         (0..10).for_each(|page| (0..5).for_each(|_| cache.write(page)));
         assert!(cache.read(0), "it is in the cache");
-        (1000..1100).for_each(|page| drop(cache.read(page)));
+        (1000..1100).for_each(|page| _ = cache.read(page));
         assert_eq!((0..10).filter(|page| cache.read(*page)).count(), 0);
     }
 
     /// Pages found in the last of 20 rounds through `pages`, after 40 other pages were read `times` times.
     fn found_in_loop(times: u32, pages: std::ops::Range<u32>) -> usize {
         let mut cache = TwoLists::new(100, 1.0);
-        (0..times).for_each(|_| (0..40).for_each(|page| drop(cache.read(page))));
+        (0..times).for_each(|_| (0..40).for_each(|page| _ = cache.read(page)));
         let round = |_| pages.clone().filter(|page| cache.read(*page)).count();
         (0..20).map(round).last().unwrap_or(0)
     }
@@ -201,7 +201,7 @@ mod tests {
                 cache.read(page);
                 cache.read(page);
             });
-            (5000..9000).for_each(|page| drop(cache.read(page)));
+            (5000..9000).for_each(|page| _ = cache.read(page));
             cache.lengths[ACTIVE as usize]
         };
         // 4 MiB, and 16 GiB: the square root of 160 is 12.

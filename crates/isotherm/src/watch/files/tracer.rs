@@ -18,8 +18,9 @@ const MOST_PER_SECOND: f64 = 8000.0;
 const BURST: f64 = 40_000.0;
 /// After so many accesses the sampling becomes coarser, so that long records stay small.
 const MOST_PER_SAMPLING: u64 = 1 << 19;
-/// Accesses to all files of the machine between two readings. The kernel's list has room for twice as many.
-const MOST_AT_ONCE: usize = 60_000;
+/// Accesses to files of which it is not known yet whether they are to be watched. With more, the kernel lists no
+/// more accesses to these files until it is known.
+const MOST_UNKNOWN: usize = 20_000;
 /// Accesses that wait until it is known to which files they were.
 const MOST_WAITING: usize = 1 << 20;
 /// Other files that are known as such.
@@ -46,6 +47,8 @@ pub struct Tracer {
     listed: u64,
     files: TracedFiles,
     waiting: Traced,
+    /// accesses to unknown files since the last look for files
+    unknown: usize,
     /// Files that are not watched: the kernel does not list accesses to them.
     others: HashSet<u64>,
 }
@@ -64,6 +67,7 @@ impl Tracer {
             listed: 0,
             files,
             waiting: Traced::default(),
+            unknown: 0,
             others: HashSet::new(),
         }
     }
@@ -76,19 +80,29 @@ impl Tracer {
     /// Reads the kernel's list. Samples fewer pages from now on, if accesses come too fast.
     pub fn read(&mut self, counter: &mut ReadCounter, now: Nanos) -> Result<(), PageCacheError> {
         let mut new = counter.take_trace()?;
-        let of_files = |file| self.files.targets.contains_key(&file);
-        let count = new.accesses.iter().filter(|a| of_files(a.file)).count() as u64;
-        let all = new.accesses.len();
+        let is_known = |file| self.files.targets.contains_key(&file);
+        let count = new.accesses.iter().filter(|a| is_known(a.file)).count();
+        self.unknown += new.accesses.len() - count;
+        if self.unknown > MOST_UNKNOWN {
+            let all = self.waiting.accesses.iter().chain(&new.accesses).map(|a| a.file);
+            let unknown: HashSet<u64> = all.filter(|file| !is_known(*file)).collect();
+            for file in unknown.difference(&self.others) {
+                counter.list_file(*file, false)?;
+            }
+            self.others.extend(unknown);
+            self.unknown = 0;
+        }
+        let count = count as u64;
         self.waiting.accesses.append(&mut new.accesses);
         self.waiting.pages.append(&mut new.pages);
         self.waiting.missing += new.missing;
         let seconds = now.since(std::mem::replace(&mut self.read, now)).as_secs_f64();
         self.tokens = (self.tokens + seconds * MOST_PER_SECOND).min(BURST) - count as f64;
         self.listed += count;
-        let is_enough = self.files.bytes / PAGE_SIZE >> (self.sampling + 1) >= FEWEST_SAMPLED;
+        let is_enough = (self.files.bytes / PAGE_SIZE) >> (self.sampling + 1) >= FEWEST_SAMPLED;
         let is_long = self.listed > MOST_PER_SAMPLING && is_enough;
-        let is_too_much = all > MOST_AT_ONCE || self.waiting.accesses.len() > MOST_WAITING;
-        if (is_long || is_too_much || self.tokens < 0.0) && self.sampling < MOST_SAMPLING {
+        let is_too_much = self.tokens < 0.0 || self.waiting.accesses.len() > MOST_WAITING;
+        if (is_long || is_too_much) && self.sampling < MOST_SAMPLING {
             self.sampling += 1;
             (self.listed, self.tokens) = (0, BURST / 2.0);
             counter.set_sampling(self.sampling);
@@ -105,6 +119,7 @@ impl Tracer {
         files: TracedFiles,
     ) -> Result<CacheTrace, PageCacheError> {
         self.files = files;
+        self.unknown = 0;
         let target_of = |file: u64| self.files.targets.get(&file).copied();
         let waiting = std::mem::take(&mut self.waiting);
         let mut pages = BTreeMap::new();
