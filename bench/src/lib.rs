@@ -10,6 +10,7 @@ pub mod limited;
 pub mod load;
 pub mod many;
 pub mod output;
+pub mod postgres;
 pub mod prediction;
 pub mod program;
 pub mod quotas;

@@ -12,7 +12,8 @@ pub const SHORTEST_AGE: f64 = 5.0;
 pub const KNOWN_SHARE: f64 = 2.0 / 3.0;
 /// Why a record without idle ages gives no answer.
 pub const NO_AGES: &str = "the record has no idle ages: record for at least a minute with the default monitor (other \
-                           monitors, and isotherm before record version 5, do not count them)";
+                           monitors, and isotherm before record version 5, do not count them); for the page cache of files, \
+                           record with --reuse";
 /// Factor between two idle times of [`idle_times`].
 const STEP: f64 = 1.02;
 /// Pages of a counted window: they are not independent.

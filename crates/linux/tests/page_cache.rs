@@ -287,7 +287,7 @@ fn accesses_are_counted_by_window() {
     needs_root!();
     let folder = folder();
     let mut cache = PageCache::load().unwrap();
-    let Ok(mut counter) = ReadCounter::by_window(6) else {
+    let Ok(mut counter) = ReadCounter::by_window(6, false) else {
         eprintln!("skipped: this kernel has no tracepoint for reads");
         return;
     };

@@ -2,8 +2,8 @@
 //! so that invalid data neither enter nor leave a record.
 
 use isotherm_core::{
-    AddrRange, Attribution, CodeMapping, Fault, Mapping, Quality, RateSupport, RegionView,
-    Snapshot, TargetView,
+    AddrRange, Attribution, CacheTrace, CodeMapping, Fault, Mapping, Quality, RateSupport,
+    RegionView, Snapshot, TargetView,
 };
 
 use crate::bad::{Bad, ensure};
@@ -19,6 +19,8 @@ const MOST_FRAMES: usize = 1024;
 const MOST_PATH: usize = 4096 + 16;
 /// Maximal number of hexadecimal digits of a build id. Linkers write 16 to 64.
 const MOST_BUILD_ID: usize = 128;
+/// A sample has at least one page in 2^this.
+const MOST_SAMPLING: u8 = 15;
 /// Maximal length of a cgroup's path in bytes, as in the kernel.
 const MOST_CGROUP: usize = 4096;
 
@@ -58,6 +60,14 @@ pub(crate) fn code(code: &[CodeMapping]) -> Result<(), Bad> {
     ensure(code.iter().all(named), "the path of a file is longer than any is")?;
     let is_id = |id: &str| id.len() <= MOST_BUILD_ID && id.bytes().all(|b| b.is_ascii_hexdigit());
     ensure(code.iter().all(|c| is_id(&c.build_id)), "a build id has no hexadecimal digits")
+}
+
+/// Checks that `t` may be in a record.
+pub(crate) fn trace(t: &CacheTrace) -> Result<(), Bad> {
+    ensure(t.since <= t.until, "a trace ends before it begins")?;
+    ensure(t.sampling <= MOST_SAMPLING, "the sampling of a trace is coarser than any is")?;
+    let is_in = t.accesses.iter().all(|a| (t.sampling..=MOST_SAMPLING).contains(&a.rarity));
+    ensure(is_in, "a trace has an access to a page that is not in its sample")
 }
 
 fn quality(q: &Quality) -> Result<(), Bad> {

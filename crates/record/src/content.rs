@@ -1,7 +1,7 @@
 //! Checks whether the content of a record is consistent over all frames: problems that no single frame can
 //! show.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use isotherm_core::{
     AddrRange, Attribution, Attrs, Fault, Nanos, RegionView, Snapshot, TargetId, TargetView,
@@ -43,6 +43,10 @@ impl Content {
             Event::Attribution(Attribution { target, .. })
             | Event::Fault(Fault { target, .. })
             | Event::Code { target, .. } => self.announced(*target).into_iter().collect(),
+            Event::Trace(t) => {
+                let targets: BTreeSet<TargetId> = t.accesses.iter().map(|a| a.target).collect();
+                targets.into_iter().filter_map(|id| self.announced(id)).collect()
+            }
             Event::Snapshot(s) => self.snapshot(s),
             Event::End(end) => self.end(end),
         }

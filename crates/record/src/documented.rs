@@ -47,6 +47,7 @@ fn every_column_is_documented_and_every_documented_column_exists() {
         (Kind::Ages, "### Ages"),
         (Kind::Faults, "### Faults"),
         (Kind::Code, "### Code"),
+        (Kind::Traces, "### Traces"),
     ] {
         let fields = schemas.of(kind).fields();
         let there = fields.iter().map(|f| (f.name().clone(), type_name(f))).collect();

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use isotherm_core::{Attribution, CodeMapping, Fault, Mapping, Snapshot, TargetId};
+use isotherm_core::{Attribution, CacheTrace, CodeMapping, Fault, Mapping, Snapshot, TargetId};
 
 use crate::facts::{End, Facts, TargetFact};
 use crate::frame::VERSION;
@@ -37,6 +37,8 @@ pub enum Event {
     /// A sampled page fault, or a change of a sampled page. It comes before the snapshot in whose interval, or
     /// after which, it was read.
     Fault(Fault),
+    /// Accesses to a sample of the pages of files. It comes before the snapshot after whose interval it ended.
+    Trace(Arc<CacheTrace>),
     /// an aggregation interval, with its mappings
     Snapshot(Arc<Snapshot>),
     /// the record is complete up to here

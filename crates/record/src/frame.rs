@@ -19,7 +19,7 @@ use crate::bad::Bad;
 /// First bytes of every frame, and therefore of every record.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89ISOTHM\n";
 /// The version that this program writes. It determines the columns of the tables.
-pub(crate) const VERSION: u16 = 6;
+pub(crate) const VERSION: u16 = 7;
 /// Maximal size of a payload in bytes, compressed or uncompressed.
 pub(crate) const MAX_PAYLOAD: usize = 64 << 20;
 /// Bytes before the payload.
@@ -40,11 +40,12 @@ pub(crate) enum Kind {
     Ages = 6,
     Faults = 7,
     Code = 8,
+    Traces = 9,
 }
 
 impl Kind {
     /// All kinds, in the order at the beginning of a file.
-    pub(crate) const ALL: [Kind; 8] = [
+    pub(crate) const ALL: [Kind; 9] = [
         Kind::Snapshots,
         Kind::Mappings,
         Kind::Targets,
@@ -53,6 +54,7 @@ impl Kind {
         Kind::Ages,
         Kind::Faults,
         Kind::Code,
+        Kind::Traces,
     ];
 }
 

@@ -1,7 +1,7 @@
 //! The record file: the stored snapshots of a [`Source`](isotherm_core::Source).
 //!
-//! A record consists of eight tables (snapshots, mappings, targets, attribution, ages, faults, code, end), whose rows are written
-//! alternately as they grow. Each table is an Arrow IPC stream. Each of its messages is in a frame of its own, so
+//! A record consists of nine tables (snapshots, mappings, targets, attribution, ages, faults, code, traces, end),
+//! whose rows are written alternately as they grow. Each table is an Arrow IPC stream. Each of its messages is in a frame of its own, so
 //! that damage to one frame does not affect the others. The schema message of the snapshots contains the
 //! [`Facts`] of the recording. `docs/abi/testing/record.md` is the specification.
 //!
@@ -55,6 +55,7 @@ mod scalars;
 mod sets;
 mod state;
 mod tables;
+mod traces;
 mod verify;
 mod versions;
 mod writer;

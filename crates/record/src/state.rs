@@ -20,6 +20,7 @@ use crate::mappings::{MappingSet, to_sets};
 use crate::message::{Message, decode, holds_rows};
 use crate::rows::Rows;
 use crate::tables::{Schemas, to_end, to_targets};
+use crate::traces::to_traces;
 use crate::versions;
 
 /// Maximal number of mappings in memory: a limit for untrusted input, far above that of real machines.
@@ -230,6 +231,9 @@ impl State {
             }
             Kind::Ages => self.ages = to_ages(rows)?,
             Kind::Faults => events.extend(to_faults(rows)?.into_iter().map(Event::Fault)),
+            Kind::Traces => {
+                events.extend(to_traces(rows)?.into_iter().map(|t| Event::Trace(Arc::new(t))));
+            }
             Kind::Code => {
                 // Each file of a record repeats the code of its targets.
                 let known = &mut self.code;

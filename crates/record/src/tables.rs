@@ -15,6 +15,7 @@ use crate::faults::{from_code, from_faults};
 use crate::frame::Kind;
 use crate::lists::{batch, column, numbers, plain, words};
 use crate::mappings::from_sets;
+use crate::traces::from_traces;
 use crate::versions;
 
 /// The columns of each table in the current version.
@@ -31,6 +32,7 @@ pub(crate) struct Schemas {
     ages: SchemaRef,
     faults: SchemaRef,
     code: SchemaRef,
+    traces: SchemaRef,
 }
 
 impl Schemas {
@@ -47,6 +49,7 @@ impl Schemas {
             ages: from_ages(&[])?.schema(),
             faults: from_faults(&[])?.schema(),
             code: from_code(&[])?.schema(),
+            traces: from_traces(&[])?.schema(),
         })
     }
 
@@ -60,6 +63,7 @@ impl Schemas {
             Kind::Ages => &self.ages,
             Kind::Faults => &self.faults,
             Kind::Code => &self.code,
+            Kind::Traces => &self.traces,
         }
     }
 

@@ -1,5 +1,7 @@
 //! Differences of earlier versions of the file, and the values that replace missing data.
 //!
+//! Version 6 had no traces of accesses to files: there were eight tables.
+//!
 //! Version 5 had neither page faults nor code: there were six tables.
 //!
 //! Version 4 had no idle ages: there were five tables.

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_schema::Schema;
-use isotherm_core::{Attribution, CodeMapping, Fault, Nanos, Snapshot, TargetId, TargetView};
+use isotherm_core::{
+    Attribution, CacheTrace, CodeMapping, Fault, Nanos, Snapshot, TargetId, TargetView,
+};
 
 use crate::ages::{AgeRow, from_ages};
 use crate::attributions::from_attributions;
@@ -26,6 +28,7 @@ use crate::packed::pack;
 use crate::round::rounded;
 use crate::sets::Sets;
 use crate::tables::{Schemas, from_ends, from_targets};
+use crate::traces::from_traces;
 
 /// Waiting snapshots are written before they are older than this.
 const FLUSH: Duration = Duration::from_secs(5);
@@ -35,6 +38,8 @@ const BATCH: usize = 1 << 20;
 const ATTRIBUTIONS: usize = 4096;
 /// Maximal number of faults that wait for snapshots.
 const FAULTS: usize = 4096;
+/// Maximal number of accesses to files that wait for snapshots.
+const ACCESSES: usize = 1 << 18;
 /// Bytes reserved in each file for its end.
 const END_ROOM: u64 = 2048;
 /// Maximal size of the end's note in bytes, so that the end fits in the reserved space.
@@ -61,6 +66,7 @@ pub struct Writer<S = Files> {
     columns: Columns,
     attributions: Vec<Attribution>,
     faults: Vec<Fault>,
+    traces: Vec<CacheTrace>,
     /// the code of each target, which every file repeats
     code: BTreeMap<TargetId, CodeSet>,
     /// ages of the waiting snapshots
@@ -131,6 +137,7 @@ impl<S: Sink> Writer<S> {
             columns: Columns::default(),
             attributions: Vec::new(),
             faults: Vec::new(),
+            traces: Vec::new(),
             code: BTreeMap::new(),
             ages: Vec::new(),
             last_told: None,
@@ -234,6 +241,37 @@ impl<S: Sink> Writer<S> {
         self.put(Kind::Faults, &message)
     }
 
+    /// Adds accesses to files, to be written before the waiting snapshots. Those to unknown targets are left out.
+    ///
+    /// # Errors
+    /// If there can be no such accesses, or they cannot be written.
+    pub fn trace(&mut self, mut t: CacheTrace) -> Result<Progress, WriteError> {
+        check::trace(&t).map_err(|why| WriteError::refused("a trace", why))?;
+        let known: HashSet<TargetId> = self.targets.iter().map(|t| t.fact.id).collect();
+        t.accesses.retain(|a| known.contains(&a.target));
+        t.pages.retain(|(id, _)| known.contains(id));
+        self.traces.push(t);
+        let waiting: usize = self.traces.iter().map(|t| t.accesses.len()).sum();
+        if waiting < ACCESSES { Ok(self.progress()) } else { self.write_traces() }
+    }
+
+    fn write_traces(&mut self) -> Result<Progress, WriteError> {
+        let waiting = std::mem::take(&mut self.traces);
+        if waiting.is_empty() {
+            return Ok(self.progress());
+        }
+        let message = self.encoder.rows(&from_traces(&waiting)?)?;
+        self.put(Kind::Traces, &message)
+    }
+
+    /// Writes what waits beside snapshots.
+    fn write_samples(&mut self) -> Result<Progress, WriteError> {
+        match self.write_faults()? {
+            Progress::Going => self.write_traces(),
+            full @ Progress::Full => Ok(full),
+        }
+    }
+
     /// Adds a snapshot, with its rates [`rounded`], and writes the waiting ones if that is due.
     ///
     /// # Errors
@@ -273,9 +311,9 @@ impl<S: Sink> Writer<S> {
             return Ok(Progress::Full);
         }
         if self.columns.is_empty() {
-            return self.write_faults();
+            return self.write_samples();
         }
-        if self.attribute()? == Progress::Full || self.write_faults()? == Progress::Full {
+        if self.attribute()? == Progress::Full || self.write_samples()? == Progress::Full {
             return Ok(Progress::Full);
         }
         let ages = std::mem::take(&mut self.ages);

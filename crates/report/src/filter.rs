@@ -58,10 +58,14 @@ impl Filter {
         self.addr.unwrap_or(AddrRange::new(0, u64::MAX))
     }
 
+    /// Whether this target is selected.
+    pub(crate) fn wants(&self, id: TargetId) -> bool {
+        self.targets.as_ref().is_none_or(|ids| ids.contains(&id))
+    }
+
     /// The selected targets.
     pub(crate) fn views<'a>(&'a self, s: &'a Snapshot) -> impl Iterator<Item = &'a TargetView> {
-        let wanted = |t: &&TargetView| self.targets.as_ref().is_none_or(|ids| ids.contains(&t.id));
-        s.targets.iter().filter(wanted)
+        s.targets.iter().filter(|t| self.wants(t.id))
     }
 
     /// The selected regions, clipped.
@@ -146,6 +150,12 @@ impl Gate {
         let time = self.time.get_or_insert(part.clone());
         *time = time.start.min(part.start)..time.end.max(part.end);
         Some(part)
+    }
+
+    /// Whether a time is in the selected part of the record.
+    pub(crate) fn is_in_time(&self, at: Nanos) -> bool {
+        let Some(begin) = self.begin else { return false };
+        self.filter.time.as_ref().is_none_or(|time| time.contains(&at.since(begin)))
     }
 
     fn note(&mut self, s: &Snapshot) {

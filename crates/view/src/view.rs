@@ -84,7 +84,7 @@ impl View {
         }
     }
 
-    /// Adds the next event of the recording. Faults and code are not used.
+    /// Adds the next event of the recording. Faults, code and traces are not used.
     pub fn push(&mut self, event: Event) {
         match event {
             Event::Facts(facts) => self.facts = Some(facts),
@@ -94,7 +94,11 @@ impl View {
                 self.attributions.insert(a.target, a);
             }
             Event::Snapshot(s) => self.snapshot(s),
-            Event::Mappings { .. } | Event::Code { .. } | Event::Fault(_) | Event::End(_) => {}
+            Event::Mappings { .. }
+            | Event::Code { .. }
+            | Event::Fault(_)
+            | Event::Trace(_)
+            | Event::End(_) => {}
         }
     }
 

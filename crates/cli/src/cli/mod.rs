@@ -25,6 +25,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use isotherm::units;
 
+use self::file_targets::FileTargets;
+
 pub use config::Config;
 pub use control::{
     Commit, Control, Recording, RecordingTask, Service, ServiceTask, SetAttributes, SetTargets,
@@ -167,6 +169,8 @@ pub struct Now {
 pub struct NeedNow {
     #[command(flatten)]
     pub targets: Targets,
+    #[command(flatten)]
+    pub files: FileTargets,
     /// Watch for this long; ages up to two thirds of it are known
     #[arg(long = "for", value_name = "TIME", default_value = "5m", value_parser = units::duration)]
     pub duration: Duration,

@@ -290,7 +290,7 @@ pub struct Need {
 }
 
 /// The objective of `report need`, and its rows.
-#[derive(Debug, Clone, Copy, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct NeedAsked {
     /// Memory that may come back per minute, in percent of the working set
     #[arg(long, value_name = "PERCENT", default_value = "0.2", value_parser = units::percent)]
@@ -303,11 +303,14 @@ pub struct NeedAsked {
     /// it
     #[arg(long, value_name = "cgroup|process", default_value = "process", value_parser = by())]
     pub by: By,
+    /// Of files, also show the hit ratio of a page cache of this size; may be given several times
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    pub page_cache: Vec<u64>,
 }
 
 impl NeedAsked {
     /// The objective of the report.
-    pub fn objective(self) -> Objective {
+    pub fn objective(&self) -> Objective {
         Objective { percent_per_minute: self.objective, fault: self.fault }
     }
 }

@@ -76,7 +76,7 @@ impl Acting {
     /// exist yet.
     pub fn acting(&self, awaited: bool) -> Result<service::Acting, UsageError> {
         let scope = self.files.scope()?;
-        let files = FilesToWatch { scope, by_access: false, remembers: true };
+        let files = FilesToWatch { scope, by_access: false, remembers: true, traces: false };
         Ok(service::Acting {
             targets: self.targets.selection(awaited),
             files: (!self.files.is_empty()).then_some(files),

@@ -3,15 +3,25 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use isotherm::watch::{FilesToWatch, WatchedMemory};
 
 use super::now::in_memory;
 use super::{record, report};
 use crate::cli;
 
-/// Watches for `--for`, and shows how much memory the processes need. The record is in memory only.
+/// Watches for `--for`, and shows how much memory the processes need, or which page cache the files. The record is in memory only.
 pub fn run(o: cli::NeedNow) -> Result<ExitCode> {
-    in_memory("need", &o.targets, |path| {
-        record::in_passing(&o.targets, &o.watching, o.duration, path, true)?;
+    let what = match o.files.is_empty() {
+        true => WatchedMemory::processes(),
+        false => WatchedMemory::Files(FilesToWatch {
+            scope: o.files.scope()?,
+            by_access: false,
+            remembers: false,
+            traces: true,
+        }),
+    };
+    in_memory("need", &o.targets, what, |what, path| {
+        record::in_passing(&o.targets, what, &o.watching, o.duration, path, true)?;
         report::need_of(path, o.asked, o.json)
     })
 }

@@ -114,6 +114,48 @@ fn hot_parts_of_a_file_are_protected_and_read_back() {
     }
 }
 
+/// A scheme that drops the cold parts, 4 MiB in each 5 s, while the machine has so much free memory.
+fn limited(dir: &TempDir, high: &str) -> std::path::PathBuf {
+    let scheme = dir.path().join(format!("{high}.toml"));
+    let watermarks = format!("high = \"{high}\"\nmid = \"{high}\"\nlow = \"0%\"");
+    let text = format!(
+        "[[scheme]]\naction = \"drop\"\nrate = {{ max = \"0Hz\" }}\nage = {{ min = \"2s\" }}\n\
+         [scheme.quota]\nbytes = \"4M\"\nreset = \"5s\"\n\
+         [scheme.watermarks]\nmetric = \"free\"\n{watermarks}\n"
+    );
+    std::fs::write(&scheme, text).unwrap();
+    scheme
+}
+
+/// A quota bounds what a scheme drops of a file in each of its windows, and watermarks switch the scheme off.
+#[test]
+fn quotas_and_watermarks_hold_for_files() {
+    needs_root!();
+    if !counts_reads() {
+        return;
+    }
+    let dir = folder();
+    let path = dir.path().canonicalize().unwrap().join("data");
+    let file = cached(&path, SIZE);
+    let run = |scheme: &Path| {
+        let mut command = isotherm(["run", "--json", "--duration", "14s", "--file"]);
+        let done = finish(command.arg(&path).arg("--scheme").arg(scheme).current_dir(dir.path()));
+        assert_eq!(done.status, 0, "{}", done.err);
+        done.json()
+    };
+    let off = run(&limited(&dir, "0.01%"));
+    let stats = of_scheme(&off, "pageout");
+    assert_eq!(stats["tried"]["bytes"], 0, "{off}");
+    assert!(stats["inactive"].as_u64().unwrap() > 0, "{off}");
+    let on = run(&limited(&dir, "100%"));
+    let applied =
+        of_scheme(&on, "pageout")["applied"]["bytes"].as_u64().unwrap() as f64 / MIB as f64;
+    // Two or three windows of 5 s, as parts match after 2 s. A large folio is dropped as a whole, or not at all.
+    assert!((4.0..=12.0).contains(&applied), "{applied} MiB: {on}");
+    // The machine may reclaim some too.
+    assert!(SIZE as f64 - resident(&file, 0..SIZE) >= applied, "{on}");
+}
+
 #[test]
 fn what_files_cannot_do_is_refused() {
     needs_root!();

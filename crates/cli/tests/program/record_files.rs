@@ -264,3 +264,51 @@ fn what_makes_no_sense_is_told() {
         assert!(done.err.contains(said), "{args:?}: {}", done.err);
     }
 }
+
+/// Each page of a file is read as often as any other, so a cache holds its share of the reads.
+#[test]
+fn the_hit_ratio_of_caches_of_other_sizes() {
+    needs_root!();
+    if !counts_reads() {
+        return;
+    }
+    let dir = folder();
+    let path = dir.path().canonicalize().unwrap().join("data");
+    let file = cached(&path, 32);
+    let ended = AtomicBool::new(false);
+    let mut watching = isotherm(["need", "--for", "8s", "--json", "--page-cache", "16M", "--file"]);
+    watching.arg(&path);
+    let done = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            at_rate(40_000.0, &ended, |i| {
+                // Two rounds of mixing: no page is read in turn.
+                let mixed = page(i ^ (page(i, 1 << 30) << 7), 32 * MIB / PAGE);
+                file.read_exact_at(&mut [0; 1], mixed * PAGE).unwrap();
+            })
+        });
+        let done = finish(&mut watching);
+        ended.store(true, Ordering::Relaxed);
+        done
+    });
+    assert_eq!(done.status, 0, "{}", done.err);
+    let need = done.json();
+    let cache = &need["cache"];
+    let at = |mib: u64| {
+        let rows = cache["curve"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["cache_bytes"].as_u64() == Some(mib * MIB));
+        row.unwrap_or_else(|| panic!("{mib} MiB: {need}"))["hit_percent"].as_f64().unwrap()
+    };
+    assert!((35.0..65.0).contains(&at(16)), "{need}");
+    assert!(cache["now"]["hit_percent"].as_f64().unwrap() > 95.0, "{need}");
+    assert!(cache["verdict"]["cache_bytes"].as_u64().unwrap() > 28 * MIB, "{need}");
+    let rate = cache["reads_per_second"].as_f64().unwrap();
+    assert!((20_000.0..45_000.0).contains(&rate), "{need}");
+
+    // Nobody reads it any more.
+    let short = finish(isotherm(["need", "--for", "2s", "--json", "--file"]).arg(&path));
+    let refused = short.json()["cache"]["refused"].as_str().unwrap().to_owned();
+    assert!(refused.contains("too short"), "{refused}");
+    let other = finish(&mut isotherm(["record", "--reuse", "--", "true"]));
+    assert_eq!(other.status, 2);
+    assert!(other.err.contains("--reuse is about files"), "{}", other.err);
+}

@@ -298,7 +298,9 @@ impl Record {
             match event {
                 Ok(Event::Facts(facts)) => record.facts = facts,
                 Ok(Event::Target(target)) => record.targets.push(target),
-                Ok(Event::Mappings { .. } | Event::Code { .. } | Event::Fault(_)) => {}
+                Ok(
+                    Event::Mappings { .. } | Event::Code { .. } | Event::Fault(_) | Event::Trace(_),
+                ) => {}
                 Ok(Event::Snapshot(snapshot)) => record.snapshots.push(snapshot),
                 Ok(Event::Attribution(a)) => record.attributions.push(a),
                 Ok(Event::End(end)) => record.end = Some(end),

@@ -132,17 +132,27 @@ pub fn each_snapshot<E: From<ReadingError>>(
     warn: bool,
     mut push: impl FnMut(&Arc<Snapshot>) -> Result<(), E>,
 ) -> Result<(), E> {
+    each_shown(input, warn, |event| match event {
+        Event::Snapshot(s) => push(s),
+        _ => Ok(()),
+    })
+}
+
+/// Calls `take` for each event. An incomplete record is shown as far as it goes.
+///
+/// # Errors
+/// If the record cannot be read, or has no snapshot; errors of `take`.
+pub fn each_shown<E: From<ReadingError>>(
+    input: &Input,
+    warn: bool,
+    mut take: impl FnMut(&Event) -> Result<(), E>,
+) -> Result<(), E> {
     let mut any = false;
     let mut lost = Lost::default();
     let torn = each_event(open(input)?, |event, skipped| {
         lost = skipped;
-        match event {
-            Event::Snapshot(s) => {
-                any = true;
-                push(s)
-            }
-            _ => Ok(()),
-        }
+        any |= matches!(event, Event::Snapshot(_));
+        take(event)
     })?;
     if !any && lost.places > 0 {
         return Err(ReadingError::Damaged(lost.snapshots).into());

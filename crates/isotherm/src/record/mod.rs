@@ -257,6 +257,11 @@ impl RecordJob {
             result.and_then(|end| self.write_stacks(news.unwrap_or_default()).map(|()| end));
         let samples = self.stacks.as_ref().map(Stacks::counts);
         let result = result.and_then(|ended| Ok(session.stop().map(|()| ended)?));
+        let result = result.and_then(|end| {
+            let trace = session.trace().filter(|_| !self.paused);
+            trace.map(|trace| self.writer.trace(trace)).transpose()?;
+            Ok(end)
+        });
         let (why, note) = match &result {
             Ok(end) => (end.why(), end.note().to_owned()),
             Err(e) => (Why::Failed, chain(e)),
@@ -308,6 +313,9 @@ impl Job for RecordJob {
         s: &Arc<Snapshot>,
     ) -> Result<ControlFlow<End>, RecordError> {
         on.state.status.show(s, String::new);
+        if let Some(trace) = on.watch.trace().filter(|_| !self.paused) {
+            let _ = self.writer.trace(trace)?;
+        }
         Ok(match self.write(s)? {
             Written::Full => ControlFlow::Break(End::Full),
             Written::Going => ControlFlow::Continue(()),

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::Engine;
-use isotherm_core::{Attrs, Driver, EndReason, Nanos, OpsError, Snapshot, drive};
+use isotherm_core::{Attrs, CacheTrace, Driver, EndReason, Nanos, OpsError, Snapshot, drive};
 use isotherm_linux::sys;
 use isotherm_record::Why;
 use tracing::{debug, trace};
@@ -284,6 +284,11 @@ impl Session {
     pub fn run<J: Job>(&mut self, job: &mut J, stop: &Stop) -> Result<End, J::Error> {
         let Session { watch, state, ended } = self;
         drive(&mut **watch, &mut SessionDriver { state, ended, job, stop }).map_err(|e| e.0)
+    }
+
+    /// Accesses to files after the last snapshot.
+    pub fn trace(&mut self) -> Option<CacheTrace> {
+        self.watch.trace()
     }
 
     /// Stops watching.

@@ -53,6 +53,9 @@ pub enum WatchError {
         /// why mappings cannot be observed
         mappings: String,
     },
+    /// accesses to files cannot be listed, for this reason
+    #[error("accesses to files cannot be listed here, so that hit ratios are unknown: {0}")]
+    NoTraces(String),
     /// physical memory cannot be observed
     #[error("physical memory cannot be observed here.\n  damon: {damon}\n  page_idle: {page_idle}")]
     NoPhysical {

@@ -8,7 +8,9 @@ mod physical;
 
 use std::time::Duration;
 
-use isotherm_core::{Act, AddrRange, Attrs, IntervalsGoal, MonitorKind, Source, TargetId};
+use isotherm_core::{
+    Act, AddrRange, Attrs, CacheTrace, IntervalsGoal, MonitorKind, Source, TargetId,
+};
 use isotherm_linux::damon::KdamondAttrs;
 use isotherm_linux::{Hold, Part, Stretch, Way, physical_memory};
 use isotherm_record::TargetFact;
@@ -166,6 +168,11 @@ pub trait Watch: Source {
     /// Lasting targets that have appeared or changed their names since the last call.
     fn news(&mut self) -> Vec<TargetFact> {
         Vec::new()
+    }
+
+    /// Accesses to a sample of the pages of files, in the interval of the last snapshot, or after it until the end.
+    fn trace(&mut self) -> Option<CacheTrace> {
+        None
     }
 
     /// The present attributes; `None` for the kernel's monitor, which has its own.

@@ -4,6 +4,9 @@
  * sendfile(), io_uring and others that get pages from the page cache. The tracepoint exists since Linux 6.12,
  * and does not fire for tmpfs, O_DIRECT and accesses through mappings. Writes: on ext4 each call, on other file
  * systems the first one of a page between two writebacks. One page of each SHARE counts, chosen at random.
+ *
+ * With `traces`, it also lists each access to a fixed sample of pages, in order. Which pages they are, a hash of the
+ * inode and the page tells: see is_sampled().
  */
 #include "kernel.bpf.h"
 #include <bpf/bpf_tracing.h>
@@ -17,14 +20,20 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define PAGE_SHIFT 12
 #define EXT4_MAGIC 0xef53
 
+#define MAX_SAMPLING 15
+#define RING_SIZE (4 << 20)
+
 enum { BPF_ANY };
-enum { BPF_MAP_TYPE_LRU_HASH = 9 };
+enum { BPF_MAP_TYPE_LRU_HASH = 9, BPF_MAP_TYPE_RINGBUF = 27 };
+enum { BPF_RB_NO_WAKEUP = 1 };
+enum access { READ, WRITE, MAP };
 
 struct super_block {
 	unsigned long s_magic;
 } __attribute__((preserve_access_index));
 struct inode {
 	struct super_block *i_sb;
+	unsigned long i_ino;
 } __attribute__((preserve_access_index));
 struct address_space {
 	struct inode *host;
@@ -36,6 +45,7 @@ struct folio {
 /* Set before loading. */
 const volatile __u32 window_shift = 63; /* binary logarithm of the pages of a window; 63: the whole file */
 const volatile bool counts_ext4 = false; /* count_ext4 is loaded */
+const volatile bool traces = false; /* list accesses to sampled pages */
 
 struct key {
 	__u64 inode;
@@ -54,8 +64,41 @@ struct {
 struct per_cpu {
 	__u64 mapping, first, last;
 	__u64 calls;     /* of any program */
-	__u64 unused[4]; /* a cache line for each CPU */
+	__u64 pages;     /* read or mapped, and not in totals: fewer than SHARE */
+	__u64 missing;   /* accesses to sampled pages that the ring had no room for */
+	__u64 unused[2]; /* a cache line for each CPU */
 };
+
+/* An access to a sampled page. */
+struct traced {
+	__u64 inode;
+	__u64 page;
+	__u32 kind;
+	__u32 rarity; /* it is sampled at each sampling up to this */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, RING_SIZE);
+} trace SEC(".maps");
+
+/* Pages of each inode that were read or mapped. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_COUNTED);
+	__type(key, __u64);
+	__type(value, __u64);
+} totals SEC(".maps");
+
+/* Inodes whose accesses are not listed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_COUNTED);
+	__type(key, __u64);
+	__type(value, __u8);
+} ignored SEC(".maps");
+
+__u32 sampling; /* one page in 2^this is sampled; may grow while it runs */
 
 struct per_cpu cpus[MAX_CPUS];
 
@@ -137,11 +180,127 @@ static __always_inline void count(struct inode *inode, __u64 first, __u64 last, 
 	add(&s.key, s.hits);
 }
 
+/* Of two halves of 2^level pages, the one in which pages may be sampled. */
+static __always_inline __u64 half(__u64 salt, __u32 level, __u64 at)
+{
+	__u64 x = (at ^ salt) + ((__u64)level << 56);
+
+	x *= 0xff51afd7ed558ccd;
+	x ^= x >> 32;
+	return x * 0xc4ceb9fe1a85ec53 >> 63;
+}
+
+/* Up to which sampling the page is sampled: one page in each 2^sampling, and of those one in 2 at the next. */
+static __always_inline __u32 rarity_of(__u64 salt, __u64 page)
+{
+	for (__u32 level = 1; level <= MAX_SAMPLING; level++)
+		if ((page >> (level - 1) & 1) != half(salt, level, page >> level))
+			return level - 1;
+	return MAX_SAMPLING;
+}
+
+struct tracing {
+	__u64 inode, salt, window, first, last;
+	__u32 sampling, kind;
+};
+
+static __always_inline void emit(struct tracing *t, __u64 page, __u32 rarity)
+{
+	__u64 inode = t->inode;
+	struct traced *e;
+
+	if (bpf_map_lookup_elem(&ignored, &inode))
+		return;
+	e = bpf_ringbuf_reserve(&trace, sizeof(*e), 0);
+	if (!e) {
+		cpus[bpf_get_smp_processor_id() & (MAX_CPUS - 1)].missing++;
+		return;
+	}
+	e->inode = t->inode;
+	e->page = page;
+	e->kind = t->kind;
+	e->rarity = rarity;
+	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+}
+
+/* The sampled page of a window of 2^sampling pages. */
+static long trace_window(__u32 i, struct tracing *t)
+{
+	__u64 page = t->window++;
+
+	if (page > t->last >> (t->sampling & 15))
+		return 1;
+	for (__u32 level = MAX_SAMPLING; level; level--)
+		if (level <= t->sampling)
+			page = page << 1 | half(t->salt, level, page);
+	if (page >= t->first && page <= t->last)
+		emit(t, page, rarity_of(t->salt, page));
+	return 0;
+}
+
+static __always_inline void trace_pages(struct inode *inode, __u64 first, __u64 last, __u32 kind)
+{
+	struct tracing t = {
+		.inode = (__u64)inode,
+		.salt = inode->i_ino * 0x9e3779b97f4a7c15,
+		.first = first,
+		.last = last,
+		.sampling = sampling,
+		.kind = kind,
+	};
+
+	if (kind != WRITE) {
+		struct per_cpu *c = &cpus[bpf_get_smp_processor_id() & (MAX_CPUS - 1)];
+
+		/* Each SHARE-th page counts for all of them: in the mean, each file gets its pages. */
+		c->pages += last - first + 1;
+		if (c->pages >= SHARE) {
+			__u64 pages = c->pages & ~(SHARE - 1ull), key = (__u64)inode;
+			__u64 *total = bpf_map_lookup_elem(&totals, &key);
+
+			c->pages &= SHARE - 1;
+			if (total)
+				__sync_fetch_and_add(total, pages);
+			else
+				bpf_map_update_elem(&totals, &key, &pages, BPF_ANY);
+		}
+	}
+	if (first == last) {
+		__u32 rarity = rarity_of(t.salt, first);
+
+		if (rarity >= t.sampling)
+			emit(&t, first, rarity);
+		return;
+	}
+	t.window = first >> (t.sampling & 15);
+	bpf_loop(MAX_PAGES, trace_window, &t, 0);
+}
+
 SEC("tp_btf/mm_filemap_get_pages")
 int BPF_PROG(count_reads, struct address_space *m, unsigned long first, unsigned long last)
 {
-	if (!goes_on(this_cpu(), m, first, last))
-		count(m->host, first, last, 0);
+	if (goes_on(this_cpu(), m, first, last))
+		return 0;
+	count(m->host, first, last, 0);
+	if (traces)
+		trace_pages(m->host, first, last, READ);
+	return 0;
+}
+
+/* A process touches a page of a mapping that is not in its page table: the pages around are mapped too. */
+SEC("tp_btf/mm_filemap_map_pages")
+int BPF_PROG(trace_mapped, struct address_space *m, unsigned long first, unsigned long last)
+{
+	this_cpu();
+	trace_pages(m->host, first, last, MAP);
+	return 0;
+}
+
+SEC("tp_btf/mm_filemap_fault")
+int BPF_PROG(trace_fault, struct address_space *m, unsigned long index)
+{
+	this_cpu();
+	trace_pages(m->host, index, index, MAP);
 	return 0;
 }
 
@@ -149,8 +308,11 @@ SEC("tp_btf/ext4_da_write_begin")
 int BPF_PROG(count_ext4, struct inode *inode, long long at, unsigned int bytes)
 {
 	this_cpu();
-	if (bytes)
-		count(inode, at >> PAGE_SHIFT, (at + bytes - 1) >> PAGE_SHIFT, WRITTEN);
+	if (!bytes)
+		return 0;
+	count(inode, at >> PAGE_SHIFT, (at + bytes - 1) >> PAGE_SHIFT, WRITTEN);
+	if (traces)
+		trace_pages(inode, at >> PAGE_SHIFT, (at + bytes - 1) >> PAGE_SHIFT, WRITE);
 	return 0;
 }
 
@@ -166,5 +328,7 @@ int BPF_PROG(count_dirtied, struct folio *folio, struct address_space *m)
 	if (counts_ext4 && inode->i_sb->s_magic == EXT4_MAGIC)
 		return 0;
 	count(inode, folio->index, folio->index, WRITTEN);
+	if (traces)
+		trace_pages(inode, folio->index, folio->index, WRITE);
 	return 0;
 }

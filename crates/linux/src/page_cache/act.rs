@@ -14,6 +14,9 @@ use crate::sys::{CacheStat, Stopwatch, access_mapped, cachestat};
 /// Size of a step, and the alignment of its end: no folio of the page cache is larger.
 const STEP: u64 = 2 << 20;
 
+/// Read-ahead of a device that does not report it: the kernel's default.
+const READ_AHEAD: u64 = 128 << 10;
+
 /// An action on the cached pages of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileAction {
@@ -142,22 +145,40 @@ impl FileAction {
                 before.cached.saturating_sub(cachestat(file, part)?.cached)
             }
             FileAction::Prefetch => {
-                fadvise(file, part.start, std::num::NonZeroU64::new(part.len()), Advice::WillNeed)?;
+                for piece in pieces(part, read_ahead(file)) {
+                    let len = std::num::NonZeroU64::new(piece.len());
+                    fadvise(file, piece.start, len, Advice::WillNeed)?;
+                }
                 cachestat(file, part)?.cached.saturating_sub(before.cached)
             }
             FileAction::Protect => {
                 find_runs(file, part, &is_cached, &mut runs)?;
-                for run in &runs {
-                    // The first access makes an inactive page referenced, the second makes it active.
-                    access_mapped(file, *run)?;
-                    access_mapped(file, *run)?;
-                }
+                // The first of both accesses makes an inactive page referenced, the second makes it active.
+                runs.iter().try_for_each(|run| access_mapped(file, *run))?;
                 runs.iter().map(|run| run.len() / PAGE_SIZE).sum()
             }
             FileAction::Count => tried,
         };
         Ok((tried, applied))
     }
+}
+
+/// Bytes that the kernel reads ahead at once, of the device that holds a file: it ignores the rest of longer advice.
+fn read_ahead(file: &File) -> u64 {
+    let kib = || -> Option<u64> {
+        let device = rustix::fs::fstat(file).ok()?.st_dev;
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+        std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    };
+    kib().map_or(READ_AHEAD, |kib| kib << 10).clamp(PAGE_SIZE, STEP)
+}
+
+/// A part in pieces of at most `most` bytes.
+fn pieces(part: AddrRange, most: u64) -> impl Iterator<Item = AddrRange> {
+    let next = move |at: &u64| Some(at + most).filter(|at| *at < part.end);
+    let starts = std::iter::successors(Some(part.start).filter(|at| *at < part.end), next);
+    starts.map(move |at| AddrRange::new(at, (at + most).min(part.end)))
 }
 
 /// Whether all pages in the cache are clean; `None`: some are.
@@ -200,4 +221,21 @@ fn find_runs(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_a_part() {
+        let lengths = |start, end| {
+            let all: Vec<AddrRange> = pieces(AddrRange::new(start, end), 128 << 10).collect();
+            assert!(all.windows(2).all(|two| two[0].end == two[1].start));
+            all.iter().map(|piece| piece.len() >> 10).collect::<Vec<_>>()
+        };
+        assert_eq!(lengths(4096, 4096 + (300 << 10)), [128, 128, 44]);
+        assert_eq!(lengths(0, 128 << 10), [128]);
+        assert_eq!(lengths(8192, 8192), [0; 0]);
+    }
 }

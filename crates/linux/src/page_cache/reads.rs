@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use isotherm_core::Nanos;
+use isotherm_core::{CacheAccessKind, Nanos};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags};
+use libbpf_rs::{Link, MapCore, MapFlags, RingBufferBuilder};
 
 use super::PageCacheError;
 use crate::reads_skel::{ReadsSkel, ReadsSkelBuilder};
@@ -31,6 +31,33 @@ pub struct ReadCounter {
     skel: ReadsSkel<'static>,
     _storage: Storage,
     writes: Writes,
+    traces: bool,
+    /// missing accesses that were reported
+    missing: u64,
+}
+
+/// An access to a sampled page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TracedAccess {
+    /// identity of the file: [`super::CachedFile::id`]
+    pub file: u64,
+    /// number of the page in the file
+    pub page: u64,
+    /// how it was accessed
+    pub kind: CacheAccessKind,
+    /// It is in each sample of one page in 2^n, for n up to this.
+    pub rarity: u8,
+}
+
+/// Accesses to sampled pages since the last call of [`ReadCounter::take_trace`].
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Traced {
+    /// accesses, in order
+    pub accesses: Vec<TracedAccess>,
+    /// pages read or mapped by file, sampled or not
+    pub pages: Vec<(u64, u64)>,
+    /// accesses that the kernel had no room for
+    pub missing: u64,
 }
 
 /// Which programs count writes.
@@ -82,20 +109,21 @@ impl ReadCounter {
     /// # Errors
     /// If the kernel rejects it: before Linux 6.12, the tracepoint does not exist.
     pub fn load() -> Result<Self, PageCacheError> {
-        Self::load_with(WHOLE_FILE, Writes::None)
+        Self::load_with(WHOLE_FILE, Writes::None, false)
     }
 
-    /// Loads the programs for reads and writes, by window of 2^`shift` pages.
+    /// Loads the programs for reads and writes, by window of 2^`shift` pages. With `traces`, they also list each
+    /// access to a sample of pages.
     ///
     /// # Errors
     /// As for [`Self::load`]. Which writes count depends on the kernel: [`Self::writes`].
-    pub fn by_window(shift: u32) -> Result<Self, PageCacheError> {
+    pub fn by_window(shift: u32, traces: bool) -> Result<Self, PageCacheError> {
         // Where ext4 is not in the kernel, its tracepoints do not exist.
-        let with = |writes| Self::load_with(shift, writes);
+        let with = |writes| Self::load_with(shift, writes, traces);
         with(Writes::Ext4).or_else(|_| with(Writes::Dirtied)).or_else(|_| with(Writes::None))
     }
 
-    fn load_with(shift: u32, writes: Writes) -> Result<Self, PageCacheError> {
+    fn load_with(shift: u32, writes: Writes, traces: bool) -> Result<Self, PageCacheError> {
         crate::log::quiet();
         // SAFETY: `ReadCounter` drops the skeleton, which has the only copy of the reference, before the storage.
         let (storage, place) = unsafe { Storage::new() };
@@ -112,11 +140,14 @@ impl ReadCounter {
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
             constants.window_shift = shift;
             constants.counts_ext4 = writes == Writes::Ext4;
+            constants.traces = traces;
         }
         open.progs.count_ext4.set_autoload(writes == Writes::Ext4);
         open.progs.count_dirtied.set_autoload(writes != Writes::None);
+        open.progs.trace_mapped.set_autoload(traces);
+        open.progs.trace_fault.set_autoload(traces);
         let skel = open.load().map_err(refused)?;
-        Ok(ReadCounter { attached: None, skel, _storage: storage, writes })
+        Ok(ReadCounter { attached: None, skel, _storage: storage, writes, traces, missing: 0 })
     }
 
     /// Which writes count.
@@ -150,12 +181,18 @@ impl ReadCounter {
             return Ok(());
         }
         let progs = &self.skel.progs;
-        let all: &[_] = match self.writes {
-            Writes::None => &[&progs.count_reads],
-            Writes::Dirtied => &[&progs.count_reads, &progs.count_dirtied],
-            Writes::Ext4 => &[&progs.count_reads, &progs.count_dirtied, &progs.count_ext4],
+        let writes: &[_] = match self.writes {
+            Writes::None => &[],
+            Writes::Dirtied => &[&progs.count_dirtied],
+            Writes::Ext4 => &[&progs.count_dirtied, &progs.count_ext4],
         };
-        let links: Result<Vec<Link>, _> = all.iter().map(|program| program.attach()).collect();
+        let traces: &[_] = match self.traces {
+            true => &[&progs.trace_mapped, &progs.trace_fault],
+            false => &[],
+        };
+        let all = [&progs.count_reads].into_iter().chain(writes.iter().copied());
+        let all = all.chain(traces.iter().copied());
+        let links: Result<Vec<Link>, _> = all.map(|program| program.attach()).collect();
         self.attached = Some((monotonic(), links.map_err(failed)?));
         Ok(())
     }
@@ -165,11 +202,73 @@ impl ReadCounter {
         self.attached.take().map_or(Duration::ZERO, |(since, _)| monotonic().since(since))
     }
 
+    /// For how long it has counted since it was attached, or since the last call. It goes on.
+    pub fn lap(&mut self) -> Duration {
+        let now = monotonic();
+        let attached = self.attached.as_mut();
+        attached.map_or(Duration::ZERO, |(since, _)| now.since(std::mem::replace(since, now)))
+    }
+
     /// Calls of the programs so far, each of which has delayed a read or write.
     #[must_use]
     pub fn calls(&self) -> u64 {
         let cpus = self.skel.maps.bss_data.as_deref().map(|bss| &bss.cpus);
         cpus.into_iter().flatten().map(|cpu| cpu.calls).sum()
+    }
+
+    /// Whether it lists accesses to sampled pages.
+    #[must_use]
+    pub fn traces(&self) -> bool {
+        self.traces
+    }
+
+    /// Samples one page in 2^`sampling`, up to 15, from now on.
+    pub fn set_sampling(&mut self, sampling: u8) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.sampling = u32::from(sampling.min(15));
+        }
+    }
+
+    /// Whether to list accesses to sampled pages of a file from now on. All files are listed at first. A file that
+    /// is not listed may be so again after some time.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    pub fn list_file(&mut self, file: u64, is_listed: bool) -> Result<(), PageCacheError> {
+        let (map, key) = (&self.skel.maps.ignored, file.to_ne_bytes());
+        let done = match is_listed {
+            true => map.delete(&key),
+            false => map.update(&key, &[1], MapFlags::ANY),
+        };
+        match done {
+            // It was forgotten: the map is bounded.
+            Err(e) if is_listed && e.kind() == libbpf_rs::ErrorKind::NotFound => Ok(()),
+            done => done.map_err(failed),
+        }
+    }
+
+    /// Removes the list of accesses to sampled pages, and returns it.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    pub fn take_trace(&mut self) -> Result<Traced, PageCacheError> {
+        let mut accesses = Vec::new();
+        let mut ring = RingBufferBuilder::new();
+        let push = |bytes: &[u8]| {
+            accesses.extend(traced_access(bytes));
+            0
+        };
+        ring.add(&self.skel.maps.trace, push).map_err(failed)?;
+        ring.build().and_then(|ring| ring.consume()).map_err(failed)?;
+        let map = &self.skel.maps.totals;
+        let totals = map.lookup_and_delete_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
+        let word = |bytes: &[u8]| bytes.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
+        let pages = totals.map_err(failed)?;
+        let pages = pages.filter_map(|(file, pages)| Some((word(&file)?, word(&pages)?))).collect();
+        let cpus = self.skel.maps.bss_data.as_deref().map(|bss| &bss.cpus);
+        let missing: u64 = cpus.into_iter().flatten().map(|cpu| cpu.missing).sum();
+        let missing = missing - std::mem::replace(&mut self.missing, missing);
+        Ok(Traced { accesses, pages, missing })
     }
 
     /// Removes all counts, and returns them.
@@ -192,6 +291,20 @@ fn access_count(key: &[u8], count: &[u8]) -> Option<AccessCount> {
         window: window & !WRITTEN,
         is_write: window & WRITTEN != 0,
         counted: word(count.first_chunk()?),
+    })
+}
+
+/// An access as `struct traced` of `reads.bpf.c`.
+fn traced_access(bytes: &[u8]) -> Option<TracedAccess> {
+    let (file, rest) = bytes.split_first_chunk()?;
+    let (page, rest) = rest.split_first_chunk()?;
+    let (kind, rest) = rest.split_first_chunk()?;
+    let kind = usize::try_from(u32::from_ne_bytes(*kind)).ok()?;
+    Some(TracedAccess {
+        file: u64::from_ne_bytes(*file),
+        page: u64::from_ne_bytes(*page),
+        kind: *CacheAccessKind::ALL.get(kind)?,
+        rarity: u8::try_from(u32::from_ne_bytes(*rest.first_chunk()?)).ok()?,
     })
 }
 

@@ -40,21 +40,32 @@ pub fn cachestat(file: &File, part: AddrRange) -> io::Result<CacheStat> {
     if done == 0 { Ok(stat) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Accesses each page of a part of a file through a mapping of its own. Unmapping marks the pages as accessed, as
-/// `read()` does. No tracepoint of reads fires. Pages that are not in the cache are read from the disk.
+/// Accesses each page of a part of a file twice through a mapping of its own: when it is populated, and when the
+/// mapping ends, the kernel marks the pages as `read()` does. No tracepoint of reads fires. Pages that are not in the cache are read from the disk.
 ///
 /// # Errors
 /// If the file cannot be mapped, or is shorter.
 pub fn access_mapped(file: &File, part: AddrRange) -> io::Result<()> {
+    mapped(file, part, |map, len| {
+        // SAFETY: the mapping has this length, and the advice changes no content.
+        unsafe { Ok(madvise(map, len, Advice::LinuxPopulateRead)?) }
+    })
+}
+
+/// Calls `with` with the address and the length of a mapping of a part of a file, which exists for the call.
+fn mapped<T>(
+    file: &File,
+    part: AddrRange,
+    with: impl FnOnce(*mut libc::c_void, usize) -> io::Result<T>,
+) -> io::Result<T> {
     let len = usize::try_from(part.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
     let none = std::ptr::null_mut();
-    // SAFETY: a new mapping at an address that the kernel chooses; nothing refers to it after it is unmapped.
-    unsafe {
-        let map = mmap(none, len, ProtFlags::READ, MapFlags::SHARED, file, part.start)?;
-        let accessed = madvise(map, len, Advice::LinuxPopulateRead);
-        munmap(map, len)?;
-        Ok(accessed?)
-    }
+    // SAFETY: a new mapping at an address that the kernel chooses.
+    let map = unsafe { mmap(none, len, ProtFlags::READ, MapFlags::SHARED, file, part.start)? };
+    let done = with(map, len);
+    // SAFETY: the mapping is the one above, and nothing refers to it any more.
+    unsafe { munmap(map, len)? };
+    done
 }
 
 /// The pages of a file in the cache, from its first to its last. It maps the file for the call.
@@ -63,32 +74,17 @@ pub fn access_mapped(file: &File, part: AddrRange) -> io::Result<()> {
 /// If the file cannot be mapped. The kernel reports all pages as cached to those who may not write to the file.
 pub fn mincore(file: &File) -> io::Result<Vec<bool>> {
     let size = file.metadata()?.len();
-    let too_large = || io::Error::from(io::ErrorKind::FileTooLarge);
-    let bytes = usize::try_from(size).map_err(|_| too_large())?;
-    if bytes == 0 {
+    if size == 0 {
         return Ok(Vec::new());
     }
-    let mut pages = vec![0_u8; usize::try_from(size.div_ceil(PAGE_SIZE)).map_err(|_| too_large())?];
-    // SAFETY: a new mapping at an address that the kernel chooses. Nothing reads it; it is unmapped below.
-    let map = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            bytes,
-            libc::PROT_READ,
-            libc::MAP_SHARED,
-            file.as_raw_fd(),
-            0,
-        )
-    };
-    if map == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the mapping has this length, and the vector a byte for each of its pages. The mapping is ours.
-    let done = unsafe {
-        let done = libc::mincore(map, bytes, pages.as_mut_ptr());
-        let result = if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
-        libc::munmap(map, bytes);
-        result
-    };
-    done.map(|()| pages.iter().map(|page| page & 1 == 1).collect())
+    mapped(file, AddrRange::new(0, size), |map, bytes| {
+        let mut pages = vec![0_u8; bytes.div_ceil(PAGE_SIZE as usize)];
+        // SAFETY: the mapping has this length, and the vector a byte for each of its pages.
+        let done = unsafe { libc::mincore(map, bytes, pages.as_mut_ptr()) };
+        if done == 0 {
+            Ok(pages.iter().map(|page| page & 1 == 1).collect())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    })
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use isotherm_core::{Attribution, Fault, Nanos, Snapshot, TargetId};
+use isotherm_core::{Attribution, CacheAccess, CacheTrace, Fault, Nanos, Snapshot, TargetId};
 
 use super::{Edit, Editor};
 use crate::event::{Event, Lost, ReadError};
@@ -119,6 +119,11 @@ impl<S: Sink> Rewriter<S> {
                 Ok(Event::Attribution(a)) => self.attribution(&source, a)?,
                 Ok(Event::Fault(f)) if source.editor.has_begun() => self.fault(&source, f)?,
                 Ok(Event::Fault(f)) => source.early.push(f),
+                Ok(Event::Trace(t)) => {
+                    if !source.editor.is_done(t.since) {
+                        self.trace(&source, &t)?;
+                    }
+                }
                 Ok(Event::Code { target, code }) => {
                     if let Some(&target) = source.ids.get(&target) {
                         let _ = self.writer.code(target, code)?;
@@ -192,6 +197,21 @@ impl<S: Sink> Rewriter<S> {
         if !source.editor.is_done(f.at) {
             let _ = self.writer.fault(Fault { target, at: source.moved(f.at), range, ..f })?;
         }
+        Ok(())
+    }
+
+    /// Accesses to the kept targets. Those before the selected time are kept too: they show what was cached.
+    fn trace(&mut self, source: &Source, t: &CacheTrace) -> Result<(), EditError> {
+        let kept = |id: &TargetId| source.ids.get(id).copied();
+        let access = |a: &CacheAccess| Some(CacheAccess { target: kept(&a.target)?, ..*a });
+        let trace = CacheTrace {
+            since: source.moved(t.since),
+            until: source.moved(t.until),
+            pages: t.pages.iter().filter_map(|(id, n)| Some((kept(id)?, *n))).collect(),
+            accesses: t.accesses.iter().filter_map(access).collect(),
+            ..*t
+        };
+        let _ = self.writer.trace(trace)?;
         Ok(())
     }
 

@@ -82,7 +82,7 @@ fn faults_and_code_stay() {
         addr: Some(AddrRange::new(0x1800, 0x2800)),
         ..Edit::default()
     };
-    let record = record_stacked(&all, &faults, Some(Arc::clone(&code)));
+    let record = record_stacked(&all, &faults, Some(Arc::clone(&code)), None);
     let edited = rewritten(&[record], &edit, false).unwrap();
     let (mut kept, mut known) = (Vec::new(), Vec::new());
     for event in reader(&edited) {

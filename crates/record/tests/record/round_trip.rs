@@ -131,8 +131,8 @@ fn snapshots_in_one_frame_save_space_and_frames() {
         let _ = writer.snapshot(&s).unwrap();
     }
     let summary = writer.finish(Why::Stopped, "").unwrap();
-    // 8 schemas, the targets, 2 sets of mappings, 12 snapshots per frame, the end
-    assert_eq!(summary.frames, 8 + 1 + 2 + 9 + 1);
+    // 9 schemas, the targets, 2 sets of mappings, 12 snapshots per frame, the end
+    assert_eq!(summary.frames, 9 + 1 + 2 + 9 + 1);
     assert_eq!(summary.bytes, bytes.len() as u64);
 }
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AGE_BINS, AddrRange, AgeHistogram, Attribution, Attrs, CodeMapping, Cost, Fault, HugeAges,
-    Mapping, MappingKind, MonitorKind, Nanos, PageAges, Pages, Quality, Rate, RateSupport,
-    RegionView, Restraint, Snapshot, TargetId, TargetView, Unknown,
+    AGE_BINS, AddrRange, AgeHistogram, Attribution, Attrs, CacheTrace, CodeMapping, Cost, Fault,
+    HugeAges, Mapping, MappingKind, MonitorKind, Nanos, PageAges, Pages, Quality, Rate,
+    RateSupport, RegionView, Restraint, Snapshot, TargetId, TargetView, Unknown,
 };
 use isotherm_record::{Event, Facts, Limits, Reader, TargetFact, Why, Writer};
 use proptest::prelude::*;
@@ -53,7 +53,7 @@ pub fn record(snapshots: &[Snapshot]) -> Vec<u8> {
 
 /// The same, with the attribution of target 1 just before the end of each snapshot.
 pub fn record_attributed(snapshots: &[Snapshot]) -> Vec<u8> {
-    record_stacked(snapshots, &[], None)
+    record_stacked(snapshots, &[], None, None)
 }
 
 /// The same, with faults of target 1 before the first snapshot.
@@ -61,6 +61,7 @@ pub fn record_stacked(
     snapshots: &[Snapshot],
     faults: &[Fault],
     code: Option<Arc<Vec<CodeMapping>>>,
+    trace: Option<CacheTrace>,
 ) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = Writer::to(&mut bytes, Path::new(NAME), &facts(), Limits::default()).unwrap();
@@ -69,6 +70,9 @@ pub fn record_stacked(
     }
     if let Some(code) = code {
         let _ = writer.code(TargetId(1), code).unwrap();
+    }
+    if let Some(trace) = trace {
+        let _ = writer.trace(trace).unwrap();
     }
     let mut faults = faults.iter().peekable();
     for s in snapshots {

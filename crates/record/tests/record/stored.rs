@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use isotherm_core::{
-    AddrRange, CodeMapping, Fault, FaultKind, HugeAges, MonitorKind, Nanos, PageAges, Quality,
-    RateSupport, Restraint, Snapshot,
+    AddrRange, CacheAccess, CacheAccessKind, CacheTrace, CodeMapping, Fault, FaultKind, HugeAges,
+    MonitorKind, Nanos, PageAges, Quality, RateSupport, Restraint, Snapshot, TargetId,
 };
 use isotherm_record::{Event, Reader, rounded};
 
@@ -152,10 +152,38 @@ fn version_6_has_faults_and_code() {
     assert_eq!(events.iter().filter(is_code).count(), 1);
 }
 
+/// Accesses to the files of the targets.
+fn of_traces() -> CacheTrace {
+    let access = |(page, kind): (u64, CacheAccessKind)| CacheAccess {
+        target: TargetId(1),
+        page: page << 20,
+        kind,
+        rarity: 6,
+    };
+    CacheTrace {
+        since: Nanos(5),
+        until: Nanos(900),
+        sampling: 4,
+        pages: vec![(TargetId(1), 77)],
+        missing: 2,
+        accesses: (1..).zip(CacheAccessKind::ALL).map(access).collect(),
+    }
+}
+
+#[test]
+fn version_7_has_traces() {
+    let traces = read(7).into_iter().filter_map(|event| match event {
+        Event::Trace(t) => Some(t),
+        _ => None,
+    });
+    assert_eq!(traces.collect::<Vec<_>>(), [Arc::new(of_traces())]);
+}
+
 /// For a new version. Files of a released version are never written again.
 #[test]
 #[ignore = "writes a stored record: run it once, when a version is made"]
 fn store() {
     let (faults, code) = of_stacks();
-    std::fs::write(stored(6), record_stacked(&of_ages(), &faults, Some(code))).unwrap();
+    let bytes = record_stacked(&of_ages(), &faults, Some(code), Some(of_traces()));
+    std::fs::write(stored(7), bytes).unwrap();
 }

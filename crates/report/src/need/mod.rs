@@ -4,17 +4,22 @@
 //! gives up what is idle for T saves C(T), and R(T) comes back. The objective bounds R by a share of the working
 //! set a minute, as in far memory (Lagar-Cavilla et al., ASPLOS 2019): its T is the least that meets it.
 
-use std::collections::BTreeMap;
+mod cache;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AgeCurve, Attribution, Beyond, KNOWN_SHARE, NO_AGES, SHORTEST_AGE, Snapshot, TargetId,
-    idle_times, together,
+    AgeCurve, Attribution, Beyond, CacheCurve, CacheTrace, KNOWN_SHARE, NO_AGES, Nanos, RegionView,
+    SHORTEST_AGE, Snapshot, TargetId, TargetView, idle_times, together,
 };
 use serde::Serialize;
 
 use crate::basis::ms;
 use crate::filter::{FilterError, Gate, Options};
+
+pub use cache::{CacheNeed, CacheRow};
 
 /// Idle times of the table, in s.
 const STEPS: [f64; 17] = [
@@ -61,8 +66,11 @@ pub struct Need {
     pub fault_us: f64,
     /// targets that have ended: they are left out
     pub ended_targets: u64,
-    /// all targets together, and if there are several, each of them or of their control groups
+    /// All targets together, and if there are several, each of them or of their control groups. Empty if they are
+    /// files, whose need is `cache`.
     pub needs: Vec<NeedRow>,
+    /// the page cache that files need, if accesses to them were listed
+    pub cache: Option<CacheNeed>,
 }
 
 /// The need of one target, or of all together.
@@ -139,6 +147,11 @@ pub struct NeedBuilder {
     last: Vec<TargetId>,
     /// control groups of the targets, if rows are groups
     groups: Option<BTreeMap<TargetId, Attribution>>,
+    traces: Vec<Arc<CacheTrace>>,
+    /// sizes of page caches to try
+    sizes: Vec<u64>,
+    /// resident memory of the last snapshot
+    resident: u64,
 }
 
 impl NeedBuilder {
@@ -152,6 +165,9 @@ impl NeedBuilder {
             curves: BTreeMap::new(),
             last: Vec::new(),
             groups: None,
+            traces: Vec::new(),
+            sizes: Vec::new(),
+            resident: 0,
         }
     }
 
@@ -160,12 +176,27 @@ impl NeedBuilder {
         self.groups = Some(attributions.map(|a| (a.target, a.clone())).collect());
     }
 
+    /// Also shows page caches of these sizes in bytes, if targets are files.
+    pub fn try_sizes(&mut self, sizes: &[u64]) {
+        self.sizes.extend_from_slice(sizes);
+    }
+
+    /// Adds accesses to files.
+    pub fn trace(&mut self, trace: &Arc<CacheTrace>) {
+        self.traces.push(Arc::clone(trace));
+    }
+
     /// Adds a snapshot, if it is in the selected time.
     pub fn push(&mut self, s: &Snapshot) {
         if self.gate.admit(s).is_none() {
             return;
         }
         self.last.clear();
+        let resident = |view: &TargetView| -> u64 {
+            let share = |r: &RegionView| r.range.len() * u64::from(r.resident_bp) / 10_000;
+            view.regions.iter().map(share).sum()
+        };
+        self.resident = self.options.filter.views(s).map(resident).sum();
         for view in self.options.filter.views(s) {
             self.last.push(view.id);
             let curve = self.curves.entry(view.id).or_default();
@@ -184,8 +215,14 @@ impl NeedBuilder {
         let all = self.curves.len();
         self.curves.retain(|id, _| self.last.contains(id));
         let curves: Vec<&AgeCurve> = self.curves.values().collect();
-        let mut needs = vec![self.row(&curves, (None, "all together".to_owned()))];
-        if let Some(groups) = &self.groups {
+        let cache = self.cache();
+        let mut needs = Vec::new();
+        if cache.is_none() || !curves.iter().all(|c| c.is_empty()) {
+            needs.push(self.row(&curves, (None, "all together".to_owned())));
+        }
+        if needs.is_empty() {
+            // Files have no idle ages.
+        } else if let Some(groups) = &self.groups {
             let of = self.in_groups(groups).into_iter();
             needs.extend(of.map(|(path, curves)| self.row(&curves, (None, path.to_owned()))));
         } else if self.curves.len() > 1 {
@@ -202,6 +239,21 @@ impl NeedBuilder {
             fault_us: self.objective.fault.as_secs_f64() * 1e6,
             ended_targets: (all - self.curves.len()) as u64,
             needs,
+            cache,
+        })
+    }
+
+    /// What is known of the page cache; `None` if no accesses were listed.
+    fn cache(&self) -> Option<CacheNeed> {
+        let wanted = |id: TargetId| self.options.filter.wants(id);
+        let middle = |t: &CacheTrace| Nanos(t.since.0.midpoint(t.until.0));
+        let traces: Vec<&CacheTrace> = self.traces.iter().map(AsRef::as_ref).collect();
+        let traces = traces.into_iter().filter(|t| self.gate.is_in_time(middle(t)));
+        let files: BTreeSet<TargetId> =
+            traces.clone().flat_map(|t: &CacheTrace| &t.accesses).map(|a| a.target).collect();
+        let files = files.into_iter().filter(|id| wanted(*id)).count() as u64;
+        (!self.traces.is_empty()).then(|| {
+            CacheNeed::new(CacheCurve::new(traces, wanted), files, self.resident, &self.sizes)
         })
     }
 

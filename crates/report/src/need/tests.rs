@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use isotherm_core::{Nanos, PAGE_SIZE, PageAges};
+use isotherm_core::{CacheAccess, CacheAccessKind, Nanos, PAGE_SIZE, PageAges};
 
 use super::*;
 use crate::render::{need_picture, need_text};
@@ -134,4 +134,63 @@ fn the_picture_names_the_need() {
     let svg = need_picture(&n).unwrap().svg().unwrap();
     let kept = crate::units::bytes(n.needs[0].verdict.as_ref().unwrap().at.kept_bytes);
     assert!(svg.contains(&format!("needs {kept}")));
+}
+
+/// A number that looks random.
+fn mixed(i: u64) -> u64 {
+    let x = (i ^ 0x55_5555).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 32)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x ^ (x >> 29)
+}
+
+/// A record of 20 s of reads of a file, each page of which is as likely: 4000 reads a second.
+fn of_file(pages: u64, asked: &[u64]) -> Need {
+    let mut builder = NeedBuilder::new(Options::default(), Objective::default());
+    builder.try_sizes(asked);
+    for second in 0..20 {
+        let accesses = (0..4000_u64).map(|i| CacheAccess {
+            target: TargetId(0),
+            page: mixed(second * 4000 + i) % pages,
+            kind: CacheAccessKind::Read,
+            rarity: 0,
+        });
+        let since = Nanos(BEGIN + second * 1_000_000_000);
+        builder.trace(&Arc::new(CacheTrace {
+            since,
+            until: Nanos(since.0 + 1_000_000_000),
+            sampling: 0,
+            pages: vec![(TargetId(0), 4000)],
+            missing: 0,
+            accesses: accesses.collect(),
+        }));
+        let file = target(0, vec![mapping(0, 64 << 20, "")], vec![region(0, 8 << 20, 1.0)]);
+        builder.push(&snapshot(second, 1.0, vec![file]));
+    }
+    builder.finish().unwrap()
+}
+
+#[test]
+fn files_need_a_page_cache_for_what_is_read() {
+    let n = of_file(4096, &[4 << 20]);
+    let c = n.cache.as_ref().unwrap();
+    assert!(n.needs.is_empty() && c.files == 1, "{n:?}");
+    assert!((15 << 20..=16 << 20).contains(&c.accessed_bytes), "{}", c.accessed_bytes);
+    let v = c.verdict.unwrap();
+    assert!(v.hit_percent > 98.0 && v.cache_bytes >= 15 << 20, "{v:?}");
+    let now = c.now.unwrap();
+    assert_eq!(now.cache_bytes, 8 << 20);
+    assert!((35.0..65.0).contains(&now.hit_percent), "half of it fits: {now:?}");
+    assert!(c.curve.iter().any(|row| row.cache_bytes == 4 << 20), "{:?}", c.curve);
+    assert!(c.curve.is_sorted_by(|a, b| a.cache_bytes < b.cache_bytes));
+    let text = need_text(&n);
+    assert!(text.contains("now it has 8.0 MiB") && text.contains("it needs 16.0 MiB"), "{text}");
+    assert!(need_picture(&n).unwrap().svg().unwrap().contains("now 8.0 MiB"));
+}
+
+#[test]
+fn a_record_of_first_reads_gives_no_answer() {
+    let n = of_file(1 << 40, &[]);
+    let c = n.cache.as_ref().unwrap();
+    assert!(c.verdict.is_none() && c.refused.as_ref().unwrap().contains("too short"), "{c:?}");
+    assert!(need_text(&n).contains("no answer"));
 }

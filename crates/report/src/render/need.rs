@@ -7,12 +7,87 @@ use super::lines::lines_picture;
 use super::picture::Picture;
 use super::words::{heading, printable, span};
 use crate::lines::{Line, Lines, Plot};
-use crate::need::{Need, NeedPoint, NeedRow, Verdict};
+use crate::need::{CacheNeed, CacheRow, Need, NeedPoint, NeedRow, Verdict};
 use crate::units::{bytes, percent, significant};
+
+const MIB: f64 = 1_048_576.0;
 
 /// The need as text for people.
 #[must_use]
 pub fn need_text(n: &Need) -> String {
+    match &n.cache {
+        Some(cache) if n.needs.is_empty() => cache_text(n, cache),
+        Some(cache) => idle_text(n) + "\n" + &cache_text(n, cache),
+        None => idle_text(n),
+    }
+}
+
+fn cache_text(n: &Need, c: &CacheNeed) -> String {
+    let mut out = format!(
+        "{}{} to {} of the record; the page cache of {} file{}\n\n",
+        heading(&n.title),
+        span(n.from_ms),
+        span(n.to_ms),
+        c.files,
+        if c.files == 1 { "" } else { "s" }
+    );
+    let hits = |row: &CacheRow| {
+        format!(
+            "{:.1} % ({:.1} to {:.1} %)",
+            row.hit_percent, row.hit_low_percent, row.hit_high_percent
+        )
+    };
+    let from_disk = |row: &CacheRow| bytes(row.disk_bytes_per_second.round() as u64);
+    if let Some(why) = &c.refused {
+        let _ = writeln!(out, "no answer: {}", printable(why));
+    }
+    if let Some(v) = &c.verdict {
+        let _ = writeln!(
+            out,
+            "it needs {} for a hit ratio of {}: at most 1 point below that of a cache for all {}",
+            bytes(v.cache_bytes),
+            hits(v),
+            bytes(c.accessed_bytes)
+        );
+    }
+    if let Some(now) = &c.now {
+        let _ = writeln!(
+            out,
+            "  now it has {}: {}, {} a second from the disk",
+            bytes(now.cache_bytes),
+            hits(now),
+            from_disk(now)
+        );
+    }
+    if c.curve.is_empty() {
+        return out;
+    }
+    let _ = writeln!(
+        out,
+        "  {:.0} pages read a second; one page in {} sampled",
+        c.reads_per_second, c.sampled_one_in
+    );
+    let _ = writeln!(
+        out,
+        "  {:>12}{:>12}{:>22}{:>24}",
+        "page cache", "hit ratio", "95 % interval", "from the disk a second"
+    );
+    for row in &c.curve {
+        let _ = writeln!(
+            out,
+            "  {:>12}{:>12}{:>22}{:>24}",
+            bytes(row.cache_bytes),
+            format!("{:.1} %", row.hit_percent),
+            format!("{:.1} to {:.1} %", row.hit_low_percent, row.hit_high_percent),
+            from_disk(row)
+        );
+    }
+    out += "\nhit ratio: pages read from the cache, of all pages that are read, in the second half of the record. \
+            The cache is presumed to hold only these files, by the kernel's rules without MGLRU.\n";
+    out
+}
+
+fn idle_text(n: &Need) -> String {
     let mut out = format!(
         "{}{} to {} of the record; at most {} % of the working set may come back each minute\n",
         heading(&n.title),
@@ -125,7 +200,53 @@ fn curve(row: &NeedRow) -> String {
 /// # Errors
 /// If the built-in font cannot be read.
 pub fn need_picture(n: &Need) -> Result<Picture, RenderError> {
-    const MIB: f64 = 1_048_576.0;
+    match &n.cache {
+        Some(cache) if n.needs.is_empty() => cache_picture(n, cache),
+        _ => idle_picture(n),
+    }
+}
+
+/// A picture of the hit ratio over the size of the page cache.
+fn cache_picture(n: &Need, c: &CacheNeed) -> Result<Picture, RenderError> {
+    let line = |name: &str, of: fn(&CacheRow) -> f64| Line {
+        name: name.to_owned(),
+        points: c.curve.iter().map(|row| (row.cache_bytes as f64 / MIB, of(row))).collect(),
+    };
+    let mut lines = vec![
+        line("hit ratio", |row| row.hit_percent),
+        line("95 % interval, low", |row| row.hit_low_percent),
+        line("high", |row| row.hit_high_percent),
+    ];
+    let point = |row: &CacheRow| vec![(row.cache_bytes as f64 / MIB, row.hit_percent)];
+    if let Some(now) = &c.now {
+        lines.push(Line { name: format!("now {}", bytes(now.cache_bytes)), points: point(now) });
+    }
+    let last = c.curve.last().map_or(0, |row| row.cache_bytes);
+    let mark = |i: u64| (last as f64 / MIB * i as f64 / 4.0, bytes(last * i / 4));
+    let note = match (&c.verdict, &c.refused) {
+        (Some(v), _) => format!(
+            "{} give a hit ratio of {:.1} %, at most 1 point below that of a cache for all pages.",
+            bytes(v.cache_bytes),
+            v.hit_percent
+        ),
+        (None, Some(why)) => printable(why).to_string(),
+        (None, None) => String::new(),
+    };
+    lines_picture(&Lines {
+        title: match n.title.is_empty() {
+            true => "Hit ratio of the page cache".to_owned(),
+            false => n.title.clone(),
+        },
+        note,
+        x: "size of the page cache".to_owned(),
+        y: "hit ratio in percent".to_owned(),
+        marks: (0..=4).map(mark).collect(),
+        plots: vec![Plot { name: "hit ratio".to_owned(), lines }],
+        basis: format!("{} to {} of the record", span(n.from_ms), span(n.to_ms)),
+    })
+}
+
+fn idle_picture(n: &Need) -> Result<Picture, RenderError> {
     let row = n.needs.first();
     let curve = row.map(|r| r.curve.as_slice()).unwrap_or_default();
     let at = |p: &NeedPoint| (p.kept_bytes as f64 / MIB, p.returned_bytes_per_second / MIB * 60.0);

@@ -38,6 +38,7 @@ pub fn run(o: Record) -> Result<ExitCode> {
 /// the progress in a line.
 pub fn in_passing(
     targets: &Targets,
+    what: WatchedMemory,
     watching: &Watching,
     duration: Duration,
     path: &Path,
@@ -45,7 +46,7 @@ pub fn in_passing(
 ) -> Result<ExitCode> {
     let options = RecordOptions {
         targets: targets.selection(false),
-        what: WatchedMemory::Processes(Vec::new()),
+        what,
         look: watching.look,
         seed: watching.seed,
         output: path.to_owned(),

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
-use isotherm::reading::{self, Head, Input, Part, each_event, each_snapshot, open};
+use isotherm::reading::{self, Head, Input, Part, each_event, each_shown, each_snapshot, open};
 use isotherm_core::Snapshot;
 use isotherm_record::Event;
 use isotherm_report::{
@@ -92,24 +92,32 @@ pub fn access(selection: &Selection, choice: Choice) -> Result<ExitCode> {
 
 fn need(o: &cli::Need) -> Result<ExitCode> {
     let output = Output::of(o.output.as_deref(), &o.part.input.path, o.json)?;
-    let need = need_figures(&o.part.part(), o.asked)?;
+    let need = need_figures(&o.part.part(), &o.asked)?;
     output.write(&need, || need_text(&need), || need_picture(&need))
 }
 
 /// Prints how much memory the targets of a record need.
 pub fn need_of(path: &Path, asked: NeedAsked, as_json: bool) -> Result<ExitCode> {
-    let need = need_figures(&cli::Part::all(path).part(), asked)?;
+    let need = need_figures(&cli::Part::all(path).part(), &asked)?;
     let text = if as_json { json(&need)? + "\n" } else { need_text(&need) };
     print(text.as_bytes())
 }
 
-fn need_figures(part: &Part, asked: NeedAsked) -> Result<Need> {
+fn need_figures(part: &Part, asked: &NeedAsked) -> Result<Need> {
     let head = Head::read(&part.input)?;
     let mut builder = NeedBuilder::new(reading::options(part, &head)?, asked.objective());
     if asked.by == By::Cgroup {
         builder.by_cgroup(head.attributions.iter().flat_map(BTreeMap::values));
     }
-    push_each(&part.input, true, |s| builder.push(s))?;
+    builder.try_sizes(&asked.page_cache);
+    each_shown(&part.input, true, |event| {
+        match event {
+            Event::Trace(trace) => builder.trace(trace),
+            Event::Snapshot(s) => builder.push(s),
+            _ => {}
+        }
+        anyhow::Ok(())
+    })?;
     Ok(builder.finish()?)
 }
 

@@ -30,14 +30,14 @@ impl Act for Files {
             work.begin();
             let budget =
                 Budget { time: work.budget.time.min(time.saturating_sub(spent)), ..work.budget };
-            let done = self.open_target(work.target)?.map_or_else(
-                || Ok(failed(work, Failure::Gone)),
-                |file| action.apply(&file, work.range, budget),
-            );
-            let done = done.unwrap_or_else(|e| {
-                debug!("{} on file {} failed: {e}", work.action.name(), work.target.0);
-                failed(work, Failure::Refused)
+            let opened = self.open_target(work.target);
+            let done = opened.and_then(|file| {
+                action.apply(&file, work.range, budget).map_err(|e| {
+                    debug!("{} on file {} failed: {e}", work.action.name(), work.target.0);
+                    Failure::Refused
+                })
             });
+            let done = done.unwrap_or_else(|why| failed(work, why));
             spent += done.took;
             out.push(done);
         }
@@ -52,14 +52,29 @@ fn failed(work: &Work<'_>, why: Failure) -> Applied {
 }
 
 impl Files {
-    /// Opens the file of a target by its name; `None` if another file, or none, has this name now.
-    fn open_target(&mut self, target: TargetId) -> Result<Option<File>, OpsError> {
+    /// Opens the file of a target by its name. It is gone if another file, or none, has this name now.
+    fn open_target(&mut self, target: TargetId) -> Result<File, Failure> {
         let found = self.files.files.values().find_map(|file| file.is(target));
-        let (name, key) = found.ok_or(OpsError::NoTarget(target))?;
-        let Ok(file) = open_quietly(Path::new(name)) else { return Ok(None) };
-        let Some(cache) = self.reader.page_cache() else { return Ok(None) };
-        let listing = cache.open_file(&file).map_err(super::failed)?;
-        Ok(listing.files.iter().any(|f| f.key() == key).then_some(file))
+        let (name, key) = found.ok_or(Failure::Gone)?;
+        let file = open_quietly(Path::new(name)).map_err(|e| {
+            debug!("cannot open {name}: {e}");
+            why_not_opened(&e)
+        })?;
+        let cache = self.reader.page_cache().ok_or(Failure::Refused)?;
+        let listing = cache.open_file(&file).map_err(|e| {
+            debug!("cannot find {name} in the page cache: {e}");
+            Failure::Refused
+        })?;
+        let is_same = listing.files.iter().any(|f| f.key() == key);
+        if is_same { Ok(file) } else { Err(Failure::Gone) }
+    }
+}
+
+/// Only a missing file is gone. Others may be opened by somebody else, or later.
+fn why_not_opened(e: &io::Error) -> Failure {
+    match e.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Failure::Gone,
+        _ => Failure::Refused,
     }
 }
 
@@ -68,4 +83,21 @@ fn open_quietly(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let opened = open(path, flags | OFlags::NOATIME, Mode::empty());
     Ok(opened.or_else(|_| open(path, flags, Mode::empty()))?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_missing_files_are_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let why = |path: &Path| why_not_opened(&open_quietly(path).unwrap_err());
+        assert_eq!(why(&dir.path().join("none")), Failure::Gone);
+        assert_eq!(why(&file.join("below")), Failure::Gone);
+        let long = dir.path().join("x".repeat(300));
+        assert_eq!(why(&long), Failure::Refused);
+    }
 }

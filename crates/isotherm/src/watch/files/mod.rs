@@ -3,6 +3,7 @@
 
 mod acting;
 mod mapped;
+mod tracer;
 mod turns;
 mod watched;
 
@@ -10,8 +11,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use isotherm_core::{
-    Act, Attrs, Cost, EndReason, Nanos, OpsError, Quality, Snapshot, Source, Step, TargetId,
-    TargetView,
+    Act, Attrs, CacheTrace, Cost, EndReason, Nanos, OpsError, Quality, Snapshot, Source, Step,
+    TargetId, TargetView,
 };
 use isotherm_linux::page_cache::{AccessCount, ReadCounter, Writes};
 use isotherm_linux::sys::{self, CpuLaps};
@@ -20,6 +21,7 @@ use isotherm_record::TargetFact;
 use tracing::{info, warn};
 
 use self::mapped::MappedFiles;
+use self::tracer::{TracedFiles, Tracer};
 use self::turns::Turns;
 use self::watched::{Interval, WINDOW_SHIFT, WatchedFile};
 use super::{AttrsFor, Lasting, Ready, Watch, WatchError};
@@ -43,6 +45,8 @@ pub struct FilesToWatch {
     pub by_access: bool,
     /// Parts that leave the memory keep their rates, so that schemes can read hot ones ahead.
     pub remembers: bool,
+    /// Each access to a sample of pages is listed. Then accesses are counted all the time, at any cost to them.
+    pub traces: bool,
 }
 
 /// Watches files. It counts from the first step on.
@@ -64,13 +68,14 @@ impl Files {
         if let Some(why) = reader.why_not_bpf() {
             return Err(WatchError::NoBpf(why.to_owned()));
         }
-        let counter = ReadCounter::by_window(WINDOW_SHIFT).map_err(|e| e.to_string());
+        let counter = ReadCounter::by_window(WINDOW_SHIFT, what.traces).map_err(|e| e.to_string());
         let mapped = MappedFiles::open(sys::monotonic().0).map_err(|e| e.to_string());
         match (&counter, &mapped) {
             (Err(reads), Err(maps)) => {
                 let (reads, mappings) = (reads.clone(), maps.clone());
                 return Err(WatchError::NoFileAccesses { reads, mappings });
             }
+            (Err(reads), _) if what.traces => return Err(WatchError::NoTraces(reads.clone())),
             (Err(reads), _) => warn!("reads and writes are unknown: {reads}"),
             (_, Err(maps)) => warn!("accesses through mappings are unknown: {maps}"),
             _ => {}
@@ -157,6 +162,17 @@ struct Watched {
     read: Pace,
 }
 
+impl Watched {
+    /// The files as the counter knows them.
+    fn traced(&self) -> TracedFiles {
+        let files = self.files.values();
+        TracedFiles {
+            bytes: files.clone().map(WatchedFile::size).sum(),
+            targets: files.filter_map(WatchedFile::traced).collect(),
+        }
+    }
+}
+
 impl Ready for Files {
     fn describe(&self) -> String {
         let reads = match self.counter.as_ref().map(ReadCounter::writes) {
@@ -205,10 +221,15 @@ impl Ready for Files {
     ) -> Result<Box<dyn Watch>, WatchError> {
         self.files.news.clear();
         let now = sys::monotonic();
+        let files = self.files.traced();
+        let traced = self.counter.as_mut().ok().filter(|counter| counter.traces());
+        let tracer = traced.map(|counter| Tracer::begin(counter, now, files));
         Ok(Box::new(Working {
             files: *self,
             attrs: attrs.checked().map_err(UsageError::from)?,
-            turns: Turns::begin(now),
+            turns: if tracer.is_some() { Turns::lasting(now) } else { Turns::begin(now) },
+            tracer,
+            trace: None,
             counts: Counts::default(),
             begun: now,
             start: now,
@@ -224,6 +245,9 @@ struct Working {
     files: Files,
     attrs: Attrs,
     turns: Turns,
+    tracer: Option<Tracer>,
+    /// the accesses of the last interval
+    trace: Option<CacheTrace>,
     counts: Counts,
     begun: Nanos,
     /// begin of the present interval
@@ -258,10 +282,10 @@ impl Working {
         Ok(())
     }
 
-    /// Detaches the counter.
+    /// Detaches the counter, unless the turn lasts.
     fn close_turn(&mut self) {
         let Ok(counter) = &mut self.files.counter else { return };
-        let time = counter.detach();
+        let time = if self.turns.is_lasting() { counter.lap() } else { counter.detach() };
         let calls = counter.calls() - self.counts.calls;
         self.turns.set_share(calls, time);
         self.counts.time += time;
@@ -281,6 +305,26 @@ impl Working {
         Ok(by_file)
     }
 
+    /// Reads the list of accesses, if it is due or `is_last`.
+    fn read_trace(&mut self, now: Nanos, is_last: bool) -> Result<(), OpsError> {
+        let (Some(tracer), Ok(counter)) = (&mut self.tracer, &mut self.files.counter) else {
+            return Ok(());
+        };
+        if is_last || now >= tracer.due() {
+            tracer.read(counter, now).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Passes on the accesses that were read, once it is known to which files they were.
+    fn take_trace(&mut self) -> Result<(), OpsError> {
+        if let (Some(tracer), Ok(counter)) = (&mut self.tracer, &mut self.files.counter) {
+            let files = self.files.files.traced();
+            self.trace = Some(tracer.take(counter, files).map_err(failed)?);
+        }
+        Ok(())
+    }
+
     fn ms(&self, at: Nanos) -> u32 {
         u32::try_from(at.since(self.begun).as_millis()).unwrap_or(u32::MAX)
     }
@@ -288,7 +332,9 @@ impl Working {
     fn publish(&mut self, now: Nanos) -> Result<Snapshot, OpsError> {
         let counts = self.take_counts()?;
         if now >= self.files.files.listed.due() {
+            self.read_trace(now, true)?;
             self.files.list().map_err(|e| OpsError::Failed(crate::words::chain(&e)))?;
+            self.take_trace()?;
         }
         if now >= self.files.files.read.due() {
             self.files.read_parts()?;
@@ -348,7 +394,10 @@ impl Source for Working {
             return Ok(Step::Snapshot(snapshot.into()));
         }
         self.turn(now)?;
-        if self.files.counter.is_ok() {
+        self.read_trace(now, false)?;
+        if let Some(tracer) = &self.tracer {
+            until = until.min(tracer.due());
+        } else if self.files.counter.is_ok() {
             until = until.min(self.turns.next(now));
         }
         Ok(Step::Wait(until))
@@ -377,6 +426,10 @@ impl Watch for Working {
         std::mem::take(&mut self.files.files.news)
     }
 
+    fn trace(&mut self) -> Option<CacheTrace> {
+        self.trace.take()
+    }
+
     fn attrs(&self) -> Option<Attrs> {
         Some(self.attrs)
     }
@@ -390,6 +443,11 @@ impl Watch for Working {
         self.is_stopped = true;
         if self.counts.is_on {
             self.close_turn();
+        }
+        if self.tracer.is_some() {
+            self.read_trace(sys::monotonic(), true)?;
+            self.files.list()?;
+            self.take_trace()?;
         }
         Ok(())
     }

@@ -24,13 +24,26 @@ pub struct Turns {
     end: Nanos,
     /// share of the time in which accesses are counted
     share: f64,
+    /// all accesses are counted, at any cost
+    is_lasting: bool,
 }
 
 impl Turns {
     /// The first turn is short: how many accesses there are is not known yet.
     pub fn begin(now: Nanos) -> Self {
         let off = now + MIN_ON_TIME;
-        Turns { number: 0, on: now, off, end: now + TURN_LENGTH, share: 0.0 }
+        let end = now + TURN_LENGTH;
+        Turns { number: 0, on: now, off, end, share: 0.0, is_lasting: false }
+    }
+
+    /// A single turn, which does not end.
+    pub fn lasting(now: Nanos) -> Self {
+        Turns { share: 1.0, is_lasting: true, ..Turns::begin(now) }
+    }
+
+    /// Whether the turn does not end.
+    pub fn is_lasting(&self) -> bool {
+        self.is_lasting
     }
 
     /// Whether to count at `now`. Begins the next turn if it is time.
@@ -53,6 +66,9 @@ impl Turns {
 
     /// In the last `time` that counted, there were so many calls. Later turns count a suitable part of the time.
     pub fn set_share(&mut self, calls: u64, time: Duration) {
+        if self.is_lasting {
+            return;
+        }
         let per_second = calls as f64 / time.as_secs_f64().max(1e-6);
         self.share = (MOST_LOST / (per_second * DELAY.as_secs_f64()).max(1e-9)).min(1.0);
     }
@@ -85,6 +101,15 @@ mod tests {
             (now, was_on) = (next, is_on);
         }
         (counted.as_secs_f64() / 60.0, begun)
+    }
+
+    #[test]
+    fn a_lasting_turn_counts_all() {
+        let mut turns = Turns::lasting(Nanos(1));
+        for ms in 0..3000 {
+            turns.set_share(1_000_000, Duration::from_millis(1));
+            assert!(turns.is_on(Nanos(1 + ms * 1_000_000)), "{ms} ms");
+        }
     }
 
     #[test]

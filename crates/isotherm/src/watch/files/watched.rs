@@ -135,10 +135,19 @@ impl WatchedFile {
         *self.parts.entry(part.first).or_default() += part.cached;
     }
 
+    /// Size of the file in bytes.
+    pub fn size(&self) -> u64 {
+        self.file.as_ref().map_or(0, |f| f.size)
+    }
+
+    /// Its identity for the counter, and the target that its accesses belong to.
+    pub fn traced(&self) -> Option<(u64, TargetId)> {
+        Some((self.file.as_ref()?.id(), self.targets.first()?.0))
+    }
+
     /// Number of windows of the file.
     pub fn nr_windows(&self) -> usize {
-        let size = self.file.as_ref().map_or(0, |f| f.size);
-        usize::try_from(size.div_ceil(WINDOW)).unwrap_or(usize::MAX)
+        usize::try_from(self.size().div_ceil(WINDOW)).unwrap_or(usize::MAX)
     }
 
     /// Adds an interval, and appends the targets of the snapshot, each with at most `max` regions if possible.

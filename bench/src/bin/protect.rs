@@ -1,0 +1,156 @@
+//! Does PostgreSQL do more transactions if isotherm protects and prefetches the hot parts of its files? Its control
+//! group has less memory than the database. Runs without and with isotherm take turns.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use isotherm_bench::limited::Limited;
+use isotherm_bench::postgres;
+use isotherm_bench::program::{Ended, beside};
+use rustix::fs::{Advice, fadvise};
+use rustix::process::{Pid, Signal, kill_process};
+
+#[derive(Parser)]
+struct Options {
+    /// create the database in this folder
+    #[arg(long, default_value = ".")]
+    within: PathBuf,
+    /// memory limit of the server's group, in MiB
+    #[arg(long, default_value_t = 160)]
+    limit: u64,
+    /// scale of the database: 15 MB each
+    #[arg(long, default_value_t = 24)]
+    scale: u32,
+    /// seconds before transactions are counted, and seconds in which they are
+    #[arg(long, default_value_t = 15)]
+    settle: u64,
+    #[arg(long, default_value_t = 20)]
+    seconds: u64,
+    /// pairs of runs without and with isotherm
+    #[arg(long, default_value_t = 3)]
+    pairs: usize,
+    /// the program [default: that beside this one]
+    #[arg(long)]
+    isotherm: Option<PathBuf>,
+}
+
+const ACCOUNTS: u64 = 100_000;
+/// Rate from which on a part is hot.
+const SCHEMES: [&str; 2] =
+    ["4K max  1Hz max  min max  protect", "4K max  1Hz max  1s max  prefetch"];
+
+/// Where the accounts lie that are used most, and whether another client reads the whole table meanwhile.
+const CASES: [(&str, bool, bool); 4] = [
+    ("together", false, false),
+    ("together, scans", false, true),
+    ("strewn", true, false),
+    ("strewn, scans", true, true),
+];
+
+fn main() -> Result<()> {
+    let o = Options::parse();
+    let isotherm = o.isotherm.clone().map_or_else(beside, Ok)?;
+    let dir = tempfile::tempdir_in(&o.within)?;
+    let path = dir.path().canonicalize()?;
+    postgres::init(&path, o.scale)?;
+    println!("{:<18}{:>14}{:>14}{:>10}", "hot accounts", "without /s", "with /s", "factor");
+    for (name, is_strewn, scans) in CASES {
+        let script = path.join("transaction.sql");
+        std::fs::write(&script, transaction(o.scale, is_strewn))?;
+        let mut factors = Vec::new();
+        let mut sums = [0.0; 2];
+        for _ in 0..o.pairs {
+            let without = run(&o, &path, &script, scans, None)?;
+            let with = run(&o, &path, &script, scans, Some(&isotherm))?;
+            sums = [sums[0] + without, sums[1] + with];
+            factors.push(with / without);
+        }
+        factors.sort_by(f64::total_cmp);
+        let mean = sums.map(|sum| sum / o.pairs as f64);
+        let median = factors.get(factors.len() / 2).copied().unwrap_or(f64::NAN);
+        println!("{name:<18}{:>14.0}{:>14.0}{median:>10.2}", mean[0], mean[1]);
+    }
+    Ok(())
+}
+
+/// Two accounts by a zipf law: those with low numbers, which lie together, or any.
+fn transaction(scale: u32, is_strewn: bool) -> String {
+    let accounts = ACCOUNTS * u64::from(scale);
+    let factor = if is_strewn { 1_566_083_941 } else { 1 };
+    let select = |id: &str| {
+        format!(
+            "\\set rank random_zipfian(1, {accounts}, 1.05)\n\\set {id} (:rank * {factor}) % {accounts} + 1\n\
+             SELECT abalance FROM pgbench_accounts WHERE aid = :{id};\n"
+        )
+    };
+    select("one") + &select("two")
+}
+
+/// Transactions a second in a group with the limit, from an empty cache.
+fn run(
+    o: &Options,
+    dir: &Path,
+    script: &Path,
+    scans: bool,
+    isotherm: Option<&Path>,
+) -> Result<f64> {
+    drop_cache(dir)?;
+    let group = Limited::start(o.limit << 20)?;
+    let server = group.within(|| postgres::start(dir))?;
+    let acting = isotherm.map(|isotherm| start_isotherm(isotherm, dir)).transpose()?;
+    let scanning = scans.then(|| scan(dir)).transpose()?;
+    let for_seconds = |seconds: u64| -> Result<String> {
+        let mut run = postgres::pgbench(dir)?;
+        run.args(["-n", "-c", "4", "-T", &seconds.to_string(), "-f"]).arg(script).arg("postgres");
+        let out = run.stdout(Stdio::piped()).output()?;
+        ensure!(out.status.success(), "pgbench has failed");
+        Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+    };
+    for_seconds(o.settle)?;
+    let text = for_seconds(o.seconds)?;
+    drop(scanning);
+    if let Some(mut acting) = acting {
+        kill_process(Pid::from_child(&acting.0), Signal::INT)?;
+        acting.0.wait()?;
+    }
+    postgres::stop(server)?;
+    let rate =
+        text.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
+    rate.context("pgbench has printed no rate")
+}
+
+/// Reads the whole table again and again.
+fn scan(dir: &Path) -> Result<Ended> {
+    let script = dir.join("scan.sql");
+    std::fs::write(&script, "SELECT sum(abalance) FROM pgbench_accounts;\n")?;
+    let mut run = postgres::pgbench(dir)?;
+    run.args(["-n", "-c", "1", "-T", "3600", "-f"]).arg(&script).arg("postgres");
+    Ok(Ended(run.spawn()?))
+}
+
+fn start_isotherm(isotherm: &Path, dir: &Path) -> Result<Ended> {
+    let mut command = Command::new(isotherm);
+    command.args(["run", "--dir"]).arg(dir.join("data/base"));
+    SCHEMES.iter().for_each(|line| _ = command.args(["--scheme-line", line]));
+    let acting = Ended(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
+    sleep(Duration::from_secs(1));
+    Ok(acting)
+}
+
+/// Removes the files of a folder from the cache.
+fn drop_cache(dir: &Path) -> Result<()> {
+    rustix::fs::sync();
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            drop_cache(&path)?;
+        } else if path.is_file() {
+            fadvise(std::fs::File::open(&path)?, 0, None, Advice::DontNeed)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! PostgreSQL servers of benches.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::program::Ended;
+
+/// The programs of PostgreSQL.
+fn programs() -> Result<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").context("PostgreSQL is not installed")?;
+    let mut found: Vec<PathBuf> =
+        versions.filter_map(|v| Some(v.ok()?.path().join("bin"))).collect();
+    found.sort();
+    found.pop().context("PostgreSQL is not installed")
+}
+
+/// A program of PostgreSQL, which does not run as root.
+pub fn program(name: &str) -> Result<Command> {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]);
+    command.arg(programs()?.join(name)).stdout(Stdio::null()).stderr(Stdio::null());
+    Ok(command)
+}
+
+/// Starts a server, whose socket is in the same folder.
+pub fn start(dir: &Path) -> Result<Ended> {
+    let mut server = program("postgres")?;
+    server.arg("-D").arg(dir.join("data")).arg("-k").arg(dir);
+    server.args(["-c", "listen_addresses=", "-c", "shared_buffers=16MB"]);
+    server.args([
+        "-c",
+        "autovacuum=off",
+        "-c",
+        "max_wal_size=256MB",
+        "-c",
+        "synchronous_commit=off",
+        "-c",
+        "checkpoint_timeout=30min",
+    ]);
+    let server = Ended(server.spawn()?);
+    for _ in 0..300 {
+        if program("pg_isready")?.arg("-h").arg(dir).status()?.success() {
+            return Ok(server);
+        }
+        sleep(Duration::from_millis(100));
+    }
+    bail!("the server does not start")
+}
+
+/// Stops a server.
+pub fn stop(mut server: Ended) -> Result<()> {
+    kill_process(Pid::from_child(&server.0), Signal::INT)?;
+    server.0.wait()?;
+    Ok(())
+}
+
+/// pgbench, connected to the server of a folder.
+pub fn pgbench(dir: &Path) -> Result<Command> {
+    let mut command = program("pgbench")?;
+    command.arg("-h").arg(dir).arg("-U").arg("postgres");
+    Ok(command)
+}
+
+/// Makes a database with the tables of pgbench at this scale, 15 MB each.
+pub fn init(dir: &Path, scale: u32) -> Result<()> {
+    let owner = Command::new("chown").arg("postgres").arg(dir).status()?;
+    ensure!(owner.success(), "cannot give the folder to postgres");
+    let init =
+        program("initdb")?.arg("-U").arg("postgres").arg("-D").arg(dir.join("data")).status()?;
+    ensure!(init.success(), "initdb has failed");
+    let server = start(dir)?;
+    let filled = pgbench(dir)?.args(["-i", "-q", "-s", &scale.to_string(), "postgres"]).status()?;
+    ensure!(filled.success(), "pgbench -i has failed");
+    stop(server)
+}
