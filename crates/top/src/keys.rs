@@ -110,14 +110,14 @@ enum Edited {
 }
 
 /// Maximum length of a typed line.
-const MOST_TYPED: usize = 4096;
+const MAX_TYPED: usize = 4096;
 
 fn edited(mut text: String, code: KeyCode) -> Edited {
     match code {
         KeyCode::Enter => return Edited::Done(text),
         KeyCode::Esc => return Edited::Left,
         KeyCode::Backspace => _ = text.pop(),
-        KeyCode::Char(c) if text.len() < MOST_TYPED => text.push(c),
+        KeyCode::Char(c) if text.len() < MAX_TYPED => text.push(c),
         _ => {}
     }
     Edited::More(text)

@@ -188,9 +188,10 @@ impl Ring {
     /// Computes all figures again, with these limits of hot and cold.
     pub fn set_thresholds(&mut self, thresholds: Thresholds) {
         self.thresholds = thresholds;
-        let held = self.tiers.iter_mut().flat_map(|tier| {
-            tier.kept.moments.iter_mut().chain(&mut tier.waiting.moments)
-        });
+        let held = self
+            .tiers
+            .iter_mut()
+            .flat_map(|tier| tier.kept.moments.iter_mut().chain(&mut tier.waiting.moments));
         held.chain(&mut self.last).for_each(|moment| moment.judge(&thresholds));
     }
 

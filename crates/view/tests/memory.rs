@@ -85,14 +85,8 @@ fn fill(memory: usize, of: Recording, snapshots: u64) -> f64 {
     held() as f64 / memory as f64
 }
 
-const RECORDING: Recording = Recording {
-    targets: 3,
-    regions: 20,
-    mappings: 10,
-    remaps_every: 50,
-    groups: 0,
-    seconds: 1.0,
-};
+const RECORDING: Recording =
+    Recording { targets: 3, regions: 20, mappings: 10, remaps_every: 50, groups: 0, seconds: 1.0 };
 
 #[test]
 fn what_is_held_is_counted_and_within_the_limit() {

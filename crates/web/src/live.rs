@@ -20,13 +20,12 @@ use tokio::sync::watch as newest;
 use tracing::info;
 
 use crate::index::Index;
-use crate::pyramid::Keep;
 use crate::server::Server;
 use crate::source::{Kind, Source};
-use crate::{WebOptions, announce, farewell, limits};
+use crate::{WebOptions, announce, farewell, live_limits};
 
 /// Maximum number of snapshots that wait for the index. Beyond it, the page misses the newest.
-const MOST_WAITING: usize = 64;
+const MAX_WAITING: usize = 64;
 /// Time to end a command after the server was stopped.
 const NO_TIME: Duration = Duration::ZERO;
 
@@ -60,7 +59,7 @@ pub fn watch(
     let mut follower = Follower::new(ready.watched());
     follower.attach_all(ready.hold(), &live.targets)?;
     let program = resolve(&live.targets.command)?;
-    let index = Index::new(limits(Keep::Newest, options.thresholds));
+    let index = Index::new(live_limits(options.thresholds));
     let source = Arc::new(Source::new(Kind::Live, "live".to_owned(), None, index));
     let (changes, changed) = newest::channel(0);
     let server = Server::start(&options.listen, vec![Arc::clone(&source)], changed)?;
@@ -142,7 +141,7 @@ impl Job for WebJob {
         s: &Arc<Snapshot>,
     ) -> Result<ControlFlow<End>, SessionError> {
         on.state.status.show(s, String::new);
-        if self.waiting.load(Ordering::Relaxed) < MOST_WAITING {
+        if self.waiting.load(Ordering::Relaxed) < MAX_WAITING {
             self.waiting.fetch_add(1, Ordering::Relaxed);
             self.event(Event::Snapshot(Arc::clone(s)));
         } else {

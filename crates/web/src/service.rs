@@ -18,10 +18,9 @@ use isotherm_record::{Event, Reader};
 use serde_json::{Value, json};
 
 use crate::index::{Index, SchemeMark};
-use crate::pyramid::Keep;
 use crate::server::Server;
 use crate::source::{Kind, Source, ms};
-use crate::{WebOptions, announce, farewell, limits};
+use crate::{WebOptions, announce, farewell, live_limits};
 
 /// Time between two questions to the service.
 const EVERY: Duration = Duration::from_secs(1);
@@ -34,7 +33,7 @@ pub fn follow(control: Option<&Path>, options: &WebOptions) -> Result<()> {
     let stop = Stop::at_signals()?.at(options.duration.map(|d| sys::monotonic() + d));
     // Before a browser is opened, it must be clear that there is a service.
     let first = ask(control, &Request::Status)?;
-    let index = Index::new(limits(Keep::Newest, options.thresholds));
+    let index = Index::new(live_limits(options.thresholds));
     let name = control.map_or_else(isotherm::control::default_path, PathBuf::from);
     let source = Arc::new(Source::new(Kind::Service, name.display().to_string(), None, index));
     let (changes, changed) = tokio::sync::watch::channel(0);
@@ -48,7 +47,7 @@ pub fn follow(control: Option<&Path>, options: &WebOptions) -> Result<()> {
         // Another service, or none, has answered: numbers of snapshots and targets begin again.
         if ran < std::mem::replace(&mut service.seconds, ran) {
             (service.last, service.done) = (None, BTreeMap::new());
-            *source.change() = Index::new(limits(Keep::Newest, options.thresholds));
+            *source.change() = Index::new(live_limits(options.thresholds));
         }
         let answered =
             status.map_err(Into::into).and_then(|answer| service.take(&answer["status"]));

@@ -21,7 +21,7 @@ pub use replay::ReplayOptions;
 pub use service::ServiceOptions;
 
 /// Maximum number of news that wait for the view.
-const MOST_WAITING: usize = 4096;
+const MAX_WAITING: usize = 4096;
 /// The longest time that a source sleeps, so that it notices the end of the view.
 const NAP: Duration = Duration::from_millis(100);
 
@@ -62,7 +62,7 @@ impl Source {
     /// # Errors
     /// If there can be no thread.
     pub fn start(self) -> Result<Feed> {
-        let (send, receive) = sync_channel(MOST_WAITING);
+        let (send, receive) = sync_channel(MAX_WAITING);
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
         let work = move || {

@@ -14,7 +14,7 @@ use super::News;
 /// Time between two readings: averages over 10 s change slowly.
 const EVERY: Duration = Duration::from_secs(2);
 /// Maximum number of groups that are read.
-const MOST_GROUPS: usize = 256;
+const MAX_GROUPS: usize = 256;
 
 /// Reads pressures at its own pace.
 #[derive(Default)]
@@ -27,7 +27,7 @@ impl Pressures {
     /// A process is in a control group, whose pressure is read from now on.
     pub fn attribution(&mut self, a: &Attribution) {
         for group in a.groups().filter(|group| group.len() > 1) {
-            if self.groups.len() < MOST_GROUPS && !self.groups.contains(group) {
+            if self.groups.len() < MAX_GROUPS && !self.groups.contains(group) {
                 self.groups.insert(group.into());
             }
         }
