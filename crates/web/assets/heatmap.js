@@ -148,6 +148,7 @@ export class Heatmap {
     const last = Math.min(v.to, this.span);
     this.wanted = [];
     let whole = true;
+    let known = Infinity;
     // Each tile covers a rectangle of the picture.
     const [i0, i1] = [Math.floor(v.from / pixel / TILE), Math.floor(Math.max(v.from, last - 1e-6) / pixel / TILE)];
     const [j0, j1] = [Math.floor(v.low / row / TILE), Math.floor((Math.min(v.high, this.height) - 1) / row / TILE)];
@@ -160,6 +161,7 @@ export class Heatmap {
           whole = false;
           continue;
         }
+        if (tile.until < tile.end) known = Math.min(known, tile.until);
         const x0 = Math.max(0, Math.ceil((i * TILE * pixel - v.from) / px - 0.5));
         const x1 = Math.min(w, Math.ceil(((i + 1) * TILE * pixel - v.from) / px - 0.5));
         const y0 = Math.max(0, Math.ceil((v.high - (j + 1) * TILE * row) / py - 0.5));
@@ -186,7 +188,7 @@ export class Heatmap {
       copy.getContext("2d").drawImage(made, 0, 0);
       this.last = { image: copy, ...v };
     }
-    canvas_state(this.canvas, whole);
+    report(this.canvas, whole, known, v);
     this.pump();
   }
 
@@ -449,7 +451,10 @@ export class Heatmap {
   }
 }
 
-/** What a test can wait for. */
-function canvas_state(canvas, whole) {
-  canvas.dataset.drawn = whole ? Number(canvas.dataset.drawn ?? 0) + 1 : canvas.dataset.drawn ?? 0;
+/** What a test can wait for: how often all of the view was drawn, until when it was known, and the view. */
+function report(canvas, whole, known, view) {
+  if (!whole) return;
+  canvas.dataset.drawn = Number(canvas.dataset.drawn ?? 0) + 1;
+  canvas.dataset.known = known;
+  canvas.dataset.view = JSON.stringify(view);
 }

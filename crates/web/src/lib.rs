@@ -24,7 +24,7 @@ mod write_timeout;
 
 pub use index::{Index, Limits, SchemeMark};
 pub use live::{LiveOptions, watch};
-pub use record::{RecordInput, show};
+pub use record::{RecordInput, load as load_record, show};
 pub use server::{ListenOptions, Server, ServerError};
 pub use service::follow;
 pub use source::{Kind, Source, SourceError};

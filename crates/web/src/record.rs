@@ -69,6 +69,9 @@ pub fn show(inputs: &[RecordInput], options: &WebOptions) -> Result<()> {
 }
 
 /// Reads a record twice: a sample of its frames, if it is long, and then all of it.
+///
+/// # Errors
+/// If the record cannot be read. One that breaks off is read up to there, and its source has a note.
 pub fn load(
     source: &Source,
     limits: Limits,

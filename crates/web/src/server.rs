@@ -13,8 +13,8 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use isotherm_linux::sys::{KeptCapabilities, drop_watching};
 use rustix::net::sockopt::set_socket_send_buffer_size;
-use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::timeout;
@@ -138,7 +138,9 @@ impl Server {
             .build()?;
         let (stop, stopped) = oneshot::channel();
         let serve = move || {
-            if let Err(e) = drop_capabilities(reads_files) {
+            // It and the threads that it starts read what strangers send. Only records of other users require one.
+            let kept = KeptCapabilities { reading: reads_files, ..KeptCapabilities::default() };
+            if let Err(e) = drop_watching(kept) {
                 error!(
                     "the page is not served, because its thread cannot drop its capabilities: {e}"
                 );
@@ -190,20 +192,6 @@ fn hosts(own: SocketAddr, more: &[String]) -> Vec<String> {
     names.extend(more.iter().cloned());
     let with_port = names.iter().map(|name| format!("{name}:{port}")).collect::<Vec<_>>();
     with_port.into_iter().chain(names.into_iter().filter(|_| default)).collect()
-}
-
-/// Drops the capabilities of this thread and of those that it starts: they read what strangers send. Only records of
-/// other users require one.
-fn drop_capabilities(reads_files: bool) -> rustix::io::Result<()> {
-    let kept = if reads_files { CapabilitySet::DAC_READ_SEARCH } else { CapabilitySet::empty() };
-    capabilities(None).and_then(|now| {
-        let sets = CapabilitySets {
-            effective: now.effective & kept,
-            permitted: now.permitted & kept,
-            inheritable: CapabilitySet::empty(),
-        };
-        set_capabilities(None, sets)
-    })
 }
 
 fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor, ServerError> {

@@ -9,8 +9,6 @@ use isotherm::ROOT;
 use isotherm_core::Attribution;
 use isotherm_linux::cgroup::{Cgroup, machine_pressure};
 
-use super::News;
-
 /// Time between two readings: averages over 10 s change slowly.
 const EVERY: Duration = Duration::from_secs(2);
 /// Maximum number of groups that are read.
@@ -34,7 +32,7 @@ impl Pressures {
     }
 
     /// The pressures, if it is time to read them. Groups that have no pressure, or no longer exist, are left out.
-    pub fn read(&mut self) -> Option<News> {
+    pub fn read(&mut self) -> Option<BTreeMap<Arc<str>, f32>> {
         let now = Instant::now();
         if self.next.is_some_and(|next| now < next) {
             return None;
@@ -54,6 +52,6 @@ impl Pressures {
             }
             true
         });
-        Some(News::Pressure(all))
+        Some(all)
     }
 }
