@@ -20,6 +20,7 @@ pub mod setups;
 pub mod slices;
 pub mod smaps;
 pub mod synthetic;
+pub mod threads;
 pub mod toucher;
 pub mod usage;
 pub mod user;

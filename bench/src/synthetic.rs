@@ -86,19 +86,26 @@ pub fn write_every(
         weight: 1,
         frames: [0x1000].into(),
     })?;
+    for snapshot in self::snapshots(regions, every, ages_every).take(snapshots as usize) {
+        let _ = writer.snapshot(&snapshot)?;
+    }
+    writer.finish(Why::Stopped, "")?;
+    Ok(())
+}
+
+/// Snapshots of `regions` each without an end, one every `every`, of which every `ages_every`-th has ages.
+pub fn snapshots(regions: u64, every: Duration, ages_every: u64) -> impl Iterator<Item = Snapshot> {
     let mappings = mappings(regions);
     let mut noise = Noise(1);
     let mut all: Vec<Stretch> = (0..regions).map(|i| Stretch::new(i, 0, &mut noise)).collect();
-    for seq in 0..snapshots {
+    (0..).map(move |seq| {
         for (i, stretch) in (0..).zip(&mut all) {
             if noise.below(25) == 0 {
                 *stretch = Stretch::new(i, seq, &mut noise);
             }
         }
-        let _ = writer.snapshot(&snapshot(seq, &all, &mappings, (every, ages_every)))?;
-    }
-    writer.finish(Why::Stopped, "")?;
-    Ok(())
+        snapshot(seq, &all, &mappings, (every, ages_every))
+    })
 }
 
 /// A heap, a file and anonymous memory, side by side.

@@ -1,4 +1,5 @@
-//! Counts the memory that this thread has allocated.
+//! Counts the memory that this thread has allocated. Tests of other crates include this file too.
+#![allow(dead_code, reason = "each user takes what it needs")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -35,6 +36,11 @@ unsafe impl GlobalAlloc for Counting {
         // SAFETY: the caller keeps the contract of `dealloc`; the memory is of `System`.
         unsafe { System.dealloc(at, layout) }
     }
+}
+
+/// The bytes that this thread has allocated and not released; negative if it has released memory of others.
+pub fn held() -> isize {
+    HELD.get()
 }
 
 /// The result of `f`, and the most memory that it has held at a time.

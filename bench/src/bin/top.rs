@@ -1,7 +1,6 @@
 //! The cost of the view of `isotherm top`, beyond that of watching.
 
 use std::io::Write;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -9,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use isotherm_bench::many;
 use isotherm_bench::program::{self, Ended};
+use isotherm_bench::threads::Threads;
 use rustix::process::geteuid;
 
 /// Maximum share of a CPU for the view, in percent.
@@ -63,14 +63,12 @@ fn main() -> Result<()> {
     }
     std::thread::sleep(Duration::from_secs(o.lead_in - o.lead_in / 2));
     let top = child_of(script.0.id())?;
-    let (begin, before) = (Instant::now(), threads(top)?);
+    let (start, before) = (Instant::now(), Threads::of(top)?);
     std::thread::sleep(Duration::from_secs(o.seconds));
-    let (time, after) = (begin.elapsed(), threads(top)?);
-    let percent = |i: usize| {
-        let [before, after] = [before, after].map(|all| if i == 0 { all.0 } else { all.1 });
-        after.saturating_sub(before).as_secs_f64() / time.as_secs_f64() * 100.0
-    };
-    let (view, watching) = (percent(0), percent(1));
+    let (spent, time) = (before.since()?, start.elapsed());
+    let percent = |cpu: Duration| cpu.as_secs_f64() / time.as_secs_f64() * 100.0;
+    // The main thread draws.
+    let (view, watching) = (percent(spent.main), percent(spent.others));
     println!(
         "| processes | memory, MiB | view, % of a CPU | watching, % of a CPU |\n|---|---|---|---|\n\
          | {} | {all} | {view:.3} | {watching:.2} |",
@@ -85,21 +83,4 @@ fn main() -> Result<()> {
 fn child_of(pid: u32) -> Result<u32> {
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
     children.trim().parse().with_context(|| format!("script has the children {children:?}"))
-}
-
-/// CPU time of the main thread of isotherm, which draws, and of its other threads.
-fn threads(pid: u32) -> Result<(Duration, Duration)> {
-    let (mut view, mut others) = (Duration::ZERO, Duration::ZERO);
-    for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
-        let path = entry?.path();
-        let is_main = path.ends_with(pid.to_string());
-        *if is_main { &mut view } else { &mut others } += cpu_time(&path)?;
-    }
-    Ok((view, others))
-}
-
-fn cpu_time(thread: &Path) -> Result<Duration> {
-    let text = std::fs::read_to_string(thread.join("schedstat"))?;
-    let nanos = text.split(' ').next().context("no CPU time")?.parse()?;
-    Ok(Duration::from_nanos(nanos))
 }

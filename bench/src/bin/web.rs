@@ -1,21 +1,28 @@
-//! How fast `isotherm web` shows a long record, and what a live page costs.
+//! How fast `isotherm web` shows a long record, and what a live page costs: CPU time, memory, and delays of the monitor.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use hdrhistogram::Histogram;
 use isotherm_bench::program::{self, Ended};
 use isotherm_bench::synthetic;
+use isotherm_bench::threads::Threads;
+use isotherm_core::{TargetId, Thresholds};
+use isotherm_record::{Event, TargetFact};
+use isotherm_web::{Index, Kind, ListenOptions, Server, Source, live_limits};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde_json::Value;
 
-/// Measures the first picture, panning, zooming and the crosshair of a long record, and the CPU time of a live page.
+/// Measures the first picture, panning, zooming and the crosshair of a long record, the memory after a simulated day,
+/// the CPU time of a live page, and the intervals of the monitor beside 100 clients.
 #[derive(Parser)]
 struct Options {
     /// snapshots in the record
@@ -27,15 +34,33 @@ struct Options {
     /// views for each zoom
     #[arg(long, default_value_t = 40)]
     views: u64,
-    /// time for which the live page is measured
-    #[arg(long, default_value_t = 20)]
+    /// time of a measurement of the live page, in seconds
+    #[arg(long, default_value_t = 15)]
     seconds: u64,
+    /// measurements of the live page with clients, and as many without
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// print only one of the parts
+    #[arg(long)]
+    only: Option<Part>,
     /// file for the record, which is kept for the next run [default: a temporary file]
     #[arg(long)]
     record: Option<PathBuf>,
     /// the program [default: that beside this one]
     #[arg(long)]
     isotherm: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Part {
+    /// a long record
+    Record,
+    /// memory after a simulated day
+    Day,
+    /// CPU time of a live page
+    Live,
+    /// the monitor beside 100 clients
+    Crowd,
 }
 
 const EVERY: Duration = Duration::from_millis(400);
@@ -50,19 +75,31 @@ const PAGE: f64 = 4096.0;
 fn main() -> Result<()> {
     let o = Options::parse();
     let isotherm = o.isotherm.clone().map_or_else(program::beside, Ok)?;
-    let dir = tempfile::tempdir()?;
-    let path = o.record.clone().unwrap_or_else(|| dir.path().join("isotherm.rec"));
-    if !path.exists() {
-        // Ages every 10 s, as isotherm records them at first.
-        synthetic::write_every(&path, o.snapshots, o.regions, (EVERY, 25))?;
+    let wants = |part| o.only.is_none_or(|only| only == part);
+    if wants(Part::Record) {
+        let dir = tempfile::tempdir()?;
+        let path = o.record.clone().unwrap_or_else(|| dir.path().join("isotherm.rec"));
+        if !path.exists() {
+            // Ages every 10 s, as isotherm records them at first.
+            synthetic::write_every(&path, o.snapshots, o.regions, (EVERY, 25))?;
+        }
+        let (size, regions) = (path.metadata()?.len(), o.snapshots * o.regions);
+        println!("{regions} regions in {} snapshots, {} MiB", o.snapshots, size >> 20);
+        record(&isotherm, &path, o.views)?;
     }
-    let (size, regions) = (path.metadata()?.len(), o.snapshots * o.regions);
-    println!("{regions} regions in {} snapshots, {} MiB", o.snapshots, size >> 20);
-    record(&isotherm, &path, o.views)?;
-    if rustix::process::geteuid().is_root() {
-        live(&isotherm, Duration::from_secs(o.seconds))?;
-    } else {
+    if wants(Part::Day) {
+        day()?;
+    }
+    if !rustix::process::geteuid().is_root() {
         println!("the live page requires root: left out");
+        return Ok(());
+    }
+    let time = Duration::from_secs(o.seconds);
+    if wants(Part::Live) {
+        live(&isotherm, time, o.rounds)?;
+    }
+    if wants(Part::Crowd) {
+        crowd(&isotherm, time, o.rounds)?;
     }
     Ok(())
 }
@@ -100,18 +137,17 @@ impl Web {
         Ok(Client { stream: BufReader::new(stream), head })
     }
 
-    fn cpu(&self) -> Result<Duration> {
-        cpu(&self.child.0)
+    fn pid(&self) -> u32 {
+        self.child.0.id()
     }
 }
 
-/// CPU time of a process so far.
-fn cpu(child: &Child) -> Result<Duration> {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id()))?;
-    let fields: Vec<&str> =
-        stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks: u64 = fields[11].parse::<u64>()? + fields[12].parse::<u64>()?;
-    Ok(Duration::from_millis(ticks * 10))
+/// A size from `/proc/PID/status`, in bytes.
+fn status(pid: u32, name: &str) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let kib = line.and_then(|rest| rest.trim().strip_suffix(" kB")).context("no size")?;
+    Ok(kib.parse::<u64>()? << 10)
 }
 
 /// A connection that stays open.
@@ -161,25 +197,43 @@ struct View {
     bytes: f64,
 }
 
-/// The requests of the tiles of a view, as the page makes them.
-fn tiles(v: &View, span: f64, all: f64, axis: u64) -> Vec<String> {
+/// Milliseconds of a column and bytes of a row, as the page chooses them.
+fn scales(v: &View) -> (f64, f64) {
     let pixel = 2f64.powf((v.ms / WIDTH).log2().ceil().max(0.0));
     let row = PAGE * 2f64.powf((v.bytes / HEIGHT / PAGE).log2().ceil().max(0.0));
+    (pixel, row)
+}
+
+/// Numbers of the tiles of a view, in time and in addresses.
+fn places(v: &View, span: f64, all: f64) -> Vec<(u64, u64)> {
+    let (pixel, row) = scales(v);
     let numbers =
         |from: f64, to: f64, size: f64| (from / size) as u64..=((to - 1e-6) / size) as u64;
     let columns = numbers(v.from, (v.from + v.ms).min(span), TILE * pixel);
-    let mut out = Vec::new();
-    for i in columns {
-        for j in numbers(v.low, (v.low + v.bytes).min(all), TILE * row) {
-            out.push(format!(
-                "/api/source/0/tile?target=0&axis={axis}&from_ms={}&pixel_ms={pixel}&from_byte={}&row_bytes={row}&\
-                 width=256&height=256",
-                i as f64 * TILE * pixel,
-                j as f64 * TILE * row
-            ));
-        }
-    }
-    out
+    let rows = || numbers(v.low, (v.low + v.bytes).min(all), TILE * row);
+    columns.flat_map(|i| rows().map(move |j| (i, j))).collect()
+}
+
+/// The request of a tile, or of some of its columns.
+fn tile(
+    axis: u64,
+    (from_ms, pixel): (f64, f64),
+    (from_byte, row): (f64, f64),
+    width: f64,
+) -> String {
+    format!(
+        "/api/source/0/tile?target=0&axis={axis}&from_ms={from_ms}&pixel_ms={pixel}&from_byte={from_byte}&\
+         row_bytes={row}&width={width}&height=256"
+    )
+}
+
+/// The requests of the tiles of a view, as the page makes them.
+fn tiles(v: &View, span: f64, all: f64, axis: u64) -> Vec<String> {
+    let (pixel, row) = scales(v);
+    let request = |(i, j): (u64, u64)| {
+        tile(axis, (i as f64 * TILE * pixel, pixel), (j as f64 * TILE * row, row), TILE)
+    };
+    places(v, span, all).into_iter().map(request).collect()
 }
 
 /// Fetches tiles over several connections. Returns whether any has a rate.
@@ -206,7 +260,7 @@ fn fetch(clients: &mut [Client], tiles: &[String]) -> Result<bool> {
 }
 
 fn record(isotherm: &Path, path: &Path, views: u64) -> Result<()> {
-    let begin = Instant::now();
+    let start = Instant::now();
     let web = Web::start(Command::new(isotherm).arg("web").arg(path))?;
     let mut clients = (0..AT_ONCE).map(|_| web.client()).collect::<Result<Vec<_>>>()?;
     let span = |client: &mut Client| -> Result<(f64, bool)> {
@@ -230,14 +284,12 @@ fn record(isotherm: &Path, path: &Path, views: u64) -> Result<()> {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    println!("first picture after {:.2} s", begin.elapsed().as_secs_f64());
+    println!("first picture after {:.2} s", start.elapsed().as_secs_f64());
     while !span(&mut clients[0])?.1 {
         std::thread::sleep(Duration::from_millis(20));
     }
-    let status = std::fs::read_to_string(format!("/proc/{}/status", web.child.0.id()))?;
-    let peak =
-        status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default().trim();
-    println!("all of it after {:.1} s, peak memory {peak}", begin.elapsed().as_secs_f64());
+    let peak = status(web.pid(), "VmHWM")? >> 20;
+    println!("all of it after {:.1} s, peak memory {peak} MiB", start.elapsed().as_secs_f64());
     let (version, all) = axis(&mut clients[0])?.context("there is no axis")?;
     let ms = span(&mut clients[0])?.0;
     println!(
@@ -257,9 +309,9 @@ fn record(isotherm: &Path, path: &Path, views: u64) -> Result<()> {
                 low: unit() * (all - tall),
                 bytes: tall,
             };
-            let begin = Instant::now();
+            let start = Instant::now();
             fetch(&mut clients, &tiles(&view, ms, all, version))?;
-            let took = begin.elapsed().as_micros() as u64;
+            let took = start.elapsed().as_micros() as u64;
             times.record(took)?;
             every.record(took)?;
         }
@@ -273,9 +325,9 @@ fn record(isotherm: &Path, path: &Path, views: u64) -> Result<()> {
             unit() * ms,
             (unit() * all) as u64
         );
-        let begin = Instant::now();
+        let start = Instant::now();
         clients[0].json(&path)?;
-        points.record(begin.elapsed().as_micros() as u64)?;
+        points.record(start.elapsed().as_micros() as u64)?;
     }
     print_row("crosshair", &points);
     Ok(())
@@ -287,8 +339,19 @@ fn print_row(name: &str, times: &Histogram<u64>) {
     println!("{name:<24} {median:>8.1} {most:>8.1} {:>8.1}", ms(times.max()));
 }
 
-/// CPU time of a live page, without a client and with one that asks for everything four times a second.
-fn live(isotherm: &Path, time: Duration) -> Result<()> {
+/// Maximum share of a CPU for all threads but that of the monitor, with a client at four updates a second, in percent.
+const MAX_PERCENT: f64 = 0.5;
+/// Maximum memory after a day.
+const MAX_MEMORY: u64 = 64 << 20;
+/// Clients that read, and as many that do not.
+const CROWD: usize = 50;
+/// Maximum jitter of the monitor's intervals beside these clients, relative to that without.
+const MAX_JITTER: f64 = 1.05;
+/// The time that a live page shows.
+const WINDOW_MS: f64 = 60e3;
+
+/// A live page of the workload `zipf`, and the process that runs it.
+fn live_page(isotherm: &Path) -> Result<(Ended, Web)> {
     let mut load = Command::new(isotherm);
     load.args(["lab", "workload", "zipf", "--duration", "5min"])
         .stdout(Stdio::null())
@@ -296,43 +359,240 @@ fn live(isotherm: &Path, time: Duration) -> Result<()> {
     let load = Ended(load.spawn()?);
     let web = Web::start(Command::new(isotherm).args(["web", "--pid", &load.0.id().to_string()]))?;
     std::thread::sleep(Duration::from_secs(10));
-    let share = |asks: &mut dyn FnMut() -> Result<()>| -> Result<f64> {
-        let (begin, before) = (Instant::now(), web.cpu()?);
-        while begin.elapsed() < time {
-            let turn = Instant::now();
-            asks()?;
-            std::thread::sleep(Duration::from_millis(250).saturating_sub(turn.elapsed()));
+    Ok((load, web))
+}
+
+/// CPU time of a live page, in turns without a client and with one.
+fn live(isotherm: &Path, time: Duration, rounds: usize) -> Result<()> {
+    let (_load, web) = live_page(isotherm)?;
+    let mut shares = [(); 2].map(|()| (Vec::new(), Vec::new()));
+    let mut updates = 0;
+    for _ in 0..rounds {
+        for (has_client, (watching, serving)) in [false, true].into_iter().zip(&mut shares) {
+            let mut page = if has_client { Some(Page::open(&web)?) } else { None };
+            let (start, before) = (Instant::now(), Threads::of(web.pid())?);
+            while start.elapsed() < time {
+                match &mut page {
+                    Some(page) => updates += page.update()?,
+                    None => std::thread::sleep(time.saturating_sub(start.elapsed())),
+                }
+            }
+            let (spent, time) = (before.since()?, start.elapsed());
+            let percent = |cpu: Duration| cpu.as_secs_f64() / time.as_secs_f64() * 100.0;
+            watching.push(percent(spent.main));
+            serving.push(percent(spent.others));
         }
-        Ok((web.cpu()? - before).as_secs_f64() / begin.elapsed().as_secs_f64() * 100.0)
-    };
-    let alone = share(&mut || Ok(()))?;
-    let mut clients = (0..AT_ONCE).map(|_| web.client()).collect::<Result<Vec<_>>>()?;
-    let with_client = share(&mut || {
-        let state = clients[0].json("/api/state")?;
-        let ms = state["sources"][0]["span_ms"].as_f64().unwrap_or(0.0);
-        for path in [
-            "targets",
-            "series",
-            "marks",
-            &format!("table?ms={ms}"),
-            &format!("ages?target=0&ms={ms}"),
-        ] {
-            clients[0].get(&format!("/api/source/0/{path}"))?;
+    }
+    println!("| live page | watching, % of a CPU | server, % of a CPU |\n|---|---|---|");
+    let [alone, with_client] =
+        shares.map(|(mut watching, mut serving)| (median(&mut watching), median(&mut serving)));
+    for (name, (watching, serving)) in [("no client", alone), ("one client", with_client)] {
+        println!("| {name} | {watching:.2} | {serving:.2} |");
+    }
+    let seconds = time.as_secs_f64() * rounds as f64;
+    println!("updates a second: {:.1}; medians of {rounds} turns", f64::from(updates) / seconds);
+    let memory = status(web.pid(), "VmRSS")? >> 20;
+    println!("memory {memory} MiB");
+    let serving = with_client.1;
+    ensure!(serving <= MAX_PERCENT, "the server needs {serving:.2} %, more than {MAX_PERCENT} %");
+    Ok(())
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Asks as the page does: at each event for the new columns of the tiles in view, each second for everything else.
+struct Page {
+    events: Client,
+    clients: Vec<Client>,
+    axis: (u64, f64),
+    /// how much of each tile is known, by column and row
+    known: BTreeMap<(u64, u64), f64>,
+    next: Instant,
+}
+
+impl Page {
+    fn open(web: &Web) -> Result<Self> {
+        let mut events = web.client()?;
+        write!(events.stream.get_mut(), "GET /api/events HTTP/1.1\r\n{}", events.head)?;
+        let clients = (0..AT_ONCE).map(|_| web.client()).collect::<Result<Vec<_>>>()?;
+        let known = BTreeMap::new();
+        Ok(Page { events, clients, axis: (0, 0.0), known, next: Instant::now() })
+    }
+
+    /// Waits for an event and does what the page does then. Returns the number of updates: 1.
+    fn update(&mut self) -> Result<u32> {
+        let mut line = String::new();
+        let state: Value = loop {
+            line.clear();
+            ensure!(self.events.stream.read_line(&mut line)? > 0, "the events have ended");
+            if let Some(data) = line.strip_prefix("data:") {
+                break serde_json::from_str(data)?;
+            }
+        };
+        let ms = state["sources"][0]["span_ms"].as_f64().context("no span")?;
+        if Instant::now() >= self.next {
+            self.next = Instant::now() + Duration::from_secs(1);
+            self.refresh(ms)?;
         }
-        let axis = clients[0].json("/api/source/0/axis?target=0")?;
+        let tiles = self.new_columns(ms);
+        // The axis may have changed in between.
+        let _ = fetch(&mut self.clients, &tiles);
+        Ok(1)
+    }
+
+    fn refresh(&mut self, ms: f64) -> Result<()> {
+        let client = &mut self.clients[0];
+        for path in
+            ["targets", "series", &format!("table?ms={ms}"), &format!("ages?target=0&ms={ms}")]
+        {
+            client.get(&format!("/api/source/0/{path}"))?;
+        }
+        let axis = client.json("/api/source/0/axis?target=0")?;
         let areas = axis["areas"].as_array().map(Vec::as_slice).unwrap_or_default();
         let bytes = areas.iter().filter_map(|a| a["bytes"].as_f64()).sum::<f64>();
-        let view = View { from: (ms - 60e3).max(0.0), ms: 60e3, low: 0.0, bytes };
         let version = axis["version"].as_u64().unwrap_or(0);
-        // Of the tiles in view, the page reads those again that reach into the present.
-        let all = tiles(&view, ms, bytes, version);
-        let open: Vec<String> = all.into_iter().rev().take(2).collect();
-        // The axis may have changed in between.
-        let _ = fetch(&mut clients, &open);
+        if version != self.axis.0 {
+            self.known.clear();
+        }
+        self.axis = (version, bytes);
         Ok(())
-    })?;
+    }
+
+    /// Requests of the columns that have come since the last ones, of all tiles in view.
+    fn new_columns(&mut self, span: f64) -> Vec<String> {
+        let (axis, bytes) = self.axis;
+        let view = View { from: (span - WINDOW_MS).max(0.0), ms: WINDOW_MS, low: 0.0, bytes };
+        let (pixel, row) = scales(&view);
+        let mut out = Vec::new();
+        for (i, j) in places(&view, span, bytes) {
+            let (start, end) = (i as f64 * TILE * pixel, (i + 1) as f64 * TILE * pixel);
+            let known = self.known.entry((i, j)).or_insert(start);
+            if *known >= end {
+                continue;
+            }
+            let column = |ms: f64| ((ms - start) / pixel).floor();
+            let (first, last) = match *known > start {
+                true => ((column(*known) - 4.0).max(0.0), (column(span) + 3.0).min(TILE)),
+                false => (0.0, TILE),
+            };
+            *known = span;
+            let (from_ms, from_byte) = (start + first * pixel, j as f64 * TILE * row);
+            out.push(tile(axis, (from_ms, pixel), (from_byte, row), last - first));
+        }
+        out
+    }
+}
+
+/// Lengths of the intervals between snapshots, in ms, and the state at the end.
+fn intervals(web: &Web, time: Duration) -> Result<(Vec<f64>, Value)> {
+    let (mut client, start) = (web.client()?, Instant::now());
+    let (mut found, mut last) = (Vec::new(), (0, 0.0));
+    loop {
+        let state = client.json("/api/state")?;
+        let source = &state["sources"][0];
+        let now =
+            (source["snapshots"].as_u64().unwrap_or(0), source["span_ms"].as_f64().unwrap_or(0.0));
+        if last.0 > 0 && now.0 == last.0 + 1 {
+            found.push(now.1 - last.1);
+        }
+        last = now;
+        if start.elapsed() >= time {
+            return Ok((found, state));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The intervals of the monitor, in turns without clients and beside many, half of which never read.
+fn crowd(isotherm: &Path, time: Duration, rounds: usize) -> Result<()> {
+    let (_load, web) = live_page(isotherm)?;
+    let (mut alone, mut beside) = (Vec::new(), Vec::new());
+    let (mut dropped, mut left) = (0, u64::MAX);
+    for _ in 0..rounds {
+        alone.extend(intervals(&web, time)?.0);
+        let (_readers, _silent) = (readers(&web)?, silent(&web)?);
+        // Those that do not read are dropped after 10 s.
+        let (found, state) = intervals(&web, time.max(Duration::from_secs(15)))?;
+        beside.extend(found);
+        dropped = state["refused"]["slow"].as_u64().unwrap_or(0);
+        left = left.min(state["connections"].as_u64().unwrap_or(0));
+    }
+    println!("| intervals of the monitor | number | median, ms | 95 %, ms |\n|---|---|---|---|");
+    let [before, with] = [("no client", alone), ("100 clients", beside)].map(|(name, mut all)| {
+        all.sort_by(f64::total_cmp);
+        let at = |part: f64| all[(all.len() as f64 * part) as usize];
+        println!("| {name} | {} | {:.1} | {:.1} |", all.len(), at(0.5), at(0.95));
+        at(0.95)
+    });
+    let silent = CROWD * rounds;
     println!(
-        "live page: {alone:.1} % of a CPU without a client, {with_client:.1} % with one, 4 updates a second"
+        "ratio of the 95 %: {:.3}; dropped: {dropped} of {silent} that never read",
+        with / before
     );
+    ensure!(dropped == silent as u64, "{dropped} of {silent} silent clients were dropped");
+    ensure!(left > CROWD as u64, "{left} clients are left, and {CROWD} have read");
+    let ratio = with / before;
+    ensure!(ratio <= MAX_JITTER, "the 95 % are {ratio:.3} times those without clients");
+    Ok(())
+}
+
+/// Clients that read all events.
+fn readers(web: &Web) -> Result<Vec<TcpStream>> {
+    let reader = |_| -> Result<TcpStream> {
+        let mut client = web.client()?;
+        write!(client.stream.get_mut(), "GET /api/events HTTP/1.1\r\n{}", client.head)?;
+        let stream = client.stream.get_ref().try_clone()?;
+        // It ends with the connection.
+        std::thread::spawn(move || std::io::copy(&mut client.stream, &mut std::io::sink()));
+        Ok(stream)
+    };
+    (0..CROWD).map(reader).collect()
+}
+
+/// Clients that ask for more than fits in the buffers of a connection, and never read.
+fn silent(web: &Web) -> Result<Vec<Client>> {
+    let one = |_| -> Result<Client> {
+        let mut client = web.client()?;
+        for _ in 0..200 {
+            write!(client.stream.get_mut(), "GET /page.js HTTP/1.1\r\n{}", client.head)?;
+        }
+        Ok(client)
+    };
+    (0..CROWD).map(one).collect()
+}
+
+/// Memory of this process after it has shown a day of snapshots of 300 regions, one a second.
+fn day() -> Result<()> {
+    let pid = std::process::id();
+    let before = status(pid, "VmRSS")?;
+    let start = Instant::now();
+    let index = Index::new(live_limits(Thresholds::default()));
+    let source = Arc::new(Source::new(Kind::Live, "a day".to_owned(), None, index));
+    let listen = ListenOptions { listen: "127.0.0.1:0".parse()?, tls: None, hosts: Vec::new() };
+    let (changes, changed) = tokio::sync::watch::channel(0);
+    let server = Server::start(&listen, vec![Arc::clone(&source)], changed)?;
+    let command = "/usr/bin/server --made-up".to_owned();
+    source.change().push(Event::Target(TargetFact { id: TargetId(0), pid: Some(4711), command }));
+    let mut most = 0;
+    for (n, s) in (0..86_400).zip(synthetic::snapshots(300, Duration::from_secs(1), 60)) {
+        source.change().push(Event::Snapshot(Arc::new(s)));
+        changes.send_modify(|n| *n += 1);
+        if n % 600 == 0 {
+            most = most.max(status(pid, "VmRSS")?);
+        }
+    }
+    let (end, took) = (status(pid, "VmRSS")?, start.elapsed().as_secs_f64());
+    let mib = |bytes: u64| bytes >> 20;
+    println!(
+        "a day of 86400 snapshots of 300 regions: memory {} MiB before, {} MiB at the end, {} MiB at most, after {took:.1} s",
+        mib(before),
+        mib(end),
+        mib(most)
+    );
+    drop(server);
+    ensure!(most <= MAX_MEMORY, "{} MiB are more than {} MiB", mib(most), mib(MAX_MEMORY));
     Ok(())
 }

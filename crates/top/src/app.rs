@@ -70,7 +70,7 @@ pub struct App {
     pub(crate) at: Option<Nanos>,
     /// index in [`SPANS`]
     pub(crate) span: usize,
-    /// begin of the marked time, and its end
+    /// start of the marked time, and its end
     pub(crate) marks: (Option<Nanos>, Option<Nanos>),
     /// the addresses that are shown, if not all
     pub(crate) zoom: Option<AddrRange>,
@@ -150,7 +150,7 @@ impl App {
     #[must_use]
     pub fn moment(&self) -> Option<&Moment> {
         let ring = self.view.ring();
-        // A moment begins where the one before ends: the time of a pause belongs to the earlier one.
+        // A moment starts where the one before ends: the time of a pause belongs to the earlier one.
         let Some(at) = self.at else { return ring.last() };
         ring.at(at.before(Duration::from_nanos(1))).or_else(|| ring.at(at))
     }
@@ -290,15 +290,15 @@ impl App {
         self.view.set_thresholds(t);
     }
 
-    /// Marks the begin of a time, then its end; then begins anew.
+    /// Marks the start of a time, then its end; then starts again.
     pub(crate) fn mark(&mut self) {
         let Some(now) = self.now() else { return };
         self.marks = match self.marks {
-            (Some(begin), None) => (Some(begin.min(now)), Some(begin.max(now))),
+            (Some(start), None) => (Some(start.min(now)), Some(start.max(now))),
             _ => (Some(now), None),
         };
         self.message = match self.marks {
-            (_, None) => "marked the begin: m marks the end".to_owned(),
+            (_, None) => "marked the start: m marks the end".to_owned(),
             _ => "marked a time: w saves it as a record".to_owned(),
         };
     }
@@ -307,8 +307,8 @@ impl App {
     pub(crate) fn marked(&self) -> Option<Range<Nanos>> {
         let shown = self.shown()?;
         Some(match self.marks {
-            (Some(begin), Some(end)) => begin..end,
-            (Some(begin), None) => begin.min(shown.end)..begin.max(shown.end),
+            (Some(start), Some(end)) => start..end,
+            (Some(start), None) => start.min(shown.end)..start.max(shown.end),
             (None, _) => shown,
         })
     }

@@ -8,7 +8,7 @@ use crate::app::{App, Effect, Mode};
 /// Keys and what they do, as the help page shows them.
 pub const HELP: [(&str, &str); 17] = [
     ("up, down, j, k", "select a row; PgUp and PgDn move by ten rows"),
-    ("Enter", "open a process, the processes of a group, or zoom into a mapping"),
+    ("Enter", "open a process or the processes of a group; zoom into a mapping"),
     ("Esc", "zoom out, go back, or show all rows again"),
     ("Tab, g", "switch between processes and control groups"),
     ("s, S", "sort by the next column, or by the previous one"),
@@ -20,7 +20,7 @@ pub const HELP: [(&str, &str); 17] = [
     ("+, -", "show a longer or shorter time"),
     ("h, H", "lower or raise the limit of hot"),
     ("c, C", "lower or raise the limit of cold"),
-    ("m", "mark the begin of a time, then its end"),
+    ("m", "mark the start of a time, then its end"),
     ("w", "save the marked time as a record; without marks, the shown time"),
     ("Ctrl-L", "draw the screen again"),
     ("q, Ctrl-C", "quit"),
@@ -110,14 +110,14 @@ enum Edited {
 }
 
 /// Maximum length of a typed line.
-const MOST_TYPED: usize = 4096;
+const MAX_TYPED: usize = 4096;
 
 fn edited(mut text: String, code: KeyCode) -> Edited {
     match code {
         KeyCode::Enter => return Edited::Done(text),
         KeyCode::Esc => return Edited::Left,
         KeyCode::Backspace => _ = text.pop(),
-        KeyCode::Char(c) if text.len() < MOST_TYPED => text.push(c),
+        KeyCode::Char(c) if text.len() < MAX_TYPED => text.push(c),
         _ => {}
     }
     Edited::More(text)

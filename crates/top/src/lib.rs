@@ -21,10 +21,11 @@ mod tests;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use crossterm::event::{self, Event as Input, KeyEventKind};
 use isotherm::stop::Stop;
 use isotherm_core::Thresholds;
+use isotherm_linux::sys::{KeptCapabilities, drop_watching};
 
 pub use app::{App, Effect, Mode, Page};
 pub use color::Colors;
@@ -55,6 +56,10 @@ pub struct TopOptions {
 /// If the source cannot start, or the terminal cannot be used.
 pub fn run(source: Source, options: &TopOptions, stop: &Stop) -> Result<()> {
     let mut feed = source.start()?;
+    // The source has those that it needs. This thread shows names of strangers; to save a span in a folder of another
+    // user, as with sudo, it keeps one.
+    drop_watching(KeptCapabilities { writing: true, ..KeptCapabilities::default() })
+        .context("cannot give up capabilities")?;
     let mut app = App::new(options);
     // An error at the start is printed as that of any other command.
     let result = match feed.next(stop) {

@@ -281,9 +281,28 @@ fn every_size_can_be_drawn() {
         for (keys, _) in keys::HELP {
             assert!(help.iter().any(|line| line.starts_with(&format!(" {keys}"))), "{keys}");
         }
-        assert!(help.iter().all(|line| line.chars().count() <= 80));
     }
     assert!(lines(&App::new(&options(Colors::None)), 80, 24)[2].starts_with("Waiting"));
+}
+
+#[test]
+fn keys_and_what_they_do_fit_in_80_columns() {
+    for (keys, does) in keys::HELP {
+        assert!(keys.len() <= 15 && 17 + does.len() <= 80, "{keys}: {does}");
+    }
+}
+
+#[test]
+fn the_column_of_the_order_has_an_arrow() {
+    let mut app = app(Colors::None, 10);
+    for column in Column::ALL {
+        app.column = column;
+        for (descending, arrow) in [(true, 'v'), (false, '^')] {
+            app.descending = descending;
+            let titles = &lines(&app, 80, 24)[3];
+            assert_eq!(titles.matches(arrow).count(), 1, "{column:?}: {titles}");
+        }
+    }
 }
 
 #[test]

@@ -5,7 +5,10 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{Heat, HeatBytes, Snapshot, TargetId, TargetView, Thresholds};
+use isotherm_core::{
+    Heat, HeatBytes, HugeAges, Mapping, PageAges, RegionView, Snapshot, TargetId, TargetView,
+    Thresholds,
+};
 use isotherm_record::edit::aggregate;
 
 /// Memory of a process or a control group during one snapshot.
@@ -55,8 +58,8 @@ impl AddAssign<&Figures> for Figures {
 pub struct Moment {
     /// the snapshot
     pub snapshot: Arc<Snapshot>,
-    /// the figures of each of its targets
-    pub figures: BTreeMap<TargetId, Figures>,
+    /// the figures of its targets, in the same order
+    figures: Arc<[Figures]>,
     /// percent of the last 10 s in which a process of the group waited for memory, by path of the group: `/`
     /// is the whole machine
     pub pressure: Arc<BTreeMap<Arc<str>, f32>>,
@@ -66,16 +69,36 @@ impl Moment {
     /// A moment whose figures are those of the regions alone.
     #[must_use]
     pub fn new(snapshot: Arc<Snapshot>, thresholds: &Thresholds) -> Self {
-        let of = |view: &TargetView| (view.id, Figures::of(view, thresholds));
-        let figures = snapshot.targets.iter().map(of).collect();
+        let figures = snapshot.targets.iter().map(|view| Figures::of(view, thresholds)).collect();
         Moment { snapshot, figures, pressure: Arc::default() }
+    }
+
+    fn place(&self, id: TargetId) -> Option<usize> {
+        self.snapshot.targets.binary_search_by_key(&id, |view| view.id).ok()
     }
 
     /// The view of a target.
     #[must_use]
     pub fn target(&self, id: TargetId) -> Option<&TargetView> {
-        let at = self.snapshot.targets.binary_search_by_key(&id, |view| view.id).ok()?;
-        self.snapshot.targets.get(at)
+        self.snapshot.targets.get(self.place(id)?)
+    }
+
+    /// The figures of a target.
+    #[must_use]
+    pub fn figures(&self, id: TargetId) -> Option<&Figures> {
+        self.figures.get(self.place(id)?)
+    }
+
+    /// The figures of all targets, in ascending order of id.
+    pub fn all_figures(&self) -> impl Iterator<Item = (TargetId, &Figures)> {
+        self.snapshot.targets.iter().map(|view| view.id).zip(&*self.figures)
+    }
+
+    /// Changes the figures of each target.
+    pub fn change_figures(&mut self, mut change: impl FnMut(&TargetView, &mut Figures)) {
+        let mut figures = self.figures.to_vec();
+        self.snapshot.targets.iter().zip(&mut figures).for_each(|(view, f)| change(view, f));
+        self.figures = figures.into();
     }
 
     /// Duration of its snapshot, in seconds.
@@ -86,29 +109,97 @@ impl Moment {
 
     /// Computes the figures of the regions again, with other limits of hot and cold.
     pub(crate) fn judge(&mut self, thresholds: &Thresholds) {
-        for view in &self.snapshot.targets {
-            if let Some(figures) = self.figures.get_mut(&view.id) {
-                let Figures { heat, oldest_cold, .. } = Figures::of(view, thresholds);
-                (figures.heat, figures.oldest_cold) = (heat, oldest_cold);
-            }
-        }
+        self.change_figures(|view, figures| {
+            let Figures { heat, oldest_cold, .. } = Figures::of(view, thresholds);
+            (figures.heat, figures.oldest_cold) = (heat, oldest_cold);
+        });
     }
 
     /// One moment of all `parts`, which are in order of time: means of their regions, sums of their refaults, and
     /// the last of everything else. `every` is the least aggregation interval of the result.
-    pub(crate) fn joined(parts: &[Moment], every: Duration, t: &Thresholds) -> Option<Moment> {
-        let (last, rest) = parts.split_last()?;
-        if rest.is_empty() {
+    pub(crate) fn joined<'a>(
+        parts: impl Iterator<Item = &'a Moment> + Clone,
+        every: Duration,
+        t: &Thresholds,
+    ) -> Option<Moment> {
+        let last = parts.clone().last()?;
+        let snapshots: Vec<&Snapshot> = parts.clone().map(|m| &*m.snapshot).collect();
+        if snapshots.len() == 1 {
             return Some(last.clone());
         }
-        let snapshots: Vec<&Snapshot> = parts.iter().map(|m| &*m.snapshot).collect();
-        let joined = Moment::new(Arc::new(aggregate(&snapshots, every)?), t);
-        let mut figures = joined.figures;
-        for (id, figures) in &mut figures {
-            let all = || parts.iter().filter_map(|m| m.figures.get(id));
-            figures.refaults = all().map(|f| f.refaults).sum();
-            figures.saved = all().next_back().map_or(0, |f| f.saved);
+        let mut joined = Moment::new(Arc::new(aggregate(&snapshots, every)?), t);
+        joined.pressure = Arc::clone(&last.pressure);
+        joined.change_figures(|view, figures| {
+            let all = parts.clone().filter_map(|m| m.figures(view.id));
+            figures.refaults = all.clone().map(|f| f.refaults).sum();
+            figures.saved = all.last().map_or(0, |f| f.saved);
+        });
+        Some(joined)
+    }
+
+    /// The bytes of what this moment alone holds, and not those of [`Moment::parts`].
+    pub(crate) fn own_bytes(&self) -> usize {
+        let s = &self.snapshot;
+        let regions = |view: &TargetView| {
+            view.regions.capacity() * size_of::<RegionView>() + ALLOCATION_BYTES
+        };
+        size_of::<Snapshot>()
+            + s.targets.capacity() * size_of::<TargetView>()
+            + s.targets.iter().map(regions).sum::<usize>()
+            + self.figures.len() * size_of::<Figures>()
+            + 3 * ALLOCATION_BYTES
+    }
+
+    /// What several moments may share.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = Part<'_>> {
+        let of_views = self.snapshot.targets.iter().flat_map(|view| {
+            let ages = view.ages.as_ref().map(Part::Ages);
+            std::iter::once(Part::Mappings(&view.mappings)).chain(ages)
+        });
+        of_views.chain([Part::Pressure(&self.pressure)])
+    }
+}
+
+/// Bytes of an allocation beside its content, at most: reference counts, and what the allocator adds.
+const ALLOCATION_BYTES: usize = 32;
+/// Bytes of an entry of the pressures, at most: the nodes of the map are half full at least.
+const PRESSURE_BYTES: usize = 64;
+
+/// What several moments may share, for as long as any of them exists.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Part<'a> {
+    Mappings(&'a Arc<Vec<Mapping>>),
+    Ages(&'a Arc<PageAges>),
+    Pressure(&'a Arc<BTreeMap<Arc<str>, f32>>),
+}
+
+impl Part<'_> {
+    /// Its address, which no other part has while it exists.
+    pub(crate) fn address(self) -> usize {
+        match self {
+            Part::Mappings(mappings) => Arc::as_ptr(mappings).addr(),
+            Part::Ages(ages) => Arc::as_ptr(ages).addr(),
+            Part::Pressure(pressure) => Arc::as_ptr(pressure).addr(),
         }
-        Some(Moment { figures, pressure: Arc::clone(&last.pressure), ..joined })
+    }
+
+    /// The bytes that it occupies.
+    pub(crate) fn bytes(self) -> usize {
+        let text = |text: &str| text.len() + ALLOCATION_BYTES;
+        let content = match self {
+            Part::Mappings(mappings) => {
+                let names: usize = mappings.iter().map(|m| text(&m.name)).sum();
+                size_of::<Vec<Mapping>>() + mappings.capacity() * size_of::<Mapping>() + names
+            }
+            Part::Ages(ages) => {
+                size_of::<PageAges>() + ages.huge.as_ref().map_or(0, |_| size_of::<HugeAges>())
+            }
+            Part::Pressure(groups) => {
+                let names: usize = groups.keys().map(|name| text(name)).sum();
+                // A map that is not empty has a node for eleven entries.
+                (groups.len() + usize::from(!groups.is_empty()) * 11) * PRESSURE_BYTES + names
+            }
+        };
+        content + 2 * ALLOCATION_BYTES
     }
 }

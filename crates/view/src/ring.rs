@@ -1,13 +1,13 @@
 //! A bounded history of snapshots.
 
-use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{Mapping, Nanos, PageAges, RegionView, Snapshot, TargetView, Thresholds};
+use isotherm_core::{Nanos, Thresholds};
 
-use crate::figures::{Figures, Moment};
+use crate::figures::{Moment, Part};
 
 /// The tiers: the time that one moment covers at least, and how long a tier reaches back.
 const TIERS: [(Duration, Duration); 3] = [
@@ -17,19 +17,23 @@ const TIERS: [(Duration, Duration); 3] = [
 ];
 /// The newest tier may use half of the memory, and each of the others a quarter.
 const SHARES: [usize; TIERS.len()] = [2, 4, 4];
-/// Bytes that a mapping occupies beside its own size, for its name.
-const NAME_BYTES: usize = 32;
+/// The share of the memory that is left for the newest moment: one in so many parts.
+const NEWEST_SHARE: usize = 16;
+/// Bytes of an entry in the table of shared parts, at most.
+const ENTRY_BYTES: usize = 64;
 
 /// Recent snapshots: one per second at most for ten minutes, one per ten seconds for two hours, one per minute for
 /// a day; or for as long as the memory suffices. A snapshot that lasts longer than that is kept as it is. Shorter
 /// ones are joined: rates, sizes and ages are means over their time.
 ///
-/// Moments that wait to be joined count as well. The whole stays below its limit as long as a snapshot occupies
-/// less than a sixteenth of it; the newest one is always kept.
+/// Moments that wait to be joined count as well, and so do mappings, idle ages and pressures for as long as any
+/// moment has them. The whole stays below its limit as long as a snapshot occupies less than a sixteenth of it; the
+/// newest one is always kept.
 #[derive(Debug)]
 pub struct Ring {
     tiers: [Tier; TIERS.len()],
     last: Option<Moment>,
+    last_bytes: usize,
     thresholds: Thresholds,
 }
 
@@ -37,42 +41,80 @@ pub struct Ring {
 struct Tier {
     every: Duration,
     reach: Duration,
-    /// maximum of `bytes`
+    /// maximum of the bytes of `waiting` and `kept`: each may use half
     limit: usize,
-    /// moments that are to be joined, and their bytes
-    waiting: Vec<Moment>,
-    waiting_bytes: usize,
-    kept: VecDeque<(Moment, usize)>,
-    bytes: usize,
+    /// moments that are to be joined
+    waiting: Held,
+    kept: Held,
+}
+
+/// Moments in order of time, and the bytes that they occupy. What several of them share counts once.
+#[derive(Debug, Default)]
+struct Held {
+    moments: VecDeque<Moment>,
+    own_bytes: usize,
+    shared_bytes: usize,
+    /// number of users of each shared part, by its address
+    users: HashMap<usize, u32>,
+}
+
+impl Held {
+    fn push(&mut self, moment: Moment) {
+        self.own_bytes += moment.own_bytes();
+        for part in moment.parts() {
+            let users = self.users.entry(part.address()).or_default();
+            *users += 1;
+            if *users == 1 {
+                self.shared_bytes += part.bytes() + ENTRY_BYTES;
+            }
+        }
+        self.moments.push_back(moment);
+    }
+
+    /// Drops the first moment.
+    fn pop(&mut self) {
+        let Some(moment) = self.moments.pop_front() else { return };
+        self.own_bytes -= moment.own_bytes();
+        for part in moment.parts() {
+            let Entry::Occupied(mut users) = self.users.entry(part.address()) else { continue };
+            *users.get_mut() -= 1;
+            if *users.get() == 0 {
+                users.remove();
+                self.shared_bytes -= part.bytes() + ENTRY_BYTES;
+            }
+        }
+        // What is left should not pay for more moments than there are.
+        if self.moments.capacity() > 4 * self.moments.len().max(4) {
+            self.moments.shrink_to(2 * self.moments.len());
+            self.users.shrink_to(2 * self.users.len());
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.own_bytes + self.shared_bytes + self.moments.capacity() * size_of::<Moment>()
+    }
 }
 
 impl Ring {
     /// An empty ring, which uses at most `memory` bytes.
     #[must_use]
     pub fn new(memory: usize) -> Self {
-        let mut shares = TIERS.iter().zip(SHARES);
-        let tiers = std::array::from_fn(|_| {
-            let ((every, reach), share) = shares.next().map_or((TIERS[0], 1), |(t, s)| (*t, s));
-            Tier {
-                every,
-                reach,
-                limit: memory / share,
-                waiting: Vec::new(),
-                waiting_bytes: 0,
-                kept: VecDeque::new(),
-                bytes: 0,
-            }
+        let memory = memory - memory / NEWEST_SHARE;
+        let tiers = std::array::from_fn(|i| {
+            let (every, reach) = TIERS[i];
+            let (waiting, kept) = (Held::default(), Held::default());
+            Tier { every, reach, limit: memory / SHARES[i], waiting, kept }
         });
-        Ring { tiers, last: None, thresholds: Thresholds::default() }
+        Ring { tiers, last: None, last_bytes: 0, thresholds: Thresholds::default() }
     }
 
     /// Adds the next moment. Its figures were computed with the thresholds of the ring.
     pub fn push(&mut self, moment: Moment) {
-        let before = self.last.replace(moment.clone());
-        let bytes = bytes_of(&moment, before.as_ref());
-        let mut next = Some((moment, bytes));
+        self.last_bytes = moment.own_bytes() + moment.parts().map(Part::bytes).sum::<usize>();
+        self.last = Some(moment.clone());
+        let mut next = Some(moment);
         for tier in &mut self.tiers {
-            next = next.and_then(|(moment, bytes)| tier.push(moment, bytes, &self.thresholds));
+            next = next.and_then(|moment| tier.push(moment, &self.thresholds));
         }
     }
 
@@ -85,7 +127,7 @@ impl Ring {
     /// The time of all kept moments; `None` if there are none.
     #[must_use]
     pub fn span(&self) -> Option<Range<Nanos>> {
-        let firsts = self.tiers.iter().filter_map(Tier::begin);
+        let firsts = self.tiers.iter().filter_map(Tier::start);
         let last = &self.last.as_ref()?.snapshot;
         Some(firsts.chain([last.start]).min()?..last.end)
     }
@@ -98,15 +140,16 @@ impl Ring {
         if at >= last.snapshot.start {
             return Some(last);
         }
-        let holder = self.tiers.iter().find(|tier| tier.begin().is_some_and(|begin| begin <= at));
-        let coarsest = || self.tiers.iter().rev().find(|tier| tier.begin().is_some());
+        let holder = self.tiers.iter().find(|tier| tier.start().is_some_and(|start| start <= at));
+        let coarsest = || self.tiers.iter().rev().find(|tier| tier.start().is_some());
         let Some(tier) = holder.or_else(coarsest) else { return Some(last) };
         let after = tier.moments().take_while(|m| m.snapshot.start <= at).count();
         tier.moments().nth(after.saturating_sub(1)).or(Some(last))
     }
 
-    /// The moments that overlap `span`, in order of time and without overlap. The first may begin before it. Where several tiers have them, they
-    /// come from the coarsest whose moments cover no more than `step`, or from the finest.
+    /// The moments that overlap `span`, in order of time and without overlap. The first may start before it. Where
+    /// several tiers have them, they come from the coarsest whose moments cover no more than `step`, or from the
+    /// finest.
     #[must_use]
     pub fn between(&self, span: &Range<Nanos>, step: Duration) -> Vec<&Moment> {
         let wanted = self.tiers.iter().rposition(|tier| tier.every <= step).unwrap_or(0);
@@ -145,88 +188,70 @@ impl Ring {
     /// Computes all figures again, with these limits of hot and cold.
     pub fn set_thresholds(&mut self, thresholds: Thresholds) {
         self.thresholds = thresholds;
-        let kept = self.tiers.iter_mut().flat_map(|tier| {
-            tier.kept.iter_mut().map(|(moment, _)| moment).chain(&mut tier.waiting)
-        });
-        kept.chain(&mut self.last).for_each(|moment| moment.judge(&thresholds));
+        let held = self
+            .tiers
+            .iter_mut()
+            .flat_map(|tier| tier.kept.moments.iter_mut().chain(&mut tier.waiting.moments));
+        held.chain(&mut self.last).for_each(|moment| moment.judge(&thresholds));
     }
 
-    /// The memory that all moments occupy, in bytes: an upper bound, because tiers may share snapshots.
+    /// The memory that all moments occupy, in bytes: an upper bound, because tiers may share snapshots, and mappings
+    /// may share names.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.tiers.iter().map(|tier| tier.bytes + tier.waiting_bytes).sum()
+        let tiers = self.tiers.iter().map(|tier| tier.kept.bytes() + tier.waiting.bytes());
+        tiers.sum::<usize>() + self.last_bytes
     }
 }
 
 impl Tier {
-    /// Adds a moment. If it completes one of this tier, returns that, with its bytes.
-    fn push(&mut self, moment: Moment, bytes: usize, t: &Thresholds) -> Option<(Moment, usize)> {
-        self.waiting_bytes += bytes;
+    /// Adds a moment. If it completes one of this tier, returns that.
+    fn push(&mut self, moment: Moment, t: &Thresholds) -> Option<Moment> {
         self.waiting.push(moment);
-        let (first, last) = (self.waiting.first()?, self.waiting.last()?);
+        let waiting = &self.waiting.moments;
+        let (first, last) = (waiting.front()?, waiting.back()?);
         let long = last.snapshot.end.since(first.snapshot.start);
         // A little less is enough, because intervals are never exact.
-        if long + self.every / 20 < self.every && self.waiting_bytes < self.limit / 2 {
+        if long + self.every / 20 < self.every && self.waiting.bytes() < self.limit / 2 {
             return None;
         }
-        let joined = Moment::joined(&self.waiting, self.every, t)?;
-        self.waiting.clear();
-        self.waiting_bytes = 0;
-        let bytes = bytes_of(&joined, self.kept.back().map(|(before, _)| before));
-        self.kept.push_back((joined.clone(), bytes));
-        self.bytes += bytes;
+        let joined = Moment::joined(waiting.iter(), self.every, t)?;
+        self.waiting = Held::default();
+        self.kept.push(joined.clone());
         self.trim(joined.snapshot.end);
-        Some((joined, bytes))
+        Some(joined)
     }
 
-    /// Drops the oldest moments that are too old, or for which there is no room. A moment that waits may take as
-    /// much as half of the room.
+    /// Drops the oldest moments that are too old, or for which there is no room.
     fn trim(&mut self, now: Nanos) {
-        while let Some((first, bytes)) = self.kept.front() {
+        while let Some(first) = self.kept.moments.front() {
             let is_old = now.since(first.snapshot.end) > self.reach;
-            if !is_old && self.bytes <= self.limit / 2 {
+            if !is_old && self.kept.bytes() <= self.limit / 2 {
                 break;
             }
-            self.bytes -= bytes;
-            self.kept.pop_front();
+            self.kept.pop();
         }
     }
 
     fn moments(&self) -> impl DoubleEndedIterator<Item = &Moment> {
-        self.kept.iter().map(|(moment, _)| moment).chain(&self.waiting)
+        self.kept.moments.iter().chain(&self.waiting.moments)
     }
 
-    /// When its first moment begins.
-    fn begin(&self) -> Option<Nanos> {
+    /// When its first moment starts.
+    fn start(&self) -> Option<Nanos> {
         self.moments().next().map(|m| m.snapshot.start)
     }
 
     /// When its last complete moment ends.
     fn end(&self) -> Option<Nanos> {
-        self.kept.back().map(|(m, _)| m.snapshot.end)
+        self.kept.moments.back().map(|m| m.snapshot.end)
     }
-}
-
-/// The bytes that `moment` occupies, without the mappings that it shares with the one `before`.
-fn bytes_of(moment: &Moment, before: Option<&Moment>) -> usize {
-    let of = |view: &TargetView| {
-        let shared = before
-            .and_then(|b| b.target(view.id))
-            .is_some_and(|b| Arc::ptr_eq(&b.mappings, &view.mappings));
-        let mappings = if shared { 0 } else { view.mappings.len() };
-        let ages = view.ages.as_ref().map_or(0, |_| size_of::<PageAges>());
-        size_of::<TargetView>()
-            + view.regions.capacity() * size_of::<RegionView>()
-            + mappings * (size_of::<Mapping>() + NAME_BYTES)
-            + ages
-            + 2 * size_of::<Figures>()
-    };
-    let targets: usize = moment.snapshot.targets.iter().map(of).sum();
-    targets + size_of::<Snapshot>() + size_of::<Moment>()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -306,7 +331,7 @@ mod tests {
         let mut ring = filled(1.0, 100, 1 << 20);
         let hot = |ring: &Ring| {
             let all = ring.between(&ring.span().unwrap(), Duration::ZERO);
-            all.iter().map(|m| m.figures.values().map(|f| f.heat.hot).sum::<u64>()).min()
+            all.iter().map(|m| m.all_figures().map(|(_, f)| f.heat.hot).sum::<u64>()).min()
         };
         assert_eq!(hot(&ring), Some(0));
         ring.set_thresholds(Thresholds { hot_hz: 2.0, ..Thresholds::default() });

@@ -148,8 +148,8 @@ pub fn sort(rows: &mut [Row], by: Column, descending: bool) {
 pub(crate) fn refault_rates(moments: &[&Moment]) -> BTreeMap<TargetId, f64> {
     let seconds: f64 = moments.iter().map(|m| m.seconds()).sum();
     let mut sums: BTreeMap<TargetId, u64> = BTreeMap::new();
-    for (id, f) in moments.iter().flat_map(|m| &m.figures).filter(|(_, f)| f.refaults > 0) {
-        let sum = sums.entry(*id).or_default();
+    for (id, f) in moments.iter().flat_map(|m| m.all_figures()).filter(|(_, f)| f.refaults > 0) {
+        let sum = sums.entry(id).or_default();
         *sum = sum.saturating_add(f.refaults);
     }
     sums.into_iter().map(|(id, n)| (id, n as f64 / seconds.max(1e-9))).collect()

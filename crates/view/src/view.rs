@@ -19,7 +19,7 @@ use crate::ring::Ring;
 use crate::table::{By, Column, Key, REFAULTS_OVER, Row, refault_rates};
 
 /// Maximum number of targets and of pressures that are remembered; beyond it, those that have ended are forgotten.
-const MOST_TARGETS: usize = 1 << 14;
+const MAX_TARGETS: usize = 1 << 14;
 /// The time over which the cost is a mean.
 const COST_OVER: Duration = Duration::from_secs(10);
 
@@ -110,20 +110,20 @@ impl View {
     fn snapshot(&mut self, s: Arc<Snapshot>) {
         let mut moment = Moment::new(s, &self.ring.thresholds());
         moment.pressure = Arc::clone(&self.pressure);
-        for (id, figures) in &mut moment.figures {
-            let Some(a) = self.attributions.get(id) else { continue };
-            let counted = self.counted_faults.insert(*id, a.major_faults).unwrap_or_default();
+        moment.change_figures(|view, figures| {
+            let Some(a) = self.attributions.get(&view.id) else { return };
+            let counted = self.counted_faults.insert(view.id, a.major_faults).unwrap_or_default();
             figures.saved = a.swapped;
             figures.refaults = a.major_faults.saturating_sub(counted);
-        }
+        });
         self.forget(&moment);
         self.ring.push(moment);
     }
 
     /// Forgets targets that are not in the newest moment, if there are too many.
     fn forget(&mut self, now: &Moment) {
-        if self.targets.len().max(self.attributions.len()) > MOST_TARGETS {
-            let stays = |id: &TargetId| now.figures.contains_key(id);
+        if self.targets.len().max(self.attributions.len()) > MAX_TARGETS {
+            let stays = |id: &TargetId| now.target(*id).is_some();
             self.targets.retain(|id, _| stays(id));
             self.attributions.retain(|id, _| stays(id));
             self.counted_faults.retain(|id, _| stays(id));
@@ -159,10 +159,10 @@ impl View {
         let end = at.snapshot.end;
         let recent = self.ring.between(&(end.before(REFAULTS_OVER)..end), Duration::ZERO);
         let rates = refault_rates(&recent);
-        let rate = |id| rates.get(id).copied().unwrap_or_default();
+        let rate = |id| rates.get(&id).copied().unwrap_or_default();
         let mut rows: BTreeMap<Key, Row> = BTreeMap::new();
-        for (id, figures) in &at.figures {
-            for key in self.keys(*id, by) {
+        for (id, figures) in at.all_figures() {
+            for key in self.keys(id, by) {
                 let row = rows.entry(key).or_insert_with_key(|key| self.empty_row(key, at));
                 row.figures += figures;
                 row.refaults_per_second += rate(id);
@@ -190,6 +190,16 @@ impl View {
             (By::Process, _) => vec![Key::Process(target)],
             (By::Cgroup, Some(a)) => a.groups().map(|path| Key::Cgroup(path.to_owned())).collect(),
             (By::Cgroup, None) => vec![Key::Cgroup(String::new())],
+        }
+    }
+
+    /// Whether a target is in a row.
+    fn is_in(&self, target: TargetId, key: &Key) -> bool {
+        match (key, self.attributions.get(&target)) {
+            (Key::All, _) => true,
+            (Key::Process(id), _) => *id == target,
+            (Key::Cgroup(path), Some(a)) => a.groups().any(|group| group == path),
+            (Key::Cgroup(path), None) => path.is_empty(),
         }
     }
 
@@ -263,10 +273,9 @@ impl View {
         }
         let of = |f| column.of(f, moment.seconds());
         match key {
-            Key::Process(id) => of(moment.figures.get(id)?),
+            Key::Process(id) => of(moment.figures(*id)?),
             Key::All | Key::Cgroup(_) => {
-                let in_group = |id| *key == Key::All || self.keys(id, By::Cgroup).contains(key);
-                let all = moment.figures.iter().filter(|(id, _)| in_group(**id));
+                let all = moment.all_figures().filter(|(id, _)| self.is_in(*id, key));
                 all.filter_map(|(_, f)| of(f)).reduce(|a, b| match column {
                     Column::OldestCold => a.max(b),
                     _ => a + b,
@@ -374,15 +383,15 @@ impl View {
             self.targets.get(id).cloned().unwrap_or_else(unnamed)
         };
         let ids: std::collections::BTreeSet<TargetId> =
-            moments.iter().flat_map(|m| m.figures.keys().copied()).collect();
-        let begin = moments.first().map_or(Nanos(0), |m| m.snapshot.start);
+            moments.iter().flat_map(|m| m.snapshot.targets.iter().map(|view| view.id)).collect();
+        let start = moments.first().map_or(Nanos(0), |m| m.snapshot.start);
         let targets = ids.iter().map(|id| Event::Target(named(id)));
         let attributions = ids.iter().filter_map(|id| self.attributions.get(id));
-        let at_begin = |a: &Attribution| Event::Attribution(Attribution { at: begin, ..a.clone() });
+        let at_start = |a: &Attribution| Event::Attribution(Attribution { at: start, ..a.clone() });
         let snapshots = (0..).zip(&moments).map(|(seq, m)| {
             Event::Snapshot(Arc::new(Snapshot { seq, ..Snapshot::clone(&m.snapshot) }))
         });
-        targets.chain(attributions.map(at_begin)).chain(snapshots).collect()
+        targets.chain(attributions.map(at_start)).chain(snapshots).collect()
     }
 }
 

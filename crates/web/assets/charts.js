@@ -45,16 +45,7 @@ export function color(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-/** Round steps between two values: about `count` of them. */
-export function ticks(from, to, count, steps = [1, 2, 5, 10]) {
-  const rough = (to - from) / Math.max(1, count);
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * (steps.find((s) => s * power >= rough) ?? 10);
-  const found = [];
-  for (let i = Math.ceil(from / step); i * step <= to; i++) found.push(i * step);
-  return { step, found };
-}
-
+/** Round times between two: about `count` of them. */
 export function timeTicks(from, to, count) {
   const nice = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 10e3, 30e3, 60e3, 120e3, 300e3, 600e3, 1800e3,
     3600e3, 7200e3, 21600e3, 86400e3];

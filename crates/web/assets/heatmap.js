@@ -1,15 +1,18 @@
 // The heat map: tiles of cells from the server, drawn in a canvas that pans and zooms.
 
-import { bytes, clock, color, ticks, timeTicks } from "./charts.js";
+import { bytes, clock, color, timeTicks } from "./charts.js";
 
 const TILE = 256;
 const PAGE = 4096;
 const LEFT = 70;
 const BOTTOM = 22;
 /** Tiles in memory. */
-const MOST_TILES = 400;
-const MOST_REQUESTS = 4;
+const MAX_TILES = 400;
+const MAX_REQUESTS = 4;
 const NO_DATA = 3;
+/** Columns of a tile that are read again, because their ends were not known yet; and columns beyond those that are known. */
+const COLUMNS_AGAIN = 4;
+const COLUMNS_AHEAD = 2;
 
 export class Heatmap {
   /** `ask(path, query)` fetches from the source. `on` has the callbacks `view`, `point` and `chosen`. */
@@ -25,7 +28,8 @@ export class Heatmap {
     this.view = { from: 0, to: 60e3, low: 0, high: 1 };
     this.cross = null;
     this.marks = [];
-    this.drawnTiles = 0;
+    /** how often everything has changed */
+    this.age = 0;
     canvas.addEventListener("wheel", (e) => this.wheel(e), { passive: false });
     canvas.addEventListener("pointerdown", (e) => this.down(e));
     canvas.addEventListener("pointermove", (e) => this.move(e));
@@ -75,8 +79,12 @@ export class Heatmap {
     this.span = span;
     for (const tile of this.tiles.values()) {
       if (anew || tile.until < tile.end) tile.stale = true;
+      if (anew) tile.until = tile.start;
     }
-    if (anew) this.readAxis(false);
+    if (anew) {
+      this.age++;
+      this.readAxis(false);
+    }
     this.draw();
   }
 
@@ -140,6 +148,7 @@ export class Heatmap {
     const last = Math.min(v.to, this.span);
     this.wanted = [];
     let whole = true;
+    let known = Infinity;
     // Each tile covers a rectangle of the picture.
     const [i0, i1] = [Math.floor(v.from / pixel / TILE), Math.floor(Math.max(v.from, last - 1e-6) / pixel / TILE)];
     const [j0, j1] = [Math.floor(v.low / row / TILE), Math.floor((Math.min(v.high, this.height) - 1) / row / TILE)];
@@ -152,6 +161,7 @@ export class Heatmap {
           whole = false;
           continue;
         }
+        if (tile.until < tile.end) known = Math.min(known, tile.until);
         const x0 = Math.max(0, Math.ceil((i * TILE * pixel - v.from) / px - 0.5));
         const x1 = Math.min(w, Math.ceil(((i + 1) * TILE * pixel - v.from) / px - 0.5));
         const y0 = Math.max(0, Math.ceil((v.high - (j + 1) * TILE * row) / py - 0.5));
@@ -177,9 +187,8 @@ export class Heatmap {
       copy.height = h;
       copy.getContext("2d").drawImage(made, 0, 0);
       this.last = { image: copy, ...v };
-      this.drawnTiles++;
     }
-    canvas_state(this.canvas, whole);
+    report(this.canvas, whole, known, v);
     this.pump();
   }
 
@@ -216,7 +225,8 @@ export class Heatmap {
     const key = `${t.time}.${t.rows}.${t.i}.${t.j}`;
     let tile = this.tiles.get(key);
     if (!tile) {
-      tile = { ...t, key, end: (t.i + 1) * TILE * t.pixel, until: 0, stale: true, cells: null };
+      const start = t.i * TILE * t.pixel;
+      tile = { ...t, key, start, end: start + TILE * t.pixel, until: start, stale: true, cells: null };
       this.tiles.set(key, tile);
     } else {
       this.tiles.delete(key);
@@ -228,20 +238,27 @@ export class Heatmap {
 
   /** Requests tiles that the last picture lacked. */
   pump() {
-    while (this.running < MOST_REQUESTS && this.wanted.length) this.load(this.wanted.shift());
+    while (this.running < MAX_REQUESTS && this.wanted.length) this.load(this.wanted.shift());
     for (const key of this.tiles.keys()) {
-      if (this.tiles.size <= MOST_TILES) break;
+      if (this.tiles.size <= MAX_TILES) break;
       this.tiles.delete(key);
     }
   }
 
+  /** Fetches the columns of a tile that have come since it was fetched last. */
   async load(tile) {
-    const { axis, target, span } = this;
+    const { axis, target, span, age } = this;
+    const { start, pixel, until } = tile;
+    // The first time all of it, so that there are cells for what is to come.
+    const whole = until === start;
+    const column = (ms) => Math.floor((ms - start) / pixel);
+    const first = Math.max(0, column(until) - COLUMNS_AGAIN);
+    const last = whole ? TILE : Math.min(TILE, column(span) + 1 + COLUMNS_AHEAD);
     this.running++;
     tile.running = true;
     const answer = await this.ask("tile", {
-      target, axis: axis.version, from_ms: tile.i * TILE * tile.pixel, pixel_ms: tile.pixel,
-      from_byte: tile.j * TILE * tile.row, row_bytes: tile.row, width: TILE, height: TILE,
+      target, axis: axis.version, from_ms: start + first * pixel, pixel_ms: pixel,
+      from_byte: tile.j * TILE * tile.row, row_bytes: tile.row, width: last - first, height: TILE,
     }, true);
     this.running--;
     tile.running = false;
@@ -249,7 +266,9 @@ export class Heatmap {
     if (answer === "changed") return this.readAxis(false);
     // A server that refuses or is gone must not be asked again at each frame.
     if (!answer) return setTimeout(() => this.draw(), 1000);
-    Object.assign(tile, { cells: answer, stale: false, until: span });
+    if (whole) tile.cells = answer;
+    else tile.cells.set(answer, first * TILE);
+    if (age === this.age) Object.assign(tile, { stale: false, until: span });
     this.draw();
   }
 
@@ -432,7 +451,10 @@ export class Heatmap {
   }
 }
 
-/** What a test can wait for. */
-function canvas_state(canvas, whole) {
-  canvas.dataset.drawn = whole ? Number(canvas.dataset.drawn ?? 0) + 1 : canvas.dataset.drawn ?? 0;
+/** What a test can wait for: how often all of the view was drawn, until when it was known, and the view. */
+function report(canvas, whole, known, view) {
+  if (!whole) return;
+  canvas.dataset.drawn = Number(canvas.dataset.drawn ?? 0) + 1;
+  canvas.dataset.known = known;
+  canvas.dataset.view = JSON.stringify(view);
 }

@@ -170,7 +170,7 @@ class Pane {
     }
     this.refreshing = true;
     const [targets, series, marks] = await Promise.all([
-      this.ask("targets"), this.ask("series", { target: this.shownSeries() }), this.ask("marks")]);
+      this.ask("targets"), this.ask("series"), this.state.kind === "service" ? this.ask("marks") : null]);
     if (targets) this.showTargets(targets);
     if (series) this.series = series;
     if (marks) this.showMarks(marks);
@@ -180,10 +180,6 @@ class Pane {
     this.refreshed = performance.now();
     this.refreshing = false;
     document.documentElement.dataset.refreshed = Number(document.documentElement.dataset.refreshed ?? 0) + 1;
-  }
-
-  shownSeries() {
-    return null;
   }
 
   drawOverview() {

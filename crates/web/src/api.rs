@@ -1,12 +1,11 @@
 //! The paths of the server: the page and its data. `docs/abi/testing/web.md` describes them.
 
 use std::convert::Infallible;
-use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
@@ -17,9 +16,10 @@ use axum::{Json, Router};
 use isotherm_report::rate_color;
 use isotherm_view::By;
 use serde::Deserialize;
-use tokio::sync::{Semaphore, mpsc, watch};
-use tokio_stream::wrappers::{ReceiverStream, WatchStream};
+use tokio::sync::{Semaphore, watch};
+use tokio_stream::wrappers::WatchStream;
 use tokio_stream::{Stream, StreamExt};
+use tokio_util::io::ReaderStream;
 
 use crate::cell::byte_rates;
 use crate::guard::{Guard, HEADERS, Pass, Refused};
@@ -28,7 +28,7 @@ use crate::source::{PointQuery, Source, SourceError, SpanQuery, TileQuery};
 /// Minimum time between two events of a client.
 const EVENT_EVERY: Duration = Duration::from_millis(250);
 /// Bytes of a record that are read at once.
-const CHUNK: usize = 256 << 10;
+const CHUNK_BYTES: usize = 256 << 10;
 
 /// What all requests share.
 pub struct Shared {
@@ -43,7 +43,7 @@ pub struct Shared {
     /// connections now
     pub connections: Arc<AtomicUsize>,
     /// Answers that read or draw much are made one after the other.
-    pub heavy: Semaphore,
+    pub heavy: Arc<Semaphore>,
 }
 
 /// The files of the page.
@@ -54,6 +54,11 @@ const ASSETS: [(&str, &str, &str); 5] = [
     ("/heatmap.js", "text/javascript; charset=utf-8", include_str!("../assets/heatmap.js")),
     ("/charts.js", "text/javascript; charset=utf-8", include_str!("../assets/charts.js")),
 ];
+
+/// Opens the page without the token, so that the token does not stay in the address and the history. It is not a
+/// redirect, because a browser that follows a link of another site sends no `SameSite=Strict` cookie to its target.
+const FIRST_PAGE: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>isotherm</title>\
+    <meta http-equiv=\"refresh\" content=\"0;url=/\"><p><a href=\"/\">isotherm</a></p></html>\n";
 
 /// All paths, behind the guard.
 pub fn router(shared: Arc<Shared>) -> Router {
@@ -88,9 +93,9 @@ async fn guarded(State(shared): State<Arc<Shared>>, request: Request, next: Next
     let checked = shared.guard.check(request.method(), request.uri(), request.headers());
     let mut response = match checked {
         Ok(Pass::Known) => next.run(request).await,
-        // The address without the token, so that it does not stay in the history.
         Ok(Pass::First) => {
-            let mut response = (StatusCode::SEE_OTHER, [(header::LOCATION, "/")]).into_response();
+            let kind = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
+            let mut response = (kind, FIRST_PAGE).into_response();
             if let Ok(cookie) = HeaderValue::from_str(&shared.guard.set_cookie()) {
                 response.headers_mut().insert(header::SET_COOKIE, cookie);
             }
@@ -122,10 +127,10 @@ impl IntoResponse for Failure {
 impl From<SourceError> for Failure {
     fn from(e: SourceError) -> Self {
         let status = match &e {
-            SourceError::Nothing(_) | SourceError::Filter(_) => StatusCode::NOT_FOUND,
+            SourceError::NotFound(_) | SourceError::Filter(_) => StatusCode::NOT_FOUND,
             SourceError::Changed => StatusCode::CONFLICT,
-            SourceError::Early => StatusCode::SERVICE_UNAVAILABLE,
-            SourceError::Senseless(_) => StatusCode::BAD_REQUEST,
+            SourceError::NotReady => StatusCode::SERVICE_UNAVAILABLE,
+            SourceError::Invalid(_) => StatusCode::BAD_REQUEST,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Failure(status, e.to_string())
@@ -149,15 +154,18 @@ async fn with<T: Send + 'static>(
     Ok(asked.map_err(failed)??)
 }
 
-/// The same, one after the other.
+/// The same, one after the other, also if the client does not wait for the answer.
 async fn heavy<T: Send + 'static>(
     shared: Arc<Shared>,
     source: usize,
     ask: impl FnOnce(&Source) -> Result<T, SourceError> + Send + 'static,
 ) -> Answer<T> {
-    let own = Arc::clone(&shared);
-    let _permit = own.heavy.acquire().await;
-    with(shared, source, ask).await
+    let permit = Arc::clone(&shared.heavy).acquire_owned().await;
+    with(shared, source, move |source| {
+        let _permit = permit;
+        ask(source)
+    })
+    .await
 }
 
 fn all_states(shared: &Shared) -> serde_json::Value {
@@ -196,19 +204,15 @@ async fn targets(State(shared): State<Arc<Shared>>, Path(n): Number) -> Answer<i
     Ok(Json(with(shared, n, |source| Ok(source.targets())).await?))
 }
 
-/// Which target; all if there is none.
+async fn series(State(shared): State<Arc<Shared>>, Path(n): Number) -> Answer<impl IntoResponse> {
+    Ok(Json(with(shared, n, |source| Ok(source.series())).await?))
+}
+
+/// Which target.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TargetQuery {
-    target: Option<u32>,
-}
-
-async fn series(
-    State(shared): State<Arc<Shared>>,
-    Path(n): Number,
-    Query(q): Query<TargetQuery>,
-) -> Answer<impl IntoResponse> {
-    Ok(Json(with(shared, n, move |source| source.series(q.target)).await?))
+    target: u32,
 }
 
 async fn axis(
@@ -216,8 +220,7 @@ async fn axis(
     Path(n): Number,
     Query(q): Query<TargetQuery>,
 ) -> Answer<impl IntoResponse> {
-    let target = q.target.ok_or(SourceError::Senseless("give a target"))?;
-    Ok(Json(with(shared, n, move |source| source.axis(target)).await?))
+    Ok(Json(with(shared, n, move |source| source.axis(q.target)).await?))
 }
 
 async fn tile(
@@ -316,26 +319,12 @@ async fn record(
     Path(n): Number,
     Query(q): Query<SpanQuery>,
 ) -> Answer<Response> {
-    let mut file = heavy(shared, n, move |source| source.cut(&q)).await?;
+    let file = heavy(shared, n, move |source| source.cut(&q)).await?;
     let length = file.metadata().map_or(0, |m| m.len());
-    let (send, receive) = mpsc::channel::<std::io::Result<Bytes>>(2);
-    tokio::task::spawn_blocking(move || {
-        loop {
-            let mut chunk = vec![0; CHUNK];
-            let read = file.read(&mut chunk).map(|n| {
-                chunk.truncate(n);
-                Bytes::from(chunk)
-            });
-            let is_end = read.as_ref().is_ok_and(Bytes::is_empty);
-            let has_failed = read.is_err();
-            if is_end || send.blocking_send(read).is_err() || has_failed {
-                break;
-            }
-        }
-    });
     let head = download("application/octet-stream", "isotherm.rec");
     let length = [(header::CONTENT_LENGTH, length)];
-    Ok((head, length, Body::from_stream(ReceiverStream::new(receive))).into_response())
+    let chunks = ReaderStream::with_capacity(tokio::fs::File::from_std(file), CHUNK_BYTES);
+    Ok((head, length, Body::from_stream(chunks)).into_response())
 }
 
 /// The counters for the log, as text.

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// Gaps up to this size are drawn: they separate the parts of a library, and libraries.
 const SMALL_GAP: u64 = 256 << 10;
 /// Maximum number of areas; beyond it, the smallest gaps are drawn too.
-const MOST_AREAS: usize = 256;
+const MAX_AREAS: usize = 256;
 
 /// Adjacent memory on the axis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -61,10 +61,10 @@ impl Ranges {
             gap(a, b) <= SMALL_GAP || gap(a, b) <= (a.len() / 8).saturating_add(b.len() / 8)
         };
         let mut areas = join(&self.0, near);
-        if areas.len() > MOST_AREAS {
+        if areas.len() > MAX_AREAS {
             let mut gaps: Vec<u64> = areas.windows(2).map(|w| gap(&w[0], &w[1])).collect();
             gaps.sort_unstable();
-            let limit = gaps[areas.len() - MOST_AREAS];
+            let limit = gaps[areas.len() - MAX_AREAS];
             areas = join(&areas, |a, b| gap(a, b) <= limit);
         }
         areas

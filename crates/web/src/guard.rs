@@ -115,21 +115,6 @@ impl Refused {
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
-
-    /// All together.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        let all = [
-            &self.method,
-            &self.host,
-            &self.origin,
-            &self.token,
-            &self.malformed,
-            &self.connections,
-            &self.slow,
-        ];
-        all.into_iter().map(|n| n.load(Ordering::Relaxed)).sum()
-    }
 }
 
 /// The checks of one server.

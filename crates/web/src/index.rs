@@ -6,36 +6,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    Attribution, HeatBytes, Mapping, Nanos, PageAges, Snapshot, TargetId, Thresholds,
+    Attribution, HeatBytes, HugeAges, Mapping, Nanos, PageAges, Snapshot, TargetId, Thresholds,
 };
 use isotherm_record::{Event, TargetFact};
 use isotherm_view::{Moment, View};
 use serde::Serialize;
 
-use crate::axis::{Axis, Ranges};
+use crate::axis::{Area, Axis, Ranges};
 use crate::cell::Rates;
-use crate::pyramid::{Column, Keep, Pyramid};
+use crate::pyramid::{Column, Pyramid, Retention};
 use crate::series::Series;
 
 /// Maximum number of targets with a history. A limit, because records come from outside.
-const MOST_TARGETS: usize = 4096;
-/// Maximum number of ages, and of attributions, that are kept of a target, and of all.
-const MOST_POINTS: usize = 256;
-const MOST_ALL_POINTS: usize = 1 << 16;
-/// Parts of the series of all targets, and of one.
-const PARTS: usize = 2048;
-const TARGET_PARTS: usize = 512;
+const MAX_TARGETS: usize = 4096;
+/// Maximum number of ages, and of attributions, that are kept of a target, and of both that are kept of all.
+const MAX_POINTS: usize = 256;
+const MAX_ALL_POINTS: usize = 1 << 13;
+/// Parts of the series: about one for each pixel of a wide window.
+const PARTS: usize = 1024;
 /// Maximum number of marks on the time line. Beyond it, the oldest are dropped.
-const MOST_MARKS: usize = 2048;
+const MAX_MARKS: usize = 2048;
 
 /// How an [`Index`] is kept.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// what to give up when memory is short
-    pub keep: Keep,
-    /// maximum number of runs in memory, of 8 bytes each
-    pub runs: usize,
-    /// maximum bytes of whole snapshots in memory
+    pub retention: Retention,
+    /// maximum memory of everything but whole snapshots, in bytes
+    pub memory: usize,
+    /// maximum memory of whole snapshots, in bytes
     pub ring: usize,
     /// Times without snapshots show what came after them: for a sample of a record.
     pub bridge: bool,
@@ -47,18 +46,15 @@ pub struct Limits {
 #[derive(Debug)]
 pub struct Index {
     limits: Limits,
-    begin: Option<Nanos>,
+    first: Option<Nanos>,
     end: Nanos,
     snapshots: u64,
     regions: u64,
     targets: BTreeMap<TargetId, Target>,
-    /// targets without a history, because there were too many
-    left_out: u64,
     total: Series,
     rates: Rates,
     view: View,
     marks: VecDeque<SchemeMark>,
-    points: usize,
 }
 
 /// One target.
@@ -70,7 +66,6 @@ struct Target {
     /// number of snapshots at the last change of `axis`
     axis_at: u64,
     pyramid: Pyramid,
-    series: Series,
     ages: VecDeque<(Nanos, Arc<PageAges>)>,
     /// in order of time
     attributions: VecDeque<Attribution>,
@@ -116,122 +111,121 @@ impl Index {
         view.set_thresholds(limits.thresholds);
         Index {
             limits,
-            begin: None,
+            first: None,
             end: Nanos(0),
             snapshots: 0,
             regions: 0,
             targets: BTreeMap::new(),
-            left_out: 0,
             total: Series::new(PARTS),
             rates: Rates::default(),
             view,
             marks: VecDeque::new(),
-            points: 0,
         }
     }
 
     /// Adds the next event of the recording.
     pub fn push(&mut self, event: Event) {
         match &event {
-            Event::Snapshot(s) => {
-                self.snapshot(s);
-                if self.limits.ring == 0 {
-                    return;
-                }
-            }
             Event::Target(fact) => {
                 if let Some(target) = self.target(fact.id) {
                     target.fact = Some(fact.clone());
                 }
             }
             Event::Attribution(a) => {
-                let target = self.target(a.target);
-                // A service repeats them with each snapshot.
-                let is_new =
-                    |t: &&mut Target| t.attributions.back().is_none_or(|last| last.at < a.at);
-                if let Some(target) = target.filter(is_new) {
-                    target.attributions.push_back(a.clone());
-                    thin(&mut target.attributions);
+                if let Some(target) = self.target(a.target) {
+                    target.attribution(a);
                 }
             }
             _ => {}
         }
+        let is_snapshot = matches!(event, Event::Snapshot(_));
         self.view.push(event);
+        if let Some(moment) = self.view.ring().last().filter(|_| is_snapshot).cloned() {
+            self.moment(&moment);
+        }
     }
 
     /// The target of this number, which is added if there is room.
     fn target(&mut self, id: TargetId) -> Option<&mut Target> {
         if !self.targets.contains_key(&id) {
-            if self.targets.len() >= MOST_TARGETS {
-                // Live views run for long: the target that ended first makes room.
-                let end = self.end;
-                let gone =
-                    self.targets.iter().filter(|(_, t)| t.seen < end).min_by_key(|(_, t)| t.seen);
-                let gone = gone.map(|(id, _)| *id);
-                self.left_out += 1;
-                match gone.filter(|_| self.limits.keep == Keep::Newest) {
-                    Some(gone) => _ = self.targets.remove(&gone),
-                    None => return None,
-                }
+            let is_full = self.targets.len() >= MAX_TARGETS;
+            // Live views run for long: the target that ended first makes room.
+            let may_forget = self.limits.retention == Retention::Newest;
+            if is_full && !(may_forget && self.forget_first()) {
+                return None;
             }
             self.targets.insert(id, Target::new());
         }
         self.targets.get_mut(&id)
     }
 
-    fn snapshot(&mut self, s: &Arc<Snapshot>) {
-        let begin = *self.begin.get_or_insert(s.start);
+    /// Forgets the target that ended first. Returns whether there was one.
+    fn forget_first(&mut self) -> bool {
+        let ended = self.targets.iter().filter(|(_, t)| t.seen < self.end);
+        let first = ended.min_by_key(|(_, t)| t.seen).map(|(id, _)| *id);
+        first.is_some_and(|id| self.targets.remove(&id).is_some())
+    }
+
+    fn moment(&mut self, moment: &Moment) {
+        let s = &moment.snapshot;
+        let first = *self.first.get_or_insert(s.start);
         let start = if self.limits.bridge && self.snapshots > 0 { self.end } else { s.start };
-        let time = start.since(begin)..s.end.since(begin);
+        let time = start.since(first)..s.end.since(first);
         (self.end, self.snapshots) = (s.end, self.snapshots + 1);
         self.regions += s.nr_regions() as u64;
         let (mut heat, mut saved) = (HeatBytes::default(), 0);
-        let thresholds = self.limits.thresholds;
-        for view in &s.targets {
-            let bytes = view.bytes(&thresholds);
-            heat += bytes;
+        for (view, (_, figures)) in s.targets.iter().zip(moment.all_figures()) {
+            heat += figures.heat;
+            saved += figures.saved;
             if self.target(view.id).is_none() {
                 continue;
             }
             let Some(target) = self.targets.get_mut(&view.id) else { continue };
-            let swapped = target.attributions.back().map_or(0, |a| a.swapped);
-            saved += swapped;
-            target.series.add(time.start, time.end, &bytes, swapped);
             target.pyramid.push(Column::of(view, time.clone()), &self.rates);
             target.mappings = Arc::clone(&view.mappings);
-            (target.last, target.seen) = (bytes, s.end);
+            (target.last, target.seen) = (figures.heat, s.end);
             if let Some(ages) = &view.ages {
-                let before = target.ages.len();
                 target.ages.push_back((s.end, Arc::clone(ages)));
                 thin(&mut target.ages);
-                self.points = self.points + target.ages.len() - before.min(self.points);
             }
         }
         self.total.add(time.start, time.end, &heat, saved);
-        if self.points > MOST_ALL_POINTS {
-            self.targets.values_mut().for_each(|t| halve(&mut t.ages));
-            self.points = self.targets.values().map(|t| t.ages.len()).sum();
-        }
         self.bound();
     }
 
     /// Adds memory of all targets that is known without a snapshot.
     pub fn total(&mut self, time: Range<Nanos>, heat: &HeatBytes, saved: u64) {
-        let begin = *self.begin.get_or_insert(time.start);
+        let first = *self.first.get_or_insert(time.start);
         self.end = self.end.max(time.end);
-        self.total.add(time.start.since(begin), time.end.since(begin), heat, saved);
+        self.total.add(time.start.since(first), time.end.since(first), heat, saved);
     }
 
-    /// Gives up memory that is above the limit.
+    /// Gives up memory that is above the limit: of the oldest heat or of the finest, and then the targets that ended.
     fn bound(&mut self) {
-        if self.snapshots.is_multiple_of(8) || self.regions < 1 << 16 {
-            for _ in 0..16 {
-                if self.runs() <= self.limits.runs {
-                    break;
-                }
-                self.targets.values_mut().for_each(|t| t.pyramid.shrink(self.limits.keep));
+        let points = |t: &Target| t.ages.len() + t.attributions.len();
+        if self.targets.values().map(points).sum::<usize>() > MAX_ALL_POINTS {
+            for target in self.targets.values_mut() {
+                halve(&mut target.ages);
+                halve(&mut target.attributions);
             }
         }
+        let mut bytes = self.bytes();
+        while bytes > self.limits.memory {
+            let retention = self.limits.retention;
+            self.targets.values_mut().for_each(|t| t.pyramid.shrink(retention));
+            let before = std::mem::replace(&mut bytes, self.bytes());
+            // What is left of the heat is needed for the levels that are being made.
+            if bytes == before && !self.forget_first() {
+                break;
+            }
+        }
+    }
+
+    /// The memory that it occupies beside whole snapshots, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let marks = self.marks.len() * size_of::<SchemeMark>();
+        self.targets.values().map(Target::bytes).sum::<usize>() + self.total.bytes() + marks
     }
 
     /// The recording has ended: no more events come.
@@ -241,7 +235,7 @@ impl Index {
 
     /// Adds what a scheme has done.
     pub fn mark(&mut self, mark: SchemeMark) {
-        if self.marks.len() == MOST_MARKS {
+        if self.marks.len() == MAX_MARKS {
             self.marks.pop_front();
         }
         self.marks.push_back(mark);
@@ -255,25 +249,19 @@ impl Index {
     /// The times of all snapshots; `None` without any.
     #[must_use]
     pub fn span(&self) -> Option<Range<Nanos>> {
-        Some(self.begin?..self.end)
+        Some(self.first?..self.end)
     }
 
     /// The time on the recording's clock, from one since its start.
     #[must_use]
     pub fn at(&self, ms: f64) -> Nanos {
-        self.begin.unwrap_or_default() + time(ms)
+        self.first.unwrap_or_default() + time(ms)
     }
 
     /// Numbers of snapshots and regions.
     #[must_use]
     pub fn counts(&self) -> (u64, u64) {
         (self.snapshots, self.regions)
-    }
-
-    /// Number of runs in memory.
-    #[must_use]
-    pub fn runs(&self) -> usize {
-        self.targets.values().map(|t| t.pyramid.runs()).sum()
     }
 
     /// The history of whole snapshots, names and groups.
@@ -316,13 +304,10 @@ impl Index {
         self.targets.values().filter_map(|t| t.fact.as_ref())
     }
 
-    /// Bytes by heat over time, of one target or of all.
+    /// Bytes by heat over time, of all targets.
     #[must_use]
-    pub fn series(&self, target: Option<TargetId>) -> Option<&Series> {
-        match target {
-            None => Some(&self.total),
-            Some(id) => self.targets.get(&id).map(|t| &t.series),
-        }
+    pub fn series(&self) -> &Series {
+        &self.total
     }
 
     /// The heat of a target over time.
@@ -345,7 +330,7 @@ impl Index {
 
     /// Computes the axis of a target.
     pub fn renew_axis(&mut self, target: TargetId) {
-        let grows = self.limits.keep == Keep::Newest;
+        let grows = self.limits.retention == Retention::Newest;
         let now = self.snapshots;
         let Some(t) = self.targets.get_mut(&target) else { return };
         let mut ranges = Ranges::default();
@@ -372,12 +357,12 @@ impl Index {
 
     /// A snapshot with the figures of its targets, as they were then.
     #[must_use]
-    pub fn moment(&self, s: Arc<Snapshot>) -> Moment {
+    pub fn moment_of(&self, s: Arc<Snapshot>) -> Moment {
         let end = s.end;
         let mut moment = Moment::new(s, &self.limits.thresholds);
-        for (id, figures) in &mut moment.figures {
-            figures.saved = self.attribution(*id, end).map_or(0, |a| a.swapped);
-        }
+        moment.change_figures(|view, figures| {
+            figures.saved = self.attribution(view.id, end).map_or(0, |a| a.swapped);
+        });
         moment
     }
 }
@@ -390,12 +375,46 @@ impl Target {
             axis: Axis::default(),
             axis_at: 0,
             pyramid: Pyramid::default(),
-            series: Series::new(TARGET_PARTS),
             ages: VecDeque::new(),
             attributions: VecDeque::new(),
             last: HeatBytes::default(),
             seen: Nanos(0),
         }
+    }
+
+    fn attribution(&mut self, a: &Attribution) {
+        let mut a = a.clone();
+        if let Some(last) = self.attributions.back() {
+            // A service repeats them with each snapshot.
+            if last.at >= a.at {
+                return;
+            }
+            // Names change rarely.
+            for (text, before) in [(&mut a.comm, &last.comm), (&mut a.cgroup, &last.cgroup)] {
+                if *text == *before {
+                    *text = Arc::clone(before);
+                }
+            }
+        }
+        self.attributions.push_back(a);
+        thin(&mut self.attributions);
+    }
+
+    /// The memory that it occupies, in bytes. Mappings count once no snapshot has them.
+    fn bytes(&self) -> usize {
+        const NAME_BYTES: usize = 64;
+        const AGES_BYTES: usize = size_of::<PageAges>() + size_of::<HugeAges>() + NAME_BYTES;
+        let mappings = match Arc::strong_count(&self.mappings) {
+            1 => self.mappings.len() * (size_of::<Mapping>() + NAME_BYTES),
+            _ => 0,
+        };
+        size_of::<Target>()
+            + self.fact.as_ref().map_or(0, |fact| fact.command.len())
+            + self.axis.areas.len() * (size_of::<Area>() + NAME_BYTES)
+            + self.pyramid.bytes()
+            + self.ages.len() * AGES_BYTES
+            + self.attributions.len() * (size_of::<Attribution>() + NAME_BYTES)
+            + mappings
     }
 }
 
@@ -407,7 +426,7 @@ pub fn time(ms: f64) -> Duration {
 
 /// Drops every second point if there are too many.
 fn thin<T>(points: &mut VecDeque<T>) {
-    if points.len() > MOST_POINTS {
+    if points.len() > MAX_POINTS {
         halve(points);
     }
 }

@@ -13,18 +13,18 @@ pub mod cell;
 pub mod guard;
 mod index;
 mod live;
-mod patience;
-mod places;
 pub mod pyramid;
 mod record;
+mod seeker;
 pub mod series;
 mod server;
 mod service;
 mod source;
+mod write_timeout;
 
 pub use index::{Index, Limits, SchemeMark};
 pub use live::{LiveOptions, watch};
-pub use record::{RecordInput, show};
+pub use record::{RecordInput, load as load_record, show};
 pub use server::{ListenOptions, Server, ServerError};
 pub use service::follow;
 pub use source::{Kind, Source, SourceError};
@@ -33,12 +33,13 @@ use std::time::Duration;
 
 use isotherm_core::Thresholds;
 
-use crate::pyramid::Keep;
+use crate::pyramid::Retention;
 
-/// Memory for the heat over time, of all targets of a source, in runs of 8 bytes: 128 MiB.
-const RUNS: usize = 16 << 20;
-/// Memory for whole snapshots of live processes, in bytes.
-const RING: usize = 128 << 20;
+/// Memory for the heat over time of a record, in bytes.
+const RECORD_MEMORY: usize = 128 << 20;
+/// The same for what is happening now, and for its whole snapshots: a view that runs for days stays small.
+const LIVE_MEMORY: usize = 20 << 20;
+const LIVE_RING: usize = 20 << 20;
 
 /// What the commands have in common.
 #[derive(Debug, Clone)]
@@ -51,9 +52,17 @@ pub struct WebOptions {
     pub duration: Option<Duration>,
 }
 
-fn limits(keep: Keep, thresholds: Thresholds) -> Limits {
-    let ring = if keep == Keep::Newest { RING } else { 0 };
-    Limits { keep, runs: RUNS, ring, bridge: false, thresholds }
+/// The limits of a live view.
+#[must_use]
+pub fn live_limits(thresholds: Thresholds) -> Limits {
+    let retention = Retention::Newest;
+    Limits { retention, memory: LIVE_MEMORY, ring: LIVE_RING, bridge: false, thresholds }
+}
+
+/// The limits of the view of a record.
+fn record_limits(thresholds: Thresholds) -> Limits {
+    let retention = Retention::Evenly;
+    Limits { retention, memory: RECORD_MEMORY, ring: 0, bridge: false, thresholds }
 }
 
 /// Prints where the page is.

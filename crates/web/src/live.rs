@@ -2,15 +2,15 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use isotherm::control::{Answer, Request};
 use isotherm::follow::{Follower, Selection, StartedCommand, resolve};
 use isotherm::record::{facts, sweep};
-use isotherm::session::{End, Job, JobContext, Progress, Session, SessionError};
+use isotherm::session::{
+    End, EventReceiver, EventSender, Job, JobContext, Progress, Session, SessionError, events,
+};
 use isotherm::stop::Stop;
 use isotherm::watch::{AttrsFor, LookBy, WatchedMemory, open};
 use isotherm_core::{Attribution, Snapshot};
@@ -20,13 +20,12 @@ use tokio::sync::watch as newest;
 use tracing::info;
 
 use crate::index::Index;
-use crate::pyramid::Keep;
 use crate::server::Server;
 use crate::source::{Kind, Source};
-use crate::{WebOptions, announce, farewell, limits};
+use crate::{WebOptions, announce, farewell, live_limits};
 
-/// Maximum number of snapshots that wait for the index. Beyond it, the page misses the newest.
-const MOST_WAITING: usize = 64;
+/// Maximum number of regions that wait for the index, of about 100 bytes each. Beyond it, the page misses the newest.
+const MAX_WAITING_REGIONS: usize = 50_000;
 /// Time to end a command after the server was stopped.
 const NO_TIME: Duration = Duration::ZERO;
 
@@ -60,7 +59,7 @@ pub fn watch(
     let mut follower = Follower::new(ready.watched());
     follower.attach_all(ready.hold(), &live.targets)?;
     let program = resolve(&live.targets.command)?;
-    let index = Index::new(limits(Keep::Newest, options.thresholds));
+    let index = Index::new(live_limits(options.thresholds));
     let source = Arc::new(Source::new(Kind::Live, "live".to_owned(), None, index));
     let (changes, changed) = newest::channel(0);
     let server = Server::start(&options.listen, vec![Arc::clone(&source)], changed)?;
@@ -74,13 +73,13 @@ pub fn watch(
     })
     .context("cannot give up capabilities")?;
     announce(&server);
-    let (send, receive) = channel();
-    let waiting = Arc::new(AtomicUsize::new(0));
-    let job = &mut WebJob { send, waiting: Arc::clone(&waiting), missed: 0 };
-    job.event(Event::Facts(facts));
-    follower.news().into_iter().for_each(|fact| job.event(Event::Target(fact)));
+    let (send, receive) = events(MAX_WAITING_REGIONS);
+    let job = &mut WebJob { send };
+    // If the other thread has failed, the page stands still.
+    let _ = job.send.offer(Event::Facts(facts));
+    follower.news().into_iter().for_each(|fact| _ = job.send.offer(Event::Target(fact)));
     let kept = Arc::clone(&source);
-    let keep = move || keep(&receive, &kept, &waiting, &changes);
+    let keep = move || keep(&receive, &kept, &changes);
     std::thread::Builder::new().name("keep".into()).spawn(keep).context("cannot start a thread")?;
     let mut session = Session::begin(ready, follower, attrs, seed, progress)?;
     let ended = session.run(job, &stop)?;
@@ -91,8 +90,9 @@ pub fn watch(
         info!("the watched processes have ended: the page stays until Ctrl-C");
         stop.wait();
     }
-    if job.missed > 0 {
-        info!("{} snapshots are not in the page, because the machine was too busy", job.missed);
+    if job.send.missed() > 0 {
+        let missed = job.send.missed();
+        info!("{missed} snapshots are not in the page, because the machine was too busy");
     }
     if let Some(command) = &mut started {
         end(command, &stop)?;
@@ -109,17 +109,7 @@ fn end(command: &mut StartedCommand, stop: &Stop) -> Result<()> {
 
 /// Hands events to the thread that keeps the index. It never waits.
 struct WebJob {
-    send: Sender<Event>,
-    /// snapshots that the other thread has not taken yet
-    waiting: Arc<AtomicUsize>,
-    missed: u64,
-}
-
-impl WebJob {
-    fn event(&mut self, event: Event) {
-        // If the other thread has failed, the page stands still.
-        let _ = self.send.send(event);
-    }
+    send: EventSender<Event>,
 }
 
 impl Job for WebJob {
@@ -127,12 +117,12 @@ impl Job for WebJob {
     type Error = SessionError;
 
     fn target(&mut self, fact: &TargetFact) -> Result<(), SessionError> {
-        self.event(Event::Target(fact.clone()));
+        let _ = self.send.offer(Event::Target(fact.clone()));
         Ok(())
     }
 
     fn attribution(&mut self, a: Attribution) -> Result<(), SessionError> {
-        self.event(Event::Attribution(a));
+        let _ = self.send.offer(Event::Attribution(a));
         Ok(())
     }
 
@@ -142,12 +132,7 @@ impl Job for WebJob {
         s: &Arc<Snapshot>,
     ) -> Result<ControlFlow<End>, SessionError> {
         on.state.status.show(s, String::new);
-        if self.waiting.load(Ordering::Relaxed) < MOST_WAITING {
-            self.waiting.fetch_add(1, Ordering::Relaxed);
-            self.event(Event::Snapshot(Arc::clone(s)));
-        } else {
-            self.missed += 1;
-        }
+        let _ = self.send.offer(Event::Snapshot(Arc::clone(s)));
         Ok(ControlFlow::Continue(()))
     }
 
@@ -157,17 +142,11 @@ impl Job for WebJob {
 }
 
 /// Adds events to the index as they come.
-fn keep(
-    receive: &Receiver<Event>,
-    source: &Source,
-    waiting: &AtomicUsize,
-    changes: &newest::Sender<u64>,
-) {
-    while let Ok(event) = receive.recv() {
+fn keep(receive: &EventReceiver<Event>, source: &Source, changes: &newest::Sender<u64>) {
+    while let Some(event) = receive.next() {
         let is_snapshot = matches!(event, Event::Snapshot(_));
         source.change().push(event);
         if is_snapshot {
-            waiting.fetch_sub(1, Ordering::Relaxed);
             changes.send_modify(|n| *n += 1);
         }
     }

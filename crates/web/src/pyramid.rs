@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{AddrRange, TargetView};
@@ -13,8 +14,10 @@ use crate::cell::{Rates, Run, State, Sum};
 const FAN: usize = 4;
 /// Levels above the first. The coarsest column stands for 4^12 snapshots, two months of four a second.
 const LEVELS: usize = 13;
+/// Bytes of an allocation beside its content, at most.
+const ALLOCATION_BYTES: usize = 32;
 /// Maximum number of runs in a column: several times the rows of a screen.
-const MOST_RUNS: usize = 8192;
+const MAX_RUNS: usize = 8192;
 
 /// The memory of one target over some time: its runs, in ascending order of address. The last one is unmapped.
 #[derive(Debug, Clone)]
@@ -23,7 +26,7 @@ pub struct Column {
     pub time: Range<Duration>,
     /// seconds of that time that snapshots cover
     seconds: f32,
-    runs: Box<[Run]>,
+    runs: Arc<[Run]>,
 }
 
 impl Column {
@@ -75,10 +78,9 @@ impl Column {
         }
     }
 
-    /// Number of runs.
-    #[must_use]
-    pub fn size(&self) -> usize {
-        self.runs.len()
+    /// The memory that it occupies, in bytes; a queue of columns may have room for as many again.
+    fn bytes(&self) -> usize {
+        size_of_val(&*self.runs) + 2 * size_of::<Column>() + ALLOCATION_BYTES
     }
 
     /// The runs from the one that contains `address` on.
@@ -115,7 +117,7 @@ impl Runs {
     /// Ends the runs at `end`, and merges neighbours if there are too many: the hotter state remains.
     fn close(&mut self, end: u64) {
         self.push(end, State::UNMAPPED);
-        while self.0.len() > MOST_RUNS {
+        while self.0.len() > MAX_RUNS {
             let all = std::mem::take(&mut self.0);
             let before = all.len();
             for pair in all.chunks(2) {
@@ -135,7 +137,7 @@ impl Runs {
 
 /// What to give up when memory is short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keep {
+pub enum Retention {
     /// The finest level, over all time: for a record.
     Evenly,
     /// The oldest columns of the largest level: for what is happening now. Coarser levels reach back further.
@@ -148,10 +150,40 @@ struct Level {
     columns: VecDeque<Column>,
     /// complete columns that wait to be joined
     waiting: Vec<Column>,
-    /// runs in `columns`
-    runs: usize,
+    /// bytes of `columns` and `waiting`; those that are in both count twice
+    bytes: usize,
     /// whether the columns are given up as they come
     dropped: bool,
+}
+
+impl Level {
+    /// Adds a column. If that completes one of the next level, returns it.
+    fn push(&mut self, column: Column, rates: &Rates) -> Option<Column> {
+        self.bytes += column.bytes();
+        self.waiting.push(column.clone());
+        self.keep(column);
+        if self.waiting.len() < FAN { None } else { self.join(rates) }
+    }
+
+    fn keep(&mut self, column: Column) {
+        if !self.dropped {
+            self.bytes += column.bytes();
+            self.columns.push_back(column);
+        }
+    }
+
+    /// One column for those that wait; `None` if there are none.
+    fn join(&mut self, rates: &Rates) -> Option<Column> {
+        let joined = (!self.waiting.is_empty()).then(|| Column::join(&self.waiting, rates));
+        self.bytes -= self.waiting.drain(..).map(|c| c.bytes()).sum::<usize>();
+        joined
+    }
+
+    /// Drops the oldest columns.
+    fn drop_first(&mut self, columns: usize) {
+        self.bytes -= self.columns.drain(..columns).map(|c| c.bytes()).sum::<usize>();
+        self.columns.shrink_to_fit();
+    }
 }
 
 /// The levels of one target.
@@ -169,18 +201,10 @@ impl Default for Pyramid {
 impl Pyramid {
     /// Adds the next column.
     pub fn push(&mut self, column: Column, rates: &Rates) {
-        let mut column = column;
+        let mut next = Some(column);
         for level in &mut self.levels {
-            level.waiting.push(column.clone());
-            if !level.dropped {
-                level.runs += column.size();
-                level.columns.push_back(column);
-            }
-            if level.waiting.len() < FAN {
-                return;
-            }
-            column = Column::join(&level.waiting, rates);
-            level.waiting.clear();
+            let Some(column) = next else { return };
+            next = level.push(column, rates);
         }
     }
 
@@ -188,37 +212,27 @@ impl Pyramid {
     pub fn finish(&mut self, rates: &Rates) {
         let mut rest: Option<Column> = None;
         for level in &mut self.levels {
-            if let Some(column) = rest.take() {
-                level.waiting.push(column.clone());
-                if !level.dropped {
-                    level.runs += column.size();
-                    level.columns.push_back(column);
-                }
-            }
-            if !level.waiting.is_empty() {
-                rest = Some(Column::join(&level.waiting, rates));
-                level.waiting.clear();
-            }
+            let complete = rest.take().and_then(|column| level.push(column, rates));
+            rest = complete.or_else(|| level.join(rates));
         }
     }
 
-    /// Number of runs in memory.
+    /// The memory that it occupies, in bytes.
     #[must_use]
-    pub fn runs(&self) -> usize {
-        self.levels.iter().map(|level| level.runs).sum()
+    pub fn bytes(&self) -> usize {
+        self.levels.iter().map(|level| level.bytes).sum()
     }
 
-    /// Gives up a part of the memory: see [`Keep`].
-    pub fn shrink(&mut self, keep: Keep) {
-        if keep == Keep::Evenly {
-            let finest = self.levels.iter_mut().find(|level| !level.dropped && level.runs > 0);
+    /// Gives up a part of the memory: see [`Retention`].
+    pub fn shrink(&mut self, retention: Retention) {
+        if retention == Retention::Evenly {
+            let finest = self.levels.iter_mut().find(|l| !l.dropped && !l.columns.is_empty());
             if let Some(level) = finest {
-                let waiting = std::mem::take(&mut level.waiting);
-                *level = Level { waiting, dropped: true, ..Level::default() };
+                level.drop_first(level.columns.len());
+                level.dropped = true;
             }
-        } else if let Some(level) = self.levels.iter_mut().max_by_key(|level| level.runs) {
-            let half = level.columns.len().div_ceil(2);
-            level.runs -= level.columns.drain(..half).map(|c| c.size()).sum::<usize>();
+        } else if let Some(level) = self.levels.iter_mut().max_by_key(|level| level.bytes) {
+            level.drop_first(level.columns.len().div_ceil(2));
         }
     }
 

@@ -12,10 +12,9 @@ use tokio::sync::watch;
 use tracing::error;
 
 use crate::index::{Index, Limits};
-use crate::pyramid::Keep;
 use crate::server::Server;
 use crate::source::{Kind, Source};
-use crate::{WebOptions, announce, farewell, limits};
+use crate::{WebOptions, announce, farewell, record_limits};
 
 /// A record of more bytes is first shown by a sample of about as many.
 const SAMPLE_BYTES: u64 = 8 << 20;
@@ -36,7 +35,7 @@ pub struct RecordInput {
 pub fn show(inputs: &[RecordInput], options: &WebOptions) -> Result<()> {
     let stop = Stop::at_signals()?.at(options.duration.map(|d| sys::monotonic() + d));
     let (changes, changed) = watch::channel(0);
-    let limits = limits(Keep::Evenly, options.thresholds);
+    let limits = record_limits(options.thresholds);
     let source = |input: &RecordInput| {
         let name = input.path.display().to_string();
         let record = Some((input.path.clone(), input.skip_damaged));
@@ -70,6 +69,9 @@ pub fn show(inputs: &[RecordInput], options: &WebOptions) -> Result<()> {
 }
 
 /// Reads a record twice: a sample of its frames, if it is long, and then all of it.
+///
+/// # Errors
+/// If the record cannot be read. One that breaks off is read up to there, and its source has a note.
 pub fn load(
     source: &Source,
     limits: Limits,
@@ -86,7 +88,7 @@ pub fn load(
     let mut index = Index::new(limits);
     let note = read(source.open()?, &mut index, |end, reader| {
         if let Some(mark) = reader.mark() {
-            source.places().add(end, mark);
+            source.seeker().add(end, mark);
         }
     })?;
     *source.change() = index;

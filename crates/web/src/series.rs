@@ -29,7 +29,7 @@ pub struct SeriesFigures {
     /// length of a part
     pub every_ms: f64,
     /// mean hot, warm, cold, unknown and saved bytes of each part; null without data
-    pub parts: Vec<Option<[f64; 5]>>,
+    pub parts: Vec<Option<[u64; 5]>>,
 }
 
 impl Series {
@@ -61,11 +61,18 @@ impl Series {
         }
     }
 
+    /// The memory that it occupies, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.parts.capacity() * size_of::<Part>()
+    }
+
     /// The figures.
     #[must_use]
     pub fn figures(&self) -> SeriesFigures {
-        let mean =
-            |p: &Part| (p.seconds > 0.0).then(|| p.sums.map(|sum| (sum / p.seconds).round()));
+        let mean = |p: &Part| {
+            (p.seconds > 0.0).then(|| p.sums.map(|sum| (sum / p.seconds).round() as u64))
+        };
         SeriesFigures {
             every_ms: self.every.as_secs_f64() * 1e3,
             parts: self.parts.iter().map(mean).collect(),
@@ -94,8 +101,8 @@ mod tests {
         }
         let figures = series.figures();
         assert!((8..=16).contains(&figures.parts.len()), "{}", figures.parts.len());
-        let parts: Vec<[f64; 5]> = figures.parts.into_iter().flatten().collect();
-        assert!(parts.iter().all(|p| p[0] == 100.0 && p[4] == 7.0), "{parts:?}");
+        let parts: Vec<[u64; 5]> = figures.parts.into_iter().flatten().collect();
+        assert!(parts.iter().all(|p| p[0] == 100 && p[4] == 7), "{parts:?}");
         assert!(parts.windows(2).all(|w| w[0][2] < w[1][2]), "{parts:?}");
     }
 

@@ -13,7 +13,8 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+use isotherm_linux::sys::{KeptCapabilities, drop_watching};
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::timeout;
@@ -25,19 +26,21 @@ use tracing::{debug, error};
 
 use crate::api::{Shared, refused_text, router};
 use crate::guard::{Guard, Refused};
-use crate::patience::Patient;
 use crate::source::Source;
+use crate::write_timeout::WriteTimeout;
 
 /// Maximum number of connections. A browser uses up to six.
-const MOST_CONNECTIONS: usize = 128;
+const MAX_CONNECTIONS: usize = 128;
 /// Maximum length of the head of a request, and number of its headers.
-const MOST_HEAD: usize = 16 << 10;
-const MOST_HEADERS: usize = 64;
+const MAX_HEAD: usize = 16 << 10;
+const MAX_HEADERS: usize = 64;
 /// Time for the head of a request, for a TLS handshake, and for a client that does not read.
 const HEAD_TIME: Duration = Duration::from_secs(10);
-const WRITE_TIME: Duration = Duration::from_secs(30);
-/// Threads that answer questions.
-const THREADS: usize = 2;
+const WRITE_TIME: Duration = Duration::from_secs(10);
+/// Bytes that the kernel keeps for a client that does not read.
+const SEND_BUFFER_BYTES: usize = 256 << 10;
+/// Maximum number of threads that answer questions and read files.
+const MAX_THREADS: usize = 4;
 
 /// Where to listen.
 #[derive(Debug, Clone)]
@@ -126,16 +129,18 @@ impl Server {
             guard,
             refused: Arc::clone(&refused),
             connections: Arc::new(AtomicUsize::new(0)),
-            heavy: Semaphore::new(1),
+            heavy: Arc::new(Semaphore::new(1)),
         });
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            .max_blocking_threads(THREADS + 2)
+            .max_blocking_threads(MAX_THREADS)
             .build()?;
         let (stop, stopped) = oneshot::channel();
         let serve = move || {
-            if let Err(e) = drop_capabilities(reads_files) {
+            // It and the threads that it starts read what strangers send. Only records of other users require one.
+            let kept = KeptCapabilities { reading: reads_files, ..KeptCapabilities::default() };
+            if let Err(e) = drop_watching(kept) {
                 error!(
                     "the page is not served, because its thread cannot drop its capabilities: {e}"
                 );
@@ -189,20 +194,6 @@ fn hosts(own: SocketAddr, more: &[String]) -> Vec<String> {
     with_port.into_iter().chain(names.into_iter().filter(|_| default)).collect()
 }
 
-/// Drops the capabilities of this thread and of those that it starts: they read what strangers send. Only records of
-/// other users require one.
-fn drop_capabilities(reads_files: bool) -> rustix::io::Result<()> {
-    let kept = if reads_files { CapabilitySet::DAC_READ_SEARCH } else { CapabilitySet::empty() };
-    capabilities(None).and_then(|now| {
-        let sets = CapabilitySets {
-            effective: now.effective & kept,
-            permitted: now.permitted & kept,
-            inheritable: CapabilitySet::empty(),
-        };
-        set_capabilities(None, sets)
-    })
-}
-
 fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor, ServerError> {
     let bad = |path: &Path, why: String| ServerError::Pem { path: path.to_owned(), why };
     let open =
@@ -242,6 +233,7 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<Sha
         tokio::spawn(async move {
             let _counted = counted;
             let _ = stream.set_nodelay(true);
+            let _ = set_socket_send_buffer_size(&stream, SEND_BUFFER_BYTES);
             match tls {
                 None => serve(stream, app, refused).await,
                 Some(tls) => match timeout(HEAD_TIME, tls.accept(stream)).await {
@@ -259,13 +251,13 @@ async fn serve(
     app: Router,
     refused: Arc<Refused>,
 ) {
-    let stream = Patient::new(stream, WRITE_TIME, Arc::clone(&refused));
+    let stream = WriteTimeout::new(stream, WRITE_TIME, Arc::clone(&refused));
     let answered = stream.answered();
     let ended = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
-        .max_buf_size(MOST_HEAD)
-        .max_headers(MOST_HEADERS)
+        .max_buf_size(MAX_HEAD)
+        .max_headers(MAX_HEADERS)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(app))
         .await;
     if let Err(e) = ended {
@@ -285,7 +277,7 @@ impl Counted {
     /// `None` if there are too many.
     fn one_more(all: &Arc<AtomicUsize>) -> Option<Self> {
         let counted = Counted(Arc::clone(all));
-        (all.fetch_add(1, Ordering::Relaxed) < MOST_CONNECTIONS).then_some(counted)
+        (all.fetch_add(1, Ordering::Relaxed) < MAX_CONNECTIONS).then_some(counted)
     }
 }
 

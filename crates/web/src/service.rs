@@ -1,27 +1,22 @@
 //! A running service, by its control socket: memory by process and group, and what its schemes do.
 
 use std::collections::BTreeMap;
-use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
-use isotherm::control::{ControlError, Request, ask};
+use anyhow::Result;
+use isotherm::control::{ControlError, Request, ask, snapshot};
 use isotherm::stop::Stop;
 use isotherm::words::chain;
 use isotherm_core::{HeatBytes, Nanos};
 use isotherm_linux::sys;
-use isotherm_record::{Event, Reader};
 use serde_json::{Value, json};
 
 use crate::index::{Index, SchemeMark};
-use crate::pyramid::Keep;
 use crate::server::Server;
 use crate::source::{Kind, Source, ms};
-use crate::{WebOptions, announce, farewell, limits};
+use crate::{WebOptions, announce, farewell, live_limits};
 
 /// Time between two questions to the service.
 const EVERY: Duration = Duration::from_secs(1);
@@ -34,7 +29,7 @@ pub fn follow(control: Option<&Path>, options: &WebOptions) -> Result<()> {
     let stop = Stop::at_signals()?.at(options.duration.map(|d| sys::monotonic() + d));
     // Before a browser is opened, it must be clear that there is a service.
     let first = ask(control, &Request::Status)?;
-    let index = Index::new(limits(Keep::Newest, options.thresholds));
+    let index = Index::new(live_limits(options.thresholds));
     let name = control.map_or_else(isotherm::control::default_path, PathBuf::from);
     let source = Arc::new(Source::new(Kind::Service, name.display().to_string(), None, index));
     let (changes, changed) = tokio::sync::watch::channel(0);
@@ -48,7 +43,7 @@ pub fn follow(control: Option<&Path>, options: &WebOptions) -> Result<()> {
         // Another service, or none, has answered: numbers of snapshots and targets begin again.
         if ran < std::mem::replace(&mut service.seconds, ran) {
             (service.last, service.done) = (None, BTreeMap::new());
-            *source.change() = Index::new(limits(Keep::Newest, options.thresholds));
+            *source.change() = Index::new(live_limits(options.thresholds));
         }
         let answered =
             status.map_err(Into::into).and_then(|answer| service.take(&answer["status"]));
@@ -77,38 +72,27 @@ impl Service<'_> {
     /// Adds a status, and the snapshot that came since the last one.
     fn take(&mut self, status: &Value) -> Result<()> {
         let now = sys::monotonic();
-        match ask(self.control, &Request::Snapshot { after: self.last }) {
-            Ok(answer) => self.snapshot(&answer["snapshot"])?,
+        match snapshot(self.control, self.last) {
+            Ok(None) => {}
+            Ok(Some(new)) => {
+                let mut index = self.source.change();
+                new.events.into_iter().for_each(|event| index.push(event));
+                self.last = Some(new.seq);
+            }
             // The kernel watches, so that there are no regions.
             Err(ControlError::Refused(_)) => self.totals(status, now),
             Err(e) => return Err(e.into()),
         }
         let mut index = self.source.change();
-        if let Some(begin) = index.span().map(|span| span.start) {
-            for mark in marks(status, &mut self.done, ms(now.since(begin))) {
+        if let Some(start) = index.span().map(|span| span.start) {
+            for mark in marks(status, &mut self.done, ms(now.since(start))) {
                 index.mark(mark);
             }
         }
         Ok(())
     }
 
-    /// Adds a snapshot, which is a record of its own.
-    fn snapshot(&mut self, answer: &Value) -> Result<()> {
-        let (Some(seq), Some(record)) = (answer["seq"].as_u64(), answer["record"].as_str()) else {
-            return Ok(());
-        };
-        let invalid = "the service has sent an invalid snapshot: use the same version of isotherm";
-        let bytes = BASE64_STANDARD.decode(record).context(invalid)?;
-        let reader = Reader::new(Cursor::new(bytes), Path::new("of the service"))?;
-        let events: Result<Vec<Event>, _> = reader.collect();
-        for event in events.context(invalid)? {
-            self.source.change().push(event);
-        }
-        self.last = Some(seq);
-        Ok(())
-    }
-
-    /// Adds what a status tells of memory.
+    /// Adds what a status reports of memory.
     fn totals(&self, status: &Value, now: Nanos) {
         let saved = status["total"]["saved"].as_u64().unwrap_or(0);
         self.source.change().total(now..now + EVERY, &heat(&status["total"]), saved);

@@ -12,21 +12,21 @@ use isotherm_record::{Facts, Limits as RecordLimits, ReadError, Reader, Why, Wri
 use isotherm_report::{
     Extent, Filter, FilterError, Grid, Options, Picture, RenderError, Shape, heatmap_picture,
 };
-use isotherm_view::{By, Key};
+use isotherm_view::{By, Key, Moment};
 use serde::Serialize;
 
 use crate::axis::{Axis, label};
 use crate::index::{Index, TargetFigures, time};
-use crate::places::Places;
 use crate::pyramid::{Column, draw};
+use crate::seeker::Seeker;
 use crate::series::SeriesFigures;
 
 /// A tile of cells that are finer than the index is read from the record, if it lies in so few parts of it.
-const MOST_PARTS: usize = 12;
+const MAX_PARTS: usize = 12;
 /// Maximum width and height of a tile.
-pub const MOST_CELLS: usize = 512;
+pub const MAX_CELLS: usize = 512;
 /// Maximum number of targets in a list.
-const MOST_LISTED: usize = 512;
+const MAX_LISTED: usize = 512;
 
 /// The kind of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -46,16 +46,16 @@ pub enum Kind {
 pub enum SourceError {
     /// there is no such target, snapshot or age
     #[error("there is nothing to show: {0}")]
-    Nothing(&'static str),
+    NotFound(&'static str),
     /// the tile is for an earlier axis
     #[error("the areas of memory have changed: read the axis again")]
     Changed,
     /// the record is being read
     #[error("the record is still being read: try again in a moment")]
-    Early,
+    NotReady,
     /// the question makes no sense
     #[error("invalid request: {0}")]
-    Senseless(&'static str),
+    Invalid(&'static str),
     /// the record cannot be read
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -79,7 +79,7 @@ pub struct Source {
     name: String,
     record: Option<(PathBuf, bool)>,
     index: RwLock<Index>,
-    places: Places,
+    seeker: Seeker,
     complete: AtomicBool,
     /// why it has ended, or could not be read to its end
     note: RwLock<String>,
@@ -145,7 +145,7 @@ impl SpanQuery {
         match self.format.as_str() {
             "svg" => Ok(true),
             "png" | "" => Ok(false),
-            _ => Err(SourceError::Senseless("format is png or svg")),
+            _ => Err(SourceError::Invalid("format is png or svg")),
         }
     }
 }
@@ -220,7 +220,7 @@ impl Source {
             name,
             record,
             index: RwLock::new(index),
-            places: Places::default(),
+            seeker: Seeker::default(),
             complete: AtomicBool::new(false),
             note: RwLock::default(),
             rows: RwLock::default(),
@@ -243,8 +243,8 @@ impl Source {
     }
 
     /// The marks of the record.
-    pub fn places(&self) -> &Places {
-        &self.places
+    pub fn seeker(&self) -> &Seeker {
+        &self.seeker
     }
 
     /// Opens the record.
@@ -291,7 +291,7 @@ impl Source {
             span_ms: index.span().map_or(0.0, |span| ms(span.end.since(span.start))),
             snapshots,
             regions,
-            index_bytes: 8 * index.runs() as u64,
+            index_bytes: index.bytes() as u64,
             complete: self.complete.load(Ordering::Acquire),
             note: self.note.read().unwrap_or_else(PoisonError::into_inner).clone(),
             hot_hz: thresholds.hot_hz,
@@ -299,23 +299,19 @@ impl Source {
         }
     }
 
-    /// Bytes by heat over time, of one target or of all.
-    ///
-    /// # Errors
-    /// If there is no such target.
-    pub fn series(&self, target: Option<u32>) -> Result<SeriesFigures, SourceError> {
-        let index = self.index();
-        let series = index.series(target.map(TargetId));
-        Ok(series.ok_or(SourceError::Nothing("no such target"))?.figures())
+    /// Bytes by heat over time, of all targets.
+    #[must_use]
+    pub fn series(&self) -> SeriesFigures {
+        self.index().series().figures()
     }
 
     /// The targets, those with most memory first.
     #[must_use]
     pub fn targets(&self) -> Vec<TargetFigures> {
-        self.index().targets(MOST_LISTED)
+        self.index().targets(MAX_LISTED)
     }
 
-    /// The axis of a target.
+    /// The axis of a target, as of the last snapshot.
     ///
     /// # Errors
     /// If there is no such target.
@@ -324,7 +320,7 @@ impl Source {
         if self.index().axis_is_old(id) {
             self.change().renew_axis(id);
         }
-        self.index().axis(id).cloned().ok_or(SourceError::Nothing("no such target"))
+        self.index().axis(id).cloned().ok_or(SourceError::NotFound("no such target"))
     }
 
     /// The cells of a tile, a byte each, in columns from left to right, each from the lowest address up.
@@ -332,29 +328,29 @@ impl Source {
     /// # Errors
     /// If there is no such target, or its axis has changed.
     pub fn tile(&self, q: &TileQuery) -> Result<Vec<u8>, SourceError> {
-        let cells = 1..=MOST_CELLS;
+        let cells = 1..=MAX_CELLS;
         let sizes = cells.contains(&q.width) && cells.contains(&q.height) && q.row_bytes > 0;
         let times = q.pixel_ms > 0.0 && q.pixel_ms < 1e12 && q.from_ms >= 0.0;
         if !(sizes && times) {
-            return Err(SourceError::Senseless("the sizes of a tile are out of range"));
+            return Err(SourceError::Invalid("the sizes of a tile are out of range"));
         }
         let id = TargetId(q.target);
         let index = self.index();
-        let axis = index.axis(id).ok_or(SourceError::Nothing("no such target"))?;
+        let axis = index.axis(id).ok_or(SourceError::NotFound("no such target"))?;
         if axis.version != q.axis {
             return Err(SourceError::Changed);
         }
         let segments = axis.segments(q.from_byte, q.row_bytes, q.height);
         let span = time(q.from_ms)..time(q.from_ms + q.pixel_ms * q.width as f64);
         let size = (q.width, q.height);
-        let pyramid = index.pyramid(id).ok_or(SourceError::Nothing("no such target"))?;
+        let pyramid = index.pyramid(id).ok_or(SourceError::NotFound("no such target"))?;
         let columns = pyramid.columns(&span, time(q.pixel_ms));
         let begin = index.span().map(|span| span.start).unwrap_or_default();
         let widest = columns.iter().map(|c| c.time.end.saturating_sub(c.time.start)).max();
         let exact = begin + span.start..begin + span.end;
         let is_coarse = widest.is_some_and(|widest| widest > time(q.pixel_ms));
         let is_ready = self.record.is_some() && self.complete.load(Ordering::Acquire);
-        if !(is_coarse && is_ready && self.places.parts(&exact) <= MOST_PARTS) {
+        if !(is_coarse && is_ready && self.seeker.parts(&exact) <= MAX_PARTS) {
             return Ok(draw(columns, &span, &segments, size, index.rates()));
         }
         drop(index);
@@ -376,9 +372,9 @@ impl Source {
     ) -> Result<(), SourceError> {
         if self.record.is_some() {
             if !self.complete.load(Ordering::Acquire) {
-                return Err(SourceError::Early);
+                return Err(SourceError::NotReady);
             }
-            return Ok(self.places.each(time, || self.open(), each)?);
+            return Ok(self.seeker.each(time, || self.open(), each)?);
         }
         let index = self.index();
         let moments = index.view().ring().between(time, Duration::ZERO);
@@ -388,16 +384,17 @@ impl Source {
         Ok(())
     }
 
-    /// The snapshot at a time.
-    fn snapshot(&self, at: Nanos) -> Result<Arc<Snapshot>, SourceError> {
-        let none = SourceError::Nothing("there is no snapshot at this time");
-        if self.record.is_some() {
-            if !self.complete.load(Ordering::Acquire) {
-                return Err(SourceError::Early);
-            }
-            return self.places.at(at, || self.open())?.ok_or(none);
+    /// The snapshot at a time, with the figures of its targets.
+    fn moment(&self, at: Nanos) -> Result<Moment, SourceError> {
+        let none = SourceError::NotFound("there is no snapshot at this time");
+        if self.record.is_none() {
+            return self.index().view().ring().at(at).cloned().ok_or(none);
         }
-        self.index().view().ring().at(at).map(|m| Arc::clone(&m.snapshot)).ok_or(none)
+        if !self.complete.load(Ordering::Acquire) {
+            return Err(SourceError::NotReady);
+        }
+        let snapshot = self.seeker.at(at, || self.open())?.ok_or(none)?;
+        Ok(self.index().moment_of(snapshot))
     }
 
     /// The time that is asked for, within the recording.
@@ -407,16 +404,22 @@ impl Source {
         index.at(ms).min(last)
     }
 
+    /// The address of a byte of the axis that [`Source::axis`] returned last.
+    fn address(&self, target: TargetId, byte: u64) -> Result<u64, SourceError> {
+        let index = self.index();
+        let axis = index.axis(target).ok_or(SourceError::NotFound("no such target"))?;
+        let outside = SourceError::NotFound("this is above the areas");
+        axis.segments(byte, 1, 1).first().map(|s| s.range.start).ok_or(outside)
+    }
+
     /// What is at a point: range, mapping, rate with its interval, age.
     ///
     /// # Errors
     /// If there is no such target, or the record cannot be read.
     pub fn point(&self, q: &PointQuery) -> Result<Point, SourceError> {
         let id = TargetId(q.target);
-        let axis = self.axis(q.target)?;
-        let outside = SourceError::Nothing("this is above the areas");
-        let address = axis.segments(q.byte, 1, 1).first().map(|s| s.range.start).ok_or(outside)?;
-        let s = self.snapshot(self.within(q.ms))?;
+        let address = self.address(id, q.byte)?;
+        let s = self.moment(self.within(q.ms))?.snapshot;
         let index = self.index();
         let begin = index.span().map(|span| span.start).unwrap_or_default();
         let view = s.targets.iter().find(|view| view.id == id);
@@ -442,9 +445,8 @@ impl Source {
             let by = if by == By::Cgroup { "cgroup" } else { "process" };
             return Ok(rows[by].clone());
         }
-        let s = self.snapshot(self.within(at_ms))?;
+        let moment = self.moment(self.within(at_ms))?;
         let index = self.index();
-        let moment = index.moment(s);
         let mut rows = index.view().table(&moment, by);
         isotherm_view::sort(&mut rows, isotherm_view::Column::Resident, true);
         let row = |row: isotherm_view::Row| RowFigures {
@@ -465,7 +467,7 @@ impl Source {
             saved: row.figures.saved,
             refaults: self.record.is_none().then_some(row.refaults_per_second),
         };
-        let rows: Vec<RowFigures> = rows.into_iter().take(MOST_LISTED).map(row).collect();
+        let rows: Vec<RowFigures> = rows.into_iter().take(MAX_LISTED).map(row).collect();
         Ok(serde_json::to_value(rows).unwrap_or_default())
     }
 
@@ -477,7 +479,7 @@ impl Source {
         use isotherm_core::AgeHistogram;
         let index = self.index();
         let found = index.ages(TargetId(target), index.at(at_ms));
-        let (end, ages) = found.ok_or(SourceError::Nothing("no idle ages are known yet"))?;
+        let (end, ages) = found.ok_or(SourceError::NotFound("no idle ages are known yet"))?;
         let begin = index.span().map(|span| span.start).unwrap_or_default();
         Ok(AgesFigures {
             ms: ms(end.since(begin)),
@@ -497,7 +499,7 @@ impl Source {
         let (span, begin) = self.span(q)?;
         let (name, thresholds, labels) = {
             let index = self.index();
-            let labels = index.targets(MOST_LISTED).into_iter();
+            let labels = index.targets(MAX_LISTED).into_iter();
             let labels = labels.map(|t| match t.pid {
                 Some(pid) => (TargetId(t.id), format!("{} (pid {pid})", t.name)),
                 None => (TargetId(t.id), t.name),
@@ -535,10 +537,10 @@ impl Source {
     /// The selected part of the time, and the start of the recording.
     fn span(&self, q: &SpanQuery) -> Result<(Range<Nanos>, Nanos), SourceError> {
         let index = self.index();
-        let all = index.span().ok_or(SourceError::Nothing("there is no snapshot yet"))?;
+        let all = index.span().ok_or(SourceError::NotFound("there is no snapshot yet"))?;
         let span = index.at(q.from_ms).max(all.start)..index.at(q.to_ms).min(all.end);
         if span.is_empty() {
-            return Err(SourceError::Senseless("the end must be after the start"));
+            return Err(SourceError::Invalid("the end must be after the start"));
         }
         Ok((span, all.start))
     }

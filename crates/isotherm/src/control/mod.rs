@@ -2,6 +2,7 @@
 
 mod ask;
 mod attributes;
+mod snapshot;
 mod socket;
 mod status_text;
 
@@ -15,6 +16,7 @@ use crate::session::LatestSnapshot;
 
 pub use ask::{ask, say_to};
 pub use attributes::Attributes;
+pub use snapshot::{ServiceSnapshot, snapshot};
 pub use socket::{Control, answer, wait};
 pub use status_text::{machine_text, status_text};
 

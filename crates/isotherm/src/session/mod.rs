@@ -2,6 +2,7 @@
 
 mod attributions;
 mod error;
+mod events;
 mod gauge;
 pub(crate) mod idle_ages;
 mod job;
@@ -32,6 +33,7 @@ use crate::watch::{DefaultAttrs, Looks, Ready, Watch, WatchError};
 
 pub use attributions::Attributions;
 pub use error::SessionError;
+pub use events::{EventReceiver, EventSender, Weighed, events};
 pub use gauge::{CostShares, SupportShares};
 pub use idle_ages::IdleAges;
 pub use job::Job;

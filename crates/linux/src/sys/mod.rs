@@ -33,7 +33,9 @@ pub use node_mask::{MAX_NODES, NodeMask};
 pub(crate) use own_pages::OwnPages;
 pub use pagemap_scan::{PageState, page_state, resident_ranges};
 pub(crate) use privileges::may_look_at_all;
-pub use privileges::{KeptCapabilities, drop_privileges, missing as missing_capabilities};
+pub use privileges::{
+    KeptCapabilities, drop_privileges, drop_watching, missing as missing_capabilities,
+};
 pub use process_madvise::{Advice, advise_all, process_madvise, takes_advice};
 pub use signal::is_ignored;
 pub use swapon::{swap_off, swap_on};

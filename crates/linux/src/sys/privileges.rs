@@ -12,7 +12,7 @@ const WATCHING: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::SYS_PTRACE);
 
 /// The capabilities to keep in addition to those for watching.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct KeptCapabilities {
     /// the one to read files of other users (`CAP_DAC_READ_SEARCH`): `/proc/PID/pagemap` and `/proc/PID/fd`,
     /// unless isotherm looks only by BPF
@@ -30,11 +30,28 @@ pub struct KeptCapabilities {
 /// # Errors
 /// If the kernel refuses. Then no capability changes.
 pub fn drop_privileges(kept: KeptCapabilities) -> io::Result<()> {
-    let when = |kept, capability| if kept { capability } else { CapabilitySet::empty() };
-    let kept = WATCHING
-        | when(kept.reading, CapabilitySet::DAC_READ_SEARCH)
-        | when(kept.writing, CapabilitySet::DAC_OVERRIDE)
-        | when(kept.frames, CapabilitySet::SYS_ADMIN);
+    keep(WATCHING | kept.set())
+}
+
+/// Permanently drops every capability of this thread except those in `kept`, also those for watching. Threads that it
+/// starts later have no more.
+///
+/// # Errors
+/// If the kernel refuses. Then no capability changes.
+pub fn drop_watching(kept: KeptCapabilities) -> io::Result<()> {
+    keep(kept.set())
+}
+
+impl KeptCapabilities {
+    fn set(self) -> CapabilitySet {
+        let when = |kept, capability| if kept { capability } else { CapabilitySet::empty() };
+        when(self.reading, CapabilitySet::DAC_READ_SEARCH)
+            | when(self.writing, CapabilitySet::DAC_OVERRIDE)
+            | when(self.frames, CapabilitySet::SYS_ADMIN)
+    }
+}
+
+fn keep(kept: CapabilitySet) -> io::Result<()> {
     let now = capabilities(None)?;
     let sets = CapabilitySets {
         effective: now.effective & kept,

@@ -79,7 +79,9 @@ fn titles(app: &App, name: usize, spark: usize) -> Line<'static> {
             _ => title,
         };
         let arrow = if app.descending { "v" } else { "^" };
-        let text = if sorted { format!("{title}{arrow}") } else { title.to_owned() };
+        // The arrow is never cut: rather the title.
+        let room = if *column == Column::Name { title.len() } else { width - 1 };
+        let text = if sorted { format!("{title:.room$}{arrow}") } else { title.to_owned() };
         if *column == Column::Name {
             format!(" {text:<name$}")
         } else {
@@ -119,7 +121,7 @@ fn line(app: &App, row: &Row, name: usize, spark: usize) -> String {
     let mut text = String::new();
     for (column, _, width) in &COLUMNS {
         match column {
-            // The end of the path of a group says more than its begin.
+            // The end of the path of a group says more than its start.
             Column::Name => text += &format!("{:<name$}", tail(&app.label(row), name)),
             _ => text += &format!(" {:>width$.width$}", cell(row, *column)),
         }

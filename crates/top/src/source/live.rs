@@ -14,8 +14,8 @@ use isotherm_core::{Attribution, Snapshot};
 use isotherm_linux::sys::{self, KeptCapabilities};
 use isotherm_record::{Event, TargetFact};
 
+use super::NewsSender;
 use super::pressure::Pressures;
-use super::{News, NewsSender};
 
 /// The processes to watch, and how.
 pub struct LiveOptions {
@@ -30,7 +30,7 @@ pub struct LiveOptions {
 }
 
 /// Watches until a signal, or until the view or all processes have ended.
-pub fn watch(o: &LiveOptions, to: &NewsSender) -> Result<String> {
+pub fn watch(o: &LiveOptions, to: &mut NewsSender) -> Result<String> {
     let seed = o.seed.unwrap_or_else(|| sys::monotonic().0);
     let stop = Stop::at_signals()?;
     sweep();
@@ -46,9 +46,9 @@ pub fn watch(o: &LiveOptions, to: &NewsSender) -> Result<String> {
         frames: ready.takes_frames(),
     })
     .context("cannot give up capabilities")?;
-    to.offer(News::Event(Event::Facts(facts)));
+    to.offer(Event::Facts(facts));
     for fact in follower.news() {
-        to.offer(News::Event(Event::Target(fact)));
+        to.offer(Event::Target(fact));
     }
     let mut session = Session::begin(ready, follower, attrs, seed, Box::new(Silent))?;
     let mut job = TopJob { to, pressures: Pressures::default() };
@@ -63,7 +63,7 @@ pub fn watch(o: &LiveOptions, to: &NewsSender) -> Result<String> {
 
 /// Hands events to the view.
 struct TopJob<'a> {
-    to: &'a NewsSender,
+    to: &'a mut NewsSender,
     pressures: Pressures,
 }
 
@@ -72,13 +72,13 @@ impl Job for TopJob<'_> {
     type Error = SessionError;
 
     fn target(&mut self, fact: &TargetFact) -> Result<(), SessionError> {
-        self.to.offer(News::Event(Event::Target(fact.clone())));
+        self.to.offer(Event::Target(fact.clone()));
         Ok(())
     }
 
     fn attribution(&mut self, a: Attribution) -> Result<(), SessionError> {
         self.pressures.attribution(&a);
-        self.to.offer(News::Event(Event::Attribution(a)));
+        self.to.offer(Event::Attribution(a));
         Ok(())
     }
 
@@ -88,9 +88,9 @@ impl Job for TopJob<'_> {
         s: &Arc<Snapshot>,
     ) -> Result<ControlFlow<End>, SessionError> {
         if let Some(news) = self.pressures.read() {
-            self.to.offer(news);
+            self.to.pressure(news);
         }
-        Ok(match self.to.offer(News::Event(Event::Snapshot(Arc::clone(s)))) {
+        Ok(match self.to.offer(Event::Snapshot(Arc::clone(s))) {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(End::Stopped(String::new())),
         })

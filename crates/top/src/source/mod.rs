@@ -8,11 +8,12 @@ mod service;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use isotherm::session::{EventReceiver, EventSender, Weighed, events};
 use isotherm::stop::Stop;
 use isotherm_record::Event;
 
@@ -20,8 +21,8 @@ pub use live::LiveOptions;
 pub use replay::ReplayOptions;
 pub use service::ServiceOptions;
 
-/// Maximum number of news that wait for the view.
-const MOST_WAITING: usize = 4096;
+/// Maximum number of regions that wait for the view, of about 100 bytes each.
+const MAX_WAITING_REGIONS: usize = 200_000;
 /// The longest time that a source sleeps, so that it notices the end of the view.
 const NAP: Duration = Duration::from_millis(100);
 
@@ -36,6 +37,22 @@ pub enum News {
     Ended(Result<String>),
 }
 
+impl From<Event> for News {
+    fn from(event: Event) -> Self {
+        News::Event(event)
+    }
+}
+
+impl Weighed for News {
+    fn weight(&self) -> usize {
+        match self {
+            News::Event(event) => event.weight(),
+            News::Pressure(groups) => groups.len(),
+            News::Ended(_) => 0,
+        }
+    }
+}
+
 /// What to show.
 pub enum Source {
     /// processes that are watched now
@@ -47,32 +64,22 @@ pub enum Source {
 }
 
 impl Source {
-    /// The name of the source for the head line.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Source::Live(_) => "live",
-            Source::Service(_) => "service",
-            Source::Replay(_) => "replay",
-        }
-    }
-
     /// Starts it in a thread of its own.
     ///
     /// # Errors
     /// If there can be no thread.
     pub fn start(self) -> Result<Feed> {
-        let (send, receive) = sync_channel(MOST_WAITING);
+        let (events, receive) = events(MAX_WAITING_REGIONS);
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
         let work = move || {
-            let to = NewsSender { send, over };
+            let mut to = NewsSender { events, over };
             let ended = match self {
-                Source::Live(o) => live::watch(&o, &to),
-                Source::Service(o) => service::follow(&o, &to),
-                Source::Replay(o) => replay::play(&o, &to),
+                Source::Live(o) => live::watch(&o, &mut to),
+                Source::Service(o) => service::follow(&o, &mut to),
+                Source::Replay(o) => replay::play(&o, &mut to),
             };
-            let _ = to.send.send(News::Ended(ended));
+            let _ = to.events.send(News::Ended(ended));
         };
         let thread = std::thread::Builder::new().name("source".into()).spawn(work);
         let thread = thread.context("cannot start a thread for the source")?;
@@ -82,28 +89,39 @@ impl Source {
 
 /// The sending end.
 struct NewsSender {
-    send: SyncSender<News>,
+    events: EventSender<News>,
     /// the view has ended
     over: Arc<AtomicBool>,
 }
 
 impl NewsSender {
-    /// Sends news without waiting. Snapshots of a view that does not keep up are lost. Returns whether the view
-    /// still exists.
-    fn offer(&self, news: News) -> bool {
-        let _ = self.send.try_send(news);
-        self.is_open()
+    /// Sends an event without waiting: a view that does not keep up misses snapshots. Returns whether the view still
+    /// exists.
+    fn offer(&mut self, event: Event) -> bool {
+        self.events.offer(event) && self.is_open()
     }
 
-    /// Sends news, and waits until there is room. Returns whether the view still exists.
-    fn send(&self, news: News) -> bool {
-        self.send.send(news).is_ok() && self.is_open()
+    /// Sends the pressures of control groups, if there is room.
+    fn pressure(&mut self, groups: BTreeMap<Arc<str>, f32>) {
+        if self.events.has_room() {
+            self.events.send(News::Pressure(groups));
+        }
+    }
+
+    /// Sends an event, and waits until there is room. Returns whether the view still exists.
+    fn send(&mut self, event: Event) -> bool {
+        while !self.events.has_room() {
+            if !self.wait(Duration::from_millis(20)) {
+                return false;
+            }
+        }
+        self.offer(event)
     }
 
     /// Waits, and returns whether the view still exists then.
     fn wait(&self, time: Duration) -> bool {
-        let begin = Instant::now();
-        while let Some(rest) = time.checked_sub(begin.elapsed()).filter(|rest| !rest.is_zero()) {
+        let start = Instant::now();
+        while let Some(rest) = time.checked_sub(start.elapsed()).filter(|rest| !rest.is_zero()) {
             if !self.is_open() {
                 return false;
             }
@@ -119,7 +137,7 @@ impl NewsSender {
 
 /// The receiving end.
 pub struct Feed {
-    receive: Receiver<News>,
+    receive: EventReceiver<News>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -128,7 +146,7 @@ impl Feed {
     /// Waits for the next news; `None` if `stop` is over before.
     pub(crate) fn next(&mut self, stop: &Stop) -> Option<News> {
         while !stop.is_over() {
-            match self.receive.recv_timeout(Duration::from_millis(50)) {
+            match self.receive.next_within(Duration::from_millis(50)) {
                 Ok(news) => return Some(news),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return None,
@@ -140,7 +158,7 @@ impl Feed {
     /// Takes all news that have come. Returns whether the source still exists.
     pub(crate) fn drain(&mut self, mut take: impl FnMut(News)) -> bool {
         loop {
-            match self.receive.try_recv() {
+            match self.receive.try_next() {
                 Ok(news) => take(news),
                 Err(e) => return e == TryRecvError::Empty,
             }

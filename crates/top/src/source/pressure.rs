@@ -9,12 +9,10 @@ use isotherm::ROOT;
 use isotherm_core::Attribution;
 use isotherm_linux::cgroup::{Cgroup, machine_pressure};
 
-use super::News;
-
 /// Time between two readings: averages over 10 s change slowly.
 const EVERY: Duration = Duration::from_secs(2);
 /// Maximum number of groups that are read.
-const MOST_GROUPS: usize = 256;
+const MAX_GROUPS: usize = 256;
 
 /// Reads pressures at its own pace.
 #[derive(Default)]
@@ -27,14 +25,14 @@ impl Pressures {
     /// A process is in a control group, whose pressure is read from now on.
     pub fn attribution(&mut self, a: &Attribution) {
         for group in a.groups().filter(|group| group.len() > 1) {
-            if self.groups.len() < MOST_GROUPS && !self.groups.contains(group) {
+            if self.groups.len() < MAX_GROUPS && !self.groups.contains(group) {
                 self.groups.insert(group.into());
             }
         }
     }
 
     /// The pressures, if it is time to read them. Groups that have no pressure, or no longer exist, are left out.
-    pub fn read(&mut self) -> Option<News> {
+    pub fn read(&mut self) -> Option<BTreeMap<Arc<str>, f32>> {
         let now = Instant::now();
         if self.next.is_some_and(|next| now < next) {
             return None;
@@ -54,6 +52,6 @@ impl Pressures {
             }
             true
         });
-        Some(News::Pressure(all))
+        Some(all)
     }
 }

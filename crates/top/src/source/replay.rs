@@ -7,7 +7,7 @@ use anyhow::Result;
 use isotherm_core::Nanos;
 use isotherm_record::{Event, ReadError, Reader};
 
-use super::{News, NewsSender};
+use super::NewsSender;
 
 /// Which record to play, and how fast.
 pub struct ReplayOptions {
@@ -20,10 +20,10 @@ pub struct ReplayOptions {
 }
 
 /// Plays until the end of the record or of the view.
-pub fn play(o: &ReplayOptions, to: &NewsSender) -> Result<String> {
+pub fn play(o: &ReplayOptions, to: &mut NewsSender) -> Result<String> {
     let reader = Reader::open(&o.path)?;
     let reader = if o.skip_damaged { reader.skip_damaged() } else { reader };
-    let (mut clock, begin) = (None, Instant::now());
+    let (mut clock, start) = (None, Instant::now());
     for event in reader {
         let event = match event {
             Ok(event) => event,
@@ -33,11 +33,11 @@ pub fn play(o: &ReplayOptions, to: &NewsSender) -> Result<String> {
         if let Event::Snapshot(s) = &event {
             let first: Nanos = *clock.get_or_insert(s.end);
             let due = s.end.since(first).div_f64(o.speed.max(1e-3));
-            if !to.wait(due.saturating_sub(begin.elapsed())) {
+            if !to.wait(due.saturating_sub(start.elapsed())) {
                 return Ok(String::new());
             }
         }
-        if !matches!(event, Event::Mappings { .. }) && !to.send(News::Event(event)) {
+        if !matches!(event, Event::Mappings { .. }) && !to.send(event) {
             return Ok(String::new());
         }
     }

@@ -50,6 +50,17 @@ fn pixels(browser: &mut Browser) -> Value {
     )
 }
 
+/// The view that was drawn last: ms, and bytes of the axis.
+const VIEW: &str = "JSON.parse(document.querySelector('.heat').dataset.view)";
+
+fn view(browser: &mut Browser) -> Value {
+    browser.value(VIEW)
+}
+
+fn span(view: &Value, from: &str, to: &str) -> f64 {
+    view[to].as_f64().unwrap() - view[from].as_f64().unwrap()
+}
+
 fn texts(browser: &mut Browser, selector: &str) -> String {
     let text = format!(
         "[...document.querySelectorAll({selector:?})].map((e) => e.textContent).join('\\n')"
@@ -65,22 +76,25 @@ fn the_live_view_moves_and_zooms_and_says_what_is_there() {
     browser.open(scene.server.address());
     browser.until(&format!("{DRAWN} > 0"), || {});
     assert_eq!(browser.value("location.search"), json!(""), "the token has left the address");
-    // It moves.
-    let before = (pixels(&mut browser), texts(&mut browser, ".note"));
-    let drawn = browser.value(DRAWN);
-    browser.until(&format!("{DRAWN} > {drawn} + 2"), || scene.snapshots(2, 2));
-    assert_ne!(pixels(&mut browser), before.0);
-    assert_ne!(texts(&mut browser, ".note"), before.1);
+    // It moves: the page follows what is known, and draws it.
+    let before = view(&mut browser);
+    browser.until(&format!("{VIEW}.to > {} + 1000", before["to"]), || scene.snapshots(2, 2));
+    let after = view(&mut browser);
+    assert_eq!(span(&after, "from", "to"), span(&before, "from", "to"));
     browser.until("document.querySelectorAll('tbody tr').length === 2", || scene.snapshots(1, 2));
     keep(&mut browser, "live-light.png");
-    // The wheel zooms in.
+    // The wheel zooms in, at the mouse.
     let (x, y) = middle(&mut browser);
-    let before = pixels(&mut browser);
     browser.value("document.getElementById('all').click()");
+    browser.until(&format!("{VIEW}.from === 0"), || {});
+    let before = view(&mut browser);
     browser.mouse("mouseWheel", x, y, json!({ "deltaX": 0, "deltaY": -900 }));
-    let drawn = browser.value(DRAWN);
-    browser.until(&format!("{DRAWN} > {drawn}"), || {});
-    assert_ne!(pixels(&mut browser), before);
+    browser.until(&format!("{VIEW}.from > 0"), || {});
+    let after = view(&mut browser);
+    for (from, to) in [("from", "to"), ("low", "high")] {
+        let factor = span(&before, from, to) / span(&after, from, to);
+        assert!((7.9..8.1).contains(&factor), "{from}: {factor}");
+    }
     // The crosshair says what is below the mouse.
     browser.mouse("mouseMoved", x, y + 20.0, json!({}));
     browser.until("document.querySelector('.point').textContent.includes('95 % interval')", || {});
@@ -105,6 +119,41 @@ fn the_live_view_moves_and_zooms_and_says_what_is_there() {
     );
     browser.until("document.querySelector('.point').textContent !== ''", || {});
     keep(&mut browser, "live-dark.png");
+    assert!(browser.console.is_empty(), "{:?}", browser.console);
+}
+
+/// The page fetches only new columns: the picture is that of a page that has fetched everything.
+#[test]
+fn new_columns_complete_the_picture() {
+    let Some(mut browser) = browser_or_skip() else { return };
+    let mut scene = Scene::new(&["app"]);
+    scene.snapshots(150, 1);
+    browser.open(scene.server.address());
+    let known = "Number(document.querySelector('.heat')?.dataset.known ?? 0)";
+    browser.until(&format!("{known} === 37500"), || {});
+    // Beyond the end of a tile, and of the window.
+    for n in 1..=40 {
+        scene.snapshots(3, 1);
+        browser.until(&format!("{known} >= {}", 37_500 + 750 * n), || {});
+    }
+    let grown = pixels(&mut browser);
+    browser.value("location.reload()");
+    browser.until(&format!("document.readyState === 'complete' && {known} === 67500"), || {});
+    assert_eq!(pixels(&mut browser), grown);
+    assert!(browser.console.is_empty(), "{:?}", browser.console);
+}
+
+/// Browsers send no strict cookie with a click in another site, nor with a redirect that follows.
+#[test]
+fn a_link_of_another_site_opens_the_page() {
+    let Some(mut browser) = browser_or_skip() else { return };
+    let mut scene = Scene::new(&["app"]);
+    scene.snapshots(40, 1);
+    browser.open(&format!("data:text/html,<a id=a href='{}'>open</a>", scene.server.address()));
+    browser.until("document.getElementById('a') !== null", || {});
+    browser.value("document.getElementById('a').click()");
+    browser.until(&format!("{DRAWN} > 0"), || {});
+    assert_eq!(browser.value("location.search"), json!(""), "the token has left the address");
     assert!(browser.console.is_empty(), "{:?}", browser.console);
 }
 

@@ -9,7 +9,7 @@ use isotherm_core::{
     Pages, Rate, RateSupport, RegionView, Snapshot, TargetId, TargetView, Thresholds,
 };
 use isotherm_record::{Event, Facts, TargetFact};
-use isotherm_web::pyramid::Keep;
+use isotherm_web::pyramid::Retention;
 use isotherm_web::{Index, Kind, Limits, ListenOptions, Server, Source};
 use tokio::sync::watch;
 
@@ -26,8 +26,8 @@ pub struct Scene {
 
 pub fn limits() -> Limits {
     Limits {
-        keep: Keep::Newest,
-        runs: 1 << 20,
+        retention: Retention::Newest,
+        memory: 8 << 20,
         ring: 64 << 20,
         bridge: false,
         thresholds: Thresholds::default(),

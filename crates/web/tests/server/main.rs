@@ -7,6 +7,7 @@ mod scene;
 
 mod answers;
 mod attacks;
+mod records;
 mod tls;
 
 use std::io::{Read, Write};
@@ -39,7 +40,11 @@ impl Answer {
 }
 
 pub fn connect(scene: &Scene) -> TcpStream {
-    let stream = TcpStream::connect(("127.0.0.1", scene.address().0)).unwrap();
+    connect_to(scene.address().0)
+}
+
+fn connect_to(port: u16) -> TcpStream {
+    let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream.set_write_timeout(Some(TIMEOUT)).unwrap();
     stream
@@ -47,7 +52,10 @@ pub fn connect(scene: &Scene) -> TcpStream {
 
 /// Sends bytes, and reads until the server closes.
 pub fn raw(scene: &Scene, request: &[u8]) -> Answer {
-    let mut stream = connect(scene);
+    send(connect(scene), request)
+}
+
+fn send(mut stream: TcpStream, request: &[u8]) -> Answer {
     // A server that refuses may close before it has read everything.
     let _ = stream.write_all(request);
     let mut bytes = Vec::new();
@@ -61,14 +69,14 @@ pub fn raw(scene: &Scene, request: &[u8]) -> Answer {
 
 /// A GET request with these headers beside Host.
 pub fn get(scene: &Scene, path: &str, headers: &str) -> Answer {
-    let port = scene.address().0;
-    raw(
-        scene,
-        format!(
-            "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n{headers}\r\n"
-        )
-        .as_bytes(),
-    )
+    get_at(scene.address().0, path, headers)
+}
+
+fn get_at(port: u16, path: &str, headers: &str) -> Answer {
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n{headers}\r\n"
+    );
+    send(connect_to(port), request.as_bytes())
 }
 
 /// The header of a script that knows the token.
@@ -79,4 +87,11 @@ pub fn bearer(scene: &Scene) -> String {
 /// A GET request with the token.
 pub fn ask(scene: &Scene, path: &str) -> Answer {
     get(scene, path, &bearer(scene))
+}
+
+/// The same of a server with this printed address.
+pub fn ask_at(address: &str, path: &str) -> Answer {
+    let rest = address.strip_prefix("http://127.0.0.1:").unwrap();
+    let (port, token) = rest.split_once("/?token=").unwrap();
+    get_at(port.parse().unwrap(), path, &format!("Authorization: Bearer {token}\r\n"))
 }

@@ -8,13 +8,13 @@ use isotherm_core::{Nanos, Snapshot};
 use isotherm_record::{Event, Mark, ReadError, Reader};
 
 /// Maximum number of marks. Beyond it, every second one is dropped.
-const MOST_MARKS: usize = 8192;
+const MAX_MARKS: usize = 8192;
 /// Maximum number of regions in memory, of snapshots that were read recently.
-const MOST_REGIONS: usize = 400_000;
+const MAX_REGIONS: usize = 400_000;
 
 /// Marks of a record, in order of time, and the snapshots that were read last.
 #[derive(Debug, Default)]
-pub struct Places {
+pub struct Seeker {
     marks: Mutex<Marks>,
     recent: Mutex<VecDeque<Part>>,
 }
@@ -36,7 +36,7 @@ struct Part {
     snapshots: Arc<Vec<Arc<Snapshot>>>,
 }
 
-impl Places {
+impl Seeker {
     /// Adds a mark that comes after all others; `end` is the end of the snapshot before it.
     pub fn add(&self, end: Nanos, mark: Mark) {
         let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,7 +48,7 @@ impl Places {
             return;
         }
         marks.all.push((end, Arc::new(mark)));
-        if marks.all.len() > MOST_MARKS {
+        if marks.all.len() > MAX_MARKS {
             let mut n = 0;
             marks.all.retain(|_| {
                 n += 1;
@@ -95,7 +95,7 @@ impl Places {
         let mut regions = 0;
         for event in reader.skip_damaged() {
             match event {
-                Ok(Event::Snapshot(s)) if s.start >= to || regions > MOST_REGIONS => break,
+                Ok(Event::Snapshot(s)) if s.start >= to || regions > MAX_REGIONS => break,
                 Ok(Event::Snapshot(s)) => {
                     regions += s.nr_regions();
                     snapshots.push(s);
@@ -106,12 +106,12 @@ impl Places {
             }
         }
         // If it was too long, the next part begins where this one ends.
-        let to = if regions > MOST_REGIONS { snapshots.last().map_or(to, |s| s.end) } else { to };
+        let to = if regions > MAX_REGIONS { snapshots.last().map_or(to, |s| s.end) } else { to };
         let part = Part { from, to, snapshots: Arc::new(snapshots) };
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         recent.push_back(part.clone());
         let size = |p: &Part| p.snapshots.iter().map(|s| s.nr_regions()).sum::<usize>();
-        while recent.len() > 1 && recent.iter().map(size).sum::<usize>() > MOST_REGIONS {
+        while recent.len() > 1 && recent.iter().map(size).sum::<usize>() > MAX_REGIONS {
             recent.pop_front();
         }
         Ok(part)

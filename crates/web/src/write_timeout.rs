@@ -13,7 +13,7 @@ use tokio::time::{Sleep, sleep};
 use crate::guard::Refused;
 
 /// A stream whose writes fail once they have waited for a given time.
-pub struct Patient<S> {
+pub struct WriteTimeout<S> {
     inner: S,
     limit: Duration,
     refused: Arc<Refused>,
@@ -22,10 +22,10 @@ pub struct Patient<S> {
     answered: Arc<AtomicBool>,
 }
 
-impl<S> Patient<S> {
+impl<S> WriteTimeout<S> {
     /// Writes to `inner` wait at most `limit`.
     pub fn new(inner: S, limit: Duration, refused: Arc<Refused>) -> Self {
-        Patient { inner, limit, refused, waiting: None, answered: Arc::default() }
+        WriteTimeout { inner, limit, refused, waiting: None, answered: Arc::default() }
     }
 
     /// Whether anything was written.
@@ -53,7 +53,7 @@ impl<S> Patient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -63,7 +63,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

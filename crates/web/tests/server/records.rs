@@ -1,0 +1,174 @@
+//! A record as a source: what the page gets before it is read, and afterwards.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use isotherm_core::{Attribution, Attrs, Nanos, TargetId};
+use isotherm_record::{Event, Facts, Limits as RecordLimits, Reader, TargetFact, Why, Writer};
+use isotherm_web::pyramid::Retention;
+use isotherm_web::{Index, Kind, Limits, Server, Source, load_record};
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::scene::{MIB, limits, listen, snapshot};
+use crate::{Answer, ask_at};
+
+const SNAPSHOTS: u64 = 400;
+
+fn write(path: &Path) {
+    let facts = Facts::new("0.1.0", Attrs::default(), Nanos(0));
+    let mut writer = Writer::create(path, &facts, RecordLimits::default()).unwrap();
+    for id in 0..2 {
+        let command = format!("app{id} --flag");
+        let _ =
+            writer.target(TargetFact { id: TargetId(id), pid: Some(4000 + id), command }).unwrap();
+    }
+    for seq in 0..SNAPSHOTS {
+        let s = snapshot(seq, 2);
+        if seq % 40 == 0 {
+            let a = Attribution {
+                target: TargetId(1),
+                at: s.start,
+                comm: "app1".into(),
+                cgroup: "/system.slice/app1.service".into(),
+                swapped: seq * MIB,
+                major_faults: 0,
+            };
+            let _ = writer.attribution(a).unwrap();
+        }
+        let _ = writer.snapshot(&s).unwrap();
+    }
+    writer.finish(Why::Stopped, "").unwrap();
+}
+
+struct Record {
+    server: Server,
+    source: Arc<Source>,
+    changes: watch::Sender<u64>,
+    limits: Limits,
+}
+
+impl Record {
+    /// The page of a record that has not been read yet; of its heat, `memory` bytes are kept.
+    fn of(path: &Path, memory: usize) -> Self {
+        let limits = Limits { retention: Retention::Evenly, memory, ring: 0, ..limits() };
+        let record = Some((path.to_owned(), false));
+        let source = Source::new(Kind::Record, "a record".into(), record, Index::new(limits));
+        let source = Arc::new(source);
+        let (changes, changed) = watch::channel(0);
+        let server = Server::start(&listen(), vec![Arc::clone(&source)], changed).unwrap();
+        Record { server, source, changes, limits }
+    }
+
+    fn load(&self) {
+        load_record(&self.source, self.limits, &self.changes).unwrap();
+    }
+
+    fn ask(&self, path: &str) -> Answer {
+        ask_at(self.server.address(), &format!("/api/source/0/{path}"))
+    }
+
+    fn state(&self) -> Value {
+        ask_at(self.server.address(), "/api/state").json()["sources"][0].clone()
+    }
+
+    /// The cells of the first area, with 1 s and 32 MiB each.
+    fn tile(&self, axis: &Value, from_ms: u64, width: u64) -> Vec<u8> {
+        let answer = self.ask(&format!(
+            "tile?target=0&axis={}&from_ms={from_ms}&pixel_ms=1000&from_byte=0&row_bytes={}&width={width}&height=8",
+            axis["version"], 32 * MIB
+        ));
+        assert_eq!((answer.status, answer.body.len()), (200, 8 * width as usize));
+        answer.body
+    }
+}
+
+/// The row of the hot band in each column.
+fn bands(cells: &[u8]) -> Vec<usize> {
+    let hottest = |column: &[u8]| (0..8).max_by_key(|row| column[*row]).unwrap();
+    cells.chunks(8).map(hottest).collect()
+}
+
+#[test]
+fn a_record_answers_as_its_snapshots_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.rec");
+    write(&path);
+    let record = Record::of(&path, 1 << 20);
+    assert_eq!(record.ask("table?ms=1000").status, 503);
+    assert_eq!(
+        (&record.state()["kind"], &record.state()["complete"]),
+        (&"record".into(), &false.into())
+    );
+    record.load();
+    let state = record.state();
+    assert_eq!((&state["complete"], &state["note"]), (&true.into(), &"".into()));
+    assert_eq!((&state["snapshots"], &state["span_ms"]), (&SNAPSHOTS.into(), &100_000.0.into()));
+    let axis = record.ask("axis?target=0").json();
+    // The band moves up by 32 MiB each second, and starts again after seven.
+    let expected: Vec<usize> = (0..30).map(|second| second % 7).collect();
+    assert_eq!(bands(&record.tile(&axis, 0, 30)), expected);
+    let point = record.ask("point?target=0&ms=15100&byte=33554432").json();
+    assert_eq!((&point["from_ms"], &point["region"]["heat"]), (&15_000.0.into(), &"hot".into()));
+    let rows = record.ask("table?ms=50000").json();
+    let row = |id: usize| rows.as_array().unwrap().iter().find(|row| row["target"] == id).unwrap();
+    // What is in swap is that of the last time it was read: at snapshot 200.
+    assert_eq!((&row(1)["saved"], &row(1)["hot"]), (&(200 * MIB).into(), &(32 * MIB).into()));
+    assert_eq!((&row(0)["saved"], &row(0)["refaults"]), (&0.into(), &Value::Null));
+    assert_eq!(record.ask("ages?target=1&ms=50000").json()["ms"], 50_000.0);
+    assert_eq!(record.ask("point?target=7&ms=0&byte=0").status, 404);
+}
+
+/// If there is no memory for the finest heat, it is read from the record.
+#[test]
+fn what_was_given_up_is_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.rec");
+    write(&path);
+    let record = Record::of(&path, 40 << 10);
+    record.load();
+    let kept = record.state()["index_bytes"].as_u64().unwrap();
+    assert!(kept <= 40 << 10, "{kept} bytes");
+    let axis = record.ask("axis?target=0").json();
+    let expected: Vec<usize> = (50..60).map(|second| second % 7).collect();
+    assert_eq!(bands(&record.tile(&axis, 50_000, 10)), expected);
+}
+
+#[test]
+fn a_part_of_a_record_is_a_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.rec");
+    write(&path);
+    let record = Record::of(&path, 1 << 20);
+    record.load();
+    let part = record.ask("record?target=1&from_ms=20000&to_ms=30000");
+    assert_eq!(part.header("content-length"), Some(&*part.body.len().to_string()));
+    let path = dir.path().join("part.rec");
+    std::fs::write(&path, &part.body).unwrap();
+    let events: Vec<Event> = Reader::open(&path).unwrap().collect::<Result<_, _>>().unwrap();
+    let snapshots = events.iter().filter(|e| matches!(e, Event::Snapshot(_))).count();
+    assert_eq!(snapshots, 40);
+    let saved = events.iter().find_map(|e| match e {
+        Event::Attribution(a) => Some(a.swapped),
+        _ => None,
+    });
+    assert_eq!(saved, Some(80 * MIB));
+    let picture = record.ask("picture?target=0&from_ms=20000&to_ms=30000&format=png");
+    assert!(picture.body.starts_with(b"\x89PNG"), "{}", picture.head);
+}
+
+#[test]
+fn a_record_that_breaks_off_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.rec");
+    write(&path);
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    let record = Record::of(&path, 1 << 20);
+    record.load();
+    let state = record.state();
+    assert_eq!(state["complete"], true);
+    assert!(state["note"].as_str().unwrap().contains("a.rec"), "{state}");
+    assert!((1..SNAPSHOTS).contains(&state["snapshots"].as_u64().unwrap()), "{state}");
+    assert_eq!(record.ask("table?ms=1000").status, 200);
+}
