@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 
 use isotherm_core::Thresholds;
 use isotherm_record::Reader;
-use isotherm_web::pyramid::Keep;
+use isotherm_web::pyramid::Retention;
 use isotherm_web::{Index, Kind, Limits, ListenOptions, Server, Source};
 use libfuzzer_sys::Corpus;
 use tempfile::TempDir;
@@ -30,8 +30,8 @@ static SITE: LazyLock<Site> = LazyLock::new(|| {
     let path = dir.path().join("a.rec");
     fs::write(&path, RECORD).unwrap();
     let limits = Limits {
-        keep: Keep::Evenly,
-        runs: 1 << 16,
+        retention: Retention::Evenly,
+        memory: 4 << 20,
         ring: 1 << 20,
         bridge: false,
         thresholds: Thresholds::default(),
