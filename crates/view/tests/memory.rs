@@ -54,7 +54,8 @@ impl Moments {
             let mut idle = AgeHistogram::default();
             idle.add(1000 * (seq % 60), 7);
             let huge = Some(Box::<HugeAges>::default());
-            let ages = seq.is_multiple_of(10).then(|| PageAges { idle, huge, ..PageAges::default() });
+            let ages =
+                seq.is_multiple_of(10).then(|| PageAges { idle, huge, ..PageAges::default() });
             TargetView {
                 mappings: Arc::clone(mappings),
                 ages: ages.map(Arc::new),
