@@ -152,6 +152,9 @@ fn main() -> Result<ExitCode> {
             let mut faults = 0;
             for kind in kinds {
                 let trials = trials.unwrap_or_else(|| kind.trials(short));
+                if trials == 0 {
+                    continue;
+                }
                 faults += match only {
                     Some(n) => campaign::repeat(kind, &program, seed, n)?,
                     None => campaign::run(kind, &program, folder.as_deref(), seed, trials)?,
