@@ -36,6 +36,7 @@ struct Options {
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Page {
     Table,
+    Groups,
     Process,
 }
 
@@ -58,9 +59,11 @@ fn main() -> Result<()> {
     let mut script = Ended(script.spawn().context("cannot start script, of util-linux")?);
     let mut keys = script.0.stdin.take().context("no standard input")?;
     std::thread::sleep(Duration::from_secs(o.lead_in / 2));
-    if o.page == Page::Process {
-        keys.write_all(b"\r")?;
-    }
+    keys.write_all(match o.page {
+        Page::Table => b"",
+        Page::Groups => b"\t",
+        Page::Process => b"\r",
+    })?;
     std::thread::sleep(Duration::from_secs(o.lead_in - o.lead_in / 2));
     let top = child_of(script.0.id())?;
     let (start, before) = (Instant::now(), Threads::of(top)?);

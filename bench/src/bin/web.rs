@@ -64,8 +64,9 @@ enum Part {
 }
 
 const EVERY: Duration = Duration::from_millis(400);
-/// Cells in a row and a column of a tile, and of the heat map of a page.
-const TILE: f64 = 256.0;
+/// Columns and rows of a tile, and of the heat map of a page.
+const COLUMNS: f64 = 256.0;
+const ROWS: f64 = 512.0;
 const WIDTH: f64 = 1140.0;
 const HEIGHT: f64 = 408.0;
 /// Requests of a page at a time.
@@ -209,8 +210,8 @@ fn places(v: &View, span: f64, all: f64) -> Vec<(u64, u64)> {
     let (pixel, row) = scales(v);
     let numbers =
         |from: f64, to: f64, size: f64| (from / size) as u64..=((to - 1e-6) / size) as u64;
-    let columns = numbers(v.from, (v.from + v.ms).min(span), TILE * pixel);
-    let rows = || numbers(v.low, (v.low + v.bytes).min(all), TILE * row);
+    let columns = numbers(v.from, (v.from + v.ms).min(span), COLUMNS * pixel);
+    let rows = || numbers(v.low, (v.low + v.bytes).min(all), ROWS * row);
     columns.flat_map(|i| rows().map(move |j| (i, j))).collect()
 }
 
@@ -223,7 +224,7 @@ fn tile(
 ) -> String {
     format!(
         "/api/source/0/tile?target=0&axis={axis}&from_ms={from_ms}&pixel_ms={pixel}&from_byte={from_byte}&\
-         row_bytes={row}&width={width}&height=256"
+         row_bytes={row}&width={width}&height={ROWS}"
     )
 }
 
@@ -231,7 +232,7 @@ fn tile(
 fn tiles(v: &View, span: f64, all: f64, axis: u64) -> Vec<String> {
     let (pixel, row) = scales(v);
     let request = |(i, j): (u64, u64)| {
-        tile(axis, (i as f64 * TILE * pixel, pixel), (j as f64 * TILE * row, row), TILE)
+        tile(axis, (i as f64 * COLUMNS * pixel, pixel), (j as f64 * ROWS * row, row), COLUMNS)
     };
     places(v, span, all).into_iter().map(request).collect()
 }
@@ -343,6 +344,8 @@ fn print_row(name: &str, times: &Histogram<u64>) {
 const MAX_PERCENT: f64 = 0.5;
 /// Maximum memory after a day.
 const MAX_MEMORY: u64 = 64 << 20;
+/// The page reads what changes slowly in one of so many turns.
+const SLOW_TURNS: u64 = 5;
 /// Clients that read, and as many that do not.
 const CROWD: usize = 50;
 /// Maximum jitter of the monitor's intervals beside these clients, relative to that without.
@@ -353,11 +356,16 @@ const WINDOW_MS: f64 = 60e3;
 /// A live page of the workload `zipf`, and the process that runs it.
 fn live_page(isotherm: &Path) -> Result<(Ended, Web)> {
     let mut load = Command::new(isotherm);
-    load.args(["lab", "workload", "zipf", "--duration", "5min"])
+    load.args(["lab", "workload", "zipf", "--duration", "10min"])
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     let load = Ended(load.spawn()?);
-    let web = Web::start(Command::new(isotherm).args(["web", "--pid", &load.0.id().to_string()]))?;
+    // The memory of the workload must be there.
+    std::thread::sleep(Duration::from_secs(2));
+    let pid = load.0.id().to_string();
+    // Four snapshots a second, always.
+    let monitor = ["--monitor", "regions", "--sample", "25ms", "--aggr", "250ms"];
+    let web = Web::start(Command::new(isotherm).args(["web", "--pid", &pid]).args(monitor))?;
     std::thread::sleep(Duration::from_secs(10));
     Ok((load, web))
 }
@@ -403,14 +411,17 @@ fn median(values: &mut [f64]) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Asks as the page does: at each event for the new columns of the tiles in view, each second for everything else.
+/// Asks as the page does: at each event for the new columns of the tiles in view, each second for the table, and more
+/// rarely for everything else.
 struct Page {
     events: Client,
     clients: Vec<Client>,
     axis: (u64, f64),
     /// how much of each tile is known, by column and row
     known: BTreeMap<(u64, u64), f64>,
+    /// when the table is read again, and how often it was
     next: Instant,
+    turns: u64,
 }
 
 impl Page {
@@ -419,7 +430,7 @@ impl Page {
         write!(events.stream.get_mut(), "GET /api/events HTTP/1.1\r\n{}", events.head)?;
         let clients = (0..AT_ONCE).map(|_| web.client()).collect::<Result<Vec<_>>>()?;
         let known = BTreeMap::new();
-        Ok(Page { events, clients, axis: (0, 0.0), known, next: Instant::now() })
+        Ok(Page { events, clients, axis: (0, 0.0), known, next: Instant::now(), turns: 0 })
     }
 
     /// Waits for an event and does what the page does then. Returns the number of updates: 1.
@@ -435,7 +446,11 @@ impl Page {
         let ms = state["sources"][0]["span_ms"].as_f64().context("no span")?;
         if Instant::now() >= self.next {
             self.next = Instant::now() + Duration::from_secs(1);
-            self.refresh(ms)?;
+            if self.turns.is_multiple_of(SLOW_TURNS) {
+                self.refresh_slow(ms)?;
+            }
+            self.turns += 1;
+            self.clients[0].get(&format!("/api/source/0/table?ms={ms}"))?;
         }
         let tiles = self.new_columns(ms);
         // The axis may have changed in between.
@@ -443,11 +458,9 @@ impl Page {
         Ok(1)
     }
 
-    fn refresh(&mut self, ms: f64) -> Result<()> {
+    fn refresh_slow(&mut self, ms: f64) -> Result<()> {
         let client = &mut self.clients[0];
-        for path in
-            ["targets", "series", &format!("table?ms={ms}"), &format!("ages?target=0&ms={ms}")]
-        {
+        for path in ["targets", "series", &format!("ages?target=0&ms={ms}")] {
             client.get(&format!("/api/source/0/{path}"))?;
         }
         let axis = client.json("/api/source/0/axis?target=0")?;
@@ -468,18 +481,16 @@ impl Page {
         let (pixel, row) = scales(&view);
         let mut out = Vec::new();
         for (i, j) in places(&view, span, bytes) {
-            let (start, end) = (i as f64 * TILE * pixel, (i + 1) as f64 * TILE * pixel);
+            let (start, end) = (i as f64 * COLUMNS * pixel, (i + 1) as f64 * COLUMNS * pixel);
             let known = self.known.entry((i, j)).or_insert(start);
             if *known >= end {
                 continue;
             }
             let column = |ms: f64| ((ms - start) / pixel).floor();
-            let (first, last) = match *known > start {
-                true => ((column(*known) - 4.0).max(0.0), (column(span) + 3.0).min(TILE)),
-                false => (0.0, TILE),
-            };
+            let first = (column(*known) - 4.0).max(0.0);
+            let last = (column(span) + 3.0).min(COLUMNS);
             *known = span;
-            let (from_ms, from_byte) = (start + first * pixel, j as f64 * TILE * row);
+            let (from_ms, from_byte) = (start + first * pixel, j as f64 * ROWS * row);
             out.push(tile(axis, (from_ms, pixel), (from_byte, row), last - first));
         }
         out

@@ -2,15 +2,17 @@
 
 import { bytes, clock, color, timeTicks } from "./charts.js";
 
-const TILE = 256;
+/** Columns and rows of a tile: most views are a tile high, so that an update is one request. */
+const COLUMNS = 256;
+const ROWS = 512;
 const PAGE = 4096;
 const LEFT = 70;
 const BOTTOM = 22;
 /** Tiles in memory. */
-const MAX_TILES = 400;
+const MAX_TILES = 200;
 const MAX_REQUESTS = 4;
 const NO_DATA = 3;
-/** Columns of a tile that are read again, because their ends were not known yet; and columns beyond those that are known. */
+/** Columns that are read again, because their ends were not known yet; and columns beyond those that are known. */
 const COLUMNS_AGAIN = 4;
 const COLUMNS_AHEAD = 2;
 
@@ -150,8 +152,8 @@ export class Heatmap {
     let whole = true;
     let known = Infinity;
     // Each tile covers a rectangle of the picture.
-    const [i0, i1] = [Math.floor(v.from / pixel / TILE), Math.floor(Math.max(v.from, last - 1e-6) / pixel / TILE)];
-    const [j0, j1] = [Math.floor(v.low / row / TILE), Math.floor((Math.min(v.high, this.height) - 1) / row / TILE)];
+    const [i0, i1] = [Math.floor(v.from / pixel / COLUMNS), Math.floor(Math.max(v.from, last - 1e-6) / pixel / COLUMNS)];
+    const [j0, j1] = [Math.floor(v.low / row / ROWS), Math.floor((Math.min(v.high, this.height) - 1) / row / ROWS)];
     const px = (v.to - v.from) / w;
     const py = (v.high - v.low) / h;
     for (let i = Math.max(0, i0); i <= i1; i++) {
@@ -162,15 +164,15 @@ export class Heatmap {
           continue;
         }
         if (tile.until < tile.end) known = Math.min(known, tile.until);
-        const x0 = Math.max(0, Math.ceil((i * TILE * pixel - v.from) / px - 0.5));
-        const x1 = Math.min(w, Math.ceil(((i + 1) * TILE * pixel - v.from) / px - 0.5));
-        const y0 = Math.max(0, Math.ceil((v.high - (j + 1) * TILE * row) / py - 0.5));
-        const y1 = Math.min(h, Math.ceil((v.high - j * TILE * row) / py - 0.5));
+        const x0 = Math.max(0, Math.ceil((i * COLUMNS * pixel - v.from) / px - 0.5));
+        const x1 = Math.min(w, Math.ceil(((i + 1) * COLUMNS * pixel - v.from) / px - 0.5));
+        const y0 = Math.max(0, Math.ceil((v.high - (j + 1) * ROWS * row) / py - 0.5));
+        const y1 = Math.min(h, Math.ceil((v.high - j * ROWS * row) / py - 0.5));
         for (let x = x0; x < x1; x++) {
-          const column = Math.min(TILE - 1, Math.max(0, Math.floor((v.from + (x + 0.5) * px) / pixel - i * TILE)));
+          const column = Math.min(COLUMNS - 1, Math.max(0, Math.floor((v.from + (x + 0.5) * px) / pixel - i * COLUMNS)));
           for (let y = y0; y < y1; y++) {
-            const line = Math.min(TILE - 1, Math.max(0, Math.floor((v.high - (y + 0.5) * py) / row - j * TILE)));
-            const byte = tile.cells[column * TILE + line];
+            const line = Math.min(ROWS - 1, Math.max(0, Math.floor((v.high - (y + 0.5) * py) / row - j * ROWS)));
+            const byte = tile.cells[column * ROWS + line];
             out[y * w + x] = lut[((x + y) % 8 < 3 ? 256 : 0) + ((x + 3 * y) % 4 < 2 ? 512 : 0) + byte];
           }
         }
@@ -225,8 +227,8 @@ export class Heatmap {
     const key = `${t.time}.${t.rows}.${t.i}.${t.j}`;
     let tile = this.tiles.get(key);
     if (!tile) {
-      const start = t.i * TILE * t.pixel;
-      tile = { ...t, key, start, end: start + TILE * t.pixel, until: start, stale: true, cells: null };
+      const start = t.i * COLUMNS * t.pixel;
+      tile = { ...t, key, start, end: start + COLUMNS * t.pixel, until: start, stale: true, cells: null };
       this.tiles.set(key, tile);
     } else {
       this.tiles.delete(key);
@@ -249,16 +251,14 @@ export class Heatmap {
   async load(tile) {
     const { axis, target, span, age } = this;
     const { start, pixel, until } = tile;
-    // The first time all of it, so that there are cells for what is to come.
-    const whole = until === start;
     const column = (ms) => Math.floor((ms - start) / pixel);
     const first = Math.max(0, column(until) - COLUMNS_AGAIN);
-    const last = whole ? TILE : Math.min(TILE, column(span) + 1 + COLUMNS_AHEAD);
+    const last = Math.min(COLUMNS, column(span) + 1 + COLUMNS_AHEAD);
     this.running++;
     tile.running = true;
     const answer = await this.ask("tile", {
       target, axis: axis.version, from_ms: start + first * pixel, pixel_ms: pixel,
-      from_byte: tile.j * TILE * tile.row, row_bytes: tile.row, width: last - first, height: TILE,
+      from_byte: tile.j * ROWS * tile.row, row_bytes: tile.row, width: last - first, height: ROWS,
     }, true);
     this.running--;
     tile.running = false;
@@ -266,8 +266,8 @@ export class Heatmap {
     if (answer === "changed") return this.readAxis(false);
     // A server that refuses or is gone must not be asked again at each frame.
     if (!answer) return setTimeout(() => this.draw(), 1000);
-    if (whole) tile.cells = answer;
-    else tile.cells.set(answer, first * TILE);
+    if (until === start) tile.cells = new Uint8Array(COLUMNS * ROWS).fill(NO_DATA);
+    tile.cells.set(answer, first * ROWS);
     if (age === this.age) Object.assign(tile, { stale: false, until: span });
     this.draw();
   }

@@ -5,6 +5,8 @@ import { Heatmap } from "./heatmap.js";
 
 const LIVE_WINDOW = 60e3;
 const TABLE_EVERY = 1000;
+/** What changes slowly is read in one of so many turns. */
+const SLOW_TURNS = 5;
 const COLUMNS = [["name", "process"], ["pid", "pid"], ["resident", "resident"], ["hot", "hot"], ["warm", "warm"],
   ["cold", "cold"], ["unknown", "unknown"], ["saved", "saved"], ["refaults", "refaults/s"]];
 
@@ -53,6 +55,7 @@ class Pane {
     this.target = null;
     this.series = { every_ms: 1, parts: [] };
     this.marks = [];
+    this.turns = 0;
     this.build();
   }
 
@@ -158,28 +161,33 @@ class Pane {
     return this.state.kind !== "record";
   }
 
-  /** Reads series, table, targets and ages, at most once a second. */
-  async refresh(now) {
+  /** Reads the table, at most once a second, and what changes slowly more rarely, unless `all` may have changed. */
+  async refresh(all) {
     if (this.refreshing) return;
-    if (!now && performance.now() - (this.refreshed ?? -1e9) < TABLE_EVERY) {
+    if (!all && performance.now() - (this.refreshed ?? -1e9) < TABLE_EVERY) {
       this.later ??= setTimeout(() => {
         this.later = null;
-        this.refresh(true);
+        this.refresh(false);
       }, TABLE_EVERY);
       return;
     }
     this.refreshing = true;
+    if (all || this.target === null || this.turns % SLOW_TURNS === 0) await this.refreshSlow();
+    this.turns++;
+    await this.readTable();
+    this.drawOverview();
+    this.refreshed = performance.now();
+    this.refreshing = false;
+  }
+
+  async refreshSlow() {
     const [targets, series, marks] = await Promise.all([
       this.ask("targets"), this.ask("series"), this.state.kind === "service" ? this.ask("marks") : null]);
     if (targets) this.showTargets(targets);
     if (series) this.series = series;
     if (marks) this.showMarks(marks);
     if (this.live && this.at === null && this.target !== null) this.map.readAxis(false);
-    await Promise.all([this.readTable(), this.readAges()]);
-    this.drawOverview();
-    this.refreshed = performance.now();
-    this.refreshing = false;
-    document.documentElement.dataset.refreshed = Number(document.documentElement.dataset.refreshed ?? 0) + 1;
+    await this.readAges();
   }
 
   drawOverview() {

@@ -177,7 +177,7 @@ impl Run {
 }
 
 /// Seconds in each state, and touches: rate times seconds.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sum {
     absent: f32,
     unknown: f32,

@@ -19,13 +19,17 @@ use crate::series::Series;
 
 /// Maximum number of targets with a history. A limit, because records come from outside.
 const MAX_TARGETS: usize = 4096;
-/// Maximum number of ages, and of attributions, that are kept of a target, and of both that are kept of all.
+/// Maximum number of ages, and of attributions, that are kept of a target.
 const MAX_POINTS: usize = 256;
-const MAX_ALL_POINTS: usize = 1 << 13;
+/// The share of the memory that those of all targets may use: one in so many parts.
+const POINTS_SHARE: usize = 4;
 /// Parts of the series: about one for each pixel of a wide window.
 const PARTS: usize = 1024;
 /// Maximum number of marks on the time line. Beyond it, the oldest are dropped.
 const MAX_MARKS: usize = 2048;
+
+/// Bytes of a name and of its allocation, about.
+const NAME_BYTES: usize = 64;
 
 /// How an [`Index`] is kept.
 #[derive(Debug, Clone, Copy)]
@@ -202,11 +206,14 @@ impl Index {
 
     /// Gives up memory that is above the limit: of the oldest heat or of the finest, and then the targets that ended.
     fn bound(&mut self) {
-        let points = |t: &Target| t.ages.len() + t.attributions.len();
-        if self.targets.values().map(points).sum::<usize>() > MAX_ALL_POINTS {
+        let sum = |of: fn(&Target) -> usize| self.targets.values().map(of).sum::<usize>();
+        let (ages, attributions) = (sum(Target::bytes_of_ages), sum(Target::bytes_of_attributions));
+        if ages + attributions > self.limits.memory / POINTS_SHARE {
             for target in self.targets.values_mut() {
-                halve(&mut target.ages);
-                halve(&mut target.attributions);
+                match ages > attributions {
+                    true => halve(&mut target.ages),
+                    false => halve(&mut target.attributions),
+                }
             }
         }
         let mut bytes = self.bytes();
@@ -402,8 +409,6 @@ impl Target {
 
     /// The memory that it occupies, in bytes. Mappings count once no snapshot has them.
     fn bytes(&self) -> usize {
-        const NAME_BYTES: usize = 64;
-        const AGES_BYTES: usize = size_of::<PageAges>() + size_of::<HugeAges>() + NAME_BYTES;
         let mappings = match Arc::strong_count(&self.mappings) {
             1 => self.mappings.len() * (size_of::<Mapping>() + NAME_BYTES),
             _ => 0,
@@ -412,9 +417,21 @@ impl Target {
             + self.fact.as_ref().map_or(0, |fact| fact.command.len())
             + self.axis.areas.len() * (size_of::<Area>() + NAME_BYTES)
             + self.pyramid.bytes()
-            + self.ages.len() * AGES_BYTES
-            + self.attributions.len() * (size_of::<Attribution>() + NAME_BYTES)
+            + self.bytes_of_ages()
+            + self.bytes_of_attributions()
             + mappings
+    }
+
+    fn bytes_of_ages(&self) -> usize {
+        let of = |(_, ages): &(Nanos, Arc<PageAges>)| {
+            let huge = ages.huge.as_ref().map_or(0, |_| size_of::<HugeAges>());
+            size_of::<PageAges>() + huge + NAME_BYTES
+        };
+        self.ages.iter().map(of).sum()
+    }
+
+    fn bytes_of_attributions(&self) -> usize {
+        self.attributions.len() * (size_of::<Attribution>() + NAME_BYTES)
     }
 }
 

@@ -319,10 +319,18 @@ pub fn draw<'a>(
             }
         }
     }
-    let byte = |(i, sum): (usize, &Sum)| {
-        if covered[i / height] > 0.0 { sum.state().byte() } else { NO_DATA }
-    };
-    sums.iter().enumerate().map(byte).collect()
+    let mut cells = vec![NO_DATA; width * height];
+    for (x, column) in cells.chunks_mut(height).enumerate().filter(|(x, _)| covered[*x] > 0.0) {
+        // Neighbours are often equal, and the level of a rate takes a logarithm.
+        let mut last = (Sum::default(), State::UNMAPPED.byte());
+        for (cell, sum) in column.iter_mut().zip(&sums[x * height..]) {
+            if *sum != last.0 {
+                last = (*sum, sum.state().byte());
+            }
+            *cell = last.1;
+        }
+    }
+    cells
 }
 
 /// Byte of a cell for whose time there are no data.

@@ -67,7 +67,7 @@ impl Seeker {
         Some((*from, to, Arc::clone(mark)))
     }
 
-    /// The part that contains `at`; `first` reads the record from its beginning, for what comes before all marks.
+    /// The part that contains `at`; `first` reads the record from its start, for what comes before all marks.
     fn part(
         &self,
         at: Nanos,

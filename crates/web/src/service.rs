@@ -40,7 +40,7 @@ pub fn follow(control: Option<&Path>, options: &WebOptions) -> Result<()> {
     let mut status: Result<Value, ControlError> = Ok(first);
     while !stop.is_over() {
         let ran = status.as_ref().map_or(0.0, |s| s["status"]["seconds"].as_f64().unwrap_or(1.0));
-        // Another service, or none, has answered: numbers of snapshots and targets begin again.
+        // Another service, or none, has answered: numbers of snapshots and targets start again.
         if ran < std::mem::replace(&mut service.seconds, ran) {
             (service.last, service.done) = (None, BTreeMap::new());
             *source.change() = Index::new(live_limits(options.thresholds));

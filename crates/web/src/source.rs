@@ -345,9 +345,9 @@ impl Source {
         let size = (q.width, q.height);
         let pyramid = index.pyramid(id).ok_or(SourceError::NotFound("no such target"))?;
         let columns = pyramid.columns(&span, time(q.pixel_ms));
-        let begin = index.span().map(|span| span.start).unwrap_or_default();
+        let start = index.span().map(|span| span.start).unwrap_or_default();
         let widest = columns.iter().map(|c| c.time.end.saturating_sub(c.time.start)).max();
-        let exact = begin + span.start..begin + span.end;
+        let exact = start + span.start..start + span.end;
         let is_coarse = widest.is_some_and(|widest| widest > time(q.pixel_ms));
         let is_ready = self.record.is_some() && self.complete.load(Ordering::Acquire);
         if !(is_coarse && is_ready && self.seeker.parts(&exact) <= MAX_PARTS) {
@@ -357,7 +357,7 @@ impl Source {
         let mut columns = Vec::new();
         self.each(&exact, |s| {
             let view = s.targets.iter().find(|view| view.id == id);
-            let time = s.start.since(begin)..s.end.since(begin);
+            let time = s.start.since(start)..s.end.since(start);
             columns.extend(view.map(|view| Column::of(view, time)));
             true
         })?;
@@ -421,13 +421,13 @@ impl Source {
         let address = self.address(id, q.byte)?;
         let s = self.moment(self.within(q.ms))?.snapshot;
         let index = self.index();
-        let begin = index.span().map(|span| span.start).unwrap_or_default();
+        let start = index.span().map(|span| span.start).unwrap_or_default();
         let view = s.targets.iter().find(|view| view.id == id);
         let mapping = view.and_then(|v| v.mappings.iter().find(|m| m.range.contains(address)));
         let region = |v: &TargetView| v.regions.iter().find(|r| r.range.contains(address)).copied();
         Ok(Point {
-            from_ms: ms(s.start.since(begin)),
-            to_ms: ms(s.end.since(begin)),
+            from_ms: ms(s.start.since(start)),
+            to_ms: ms(s.end.since(start)),
             address: format!("{address:#x}"),
             mapping: mapping.map(|m| label(m).to_owned()),
             mapping_path: mapping.map(|m| m.name.to_string()),
@@ -480,9 +480,9 @@ impl Source {
         let index = self.index();
         let found = index.ages(TargetId(target), index.at(at_ms));
         let (end, ages) = found.ok_or(SourceError::NotFound("no idle ages are known yet"))?;
-        let begin = index.span().map(|span| span.start).unwrap_or_default();
+        let start = index.span().map(|span| span.start).unwrap_or_default();
         Ok(AgesFigures {
-            ms: ms(end.since(begin)),
+            ms: ms(end.since(start)),
             lowest_ms: (0..).map_while(AgeHistogram::lowest_ms).collect(),
             idle: ages.idle.0.to_vec(),
             swapped: ages.swapped.0.to_vec(),
@@ -496,7 +496,7 @@ impl Source {
     /// # Errors
     /// If there is nothing in it, or the record cannot be read.
     pub fn picture(&self, q: &SpanQuery) -> Result<Picture, SourceError> {
-        let (span, begin) = self.span(q)?;
+        let (span, start) = self.span(q)?;
         let (name, thresholds, labels) = {
             let index = self.index();
             let labels = index.targets(MAX_LISTED).into_iter();
@@ -506,7 +506,7 @@ impl Source {
             });
             (self.name.clone(), index.thresholds(), labels.collect())
         };
-        let time = span.start.since(begin)..span.end.since(begin);
+        let time = span.start.since(start)..span.end.since(start);
         let targets = q.target.map(|id| [TargetId(id)].into());
         let filter = Filter { time: Some(time), addr: None, targets };
         let options = Options { title: name, filter, thresholds, labels, ..Options::default() };
@@ -514,7 +514,7 @@ impl Source {
         // The time of a report counts from the first snapshot that it receives.
         let mut first = None;
         self.each(&span, |s| {
-            let (start, end, targets) = (begin, begin, Vec::new());
+            let (start, end, targets) = (start, start, Vec::new());
             extent.push(first.get_or_insert_with(|| Snapshot {
                 start,
                 end,
@@ -559,13 +559,13 @@ impl Source {
             let mut part = Snapshot { seq, ..Snapshot::clone(s) };
             part.targets.retain(|view| wanted(view.id));
             seq += 1;
-            let begun = writer.take().map_or_else(|| self.begin_record(&file, &part, wanted), Ok);
-            let written = begun.and_then(|mut begun| {
-                let _ = begun.snapshot(&part)?;
-                Ok(begun)
+            let started = writer.take().map_or_else(|| self.start_record(&file, &part, wanted), Ok);
+            let written = started.and_then(|mut started| {
+                let _ = started.snapshot(&part)?;
+                Ok(started)
             });
             match written {
-                Ok(begun) => writer = Some(begun),
+                Ok(started) => writer = Some(started),
                 Err(e) => failed = Some(e),
             }
             failed.is_none()
@@ -580,7 +580,7 @@ impl Source {
     }
 
     /// A record in `file`, with the targets and their attributions at the snapshot `first`.
-    fn begin_record<'a>(
+    fn start_record<'a>(
         &self,
         file: &'a std::fs::File,
         first: &Snapshot,

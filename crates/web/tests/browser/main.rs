@@ -137,8 +137,8 @@ fn new_columns_complete_the_picture() {
         browser.until(&format!("{known} >= {}", 37_500 + 750 * n), || {});
     }
     let grown = pixels(&mut browser);
-    browser.value("location.reload()");
-    browser.until(&format!("document.readyState === 'complete' && {known} === 67500"), || {});
+    browser.value("(window.isOld = true, location.reload())");
+    browser.until(&format!("window.isOld === undefined && {known} === 67500"), || {});
     assert_eq!(pixels(&mut browser), grown);
     assert!(browser.console.is_empty(), "{:?}", browser.console);
 }

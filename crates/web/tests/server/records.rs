@@ -115,7 +115,9 @@ fn a_record_answers_as_its_snapshots_do() {
     // What is in swap is that of the last time it was read: at snapshot 200.
     assert_eq!((&row(1)["saved"], &row(1)["hot"]), (&(200 * MIB).into(), &(32 * MIB).into()));
     assert_eq!((&row(0)["saved"], &row(0)["refaults"]), (&0.into(), &Value::Null));
-    assert_eq!(record.ask("ages?target=1&ms=50000").json()["ms"], 50_000.0);
+    // Of many histograms, every second one is kept.
+    let ages = record.ask("ages?target=1&ms=50000").json();
+    assert!((49_000.0..=50_000.0).contains(&ages["ms"].as_f64().unwrap()), "{ages}");
     assert_eq!(record.ask("point?target=7&ms=0&byte=0").status, 404);
 }
 
@@ -125,10 +127,10 @@ fn what_was_given_up_is_read_again() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.rec");
     write(&path);
-    let record = Record::of(&path, 40 << 10);
+    let record = Record::of(&path, 96 << 10);
     record.load();
     let kept = record.state()["index_bytes"].as_u64().unwrap();
-    assert!(kept <= 40 << 10, "{kept} bytes");
+    assert!(kept <= 96 << 10, "{kept} bytes");
     let axis = record.ask("axis?target=0").json();
     let expected: Vec<usize> = (50..60).map(|second| second % 7).collect();
     assert_eq!(bands(&record.tile(&axis, 50_000, 10)), expected);
