@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -524,9 +524,11 @@ fn crowd(isotherm: &Path, time: Duration, rounds: usize) -> Result<()> {
     let (mut dropped, mut left) = (0, u64::MAX);
     for _ in 0..rounds {
         alone.extend(intervals(&web, time)?.0);
-        let (_readers, _silent) = (readers(&web)?, silent(&web)?);
+        let (readers, _silent) = (readers(&web)?, silent(&web)?);
         // Those that do not read are dropped after 10 s.
         let (found, state) = intervals(&web, time.max(Duration::from_secs(15)))?;
+        // Their threads hold the connections, too.
+        readers.iter().try_for_each(|reader| reader.shutdown(Shutdown::Both))?;
         beside.extend(found);
         dropped = state["refused"]["slow"].as_u64().unwrap_or(0);
         left = left.min(state["connections"].as_u64().unwrap_or(0));
