@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::hash::{DefaultHasher, Hasher};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -18,6 +19,8 @@ const BATCH: u64 = 100;
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Results {
     seed: u64,
+    /// hash of the tested program
+    program: u64,
     /// number of trials done, which is also the number of the next one
     done: u64,
     classes: BTreeMap<String, u64>,
@@ -26,13 +29,13 @@ struct Results {
 }
 
 impl Results {
-    /// Those of an interrupted campaign of this seed, or empty ones.
-    fn load(path: &Path, seed: u64) -> Result<Self> {
-        let new = Results { seed, ..Results::default() };
+    /// Those of an interrupted campaign of this seed and program, or empty ones.
+    fn load(path: &Path, seed: u64, program: u64) -> Result<Self> {
+        let new = Results { seed, program, ..Results::default() };
         let Ok(text) = fs::read(path) else { return Ok(new) };
         let earlier: Results = serde_json::from_slice(&text)
             .with_context(|| format!("{} has no results: remove it", path.display()))?;
-        Ok(if earlier.seed == seed { earlier } else { new })
+        Ok(if (earlier.seed, earlier.program) == (seed, program) { earlier } else { new })
     }
 
     fn save(&self, path: &Path) -> Result<()> {
@@ -61,7 +64,7 @@ pub fn run(
 ) -> Result<usize> {
     let path: Option<PathBuf> = folder.map(|folder| folder.join(kind.name() + ".json"));
     let mut results = match &path {
-        Some(path) => Results::load(path, seed)?,
+        Some(path) => Results::load(path, seed, hash(program)?)?,
         None => Results { seed, ..Results::default() },
     };
     while results.done < trials {
@@ -80,6 +83,13 @@ pub fn run(
     let (name, done, faults) = (kind.name(), results.done, results.faults.len());
     println!("{name}: {done} trials of seed {seed}, {faults} faults; {}", classes.join(", "));
     Ok(faults)
+}
+
+/// A hash of a file, with which results of another build are told apart.
+fn hash(file: &Path) -> Result<u64> {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&fs::read(file).with_context(|| file.display().to_string())?);
+    Ok(hasher.finish())
 }
 
 /// Repeats one trial, and prints its result. The number of faults.
@@ -120,16 +130,17 @@ mod tests {
     }
 
     #[test]
-    fn results_continue_only_with_the_same_seed() {
+    fn results_continue_only_with_the_same_seed_and_program() {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("a.json");
-        let mut results = Results::load(&path, 7).unwrap();
+        let mut results = Results::load(&path, 7, 1).unwrap();
         results.count(trial(None));
         results.count(trial(Some("a panic")));
         results.save(&path).unwrap();
-        let again = Results::load(&path, 7).unwrap();
+        let again = Results::load(&path, 7, 1).unwrap();
         assert_eq!(again, results);
         assert_eq!((again.done, again.faults[&1].as_str()), (2, "a panic"));
-        assert_eq!(Results::load(&path, 8).unwrap().done, 0);
+        assert_eq!(Results::load(&path, 8, 1).unwrap().done, 0);
+        assert_eq!(Results::load(&path, 7, 2).unwrap().done, 0);
     }
 }

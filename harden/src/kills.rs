@@ -26,14 +26,33 @@ const NAME: &str = "harden";
 pub struct Kills {
     target: Target,
     folder: PathBuf,
+    commands: &'static [(&'static str, Kill)],
 }
+
+/// Kills a command of one kind.
+type Kill = fn(&Kills, &mut Random) -> Result<Fault>;
+
+const WATCHING: [(&str, Kill); 3] =
+    [("record", Kills::record), ("run", Kills::run_schemes), ("reclaim", Kills::reclaim)];
+const SETTINGS: [(&str, Kill); 2] = [("interleave", Kills::interleave), ("swap", Kills::swap)];
 
 /// What the program should not have done; `None` if it did right.
 type Fault = Option<String>;
 
 impl Kills {
-    pub fn new() -> Result<Self> {
-        Ok(Kills { target: Target::start(Deed::Touch)?, folder: Path::new(WORK_DIR).join("cwd") })
+    /// Kills commands that watch processes.
+    pub fn of_watching() -> Result<Self> {
+        Kills::new(&WATCHING)
+    }
+
+    /// Kills commands that change settings of the machine.
+    pub fn of_settings() -> Result<Self> {
+        Kills::new(&SETTINGS)
+    }
+
+    fn new(commands: &'static [(&'static str, Kill)]) -> Result<Self> {
+        let target = Target::start(Deed::Touch)?;
+        Ok(Kills { target, folder: Path::new(WORK_DIR).join("cwd"), commands })
     }
 
     fn command(&self, args: &[&str]) -> Command {
@@ -211,15 +230,7 @@ impl Kills {
 impl Experiment for Kills {
     fn trial(&mut self, random: &mut Random) -> Result<Trial> {
         fs::create_dir(&self.folder)?;
-        type Kill = fn(&Kills, &mut Random) -> Result<Fault>;
-        let commands: [(&str, Kill); 5] = [
-            ("record", Kills::record),
-            ("run", Kills::run_schemes),
-            ("reclaim", Kills::reclaim),
-            ("interleave", Kills::interleave),
-            ("swap", Kills::swap),
-        ];
-        let (name, kill) = random.pick(&commands);
+        let (name, kill) = random.pick(self.commands);
         let fault = kill(self, random)?;
         fs::remove_dir_all(&self.folder)?;
         Ok(Trial {
@@ -246,11 +257,20 @@ fn weights() -> Result<Vec<(String, String)>> {
         .collect()
 }
 
-/// The swap of the machine, and the compressed devices.
+/// The swap of the machine, without how much of it is used, and the compressed devices.
 fn swap() -> Result<(String, Vec<String>)> {
     let devices =
         names(Path::new("/sys/block"))?.into_iter().filter(|name| name.starts_with("zram"));
     let mut devices: Vec<String> = devices.collect();
     devices.sort_unstable();
-    Ok((fs::read_to_string("/proc/swaps")?, devices))
+    let swaps = fs::read_to_string("/proc/swaps")?;
+    let without_used = |line: &str| {
+        let mut columns: Vec<&str> = line.split_whitespace().collect();
+        if columns.len() == 5 {
+            columns.remove(3);
+        }
+        columns.join(" ")
+    };
+    let swaps: Vec<String> = swaps.lines().map(without_used).collect();
+    Ok((swaps.join("\n"), devices))
 }

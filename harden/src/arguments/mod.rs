@@ -44,7 +44,7 @@ const FILES: [(&str, &[u8]); 9] = [
 ];
 
 /// Commands to start. None fails, because some commands of the program return the exit status.
-const STARTED: [&[&str]; 5] = [&["true"], &["sleep", "1"], &["/no/such/program"], &["/tmp"], &[]];
+const STARTED: [&[&str]; 5] = [&["true"], &["sleep", "60"], &["/no/such/program"], &["/tmp"], &[]];
 
 pub struct Arguments {
     commands: Vec<grammar::Command>,
