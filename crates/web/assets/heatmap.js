@@ -252,8 +252,9 @@ export class Heatmap {
     const { axis, target, span, age } = this;
     const { start, pixel, until } = tile;
     const column = (ms) => Math.floor((ms - start) / pixel);
-    const first = Math.max(0, column(until) - COLUMNS_AGAIN);
-    const last = Math.min(COLUMNS, column(span) + 1 + COLUMNS_AHEAD);
+    const first = Math.min(COLUMNS - 1, Math.max(0, column(until) - COLUMNS_AGAIN));
+    // A view may lie behind the end.
+    const last = Math.max(first + 1, Math.min(COLUMNS, column(span) + 1 + COLUMNS_AHEAD));
     this.running++;
     tile.running = true;
     const answer = await this.ask("tile", {

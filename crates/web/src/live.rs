@@ -78,8 +78,8 @@ pub fn watch(
     // If the other thread has failed, the page stands still.
     let _ = job.send.offer(Event::Facts(facts));
     follower.news().into_iter().for_each(|fact| _ = job.send.offer(Event::Target(fact)));
-    let kept = Arc::clone(&source);
-    let keep = move || keep(&receive, &kept, &changes);
+    let (kept, kept_changes) = (Arc::clone(&source), changes.clone());
+    let keep = move || keep(&receive, &kept, &kept_changes);
     std::thread::Builder::new().name("keep".into()).spawn(keep).context("cannot start a thread")?;
     let mut session = Session::begin(ready, follower, attrs, seed, progress)?;
     let ended = session.run(job, &stop)?;
@@ -87,6 +87,7 @@ pub fn watch(
     session.state().status.clear();
     if ended == End::TargetsGone {
         source.end("the watched processes have ended");
+        changes.send_modify(|n| *n += 1);
         info!("the watched processes have ended: the page stays until Ctrl-C");
         stop.wait();
     }
