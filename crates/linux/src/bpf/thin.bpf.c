@@ -73,13 +73,13 @@ static __always_inline int take(__u32 event, __u32 of_room)
 	n = stride << doublings;
 	if (n == 0)
 		n = 1;
-	if (n != t->stride) {
+	/* A sample represents all of those among which it was chosen, so that the stride changes after them only. */
+	if (t->left == 0 && n != t->stride) {
 		struct change *change = &t->log[within(t->changes++, CHANGES)];
 
 		change->at = bpf_ktime_get_ns() - SAMPLE_TIME;
 		change->stride = n;
 		t->stride = n;
-		t->left = 0;
 	}
 	if (t->left == 0) {
 		t->left = n;
