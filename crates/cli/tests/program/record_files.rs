@@ -255,7 +255,7 @@ fn what_makes_no_sense_is_told() {
         (&["--dir", file], 2, "is a file: give it with --file"),
         (&["--file", file, "--pid", "1"], 2, "--pid"),
         (&["--file", file, "--look", "smaps"], 2, "leave out --look"),
-        (&["--file", file, "--monitor", "pages"], 2, "leave out --physical and --monitor"),
+        (&["--file", file, "--monitor", "pages"], 2, "leave out --physical, --monitor"),
         (&["--by-access", "--pid", "1"], 2, "give --file, --dir, --mount or --cached"),
         (&["--file", "/no/such/file"], 1, "/no/such/file"),
     ] {
@@ -280,7 +280,13 @@ fn the_hit_ratio_of_caches_of_other_sizes() {
     watching.arg(&path);
     let done = std::thread::scope(|scope| {
         scope.spawn(|| {
+            let mut long = vec![0; 8 << 20];
             at_rate(40_000.0, &ended, |i| {
+                if i % 1000 == 0 {
+                    // The buffer ends behind the file, where there are no pages.
+                    let last = 32 * MIB - PAGE;
+                    assert_eq!(file.read_at(&mut long, last).unwrap() as u64, PAGE);
+                }
                 // Two rounds of mixing: no page is read in turn.
                 let mixed = page(i ^ (page(i, 1 << 30) << 7), 32 * MIB / PAGE);
                 file.read_exact_at(&mut [0; 1], mixed * PAGE).unwrap();
@@ -303,6 +309,8 @@ fn the_hit_ratio_of_caches_of_other_sizes() {
     assert!(cache["verdict"]["cache_bytes"].as_u64().unwrap() > 28 * MIB, "{need}");
     let rate = cache["reads_per_second"].as_f64().unwrap();
     assert!((20_000.0..45_000.0).contains(&rate), "{need}");
+    let accessed = cache["accessed_bytes"].as_u64().unwrap();
+    assert!((28 * MIB..36 * MIB).contains(&accessed), "{need}");
 
     // Nobody reads it any more.
     let short = finish(isotherm(["need", "--for", "2s", "--json", "--file"]).arg(&path));

@@ -258,8 +258,12 @@ impl RecordJob {
         let samples = self.stacks.as_ref().map(Stacks::counts);
         let result = result.and_then(|ended| Ok(session.stop().map(|()| ended)?));
         let result = result.and_then(|end| {
-            let trace = session.trace().filter(|_| !self.paused);
-            trace.map(|trace| self.writer.trace(trace)).transpose()?;
+            if let Some((files, trace)) = session.trace().filter(|_| !self.paused) {
+                for file in files {
+                    let _ = self.writer.target(file)?;
+                }
+                let _ = self.writer.trace(trace)?;
+            }
             Ok(end)
         });
         let (why, note) = match &result {

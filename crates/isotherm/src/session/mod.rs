@@ -20,7 +20,7 @@ use std::time::Duration;
 use isotherm_core::scheme::Engine;
 use isotherm_core::{Attrs, CacheTrace, Driver, EndReason, Nanos, OpsError, Snapshot, drive};
 use isotherm_linux::sys;
-use isotherm_record::Why;
+use isotherm_record::{TargetFact, Why};
 use tracing::{debug, trace};
 
 use crate::control::{self, Control};
@@ -288,9 +288,10 @@ impl Session {
         drive(&mut **watch, &mut SessionDriver { state, ended, job, stop }).map_err(|e| e.0)
     }
 
-    /// Accesses to files after the last snapshot.
-    pub fn trace(&mut self) -> Option<CacheTrace> {
-        self.watch.trace()
+    /// Accesses to files after the last snapshot, and the files that were found since then.
+    pub fn trace(&mut self) -> Option<(Vec<TargetFact>, CacheTrace)> {
+        let trace = self.watch.trace()?;
+        Some((self.watch.news(), trace))
     }
 
     /// Stops watching.

@@ -34,6 +34,7 @@ struct super_block {
 struct inode {
 	struct super_block *i_sb;
 	unsigned long i_ino;
+	long long i_size;
 } __attribute__((preserve_access_index));
 struct address_space {
 	struct inode *host;
@@ -279,8 +280,16 @@ static __always_inline void trace_pages(struct inode *inode, __u64 first, __u64 
 SEC("tp_btf/mm_filemap_get_pages")
 int BPF_PROG(count_reads, struct address_space *m, unsigned long first, unsigned long last)
 {
+	long long size;
+
 	if (goes_on(this_cpu(), m, first, last))
 		return 0;
+	/* The last page is that of the buffer, which may be longer than the file. */
+	size = m->host->i_size;
+	if (size <= (long long)(first << PAGE_SHIFT))
+		return 0;
+	if (last > (__u64)(size - 1) >> PAGE_SHIFT)
+		last = (__u64)(size - 1) >> PAGE_SHIFT;
 	count(m->host, first, last, 0);
 	if (traces)
 		trace_pages(m->host, first, last, READ);
