@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attrs, CodeMapping, Cost, Fault, FaultKind, Mapping, MappingKind, Nanos, PAGE_SIZE,
-    PageAges, Pages, RateSupport, RegionView, Snapshot, TargetId, TargetView, rate,
+    AddrRange, Attrs, CacheAccess, CacheAccessKind, CacheTrace, CodeMapping, Cost, Fault,
+    FaultKind, Mapping, MappingKind, Nanos, PAGE_SIZE, PageAges, Pages, RateSupport, RegionView,
+    Snapshot, TargetId, TargetView, rate,
 };
 use isotherm_record::{Facts, Limits, TargetFact, Why, WriteError, Writer};
 
@@ -89,6 +90,7 @@ pub fn write_every(
     for snapshot in self::snapshots(regions, every, ages_every).take(snapshots as usize) {
         let _ = writer.snapshot(&snapshot)?;
     }
+    let _ = writer.trace(accesses(every * u32::try_from(snapshots).unwrap_or(u32::MAX)))?;
     writer.finish(Why::Stopped, "")?;
     Ok(())
 }
@@ -106,6 +108,25 @@ pub fn snapshots(regions: u64, every: Duration, ages_every: u64) -> impl Iterato
         }
         snapshot(seq, &all, &mappings, (every, ages_every))
     })
+}
+
+/// Reads of 600 pages, one after the other and five times, within `time`.
+fn accesses(time: Duration) -> CacheTrace {
+    const PAGES: u64 = 600;
+    let read = |page| CacheAccess {
+        target: TargetId(0),
+        page: page % PAGES,
+        kind: CacheAccessKind::Read,
+        rarity: 0,
+    };
+    CacheTrace {
+        since: Nanos(0),
+        until: Nanos(0) + time,
+        sampling: 0,
+        pages: vec![(TargetId(0), 5 * PAGES)],
+        missing: 0,
+        accesses: (0..5 * PAGES).map(read).collect(),
+    }
 }
 
 /// A heap, a file and anonymous memory, side by side.

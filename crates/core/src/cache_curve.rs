@@ -100,16 +100,18 @@ impl CacheCurve {
         wanted: impl Fn(TargetId) -> bool,
     ) -> Result<Self, NoCurve> {
         let sampling = traces.clone().map(|t| t.sampling).max().ok_or(NoCurve::NoTrace)?;
-        let missing: u64 = traces.clone().map(|t| t.missing).sum();
+        // The sums may be those of a damaged record.
+        let missing = traces.clone().map(|t| t.missing).fold(0, u64::saturating_add);
         let found: usize = traces.clone().map(|t| t.accesses.len()).sum();
         let missing = missing as f64 / (missing as f64 + found as f64).max(1.0);
         if missing > MOST_MISSING {
             return Err(NoCurve::Missing(missing * 100.0));
         }
         let reads = |t: &CacheTrace| -> u64 {
-            t.pages.iter().filter(|(id, _)| wanted(*id)).map(|(_, n)| n).sum()
+            let pages = t.pages.iter().filter(|(id, _)| wanted(*id));
+            pages.map(|&(_, n)| n).fold(0, u64::saturating_add)
         };
-        let all: u64 = traces.clone().map(reads).sum();
+        let all = traces.clone().map(reads).fold(0, u64::saturating_add);
         let mut curve = CacheCurve {
             sampling,
             events: Vec::new(),
@@ -118,13 +120,13 @@ impl CacheCurve {
             reads: 0.0,
             time: Duration::ZERO,
         };
-        let (mut pages, mut before) = (HashMap::new(), 0);
+        let (mut pages, mut before) = (HashMap::new(), 0u64);
         let half = all as f64 / 2.0;
         for trace in traces {
             // The part of the trace before the second half.
             let (own, first) = (reads(trace), curve.events.len());
             let part = ((half - before as f64) / (own as f64).max(1.0)).clamp(0.0, 1.0);
-            before += own;
+            before = before.saturating_add(own);
             let sampled = trace.accesses.iter().filter(|a| a.rarity >= sampling);
             for access in sampled.filter(|a| wanted(a.target)) {
                 let next = pages.len() as u32;

@@ -182,7 +182,9 @@ impl RegionView {
         self.support.map(|s| SupportBytes::of(self.seen_bytes(), s)).unwrap_or_default()
     }
 
-    fn resident_bytes(&self) -> u64 {
+    /// Resident bytes.
+    #[must_use]
+    pub fn resident_bytes(&self) -> u64 {
         share(self.range.len(), self.resident_bp.min(10_000))
     }
 

@@ -251,8 +251,8 @@ impl<S: Sink> Writer<S> {
         t.accesses.retain(|a| known.contains(&a.target));
         t.pages.retain(|(id, _)| known.contains(id));
         self.traces.push(t);
-        let waiting: usize = self.traces.iter().map(|t| t.accesses.len()).sum();
-        if waiting < ACCESSES { Ok(self.progress()) } else { self.write_traces() }
+        let waiting = self.traces.iter().map(|t| 1 + t.pages.len() + t.accesses.len());
+        if waiting.sum::<usize>() < ACCESSES { Ok(self.progress()) } else { self.write_traces() }
     }
 
     fn write_traces(&mut self) -> Result<Progress, WriteError> {

@@ -200,14 +200,24 @@ impl<S: Sink> Rewriter<S> {
         Ok(())
     }
 
-    /// Accesses to the kept targets. Those before the selected time are kept too: they show what was cached.
+    /// Accesses to the kept targets. Those before the selected time are kept too, as they show what was cached, but do
+    /// not count as reads.
     fn trace(&mut self, source: &Source, t: &CacheTrace) -> Result<(), EditError> {
         let kept = |id: &TargetId| source.ids.get(id).copied();
+        if source.editor.is_done(t.since) {
+            return Ok(());
+        }
+        let counts = source.editor.keeps_time(t.until) || source.editor.is_done(t.until);
         let access = |a: &CacheAccess| Some(CacheAccess { target: kept(&a.target)?, ..*a });
         let trace = CacheTrace {
             since: source.moved(t.since),
             until: source.moved(t.until),
-            pages: t.pages.iter().filter_map(|(id, n)| Some((kept(id)?, *n))).collect(),
+            pages: t
+                .pages
+                .iter()
+                .filter(|_| counts)
+                .filter_map(|(id, n)| Some((kept(id)?, *n)))
+                .collect(),
             accesses: t.accesses.iter().filter_map(access).collect(),
             ..*t
         };

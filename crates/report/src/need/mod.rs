@@ -31,6 +31,8 @@ const MOST_UNKNOWN: f64 = 0.25;
 /// Headroom of a limit above the need, and the growth of returns within it that makes a cliff.
 const HEADROOM: f64 = 0.05;
 const CLIFF: f64 = 10.0;
+/// Maximum number of accesses to files that are kept.
+const MAX_ACCESSES: usize = 4 << 20;
 const MIB: f64 = 1_048_576.0;
 
 /// The goals of a [`Need`].
@@ -148,6 +150,8 @@ pub struct NeedBuilder {
     /// control groups of the targets, if rows are groups
     groups: Option<BTreeMap<TargetId, Attribution>>,
     traces: Vec<Arc<CacheTrace>>,
+    /// number of their accesses
+    accesses: usize,
     /// sizes of page caches to try
     sizes: Vec<u64>,
     /// resident memory of the last snapshot
@@ -166,6 +170,7 @@ impl NeedBuilder {
             last: Vec::new(),
             groups: None,
             traces: Vec::new(),
+            accesses: 0,
             sizes: Vec::new(),
             resident: 0,
         }
@@ -182,8 +187,24 @@ impl NeedBuilder {
     }
 
     /// Adds accesses to files.
+    ///
+    /// Of very many, those of a smaller sample of the pages are kept.
     pub fn trace(&mut self, trace: &Arc<CacheTrace>) {
         self.traces.push(Arc::clone(trace));
+        let accesses = |t: &Arc<CacheTrace>| t.accesses.len();
+        self.accesses += accesses(trace);
+        for next in trace.sampling.saturating_add(1)..u8::MAX {
+            if self.accesses <= MAX_ACCESSES {
+                break;
+            }
+            for trace in self.traces.iter_mut().filter(|t| t.sampling < next) {
+                let trace = Arc::make_mut(trace);
+                trace.sampling = next;
+                trace.accesses.retain(|a| a.rarity >= next);
+                trace.accesses.shrink_to_fit();
+            }
+            self.accesses = self.traces.iter().map(accesses).sum();
+        }
     }
 
     /// Adds a snapshot, if it is in the selected time.
@@ -193,8 +214,7 @@ impl NeedBuilder {
         }
         self.last.clear();
         let resident = |view: &TargetView| -> u64 {
-            let share = |r: &RegionView| r.range.len() * u64::from(r.resident_bp) / 10_000;
-            view.regions.iter().map(share).sum()
+            view.regions.iter().map(RegionView::resident_bytes).sum()
         };
         self.resident = self.options.filter.views(s).map(resident).sum();
         for view in self.options.filter.views(s) {

@@ -222,7 +222,7 @@ fn cache_picture(n: &Need, c: &CacheNeed) -> Result<Picture, RenderError> {
         lines.push(Line { name: format!("now {}", bytes(now.cache_bytes)), points: point(now) });
     }
     let last = c.curve.last().map_or(0, |row| row.cache_bytes);
-    let mark = |i: u64| (last as f64 / MIB * i as f64 / 4.0, bytes(last * i / 4));
+    let mark = |i: u64| (last as f64 / MIB * i as f64 / 4.0, bytes(last / 4 * i));
     let note = match (&c.verdict, &c.refused) {
         (Some(v), _) => format!(
             "{} give a hit ratio of {:.1} %, at most 1 point below that of a cache for all pages.",
