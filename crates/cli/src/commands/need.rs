@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use isotherm::usage::UsageError;
 use isotherm::watch::{FilesToWatch, WatchedMemory};
 
 use super::now::in_memory;
@@ -11,6 +12,10 @@ use crate::cli;
 
 /// Watches for `--for`, and shows how much memory the processes need, or which page cache the files. The record is in memory only.
 pub fn run(o: cli::NeedNow) -> Result<ExitCode> {
+    if !o.files.is_empty() && o.watching.monitor.is_some() {
+        let text = "files are counted by a monitor of their own: leave out --monitor";
+        return Err(UsageError::new(text).into());
+    }
     let what = match o.files.is_empty() {
         true => WatchedMemory::processes(),
         false => WatchedMemory::Files(FilesToWatch {
