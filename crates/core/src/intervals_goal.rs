@@ -102,7 +102,7 @@ mod tests {
         let after = |ms, bp| GOAL.sample(Duration::from_millis(ms), bp);
         assert_eq!(after(6, 10_000), GOAL.min_sample);
         assert_eq!(after(9000, 0), GOAL.max_sample);
-        let ungoaled = IntervalsGoal { access_bp: 0, ..GOAL };
-        assert_eq!(ungoaled.sample(Duration::from_millis(10), 1), GOAL.min_sample);
+        let no_share = IntervalsGoal { access_bp: 0, ..GOAL };
+        assert_eq!(no_share.sample(Duration::from_millis(10), 2), GOAL.min_sample);
     }
 }
