@@ -100,6 +100,11 @@ fn the_end_of_a_burst_is_sampled_too() {
     }
     let weights: BTreeSet<u64> = faults.iter().map(|s| s.weight).collect();
     assert!(weights.len() >= 3 && weights.iter().all(|w| w % 61 == 0), "{weights:?}");
+    // The next burst is sampled as it comes again.
+    let memory = process.map(6000, "small");
+    process.touch(memory);
+    let faults = drained(&mut sampler, memory);
+    assert!(faults.len() >= 90 && faults.iter().all(|s| s.weight == 61), "{faults:?}");
 }
 
 /// A thread that starts later inherits its events.

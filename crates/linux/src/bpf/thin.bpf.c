@@ -73,13 +73,17 @@ static __always_inline int take(__u32 event, __u32 of_room)
 	n = stride << doublings;
 	if (n == 0)
 		n = 1;
-	/* A sample represents all of those among which it was chosen, so that the stride changes after them only. */
-	if (t->left == 0 && n != t->stride) {
+	/*
+	 * A sample represents all of those among which it was chosen. The stride grows because samples were taken, so it
+	 * must wait for the last of them. It shrinks at any moment, whether or not one was taken.
+	 */
+	if (n < t->stride || (n > t->stride && t->left == 0)) {
 		struct change *change = &t->log[within(t->changes++, CHANGES)];
 
 		change->at = bpf_ktime_get_ns() - SAMPLE_TIME;
 		change->stride = n;
 		t->stride = n;
+		t->left = 0;
 	}
 	if (t->left == 0) {
 		t->left = n;
