@@ -146,6 +146,19 @@ pub enum AttrsError {
          choose --monitor regions or --look bpf"
     )]
     NoSurvey(&'static str),
+    /// The sampling interval is outside of the limits of tuning.
+    #[error(
+        "a sampling interval of {sample:?} is outside the limits of its tuning, {min:?} to \
+         {max:?}: start within them (--sample {min:?})"
+    )]
+    OutOfGoal {
+        /// initial sampling interval
+        sample: Duration,
+        /// minimum
+        min: Duration,
+        /// maximum
+        max: Duration,
+    },
     /// `clear_every`
     #[error("a clear every 0 sampling intervals: choose 1 (the kernel's way) or more")]
     ClearEvery,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::attrs::Attrs;
+use crate::attrs::{Attrs, AttrsError};
 use crate::scheme::feed_loop;
 use crate::snapshot::Snapshot;
 
@@ -43,14 +43,28 @@ impl IntervalsTuner {
         }
         self.snapshots = 0;
         let sample = self.goal.sample(s.attrs.sample, observed_bp(s));
-        // The number of samples in an aggregation interval stays.
-        let aggr = s.attrs.aggr.mul_f64(sample.as_secs_f64() / s.attrs.sample.as_secs_f64());
-        let attrs = Attrs { sample, aggr, ..s.attrs }.checked().ok()?;
-        (sample != s.attrs.sample).then_some(attrs)
+        (sample != s.attrs.sample).then(|| at_sample(s.attrs, sample))
     }
 }
 
+/// The attributes with another sampling interval, and as many of them in an aggregation interval.
+fn at_sample(attrs: Attrs, sample: Duration) -> Attrs {
+    Attrs { sample, aggr: sample.saturating_mul(attrs.samples()), ..attrs }
+}
+
 impl IntervalsGoal {
+    /// Checks whether tuning may start with these attributes, which must be valid.
+    ///
+    /// # Errors
+    /// If the sampling interval is outside its limits, or attributes at a limit would be invalid.
+    pub fn check(&self, attrs: &Attrs) -> Result<(), AttrsError> {
+        let (sample, min, max) = (attrs.sample, self.min_sample, self.max_sample);
+        if !(min..=max).contains(&sample) {
+            return Err(AttrsError::OutOfGoal { sample, min, max });
+        }
+        [min, max].into_iter().try_for_each(|limit| at_sample(*attrs, limit).checked().map(|_| ()))
+    }
+
     /// The sampling interval after one of length `sample`, in which this share of all accesses was observed. As
     /// `damon_get_intervals_adaptation_bp`: it grows to at most twice its length, and shrinks to at most half.
     /// Example: 8 % observed with a goal of 4 % halve it, 2 % make it longer by a half, and nothing at all doubles it.
@@ -102,6 +116,13 @@ mod tests {
         let after = |ms, bp| GOAL.sample(Duration::from_millis(ms), bp);
         assert_eq!(after(6, 10_000), GOAL.min_sample);
         assert_eq!(after(9000, 0), GOAL.max_sample);
+        let attrs = Attrs::default();
+        assert!(GOAL.check(&attrs).is_ok());
+        let refused = |goal: IntervalsGoal| goal.check(&attrs).unwrap_err();
+        let late = IntervalsGoal { min_sample: Duration::from_secs(1), ..GOAL };
+        assert!(matches!(refused(late), AttrsError::OutOfGoal { .. }));
+        let short = IntervalsGoal { min_sample: Duration::from_micros(1), ..GOAL };
+        assert!(matches!(refused(short), AttrsError::Interval { .. }));
         let no_share = IntervalsGoal { access_bp: 0, ..GOAL };
         assert_eq!(no_share.sample(Duration::from_millis(10), 2), GOAL.min_sample);
     }

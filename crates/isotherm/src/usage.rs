@@ -39,6 +39,7 @@ impl From<AttrsError> for UsageError {
             AttrsError::Budget(_) => "--budget",
             AttrsError::NoSurvey(_) => "--monitor",
             AttrsError::ClearEvery => "--clear-every",
+            AttrsError::OutOfGoal { .. } => "--sample, --intervals-goal",
             _ => return UsageError(e.to_string()),
         };
         UsageError(format!("{options}: {e}"))

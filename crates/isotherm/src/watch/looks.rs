@@ -102,15 +102,8 @@ fn check_goal(way: Way, attrs: &Attrs, goal: IntervalsGoal) -> Result<(), UsageE
                     to look by their budget";
         return Err(UsageError::new(text));
     }
-    let (min, max) = (goal.min_sample, goal.max_sample);
-    if !(min..=max).contains(&attrs.sample) {
-        return Err(UsageError::new(format!(
-            "a sampling interval of {:?} is outside the limits of its tuning, {min:?} to {max:?}: start within \
-             them (--sample {min:?})",
-            attrs.sample
-        )));
-    }
-    check_sample(way, &Attrs { sample: min, ..*attrs })
+    goal.check(attrs)?;
+    check_sample(way, &Attrs { sample: goal.min_sample, ..*attrs })
 }
 
 /// A running monitor, with the actions on its targets.

@@ -33,10 +33,7 @@ impl KdamondAttrs {
     pub fn checked(self) -> Result<Self, DamonError> {
         let attrs = self.attrs.checked()?;
         if let Some(goal) = &self.intervals_goal {
-            let (min, max) = (goal.min_sample, goal.max_sample);
-            if !(min..=max).contains(&attrs.sample) {
-                return Err(DamonError::OutOfGoal { sample: attrs.sample, min, max });
-            }
+            goal.check(&attrs)?;
         }
         match self.addr_unit {
             Some(unit) if !unit.is_power_of_two() => Err(DamonError::AddrUnit(unit)),
@@ -70,6 +67,8 @@ fn micros(d: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use isotherm_core::AttrsError;
+
     use super::*;
 
     #[test]
@@ -84,7 +83,9 @@ mod tests {
         };
         assert!(goal(sample, sample).is_ok());
         let out = [goal(sample + one, sample * 2), goal(one, sample - one)];
-        assert!(out.iter().all(|r| matches!(r, Err(DamonError::OutOfGoal { .. }))));
+        assert!(
+            out.iter().all(|r| matches!(r, Err(DamonError::Attrs(AttrsError::OutOfGoal { .. }))))
+        );
         let unit = |n| KdamondAttrs { addr_unit: Some(n), ..asked() }.checked();
         assert!(unit(1).is_ok() && unit(4096).is_ok());
         assert!([0, 3, 4097].iter().all(|&n| matches!(unit(n), Err(DamonError::AddrUnit(_)))));

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use isotherm_core::AttrsError;
 
@@ -59,19 +58,6 @@ pub enum DamonError {
     /// The attributes are invalid.
     #[error(transparent)]
     Attrs(#[from] AttrsError),
-    /// The sampling interval is outside of the limits of tuning.
-    #[error(
-        "a sampling interval of {sample:?} is outside the limits of its tuning, {min:?} to \
-         {max:?}: start within them (--sample {min:?})"
-    )]
-    OutOfGoal {
-        /// initial sampling interval
-        sample: Duration,
-        /// minimum
-        min: Duration,
-        /// maximum
-        max: Duration,
-    },
     /// The address unit is invalid.
     #[error("an address unit must be a power of two in bytes, not {0}: try 4096")]
     AddrUnit(u64),
