@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
+use isotherm::UsageError;
 use isotherm::reading::{self, Head, Input, Part, each_event, each_shown, each_snapshot, open};
 use isotherm_core::Snapshot;
 use isotherm_record::Event;
@@ -118,7 +119,12 @@ fn need_figures(part: &Part, asked: &NeedAsked) -> Result<Need> {
         }
         anyhow::Ok(())
     })?;
-    Ok(builder.finish()?)
+    let need = builder.finish()?;
+    if need.cache.is_none() && !asked.page_cache.is_empty() {
+        let text = "--page-cache is about files: record files with --reuse";
+        return Err(UsageError::new(text).into());
+    }
+    Ok(need)
 }
 
 fn advice(o: &cli::Advice) -> Result<ExitCode> {
