@@ -65,6 +65,8 @@ const CALLS: [(&str, &[&str]); 40] = [
     ("wait4", &["EINTR"]),
     ("lseek", &["EINVAL"]),
 ];
+/// What strace has written.
+const TRACE: &str = "/tmp/work/trace";
 /// Calls that are repeated after these errors would be repeated without end.
 const TRANSIENT: [&str; 2] = ["EINTR", "EAGAIN"];
 
@@ -126,7 +128,7 @@ impl Calls {
         let pid = self.target.pid().to_string();
         let args = COMMANDS[of].iter().map(|word| if *word == "PID" { &pid } else { *word });
         let mut command = Command::new("strace");
-        command.args(["-D", "-f", "--seccomp-bpf", "-o", "/tmp/work/trace"]).args(options);
+        command.args(["-D", "-f", "--seccomp-bpf", "-o", TRACE]).args(options);
         command.arg(PROGRAM).args(args).current_dir(&self.folder).stdin(Stdio::null());
         command
     }
@@ -144,7 +146,7 @@ impl Calls {
         ensure!(ended.status.is_some(), "{:?} does not end", COMMANDS[of]);
         ensure!(self.others_end()?.is_empty(), "strace does not end");
         fs::remove_dir_all(&self.folder)?;
-        let table = fs::read_to_string("/tmp/work/trace").context("strace has written nothing")?;
+        let table = fs::read_to_string(TRACE).context("strace has written nothing")?;
         let row = |line: &str| {
             let (count, name) = line.trim().split_once(char::is_whitespace)?;
             Some((name.trim().to_owned(), count.parse().ok()?))
@@ -202,7 +204,7 @@ impl Experiment for Calls {
         let mut command = self.traced(of, &["-e", &trace, "-e", &inject]);
         let ended = run(&mut command, Path::new(WORK_DIR), TIME)?;
         let left = self.others_end()?;
-        let log = fs::read("/tmp/work/trace").unwrap_or_default();
+        let log = fs::read(TRACE).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
         let injected = log.lines().find(|line| line.contains("(INJECTED)"));
         // A debug build has shared libraries, which the loader reads before the program starts.

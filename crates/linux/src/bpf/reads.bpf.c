@@ -6,7 +6,7 @@
  * systems the first one of a page between two writebacks. One page of each SHARE counts, chosen at random.
  *
  * With `traces`, it also lists each access to a fixed sample of pages, in order. Which pages they are, a hash of the
- * inode and the page tells: see is_sampled().
+ * inode and the page tells: see rarity_of().
  */
 #include "kernel.bpf.h"
 #include <bpf/bpf_tracing.h>

@@ -14,7 +14,7 @@ use crate::thin_skel::{ThinSkel, ThinSkelBuilder};
 
 /// Maximum stride. The program in the kernel multiplies it by up to 1024.
 const MAX_STRIDE: u32 = 1 << 20;
-/// Entries of the log of a CPU, and bytes of one: a time and a stride.
+/// Entries of the log of a CPU, and bytes of one: a time and a stride. As in `struct thinning` of `thin.bpf.c`.
 const LOG_ENTRIES: usize = 64;
 const ENTRY_BYTES: usize = 16;
 

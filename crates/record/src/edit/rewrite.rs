@@ -204,9 +204,6 @@ impl<S: Sink> Rewriter<S> {
     /// not count as reads.
     fn trace(&mut self, source: &Source, t: &CacheTrace) -> Result<(), EditError> {
         let kept = |id: &TargetId| source.ids.get(id).copied();
-        if source.editor.is_done(t.since) {
-            return Ok(());
-        }
         let counts = source.editor.keeps_time(t.until) || source.editor.is_done(t.until);
         let access = |a: &CacheAccess| Some(CacheAccess { target: kept(&a.target)?, ..*a });
         let trace = CacheTrace {
