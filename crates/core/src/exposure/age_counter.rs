@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use crate::ages::{AgeHistogram, HugeAges, PageAges};
+use crate::ages::{AgeHistogram, HugeAges, KeptAges, KeptBlock, PageAges};
 use crate::page_mask::PageMask;
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::survey::BLOCK_SIZE;
@@ -84,6 +84,8 @@ pub(super) struct AgeCounter {
     begun: Option<(Nanos, u32)>,
     /// time of the last row
     since: (Nanos, u32),
+    /// Until this time in ms an earlier monitor counted; 0: there was none, or it no longer matters.
+    resumed: u32,
 }
 
 /// The pages of the windows of `pages` that are sampled: those whose hash is low enough. A larger `shift` selects
@@ -136,6 +138,14 @@ impl BlockStamps {
         self.pages = all;
     }
 
+    /// The pages that were touched and not cleared since.
+    fn touched(&self) -> PageMask {
+        let stamps = self.pages.iter().zip(&self.stamps);
+        let mut touched = PageMask::default();
+        stamps.filter(|(_, s)| s.found > 0 && s.cleared == 0).for_each(|(p, _)| touched.insert(p));
+        touched
+    }
+
     /// The sampled pages among `pages`, with their stamps.
     fn of<'a>(&'a mut self, pages: &'a PageMask) -> impl Iterator<Item = (usize, &'a mut Stamp)> {
         self.pages.iter().zip(&mut self.stamps).filter(|(page, _)| pages.contains(*page))
@@ -146,6 +156,57 @@ impl AgeCounter {
     /// Records that a read found `pages` touched, and the previous read or clear, at `before`, did not.
     pub fn found(&mut self, start: u64, pages: &PageMask, huge: bool, (before, ms): (u32, u32)) {
         self.touched(start, pages, huge, (before, ms), None);
+    }
+
+    /// Records that the first read of a block at `ms` found `pages` touched. Of pages that were found touched before
+    /// and not cleared since, it shows nothing. The others were touched after an earlier monitor ended.
+    pub fn found_first(&mut self, start: u64, pages: &PageMask, huge: bool, ms: u32) {
+        let (mut known, mut before) = (PageMask::default(), ms);
+        if let Some(block) = self.blocks.get(&start).filter(|_| self.resumed > 0) {
+            (known, before) = (block.touched(), self.resumed);
+        }
+        self.found(start, &pages.without(&known), huge, (before, ms));
+    }
+
+    /// What is known, for the monitor that follows.
+    pub fn kept(&self, now: Nanos, ms: u32) -> Option<KeptAges> {
+        let (begun, _) = self.begun?;
+        let ago = |at: u32| if at == 0 { 0 } else { ms.saturating_sub(at).max(1) };
+        let stamps = |b: &BlockStamps| {
+            b.stamps.iter().map(|s| [ago(s.found), ago(s.cleared), s.between]).collect()
+        };
+        let block = |(start, b): (&u64, &BlockStamps)| KeptBlock {
+            start: *start,
+            pages: b.pages,
+            returned: b.returned,
+            stamps: stamps(b),
+        };
+        let mut blocks: Vec<KeptBlock> = self.blocks.iter().map(block).collect();
+        blocks.sort_unstable_by_key(|b| b.start);
+        Some(KeptAges { at: now, begun, shift: self.shift, blocks })
+    }
+
+    /// Goes on with what an earlier monitor knew at `kept.at`, which is `ms`; its begin is `begun_ms`.
+    pub fn resume(&mut self, kept: KeptAges, ms: u32, begun_ms: u32) {
+        let at = |ago: u32| if ago == 0 { 0 } else { ms.saturating_sub(ago).max(1) };
+        let stamp = |[found, cleared, between]: [u32; 3]| Stamp {
+            found: at(found),
+            cleared: at(cleared),
+            between,
+        };
+        let sound = kept.blocks.into_iter().filter(|b| b.pages.count() as usize == b.stamps.len());
+        self.blocks = sound
+            .map(|b| {
+                let stamps = b.stamps.into_iter().map(stamp).collect();
+                (b.start, BlockStamps { pages: b.pages, stamps, returned: b.returned })
+            })
+            .collect();
+        // Meanwhile some of this memory may have been freed.
+        self.left = self.blocks.keys().copied().collect();
+        self.shift = kept.shift.min(63);
+        self.begun = Some((kept.begun, begun_ms));
+        self.since = (kept.at, ms);
+        self.resumed = ms.max(1);
     }
 
     /// Records that `pages`, which were presumed untouched since `idle_since` in ms, are touched again.
@@ -240,6 +301,7 @@ impl AgeCounter {
         let stamps = self.blocks.values_mut().flat_map(|b| b.stamps.iter_mut());
         stamps.for_each(|s| [&mut s.found, &mut s.cleared].into_iter().for_each(earlier));
         self.since.1 = self.since.1.saturating_sub(ms);
+        earlier(&mut self.resumed);
         self.begun = self.begun.map(|(at, begun)| (at, begun.saturating_sub(ms)));
     }
 
@@ -279,6 +341,7 @@ impl AgeCounter {
         ms: u32,
     ) -> PageAges {
         let errors = std::mem::take(&mut self.errors);
+        self.resumed = 0;
         let mut huge =
             HugeAges { returned: std::mem::take(&mut self.huge_returned), ..HugeAges::default() };
         let mut row = PageAges {
@@ -564,6 +627,38 @@ mod tests {
         ages.rebase(90_000);
         let row = row(&mut ages, state(PageMask::span(0, 10)), 26_000);
         assert_eq!(of(&row.idle, 16), 10);
+    }
+
+    /// A monitor ends 40 s after pages 0 to 9 were touched and cleared, and the next one begins 20 s later. Meanwhile
+    /// pages 0 to 4 were touched. Pages 10 to 14 were touched long ago, and never cleared.
+    #[test]
+    fn ages_outlive_their_monitor() {
+        let mut ages = begun();
+        ages.found(BLOCK, &PageMask::span(0, 15), false, (10_000, 10_000));
+        ages.cleared(BLOCK, &PageMask::span(0, 10), false, 10_000);
+        let kept = ages.kept(at(50_000), 50_000).unwrap();
+        assert_eq!(kept.blocks[0].stamps[0], [40_000, 40_000, 0]);
+        let mut next = AgeCounter::default();
+        // Its clock begins 930 s before it.
+        next.resume(kept.clone(), 910_000, 860_000);
+        assert_eq!(next.kept(at(50_000), 910_000).unwrap(), kept);
+        assert_eq!(next.take_left(9), [BLOCK], "whether it is still there is to be asked");
+        next.begin((at(70_000), 930_000), 1, || 512, 1);
+        let young = PageMask::span(0, 5).or(&PageMask::span(10, 15));
+        next.found_first(BLOCK, &young, false, 930_000);
+        let first = row(&mut next, state(PageMask::span(0, 15)), 970_000);
+        assert_eq!(
+            (first.returned.total(), of(&first.returned, 50)),
+            (5, 5),
+            "touched within the gap"
+        );
+        assert_eq!(of(&first.idle, 100), 5, "untouched by both monitors");
+        assert_eq!((first.begun, first.since), (at(0), at(50_000)));
+        assert_eq!(first.idle.at_least(25.0), 15.0);
+        assert!(
+            first.idle.at_least(50.0) >= 10.0,
+            "young pages that were not cleared keep their age"
+        );
     }
 
     #[test]
