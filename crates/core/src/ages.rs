@@ -127,8 +127,10 @@ pub struct KeptAges {
     pub at: Nanos,
     /// begin of the counting
     pub begun: Nanos,
-    /// One in 2^shift windows was counted.
+    /// One in 2^shift windows was counted ...
     pub shift: u32,
+    /// ... all of them in one of 2^whole blocks.
+    pub whole: u32,
     /// the blocks with counted pages, in ascending order
     pub blocks: Vec<KeptBlock>,
 }

@@ -386,8 +386,13 @@ impl<O: Space + Look> Exposure<O> {
             let restraint = self.restrain.of(&mut self.ops, w, now);
             let allowance = self.spending.allowance(nr_targets - done, w, restraint);
             let terms = self.terms(w);
-            let stretches =
-                StretchState { woken: &w.woken, seams: &w.seams, turned: w.turned, terms };
+            let stretches = StretchState {
+                woken: &w.woken,
+                seams: &w.seams,
+                turned: w.turned,
+                terms,
+                ages: w.ages.sampling,
+            };
             let prices = &self.spending.prices;
             let runs =
                 plan(&w.pieces, &w.regions, &stretches, &reactivated, &allowance, prices, now);
@@ -407,7 +412,11 @@ impl<O: Space + Look> Exposure<O> {
         w: &mut ExposureTarget,
         now: &Moment,
     ) -> Result<Vec<u64>, OpsError> {
-        let ranges = w.sentinels.next(&w.pieces, self.spending.sentinels());
+        let mut ranges = w.sentinels.next(&w.pieces, self.spending.sentinels());
+        let whole =
+            w.pieces.iter().filter(|p| !p.is_coarse() && w.ages.sampling.has_block(p.block()));
+        ranges.extend(whole.map(|p| p.range));
+        ranges.sort_unstable_by_key(|r| r.start);
         let terms = self.terms(w);
         let Some(survey) = self.ops.survey().filter(|_| !ranges.is_empty()) else {
             return Ok(Vec::new());
@@ -446,8 +455,12 @@ impl<O: Space + Look> Exposure<O> {
     ) -> Result<(), OpsError> {
         let pages: u64 = runs.iter().map(|r| r.pages).sum();
         if w.is_large() {
-            let sampled = runs.iter().filter(|r| r.sample.is_some());
-            sampled.for_each(|r| w.pieces[r.pieces.start].coarsen(self.ms(now)));
+            for run in runs.iter().filter(|r| r.sample.is_some()) {
+                let piece = &mut w.pieces[run.pieces.start];
+                if !w.ages.sampling.has_block(piece.block()) {
+                    piece.coarsen(self.ms(now));
+                }
+            }
         }
         let range = |r: &plan::ClearRun| match r.sample {
             Some(sample) => vec![sample],

@@ -221,7 +221,7 @@ impl ExposureTarget {
                 if !covers(known, range) {
                     // The mappings have changed.
                     known.iter_mut().for_each(|p| p.missing = MISSED);
-                    let mut piece = match large {
+                    let mut piece = match large && !self.ages.sampling.has_block(block.start) {
                         true => Piece::coarse(range, size, now.ms),
                         false => Piece::new(range, size, now.ms),
                     };
@@ -417,12 +417,17 @@ impl ExposureTarget {
         if !self.ages.is_due(now.ms) {
             return None;
         }
-        let (pieces, regions) = (&self.pieces, &self.regions);
+        let (pieces, regions, large) = (&self.pieces, &self.regions, self.is_large());
         let state = |p: &Piece| BlockState {
             start: p.block(),
             resident: p.resident(),
-            hidden: if p.is_coarse() { p.resident() } else { p.unseen_pages() },
+            hidden: match p.is_coarse() {
+                true if large => PageMask::default(),
+                true => p.resident(),
+                false => p.unseen_pages(),
+            },
             huge: p.huge,
+            is_represented: p.is_coarse(),
             young: presumed_age(p, known_at(regions, p.range)),
         };
         Some(self.ages.row(pieces.iter().map(state), now.at, now.ms))

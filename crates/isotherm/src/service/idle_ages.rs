@@ -36,6 +36,7 @@ struct TargetAges {
     at_ns: u64,
     begun_ns: u64,
     shift: u32,
+    whole: u32,
     blocks: Vec<BlockAges>,
 }
 
@@ -115,6 +116,7 @@ impl TargetAges {
             at_ns: kept.at.0,
             begun_ns: kept.begun.0,
             shift: kept.shift,
+            whole: kept.whole,
             blocks: kept.blocks.into_iter().map(block).collect(),
         }
     }
@@ -132,6 +134,7 @@ impl From<TargetAges> for KeptAges {
             at: Nanos(t.at_ns),
             begun: Nanos(t.begun_ns),
             shift: t.shift,
+            whole: t.whole,
             blocks: t.blocks.into_iter().map(block).collect(),
         }
     }
