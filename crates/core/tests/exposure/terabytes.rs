@@ -1,5 +1,7 @@
 //! Large processes, of which a hundredth is hot in thousands of places: how soon the monitor finds them.
 
+use isotherm_core::PageAges;
+
 use super::field::{Field, Prices, TARGET, Touch};
 use super::*;
 
@@ -289,22 +291,20 @@ fn ages_of_96_gib_are_known() {
     let rows = snapshots.iter().filter_map(|s| Some((s.end, s.targets[0].ages.clone()?)));
     let late: Vec<_> = rows.filter(|(end, _)| *end > seconds(120.0)).collect();
     assert!(late.len() >= 2, "{}", late.len());
-    let mean = |of: &dyn Fn(&(Nanos, Arc<isotherm_core::PageAges>)) -> f64| {
-        late.iter().map(of).sum::<f64>() / late.len() as f64
+    let mean = |of: &dyn Fn(&PageAges, Nanos) -> f64| {
+        late.iter().map(|(end, row)| of(row, *end)).sum::<f64>() / late.len() as f64
     };
     for age in [10.0, 30.0] {
-        let idle = mean(&|(_, row)| row.idle.at_least(age)) / pages;
+        let idle = mean(&|row, _| row.idle.at_least(age)) / pages;
         let truth = 0.75 + 0.125 * (-age * 0.05_f64).exp();
         println!("idle for {age} s: {idle:.3} of all, truth {truth:.3}");
         assert!((idle - truth).abs() < 0.06, "{age}: {idle:.3}, not {truth:.3}");
         let back =
-            mean(&|(end, row)| row.returned.at_least(age) / end.since(row.since).as_secs_f64());
+            mean(&|row, end| row.returned.at_least(age) / end.since(row.since).as_secs_f64());
         let truth = 0.125 * pages * 0.05 * (-age * 0.05_f64).exp();
         println!("touched again after {age} s: {back:.0} a second, truth {truth:.0}");
         assert!((0.6..1.6).contains(&(back / truth)), "{age}: {back:.0}, not {truth:.0}");
     }
-    let known = mean(&|(_, row)| row.idle.total() as f64) / pages;
+    let known = mean(&|row, _| row.idle.total() as f64) / pages;
     assert!((known - 1.0).abs() < 0.02, "{known}");
-    let cost: Duration = snapshots.iter().map(|s| s.cost.cpu + s.cost.lost).skip(200).sum();
-    println!("own and lost after the first snapshots: {cost:?}");
 }
