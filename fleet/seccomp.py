@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints the seccomp profile for containers: the system calls that the unit of the agent permits.
 
-    fleet/seccomp >fleet/helm/isotherm/files/seccomp.json
+    fleet/seccomp.py >fleet/helm/isotherm/files/seccomp.json
 
 systemd-analyze expands the sets of system calls. Another version of systemd may have other sets.
 """
