@@ -125,9 +125,10 @@ check: install-deps $(target)/tools/bin/cargo-deny
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked --quiet
 	$(target)/tools/bin/cargo-deny --workspace --locked check --hide-inclusion-graph licenses bans sources
 
-# The files for a fleet, with helm, kubeconform and the schema of Grafana. `fleet/check` alone takes seconds.
-check-fleet:
-	fleet/check --all
+# The files for a fleet: with helm, kubeconform, the schema of Grafana, and the program in the container of the pod.
+# `fleet/check` alone takes seconds.
+check-fleet: release
+	ISOTHERM=$(abspath $(binary)) fleet/check --all
 
 # Builds with the oldest Rust that isotherm supports: `rust-version` of Cargo.toml.
 msrv: install-deps
