@@ -56,7 +56,7 @@ def bundle(folder, profile, args):
             mount("/lake", "bind", "rbind", "rw", source=str(folder / "lake")),
         ],
         "linux": {
-            "namespaces": [{"type": kind} for kind in ("mount", "ipc", "uts", "network")],
+            "namespaces": [{"type": kind} for kind in ("mount", "ipc", "uts", "network", "cgroup")],
             "seccomp": profile,
             "maskedPaths": masked(),
             "readonlyPaths": READ_ONLY,
@@ -65,12 +65,17 @@ def bundle(folder, profile, args):
     (folder / "config.json").write_text(json.dumps(config))
 
 
-def run(profile, *args):
+def finish(*command):
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout + done.stderr
+
+
+def run(profile, *args, then=None):
+    """Runs the program in the container, and `then` outside of it, with the folder of the lake."""
     with tempfile.TemporaryDirectory() as folder:
         bundle(Path(folder), profile, args)
-        command = ["runc", "run", "--bundle", folder, f"isotherm-test-{os.getpid()}"]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
-        return done.returncode, done.stdout + done.stderr
+        code, output = finish("runc", "run", "--bundle", folder, f"isotherm-test-{os.getpid()}")
+        return code, output + (then(Path(folder) / "lake") if then else "")
 
 
 @unittest.skipUnless(PROGRAM and os.geteuid() == 0, "requires root, and the program in ISOTHERM")
@@ -84,6 +89,15 @@ class Pod(unittest.TestCase):
         self.assertEqual(code, 0, output)
         self.assertIn("recorded 3.0 s", output)
         self.assertNotIn("bpf does not work", output)
+
+    def test_groups_have_the_names_that_the_machine_gives_them(self):
+        def report(lake):
+            return finish(PROGRAM, "report", "cgroups", "-i", lake / "a.rec")[1]
+
+        code, output = run(self.profile, "record", "--all", "--duration", "3s", "-o", "/lake/a.rec", then=report)
+        self.assertEqual(code, 0, output)
+        self.assertIn("by control group", output)
+        self.assertNotIn("/..", output)
 
     def test_profile_is_in_force(self):
         profile = copy.deepcopy(self.profile)
