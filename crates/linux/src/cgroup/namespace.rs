@@ -1,7 +1,7 @@
 //! The paths of groups in a cgroup namespace, as a container has it.
 //!
-//! There the kernel shows paths from the group of the namespace: `/` is that group, `/..` the one above it. If the groups
-//! of the whole machine are mounted all the same, the paths below that mount follow from the place of the namespace.
+//! There the kernel shows paths from the group of the namespace: `/` is that group, and `/..` the one above it. If the
+//! groups of the whole machine are mounted too, the place of the namespace gives the paths below that mount.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
