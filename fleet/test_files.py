@@ -15,10 +15,10 @@ from common import CHART, DASHBOARD, KUBERNETES, MANIFEST, RULES, agent, documen
 
 RECLAIM_UNIT = "packaging/isotherm-reclaim.service"
 AGENT_UNIT = "packaging/isotherm-agent.service"
-# Settings that the two units need not share. Type and WatchdogSec: the agent sends no notifications.
+# Settings that the two units need not share.
 OF_ONE_UNIT = {
-    *("Description", "After", "Type", "ExecStart", "ExecReload", "WatchdogSec", "EnvironmentFile", "TimeoutStopSec"),
-    *("RuntimeDirectory", "RuntimeDirectoryMode", "RuntimeDirectoryPreserve"),
+    *("Description", "After", "ExecStart", "ExecReload", "EnvironmentFile", "TimeoutStopSec"),
+    *("RuntimeDirectory", "RuntimeDirectoryPreserve"),
 }
 # Maximum exposure by `systemd-analyze security`, in tenths, as for the other unit.
 EXPOSURE = 25
@@ -139,7 +139,7 @@ class Kubernetes(unittest.TestCase):
             self.assertFalse(context.get("privileged", False))
             self.assertIn("memory", container["resources"]["limits"])
         writable = {m["mountPath"] for m in self.agent["volumeMounts"] if not m.get("readOnly")}
-        self.assertEqual(writable, {"/lake"})
+        self.assertEqual(writable, {"/lake", "/run/isotherm"})
 
     def test_agent_writes_the_lake_in_the_name_of_the_node(self):
         args = self.agent["args"]
@@ -147,6 +147,8 @@ class Kubernetes(unittest.TestCase):
         self.assertEqual(args[:3], ["agent", "--lake", "/lake"])
         self.assertEqual(args[args.index("--host") + 1], "$(NODE_NAME)")
         self.assertEqual(self.agent["env"][0]["valueFrom"]["fieldRef"]["fieldPath"], "spec.nodeName")
+        # The default path of the control socket: the probe finds it there.
+        self.assertEqual(self.agent["livenessProbe"]["exec"]["command"][1:], ["service", "status"])
 
     def test_options_exist(self):
         page = read("docs/reference/options.md")
