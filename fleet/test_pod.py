@@ -54,6 +54,7 @@ def bundle(folder, profile, args):
             mount("/sys", "sysfs", "nosuid", "noexec", "nodev", "ro"),
             mount("/sys/fs/cgroup", "bind", "rbind", "ro", source="/sys/fs/cgroup"),
             mount("/lake", "bind", "rbind", "rw", source=str(folder / "lake")),
+            mount("/run/isotherm", "tmpfs", "nosuid", "size=1m"),
         ],
         "linux": {
             "namespaces": [{"type": kind} for kind in ("mount", "ipc", "uts", "network", "cgroup")],
@@ -89,6 +90,19 @@ class Pod(unittest.TestCase):
         self.assertEqual(code, 0, output)
         self.assertIn("recorded 3.0 s", output)
         self.assertNotIn("bpf does not work", output)
+
+    def test_agent_writes_rows_with_the_arguments_of_the_manifest(self):
+        _, container = agent(documents(MANIFEST.read_text()))
+        args = [arg.replace("$(NODE_NAME)", "node-1") for arg in container["args"]]
+
+        def rows(lake):
+            return "".join(str(file) for file in lake.glob("date=*/hour=*/host=node-1/rows.parquet"))
+
+        # A minute ends in this time.
+        code, output = run(self.profile, *args, "--duration", "65s", then=rows)
+        self.assertEqual(code, 0, output)
+        self.assertNotIn("bpf does not work", output)
+        self.assertIn("rows.parquet", output)
 
     def test_groups_have_the_names_that_the_machine_gives_them(self):
         def report(lake):
