@@ -1,6 +1,9 @@
 //! QEMU: its command line, and its process.
 
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -92,9 +95,17 @@ impl Boot<'_> {
             command.arg(format!("file,id=c{i},path={}", path(name)));
             command.args(["-device", &format!("virtserialport,chardev=c{i},name={name}")]);
         }
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
+        // The guest asks through this port how much of its memory the host has. Standard input is the only file that
+        // QEMU gets without an `unsafe` call here.
+        let (ours, its) = UnixStream::pair()?;
+        command.args(["-chardev", "socket,id=host,fd=0"]);
+        command.args(["-device", "virtserialport,chardev=host,name=host"]);
+        command.stdin(OwnedFd::from(its)).stdout(Stdio::null()).stderr(errors);
         let mut guest =
             Guest(command.spawn().context("setpriv cannot be run: install util-linux")?);
+        drop(command);
+        let pid = guest.0.id();
+        let answers = std::thread::spawn(move || answer(&ours, || resident(pid)));
         let begin = Instant::now();
         while guest.0.try_wait()?.is_none() {
             let beats = fs::metadata(dir.join(HEARTBEAT)).map_or(0, |beats| beats.len());
@@ -106,6 +117,8 @@ impl Boot<'_> {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+        // It ends with its socket.
+        let _ = answers.join();
         Ok(())
     }
 
@@ -178,6 +191,25 @@ fn cpu_time(pid: u32) -> Option<Duration> {
     Some(Duration::from_millis((ticks()? + ticks()?) * 1000 / TICKS))
 }
 
+/// Answers each line with a figure, until the other end is closed.
+fn answer(stream: &UnixStream, figure: impl Fn() -> Option<u64>) {
+    for line in BufReader::new(stream).lines() {
+        let answer = format!("{}\n", figure().unwrap_or_default());
+        let mut stream = stream;
+        if line.is_err() || stream.write_all(answer.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// Memory of the guest that is resident on this machine, in KiB: the only shared memory of QEMU. `None` if QEMU has
+/// ended.
+fn resident(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let shared = status.lines().find_map(|line| line.strip_prefix("RssShmem:"))?;
+    shared.trim().strip_suffix(" kB")?.parse().ok()
+}
+
 /// A running QEMU, killed when dropped.
 struct Guest(Child);
 
@@ -235,6 +267,19 @@ mod tests {
         let before = cpu_time(std::process::id()).unwrap();
         while cpu_time(std::process::id()).unwrap() < before + Duration::from_millis(50) {}
         assert_eq!(cpu_time(u32::MAX), None);
+    }
+
+    #[test]
+    fn each_line_gets_an_answer() {
+        let (ours, its) = UnixStream::pair().unwrap();
+        let answers = std::thread::spawn(move || answer(&ours, || Some(7)));
+        (&its).write_all(b"resident\nresident\n").unwrap();
+        let two: Vec<String> = BufReader::new(&its).lines().take(2).map(Result::unwrap).collect();
+        assert_eq!(two, ["7", "7"]);
+        drop(its);
+        answers.join().unwrap();
+        assert!(resident(std::process::id()).is_some());
+        assert_eq!(resident(u32::MAX), None);
     }
 
     #[test]
