@@ -164,12 +164,9 @@ impl Lake {
         written
     }
 
-    /// Writes the running hour a last time, as if the next one had begun.
-    ///
-    /// # Errors
-    /// If a file cannot be written.
-    pub fn finish(mut self) -> Result<(), LakeError> {
-        self.write()
+    /// Counts minutes that were lost before they came here. The next row reports them.
+    pub fn lose(&mut self, minutes: usize) {
+        self.lost += minutes;
     }
 
     /// The hours of this host on disk, the oldest first.

@@ -1,5 +1,7 @@
 //! The lake survives SIGKILL at any moment: no minute is there twice, and none that was written is missing.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
