@@ -290,7 +290,7 @@ impl Lake {
         let rows = |hours: &[Hour]| hours.iter().map(|hour| hour.rows.rows.len()).sum::<usize>();
         while self.hours.len() > 1 && rows(&self.hours) > MOST_ROWS {
             let hour = self.hours.remove(0);
-            self.lost += hour.minutes.len() - hour.stored;
+            self.lost += hour.rows.lost_after(hour.stored);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A row of the lake and its columns.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
 
 use arrow_array::Int64Array;
@@ -250,6 +250,15 @@ impl Rows {
             ..row
         };
         self.rows.extend(more.rows.into_iter().map(row));
+    }
+
+    /// Number of minutes that are lost if all but the first `kept` minutes are, with those that their rows report.
+    pub(crate) fn lost_after(&self, kept: usize) -> usize {
+        let mut lost: BTreeMap<i64, i64> = BTreeMap::new();
+        for row in &self.rows {
+            *lost.entry(row.minute).or_insert(1) += row.dropped_minutes;
+        }
+        usize::try_from(lost.values().skip(kept).sum::<i64>()).unwrap_or_default()
     }
 
     /// Sorts the rows by host, control group and minute.
