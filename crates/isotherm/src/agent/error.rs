@@ -2,7 +2,7 @@
 
 use std::io;
 
-use isotherm_fleet::LakeError;
+use isotherm_fleet::{LakeError, UploadError};
 use isotherm_record::WriteError;
 
 use crate::control::ControlError;
@@ -23,6 +23,9 @@ pub enum AgentError {
     /// the lake cannot be used
     #[error("{0}")]
     Lake(#[from] LakeError),
+    /// the object storage cannot be used
+    #[error("{0}")]
+    Upload(#[from] UploadError),
     /// the session has failed
     #[error("{0}")]
     Session(#[from] SessionError),

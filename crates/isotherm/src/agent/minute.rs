@@ -22,6 +22,7 @@ pub struct Minute {
 struct Sums {
     heat: HeatBytes,
     swapped: u64,
+    idle: Bins,
     returned: Bins,
     paged_out: Option<u64>,
     last: Last,
@@ -39,7 +40,7 @@ struct Last {
 }
 
 /// Numbers of pages by age, of many targets.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Bins([u64; AGE_BINS]);
 
 impl Default for Bins {
@@ -53,14 +54,18 @@ impl Bins {
         self.0.iter_mut().zip(&more.0).for_each(|(to, more)| *to += u64::from(*more));
     }
 
-    /// Bytes of at least each age.
-    fn bytes(&self) -> [i64; AGES.len()] {
-        let h = AgeHistogram(self.0.map(|n| u32::try_from(n).unwrap_or(u32::MAX)));
-        AGES.map(|(_, age)| (h.at_least(age as f64) * PAGE_SIZE as f64) as i64)
+    /// Bytes of at least each age, divided by `n`.
+    fn bytes(&self, n: u64) -> [i64; AGES.len()] {
+        // A histogram has 32 bits for each number.
+        let unit = self.0.iter().max().map_or(0, |most| most >> u32::BITS) + 1;
+        let h = AgeHistogram(self.0.map(|pages| u32::try_from(pages / unit).unwrap_or(u32::MAX)));
+        let factor = (unit * PAGE_SIZE) as f64 / n as f64;
+        AGES.map(|(_, age)| (h.at_least(age as f64) * factor) as i64)
     }
 
-    fn total(&self) -> u64 {
-        self.0.iter().sum()
+    /// Bytes of all ages, divided by `n`.
+    fn total(&self, n: u64) -> u64 {
+        self.0.iter().sum::<u64>().saturating_mul(PAGE_SIZE) / n
     }
 }
 
@@ -95,6 +100,7 @@ impl Minute {
             sums.swapped += target.attribution.swapped;
             sums.last.swapped += target.attribution.swapped;
             if let Some(ages) = target.ages {
+                sums.idle.add(&ages.idle);
                 sums.last.idle.add(&ages.idle);
                 if target.ages_are_new {
                     sums.returned.add(&ages.returned);
@@ -126,6 +132,7 @@ impl Minute {
         let kept = |sums: Sums| Sums {
             heat: sums.last.heat,
             swapped: sums.last.swapped,
+            idle: sums.last.idle.clone(),
             paged_out: sums.paged_out.map(|_| 0),
             last: sums.last,
             ..Sums::default()
@@ -183,12 +190,12 @@ impl Minute {
                 psi_full_us: kernel.psi_full_us.map(signed),
                 limit_bytes: kernel.limit_bytes.map(signed),
                 host_bytes: signed(host_bytes),
-                aged_bytes: signed(sums.last.idle.total().saturating_mul(PAGE_SIZE)),
+                aged_bytes: signed(sums.idle.total(n)),
                 own_cpu_us: signed(own),
                 snapshots: i64::from(self.snapshots),
                 dropped_minutes: 0,
-                idle: sums.last.idle.bytes(),
-                returned: sums.returned.bytes(),
+                idle: sums.idle.bytes(n),
+                returned: sums.returned.bytes(1),
             });
         }
         rows
@@ -284,10 +291,10 @@ mod tests {
     }
 
     #[test]
-    fn idle_is_of_the_last_snapshot_and_returned_is_the_sum() {
+    fn idle_is_a_mean_and_returned_is_a_sum() {
         let a = attribution("/a", 1, 0);
-        let first = ages(&[(1_500, 5)], &[(4_000, 1)]);
-        let last = ages(&[(12_000, 7), (100, 3)], &[(20_000, 2)]);
+        let first = ages(&[(1_500, 6)], &[(4_000, 1)]);
+        let last = ages(&[(12_000, 6), (100, 3)], &[(20_000, 2)]);
         let mut minute = Minute::default();
         minute.snapshot(std::iter::once(observed(&a, Some(&first), 1, 1)));
         minute.snapshot(std::iter::once(observed(&a, Some(&last), 1, 1)));
@@ -300,7 +307,7 @@ mod tests {
         let at = |age: &str| AGES.iter().position(|(name, _)| *name == age).unwrap();
         assert_eq!(
             (row.aged_bytes, row.idle[at("1s")], row.idle[at("10s")], row.idle[at("15s")]),
-            (10 << 12, 7 << 12, 7 << 12, 0)
+            (8 << 12, 6 << 12, 4 << 12, 0)
         );
         assert_eq!(
             (row.returned[at("1s")], row.returned[at("15s")], row.returned[at("30s")]),

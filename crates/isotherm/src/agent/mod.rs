@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use isotherm_core::scheme::{Event, Outcome};
 use isotherm_core::{Action, Nanos, Snapshot, TargetId};
-use isotherm_fleet::{Keep, Lake, MINUTE_MS, Rows};
+use isotherm_fleet::{Keep, Lake, MINUTE_MS, Rows, Uploader};
 use isotherm_linux::{proc, sys};
 
 use self::counters::Counters;
@@ -115,6 +115,10 @@ impl Agent {
             LakePlace::Dir(dir) => (dir, Keep { age: Some(o.keep), bytes: o.keep_bytes }),
             LakePlace::Objects(_) => (&o.spool, Keep::default()),
         };
+        let uploader = match &o.place {
+            LakePlace::Dir(_) => None,
+            LakePlace::Objects(url) => Some(Uploader::s3(url, o.upload_every, o.spool_bytes)?),
+        };
         let lake = Lake::open(dir, &host, keep)?;
         Ok(Agent(Some(Collector {
             host,
@@ -125,7 +129,7 @@ impl Agent {
             counters: Counters::default(),
             cpu: sys::own_cpu(),
             paged_out: pages_out.then(BTreeMap::new),
-            store: Store::new(lake),
+            store: Store::new(lake, uploader),
         })))
     }
 

@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
-use isotherm_fleet::{Lake, LakeError, Rows};
+use isotherm_fleet::{Lake, MINUTE_MS, Rows, Uploader};
 use tracing::{info, warn};
 
 use crate::words::chain;
@@ -21,24 +21,24 @@ struct Batch {
 
 /// The thread, once there are rows.
 pub struct Store {
-    lake: Option<Lake>,
+    stopped: Option<(Lake, Option<Uploader>)>,
     running: Option<(SyncSender<Batch>, JoinHandle<()>)>,
     lost: usize,
 }
 
 impl Store {
-    /// Writes to this lake.
-    pub fn new(lake: Lake) -> Self {
-        Store { lake: Some(lake), running: None, lost: 0 }
+    /// Writes to this lake, and uploads it.
+    pub fn new(lake: Lake, uploader: Option<Uploader>) -> Self {
+        Store { stopped: Some((lake, uploader)), running: None, lost: 0 }
     }
 
     /// Sends the rows of a minute. If too many wait, they are lost and counted.
     pub fn send(&mut self, minute: i64, rows: Rows) {
         // Capabilities are those of a thread: it begins when the session has dropped its own.
-        if let Some(lake) = self.lake.take() {
+        if let Some((lake, uploader)) = self.stopped.take() {
             let (send, receive) = sync_channel(MOST_WAITING);
             let thread = std::thread::Builder::new().name("lake".to_owned());
-            match thread.spawn(move || write(lake, &receive)) {
+            match thread.spawn(move || write(lake, uploader, &receive)) {
                 Ok(thread) => self.running = Some((send, thread)),
                 Err(e) => warn!("rows are not written, because no thread can be started: {e}"),
             }
@@ -63,32 +63,39 @@ impl Drop for Store {
     }
 }
 
-fn write(mut lake: Lake, receive: &Receiver<Batch>) {
-    let mut report = Report::default();
+fn write(mut lake: Lake, mut uploader: Option<Uploader>, receive: &Receiver<Batch>) {
+    let mut on_disk = Report::new("rows wait in memory, because they cannot be written");
+    let mut uploaded = Report::new("rows wait on disk, because they cannot be uploaded");
     while let Ok(batch) = receive.recv() {
         lake.lose(batch.lost);
-        report.of("the lake", lake.append(batch.minute, batch.rows));
+        on_disk.of(lake.append(batch.minute, batch.rows));
+        if let Some(uploader) = &mut uploader {
+            uploaded.of(uploader.turn(&mut lake, batch.minute + MINUTE_MS));
+        }
+    }
+    if let Some(uploader) = &mut uploader {
+        uploaded.of(uploader.finish(&mut lake));
     }
 }
 
 /// Reports the first failure of a series, and its end.
-#[derive(Default)]
 struct Report {
+    words: &'static str,
     failed: bool,
 }
 
 impl Report {
-    fn of(&mut self, what: &str, result: Result<(), LakeError>) {
+    fn new(words: &'static str) -> Self {
+        Report { words, failed: false }
+    }
+
+    fn of<E: std::error::Error + 'static>(&mut self, result: Result<(), E>) {
+        let failed = result.is_err();
         match result {
-            Err(e) if !self.failed => {
-                warn!("rows wait in memory until {what} can be written again: {}", chain(&e));
-                self.failed = true;
-            }
-            Ok(()) if self.failed => {
-                info!("{what} can be written again");
-                self.failed = false;
-            }
+            Err(e) if !self.failed => warn!("{}: {}", self.words, chain(&e)),
+            Ok(()) if self.failed => info!("no longer so: {}", self.words),
             _ => {}
         }
+        self.failed = failed;
     }
 }
