@@ -36,7 +36,7 @@ pub use files::Files;
 pub use groups::command;
 pub use interleave::{Apply, Interleave, Probe, Run, Set, Show, Task, Verify};
 pub use isotherm::UsageError;
-pub use lab::{Experiment, Fairzone, Figure, InterleaveFigure, InterleaveLab, Lab};
+pub use lab::{Experiment, Fairzone, Figure, FleetLab, InterleaveFigure, InterleaveLab, Lab};
 pub use metrics::Metrics;
 pub use reclaim::Reclaim;
 pub use record::Record;

@@ -131,6 +131,15 @@ impl Fleet {
         (0..self.spec.hosts).flat_map(of)
     }
 
+    /// The mean size of the groups that the deploy of a service reaches, as a multiple of its size.
+    #[must_use]
+    pub fn mean_scale_of_deployed(&self, service: usize) -> f64 {
+        let scales = self.groups().filter(|g| g.service == service && g.deployed).map(|g| g.scale);
+        let (sum, count) =
+            scales.fold((0.0, 0.0), |(sum, count), scale| (sum + scale, count + 1.0));
+        if count > 0.0 { sum / count } else { 0.0 }
+    }
+
     /// What day `number` is expected to show, for every service.
     #[must_use]
     pub fn day(&self, number: u32) -> Day {
