@@ -9,6 +9,7 @@
 
 pub mod control;
 pub mod files;
+pub mod fleet_report;
 pub mod follow;
 pub mod functions;
 pub mod interleave;

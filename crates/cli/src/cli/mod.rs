@@ -4,6 +4,7 @@ mod config;
 mod control;
 mod file_targets;
 mod files;
+mod fleet;
 mod groups;
 mod interleave;
 mod lab;
@@ -33,6 +34,7 @@ pub use control::{
     Status,
 };
 pub use files::Files;
+pub use fleet::{Fleet, FleetTask, ReportOfFleet};
 pub use groups::command;
 pub use interleave::{Apply, Interleave, Probe, Run, Set, Show, Task, Verify};
 pub use isotherm::UsageError;
@@ -94,6 +96,8 @@ pub enum Command {
     /// come back
     #[command(name = "whatif")]
     WhatIf(Box<WhatIf>),
+    /// Work with the rows that isotherm agent writes on many hosts: answer questions
+    Fleet(Fleet),
     /// Make a record of a recording of another tool: damo, perf or trace-cmd
     Import(Import),
     /// Write a record in another format

@@ -137,7 +137,7 @@ fn service(spec: &FleetSpec, number: u32) -> Service {
     let rhythm = match kind {
         Kind::Cache | Kind::Leak => Rhythm::Users { swing: 0.3, peak: draw(13, 10.0, 20.0) },
         Kind::Web => Rhythm::Users { swing: draw(14, 0.5, 0.8), peak: draw(13, 10.0, 20.0) },
-        Kind::Batch => Rhythm::Phases { start: draw(13, 0.0, 24.0), hours: draw(14, 1.0, 5.0) },
+        Kind::Batch => Rhythm::Phases { start: draw(13, 0.0, 24.0), hours: draw(14, 3.0, 10.0) },
         Kind::Idle => Rhythm::Even,
     };
     Service {
@@ -175,14 +175,14 @@ fn classes(kind: Kind, draw: &impl Fn(u64, f64, f64) -> f64) -> Vec<PageClass> {
     match kind {
         Kind::Cache => {
             let cold = draw(30, 0.02, 0.1);
-            let rarest = 1.0 / draw(31, 1800.0, 40_000.0);
+            let rarest = 1.0 / draw(31, 100.0, 2000.0);
             [once(cold), zipf(1.0 - cold, draw(32, 0.7, 1.1), rarest)].concat()
         }
         Kind::Web => {
-            let (hot, warm) = (draw(30, 0.1, 0.3), draw(31, 0.3, 0.5));
+            let (hot, warm) = (draw(30, 0.25, 0.45), draw(31, 0.3, 0.45));
             [
                 spread(hot, 1.0, 200.0),
-                spread(warm, 1.0 / draw(32, 3600.0, 14_400.0), 1.0),
+                spread(warm, 1.0 / draw(32, 900.0, 7200.0), 1.0),
                 once(1.0 - hot - warm),
             ]
             .concat()
@@ -192,7 +192,7 @@ fn classes(kind: Kind, draw: &impl Fn(u64, f64, f64) -> f64) -> Vec<PageClass> {
             [spread(work, 1.0 / 600.0, 50.0), once(1.0 - work)].concat()
         }
         Kind::Leak => {
-            let (hot, warm) = (draw(30, 0.2, 0.4), draw(31, 0.2, 0.4));
+            let (hot, warm) = (draw(30, 0.3, 0.5), draw(31, 0.2, 0.35));
             [
                 spread(hot, 1.0, 100.0),
                 spread(warm, 1.0 / draw(32, 1800.0, 7200.0), 1.0),
