@@ -310,7 +310,8 @@ svg .over { fill: var(--hot); }
 svg .path { fill: none; stroke-width: 2; } svg .s-saved { stroke: var(--saved); } svg .s-limit { stroke: var(--limit); }
 svg .s-hot { stroke: var(--hot); } svg .s-quiet { stroke: var(--quiet); }
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; font-size: .85rem; color: var(--quiet); margin: .3rem 0; }
-.legend i { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin-right: .35em; }
+.legend i { display: inline-block; width: .8em; height: .8em; border-radius: 2px;
+  border: 1px solid var(--line); margin-right: .35em; }
 details { margin: .4rem 0; } summary { cursor: pointer; color: var(--quiet); }
 .scroll { overflow-x: auto; max-height: 30rem; overflow-y: auto; }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
@@ -413,7 +414,9 @@ def savings_chart(rows, objective_ppm):
         for row in rows[:SHOWN]
     ]
     top = max((row["resident_bytes"] for row in rows[:SHOWN]), default=0)
-    return legend(("saved", "saved"), ("line", "stays resident")) + bars(shown, top, "savings by service", 200)
+    key = legend(("saved", "saved"), ("line", "stays resident"))
+    key += f"<p>! marks services where more than {percent(objective_ppm, 1_000_000, 2)} comes back in a minute.</p>"
+    return key + bars(shown, top, "savings by service", 200)
 
 
 def limits_chart(rows):

@@ -3,7 +3,7 @@
 use isotherm_core::AgeHistogram;
 
 use super::service::{Generation, Service};
-use super::{AGES, DAY_MINUTES, MINUTE};
+use super::{AGES, DAY, DAY_MINUTES, MINUTE};
 
 /// Hot memory has at least this rate, as everywhere in isotherm.
 const HOT_HZ: f64 = 10.0;
@@ -88,28 +88,29 @@ impl Between {
     }
 }
 
-/// The middle of the minute that starts at `start`.
+/// The minute that starts at `start`.
 fn expected(
     service: &Service,
     generation: &Generation,
     ages: &[Between; AGES],
     start: f64,
 ) -> Expected {
-    let now = start + MINUTE / 2.0;
-    let load = service.load.at(now);
     let mut found = Expected::default();
-    if now <= generation.born {
+    if start < generation.born {
         return found;
     }
-    let leaked = generation.leak * (now - generation.born) / super::DAY;
+    let minute = Span { start, end: start + MINUTE };
+    let middle = start + MINUTE / 2.0;
+    let load = service.load.at(middle);
+    let leaked = generation.leak * (middle - generation.born) / DAY;
     let shares = generation.classes.iter().map(|class| class.share);
     found.resident = (shares.sum::<f64>() + leaked) as f32;
     let is_hot = |hz: f64| hz * load >= HOT_HZ;
-    found.hot =
-        generation.classes.iter().filter(|c| is_hot(c.hz)).map(|c| c.share).sum::<f64>() as f32;
+    let hot = generation.classes.iter().filter(|class| is_hot(class.hz)).map(|class| class.share);
+    found.hot = hot.sum::<f64>() as f32;
     for (i, age) in ages.iter().enumerate() {
-        let lower = at_least(service, generation, now, age.lower);
-        let upper = at_least(service, generation, now, age.upper);
+        let lower = minute.at_least(service, generation, age.lower);
+        let upper = minute.at_least(service, generation, age.upper);
         let blend = |l: f64, u: f64| (u + (l - u) * age.part) as f32;
         found.idle[i] = blend(lower.0, upper.0);
         found.returned[i] = blend(lower.1, upper.1);
@@ -117,21 +118,37 @@ fn expected(
     found
 }
 
-/// The share that has been idle for at least `age`, and the share that is touched in a minute after such a time.
-fn at_least(service: &Service, generation: &Generation, now: f64, age: f64) -> (f64, f64) {
-    let since = now - age;
-    if since < generation.born {
-        return (0.0, 0.0);
-    }
-    let touched = service.load.until(now) - service.load.until(since);
-    let a_minute = service.load.at(now) * MINUTE;
-    let leaked = generation.leak * (since - generation.born) / super::DAY;
-    generation.classes.iter().fold((leaked, 0.0), |(idle, returned), class| {
-        let exponent = class.hz * touched;
-        if exponent > NEGLIGIBLE {
-            return (idle, returned);
+/// A minute: the load is constant in it.
+struct Span {
+    start: f64,
+    end: f64,
+}
+
+impl Span {
+    /// The mean share that has been idle for at least `age`, and the share that is touched after such a time.
+    fn at_least(&self, service: &Service, generation: &Generation, age: f64) -> (f64, f64) {
+        let since = self.start - age;
+        if since < generation.born {
+            return (0.0, 0.0);
         }
-        let left = class.share * (-exponent).exp();
-        (idle + left, returned + left * class.hz * a_minute)
-    })
+        let load = &service.load;
+        let touched = load.until(self.start) - load.until(since);
+        let middle = (self.start + self.end) / 2.0;
+        let now = load.at(middle);
+        // What the exponents rise by in the minute. The load one age ago is as good as constant.
+        let rise = load.until(self.end) - load.until(self.end - age) - touched;
+        let leaked = generation.leak * (middle - age - generation.born) / DAY;
+        generation.classes.iter().fold((leaked, 0.0), |(idle, returned), class| {
+            let (exponent, rise) = (class.hz * touched, class.hz * rise);
+            let least = exponent + rise.min(0.0);
+            if least > NEGLIGIBLE {
+                return (idle, returned);
+            }
+            // The mean of `exp` between both ends of the minute.
+            let part =
+                if rise.abs() > 1e-6 { (1.0 - (-rise.abs()).exp()) / rise.abs() } else { 1.0 };
+            let left = class.share * (-least).exp() * part;
+            (idle + left, returned + left * class.hz * now * MINUTE)
+        })
+    }
 }

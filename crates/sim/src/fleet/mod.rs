@@ -103,10 +103,10 @@ impl Fleet {
         &self.services
     }
 
-    /// Memory of a host in bytes: 32 or 64 GiB.
+    /// Memory of a host in bytes: 32 GiB, or 64 GiB for one of four hosts.
     #[must_use]
     pub fn host_bytes(&self, host: u32) -> u64 {
-        GIB << (5 + below(mix(mix(self.spec.seed, 1), u64::from(host)), 2))
+        GIB << (5 + below(mix(mix(self.spec.seed, 1), u64::from(host)), 4) / 3)
     }
 
     /// Group `number` of a host.

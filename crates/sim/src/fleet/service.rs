@@ -133,11 +133,12 @@ fn service(spec: &FleetSpec, number: u32) -> Service {
         classes.push(PageClass { share: deploy.cold, hz: 0.0 });
         Generation { born: f64::from(deploy.minute) * 60.0, classes, leak: first.leak }
     });
-    let bytes = (draw(12, 2048.0, 14_336.0) / f64::from(spec.groups)) as u64 * MIB;
+    let growth = 1.25 * first.leak * (f64::from(spec.days) - first.born / DAY);
+    let bytes = (draw(12, 4096.0, 18_432.0) / f64::from(spec.groups)) as u64 * MIB;
     let rhythm = match kind {
         Kind::Cache | Kind::Leak => Rhythm::Users { swing: 0.3, peak: draw(13, 10.0, 20.0) },
         Kind::Web => Rhythm::Users { swing: draw(14, 0.5, 0.8), peak: draw(13, 10.0, 20.0) },
-        Kind::Batch => Rhythm::Phases { start: draw(13, 0.0, 24.0), hours: draw(14, 3.0, 10.0) },
+        Kind::Batch => Rhythm::Phases { start: draw(13, 0.0, 24.0), hours: draw(14, 6.0, 14.0) },
         Kind::Idle => Rhythm::Even,
     };
     Service {
@@ -145,7 +146,7 @@ fn service(spec: &FleetSpec, number: u32) -> Service {
         namespace: team.to_owned(),
         kind,
         bytes,
-        limit_bytes: (bytes as f64 * draw(15, 1.6, 2.6)) as u64 / MIB * MIB,
+        limit_bytes: (bytes as f64 * (draw(15, 1.6, 2.6) + growth)) as u64 / MIB * MIB,
         unknown: draw(16, 0.0, 0.03),
         deploy,
         generations: std::iter::once(first).chain(second).collect(),
@@ -175,11 +176,11 @@ fn classes(kind: Kind, draw: &impl Fn(u64, f64, f64) -> f64) -> Vec<PageClass> {
     match kind {
         Kind::Cache => {
             let cold = draw(30, 0.02, 0.1);
-            let rarest = 1.0 / draw(31, 100.0, 2000.0);
+            let rarest = 1.0 / draw(31, 30.0, 1000.0);
             [once(cold), zipf(1.0 - cold, draw(32, 0.7, 1.1), rarest)].concat()
         }
         Kind::Web => {
-            let (hot, warm) = (draw(30, 0.25, 0.45), draw(31, 0.3, 0.45));
+            let (hot, warm) = (draw(30, 0.4, 0.6), draw(31, 0.2, 0.3));
             [
                 spread(hot, 1.0, 200.0),
                 spread(warm, 1.0 / draw(32, 900.0, 7200.0), 1.0),
@@ -192,7 +193,7 @@ fn classes(kind: Kind, draw: &impl Fn(u64, f64, f64) -> f64) -> Vec<PageClass> {
             [spread(work, 1.0 / 600.0, 50.0), once(1.0 - work)].concat()
         }
         Kind::Leak => {
-            let (hot, warm) = (draw(30, 0.3, 0.5), draw(31, 0.2, 0.35));
+            let (hot, warm) = (draw(30, 0.4, 0.6), draw(31, 0.15, 0.25));
             [
                 spread(hot, 1.0, 100.0),
                 spread(warm, 1.0 / draw(32, 1800.0, 7200.0), 1.0),
@@ -201,7 +202,7 @@ fn classes(kind: Kind, draw: &impl Fn(u64, f64, f64) -> f64) -> Vec<PageClass> {
             .concat()
         }
         Kind::Idle => {
-            let used = draw(30, 0.05, 0.15);
+            let used = draw(30, 0.15, 0.4);
             [spread(used, 1.0 / 7200.0, 1.0), once(1.0 - used)].concat()
         }
     }
