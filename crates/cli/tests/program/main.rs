@@ -25,6 +25,7 @@ mod faults;
 mod faults_killed;
 mod files;
 mod fixed;
+mod fleet;
 mod goals;
 mod idle;
 mod import;
