@@ -55,7 +55,10 @@ class DuckDb:
 
     def begin(self):
         names = {column[0] for column in self.columns()}
-        self.connection.execute(f"CREATE VIEW lake AS SELECT *, CAST(minute AS DATE) AS day FROM {self.source}")
+        self.connection.execute(
+            "CREATE VIEW lake AS SELECT *, CAST(minute AS DATE) AS day, CAST(epoch(minute) AS BIGINT) AS minute_s "
+            f"FROM {self.source}"
+        )
         return names
 
     def query(self, sql):
@@ -101,7 +104,8 @@ class Spark:
         self.frame = reader.parquet(options["lake"])
 
     def begin(self):
-        self.frame.selectExpr("*", "CAST(minute AS DATE) AS day").createOrReplaceTempView("lake")
+        added = ("CAST(minute AS DATE) AS day", "unix_timestamp(minute) AS minute_s")
+        self.frame.selectExpr("*", *added).createOrReplaceTempView("lake")
         return set(self.frame.columns)
 
     def query(self, sql):
@@ -243,14 +247,14 @@ def tables(report):
     yield (
         "New images",
         f"Change of the memory of a control group that is idle for {rollout_age} or longer, by the new image, with its "
-        "standard error. Groups that kept the old image are the control.",
+        "standard error. Hosts that kept the old image are the control.",
         ["service", "new image", "new", "kept", "cold before", "change", "error", "resident", "clear"],
         [
             [
                 row["service"],
                 row["new_image"].rsplit("/", 1)[-1],
-                str(row["groups_new"]),
-                str(row["groups_kept"]),
+                str(row["hosts_new"]),
+                str(row["hosts_kept"]),
                 size(row["cold_before_bytes"]),
                 size(row["change_bytes"]),
                 size(row["error_bytes"]),

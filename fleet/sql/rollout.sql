@@ -1,28 +1,57 @@
 -- Has a new image changed how much memory is cold? By service and new image.
--- {age}: memory that is idle for this time is cold: an age of the lake's columns, such as 30m.
--- Whole days with the old image are compared with whole days with the new one, host by host. The change of control
--- groups that kept the old image in the same time is subtracted: it is no effect of the image. Each group counts once,
--- and the standard error is that of the difference of the two means.
--- change_bytes: change of the cold memory of a group by the new image; error_bytes: its standard error.
+-- {age}: memory that is idle for this time is cold: an age of the lake's columns, such as 30m. {age_s}: its seconds.
+-- Whole days with the old image are compared with whole days with the new one, host by host, by the mean of the control
+-- groups of the service on the host: a new image often comes with new groups. Days on which the new image was younger
+-- than {age} do not count, because no memory was idle for so long. The change on hosts that kept the old image in the
+-- same time is subtracted: it is no effect of the image. The standard error is that of the difference of the two means.
+-- change_bytes: change of the cold memory of a control group by the new image; error_bytes: its standard error.
 WITH daily AS (
   SELECT
     day,
     service,
     host,
     cgroup,
-    min(image) AS image,
-    max(image) AS last_image,
+    image,
+    min(minute_s) AS first_s,
     CAST(floor(sum(resident_bytes) / count(*)) AS BIGINT) AS resident,
     CAST(floor(sum(idle_{age}) / count(*)) AS BIGINT) AS cold
   FROM lake
   WHERE snapshots > 0 AND image IS NOT NULL
-  GROUP BY day, service, host, cgroup
+  GROUP BY day, service, host, cgroup, image
 ),
--- The first whole day of each image; the first of a service is not new.
+by_host AS (
+  SELECT
+    day,
+    service,
+    host,
+    image,
+    min(first_s) AS first_s,
+    CAST(floor(sum(resident) / count(*)) AS BIGINT) AS resident,
+    CAST(floor(sum(cold) / count(*)) AS BIGINT) AS cold
+  FROM daily
+  GROUP BY day, service, host, image
+),
+marked AS (
+  SELECT
+    day,
+    service,
+    host,
+    image,
+    resident,
+    cold,
+    first_s - min(first_s) OVER (PARTITION BY service, host, image) AS lived_s,
+    count(*) OVER (PARTITION BY day, service, host) AS images
+  FROM by_host
+),
+whole_days AS (
+  SELECT day, service, host, image, resident, cold, lived_s
+  FROM marked
+  WHERE images = 1
+),
+-- The first whole day of each image; the first image of a service is not new.
 begins AS (
   SELECT service, image, min(day) AS first_day
-  FROM daily
-  WHERE image = last_image
+  FROM whole_days
   GROUP BY service, image
 ),
 rollouts AS (
@@ -37,26 +66,51 @@ rollouts AS (
   ) AS numbered
   WHERE before_image IS NOT NULL
 ),
-sides AS (
+compared AS (
   SELECT
     r.service,
     r.image AS new_image,
     r.before_image,
     d.host,
-    d.cgroup,
-    max(CASE WHEN d.image = r.image THEN 1 ELSE 0 END) AS is_new,
-    sum(CASE WHEN d.image = r.before_image AND d.day < r.first_day THEN 1 ELSE 0 END) AS days_before,
-    sum(CASE WHEN d.image = r.before_image AND d.day < r.first_day THEN cold ELSE 0 END) AS cold_before,
-    sum(CASE WHEN d.image = r.before_image AND d.day < r.first_day THEN resident ELSE 0 END) AS resident_before,
-    sum(CASE WHEN d.day >= r.first_day THEN 1 ELSE 0 END) AS days_after,
-    sum(CASE WHEN d.day >= r.first_day THEN cold ELSE 0 END) AS cold_after,
-    sum(CASE WHEN d.day >= r.first_day THEN resident ELSE 0 END) AS resident_after
+    d.resident,
+    d.cold,
+    CASE WHEN d.image = r.image THEN 1 ELSE 0 END AS is_new,
+    CASE WHEN d.day < r.first_day AND d.image = r.before_image THEN 1 ELSE 0 END AS is_before,
+    CASE
+      WHEN d.day >= r.first_day AND (d.image = r.before_image OR d.lived_s >= {age_s}) THEN 1 ELSE 0
+    END AS is_after
   FROM rollouts AS r
-  INNER JOIN daily AS d
-    ON d.service = r.service
-      AND d.image = d.last_image
-      AND (d.image = r.image OR d.image = r.before_image)
-  GROUP BY r.service, r.image, r.before_image, d.host, d.cgroup
+  INNER JOIN whole_days AS d ON d.service = r.service AND (d.image = r.image OR d.image = r.before_image)
+),
+sides AS (
+  SELECT
+    service,
+    new_image,
+    before_image,
+    host,
+    max(is_new) AS is_new,
+    sum(is_before) AS days_before,
+    sum(is_before * cold) AS cold_before,
+    sum(is_before * resident) AS resident_before,
+    -- A host that changed late has days with the old image after the first change: they are no days of the new one.
+    sum(CASE WHEN is_new = own_new THEN is_after ELSE 0 END) AS days_after,
+    sum(CASE WHEN is_new = own_new THEN is_after * cold ELSE 0 END) AS cold_after,
+    sum(CASE WHEN is_new = own_new THEN is_after * resident ELSE 0 END) AS resident_after
+  FROM (
+    SELECT
+      service,
+      new_image,
+      before_image,
+      host,
+        resident,
+      cold,
+      is_new,
+      is_before,
+      is_after,
+      max(is_new) OVER (PARTITION BY service, new_image, host) AS own_new
+    FROM compared
+  ) AS with_own
+  GROUP BY service, new_image, before_image, host
 ),
 -- In KiB, so that squares of a fleet fit into 64 bits.
 changes AS (
@@ -108,8 +162,8 @@ SELECT
   service,
   before_image,
   new_image,
-  n1 AS groups_new,
-  n0 AS groups_kept,
+  n1 AS hosts_new,
+  n0 AS hosts_kept,
   CAST(floor(cold_before) AS BIGINT) * 1024 AS cold_before_bytes,
   CAST(floor(cold) AS BIGINT) * 1024 AS change_bytes,
   CAST(floor(sqrt(CASE WHEN v1 + v0 > 0 THEN v1 + v0 ELSE 0 END)) AS BIGINT) * 1024 AS error_bytes,

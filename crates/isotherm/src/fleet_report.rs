@@ -129,7 +129,10 @@ impl FleetReport {
 
     /// A statement with its parameters in place.
     fn filled(&self, sql: &str, age: Option<LakeAge>) -> String {
+        let seconds =
+            AGES.into_iter().find(|a| age.is_some_and(|age| age.0 == a.0)).map_or(0, |a| a.1);
         sql.replace("{age}", age.map_or("", |age| age.0))
+            .replace("{age_s}", &seconds.to_string())
             .replace("{objective_ppm}", &self.objective_ppm.to_string())
             .replace("{skipped_days}", &SKIPPED_DAYS.to_string())
             .replace("{headroom}", &self.headroom.to_string())
