@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         cli::Command::Service(options) => commands::service::run(options.task),
         cli::Command::Report(options) => commands::report::run(options),
         cli::Command::Web(options) => commands::web::run(&options),
+        cli::Command::Fleet(options) => commands::fleet::run(&options.task),
         cli::Command::Import(options) => commands::import::run(&options),
         cli::Command::Export(options) => commands::export::run(&options),
         cli::Command::Edit(options) => commands::edit::run(&options),

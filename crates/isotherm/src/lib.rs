@@ -10,6 +10,7 @@
 pub mod agent;
 pub mod control;
 pub mod files;
+pub mod fleet_report;
 pub mod follow;
 pub mod functions;
 pub mod interleave;

@@ -5,6 +5,7 @@ mod config;
 mod control;
 mod file_targets;
 mod files;
+mod fleet;
 mod groups;
 mod interleave;
 mod lab;
@@ -35,10 +36,11 @@ pub use control::{
     Status,
 };
 pub use files::Files;
+pub use fleet::{CompactFleet, Fleet, FleetTask, ReportOfFleet};
 pub use groups::command;
 pub use interleave::{Apply, Interleave, Probe, Run, Set, Show, Task, Verify};
 pub use isotherm::UsageError;
-pub use lab::{Experiment, Fairzone, Figure, InterleaveFigure, InterleaveLab, Lab};
+pub use lab::{Experiment, Fairzone, Figure, FleetLab, InterleaveFigure, InterleaveLab, Lab};
 pub use metrics::Metrics;
 pub use reclaim::Reclaim;
 pub use record::Record;
@@ -99,6 +101,8 @@ pub enum Command {
     /// come back
     #[command(name = "whatif")]
     WhatIf(Box<WhatIf>),
+    /// Work with the rows that isotherm agent writes on many hosts: answer questions
+    Fleet(Fleet),
     /// Make a record of a recording of another tool: damo, perf or trace-cmd
     Import(Import),
     /// Write a record in another format

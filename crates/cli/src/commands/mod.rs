@@ -5,6 +5,7 @@ pub mod doctor;
 pub mod edit;
 pub mod export;
 pub mod files;
+pub mod fleet;
 pub mod import;
 pub mod interleave;
 pub mod lab;
