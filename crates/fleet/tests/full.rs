@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -45,20 +46,11 @@ fn fill(dir: &Path) {
     };
     assert!((0..50).all(|n| append(n).is_ok()));
     let others = dir.join("others");
-    let mut size = 256 << 10;
-    // Fills the rest to the last page.
-    while size >= 4096 {
-        let more = [fs::read(&others).unwrap_or_default(), vec![1; size]].concat();
-        let fits = fs::write(dir.join("try"), &more).is_ok();
-        if fits {
-            fs::rename(dir.join("try"), &others).unwrap()
-        } else {
-            size /= 2
-        }
-        let _ = fs::remove_file(dir.join("try"));
-    }
+    let mut file = fs::File::create(&others).unwrap();
+    while file.write_all(&[1; 4096]).is_ok() {}
     let failures = (50..130).filter(|n| append(*n).is_err()).count();
     assert!(failures > 60, "only {failures} minutes could not be written");
+    drop(file);
     fs::remove_file(&others).unwrap();
     append(130).unwrap();
     let mut minutes = Vec::new();
