@@ -20,6 +20,7 @@ fn main() -> ExitCode {
         cli::Command::Need(options) => commands::need::run(options),
         cli::Command::Files(options) => commands::files::run(&options),
         cli::Command::WhatIf(options) => commands::whatif::run(*options),
+        cli::Command::Agent(options) => commands::agent::run(&options),
         cli::Command::Run(options) => commands::run::run(options),
         cli::Command::Reclaim(options) => commands::reclaim::run(options),
         cli::Command::Service(options) => commands::service::run(options.task),

@@ -28,7 +28,7 @@ const BATCH: usize = 1024;
 /// Rows of a row group.
 const ROW_GROUP: usize = 128 << 10;
 /// Rows of a file that [`read`] accepts.
-const MOST_ROWS: usize = 1 << 20;
+const MOST_ROWS: i64 = 1 << 20;
 
 /// Failures of writing or reading a file of rows.
 #[derive(Debug, thiserror::Error)]
@@ -164,7 +164,7 @@ pub fn read(path: &Path) -> Result<Rows, FileError> {
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let builder =
         ParquetRecordBatchReaderBuilder::try_new_with_options(File::open(path)?, options)?;
-    if builder.metadata().file_metadata().num_rows() > MOST_ROWS as i64 {
+    if builder.metadata().file_metadata().num_rows() > MOST_ROWS {
         return Err(FileError::TooLarge);
     }
     let mut out = Rows::default();
@@ -246,8 +246,8 @@ mod tests {
                 minute: 60_000 * i64::from(i / 3),
                 resident_bytes: i64::from(i) << 12,
                 saved_bytes: (i % 2 == 0).then_some(i64::from(i)),
-                idle: std::array::from_fn(|a| i64::from(i) * (AGES.len() - a) as i64),
-                returned: std::array::from_fn(|a| i64::from(i) / (a as i64 + 1)),
+                idle: AGES.map(|(_, age)| (i64::from(i) << 20) / age.cast_signed()),
+                returned: AGES.map(|(_, age)| i64::from(i) * age.cast_signed()),
                 ..Row::default()
             })
             .collect();

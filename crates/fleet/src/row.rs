@@ -1,5 +1,6 @@
 //! A row of the lake and its columns.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
 
 use arrow_array::Int64Array;
@@ -106,12 +107,16 @@ impl Number for Option<i64> {
     }
 }
 
+/// A column of some rows, and its number in one row.
+type Get = dyn Fn(&[Row]) -> Int64Array + Send + Sync;
+type Set = dyn Fn(&mut Row, Option<i64>) + Send + Sync;
+
 /// A column of numbers.
 pub(crate) struct Numbers {
     pub name: String,
     pub nullable: bool,
-    pub get: Box<dyn Fn(&[Row]) -> Int64Array + Send + Sync>,
-    pub set: Box<dyn Fn(&mut Row, Option<i64>) + Send + Sync>,
+    pub get: Box<Get>,
+    pub set: Box<Set>,
 }
 
 macro_rules! row {
@@ -229,6 +234,33 @@ pub struct Rows {
 }
 
 impl Rows {
+    /// Adds rows, with their groups.
+    pub fn append(&mut self, more: Rows) {
+        let mut ids: HashMap<Group, u32> =
+            (0..).zip(&self.groups).map(|(id, group)| (group.clone(), id)).collect();
+        let id = |group: Group| {
+            *ids.entry(group).or_insert_with_key(|group| {
+                self.groups.push(group.clone());
+                u32::try_from(self.groups.len() - 1).unwrap_or(u32::MAX)
+            })
+        };
+        let ids: Vec<u32> = more.groups.into_iter().map(id).collect();
+        let row = |row: Row| Row {
+            group: ids.get(row.group as usize).copied().unwrap_or(u32::MAX),
+            ..row
+        };
+        self.rows.extend(more.rows.into_iter().map(row));
+    }
+
+    /// Number of minutes that are lost if all but the first `kept` minutes are, with those that their rows report.
+    pub(crate) fn lost_after(&self, kept: usize) -> usize {
+        let mut lost: BTreeMap<i64, i64> = BTreeMap::new();
+        for row in &self.rows {
+            *lost.entry(row.minute).or_insert(1) += row.dropped_minutes;
+        }
+        usize::try_from(lost.values().skip(kept).sum::<i64>()).unwrap_or_default()
+    }
+
     /// Sorts the rows by host, control group and minute.
     pub fn sort(&mut self) {
         let mut order: Vec<_> = self.groups.iter().enumerate().collect();

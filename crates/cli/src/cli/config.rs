@@ -13,7 +13,7 @@ use isotherm_core::scheme::Scheme;
 use super::{Cli, Command, Reclaim, UsageError};
 
 /// Options that cannot change while a service runs: its targets, and settings of the start.
-const LASTING: [&str; 24] = [
+const LASTING: [&str; 32] = [
     "pid",
     "comm",
     "cgroup",
@@ -29,6 +29,14 @@ const LASTING: [&str; 24] = [
     "control",
     "metrics",
     "metrics-every",
+    "lake",
+    "host",
+    "keep",
+    "keep-size",
+    "spool",
+    "spool-size",
+    "upload-every",
+    "command-lines",
     "dry-run",
     "log",
     "passed",

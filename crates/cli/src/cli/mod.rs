@@ -1,5 +1,6 @@
 //! The command line: commands, options and values.
 
+mod agent;
 mod config;
 mod control;
 mod file_targets;
@@ -28,6 +29,7 @@ use isotherm::units;
 
 use self::file_targets::FileTargets;
 
+pub use agent::{Agent, Lake};
 pub use config::Config;
 pub use control::{
     Commit, Control, Recording, RecordingTask, Service, ServiceTask, SetAttributes, SetTargets,
@@ -80,6 +82,9 @@ pub enum Command {
     Need(NeedNow),
     /// Show which files the page cache holds, by file, folder, control group, process or file system
     Files(Files),
+    /// Watch all processes of this machine, and write each minute a row for each control group, for
+    /// questions about many machines
+    Agent(Box<Agent>),
     /// Act on memory by how it is accessed, according to schemes
     Run(RunSchemes),
     /// Page out memory that no process has touched for a long time, in small steps, while memory is

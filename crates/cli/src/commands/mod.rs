@@ -1,5 +1,6 @@
 //! The commands, one file for each.
 
+pub mod agent;
 pub mod doctor;
 pub mod edit;
 pub mod export;
