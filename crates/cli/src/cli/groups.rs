@@ -11,9 +11,9 @@ const GROUPS: [(&str, &[&str]); 6] = [
         "See which memory is hot",
         &["record", "now", "top", "web", "need", "files", "report", "whatif"],
     ),
-    ("Watch and compare many hosts", &["agent", "fleet"]),
     ("Exchange and edit records", &["import", "export", "edit"]),
     ("Act on memory", &["run", "reclaim", "interleave"]),
+    ("Watch many machines", &["agent", "fleet"]),
     ("Control services, and check the machine", &["service", "system"]),
     ("Experiment", &["lab"]),
 ];

@@ -70,6 +70,11 @@ fn a_report_answers_every_question() {
     let Some(fleet) = Fleet::with_lake() else { return };
     let report: Value = serde_json::from_slice(&fleet.report(&["--json", "--age", "10m"])).unwrap();
     let answers = &report["answers"];
+    let documented = include_str!("../../../../docs/abi/testing/fleet-report.md");
+    let objects = answers.as_object().unwrap().values().filter_map(|rows| rows.get(0));
+    for key in objects.chain([&report]).flat_map(|object| object.as_object().unwrap().keys()) {
+        assert!(documented.contains(&format!("`{key}`")), "{key}");
+    }
     let rows = |name: &str| answers[name].as_array().unwrap();
     let bytes = |row: &Value, key: &str| row[key].as_i64().unwrap();
     assert_eq!(report["schema_version"], 1);
