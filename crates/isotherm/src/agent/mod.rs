@@ -150,8 +150,9 @@ impl Agent {
 
     /// When the next minute begins.
     pub(crate) fn by(&self) -> Option<Nanos> {
-        let ms = u64::try_from(MINUTE_MS - now_ms().rem_euclid(MINUTE_MS)).unwrap_or_default();
-        self.0.as_ref().map(|_| sys::monotonic() + Duration::from_millis(ms))
+        self.0.as_ref()?;
+        let ms = MINUTE_MS - now_ms().rem_euclid(MINUTE_MS);
+        Some(sys::monotonic() + Duration::from_millis(u64::try_from(ms).unwrap_or_default()))
     }
 
     /// Writes the rows of a minute that has ended.
@@ -215,6 +216,7 @@ impl Collector {
         // The clock was set, or the machine was suspended.
         if minute < self.at || minute - self.at > MOST_FILLED * MINUTE_MS {
             self.at = minute;
+            self.minute = std::mem::take(&mut self.minute).next();
         }
         while self.at < minute {
             self.end_minute(scene);
