@@ -75,7 +75,12 @@ impl Drop for Store {
     }
 }
 
-fn write(mut lake: Lake, mut uploader: Option<Uploader>, receive: &Receiver<Batch>, spent: &AtomicU64) {
+fn write(
+    mut lake: Lake,
+    mut uploader: Option<Uploader>,
+    receive: &Receiver<Batch>,
+    spent: &AtomicU64,
+) {
     let mut on_disk = Report::new("rows wait in memory, because they cannot be written");
     let mut uploaded = Report::new("rows wait on disk, because they cannot be uploaded");
     while let Ok(batch) = receive.recv() {
