@@ -18,7 +18,7 @@ CARGO_DENY_VERSION := 0.20.2
 MDBOOK_VERSION := 0.5.4
 DEMO_SECONDS ?= 30
 
-.PHONY: demo needs-root test soak harden fuzz guests guest-tool guests-page-idle check-fleet bench evaluate evaluate-short release deb wheel test-python check msrv book install-deps clean
+.PHONY: demo demo-fleet fleet-spark needs-root test soak harden fuzz guests guest-tool guests-page-idle check-fleet bench evaluate evaluate-short release deb wheel test-python check msrv book install-deps clean
 .DEFAULT_GOAL := release
 
 # Records a redis-server under load and draws its heat map: demo-out/redis.png. It does not optimise across crates, so
@@ -27,6 +27,17 @@ DEMO_PROFILE ?= demo
 demo: needs-root install-deps
 	$(static:--release=--profile $(DEMO_PROFILE)) -p isotherm-cli
 	demo/run $(target)/$(triple)/$(DEMO_PROFILE)/isotherm $(DEMO_SECONDS)
+
+# Simulates a fleet of 200 hosts for a week, and answers an operator's questions about it: demo-out/fleet.html. It
+# installs DuckDB from PyPI.
+demo-fleet: install-deps
+	$(static:--release=--profile $(DEMO_PROFILE)) -p isotherm-cli
+	demo/fleet $(target)/$(triple)/$(DEMO_PROFILE)/isotherm $(target)/tools/fleet
+
+# Compares the answers of DuckDB and Spark about a simulated fleet. It is not part of `make test`, because it installs
+# 400 MB from PyPI, and requires Java 17.
+fleet-spark: release
+	fleet/spark-test $(binary) $(target)/tools/fleet
 
 needs-root:
 	@[ $$(id -u) -eq 0 ] || { echo "The demo reads page tables of a process: run it as root." >&2; exit 1; }

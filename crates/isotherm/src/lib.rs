@@ -7,8 +7,10 @@
 //! [`core`] contains the policy, [`linux`] the mechanism on Linux, and [`file`](isotherm_record) the record
 //! file.
 
+pub mod agent;
 pub mod control;
 pub mod files;
+pub mod fleet_report;
 pub mod follow;
 pub mod functions;
 pub mod interleave;

@@ -36,6 +36,7 @@ mod area;
 mod blocks;
 mod calibration;
 mod changes;
+pub mod fleet;
 mod ground_truth;
 mod kind;
 pub mod lab;

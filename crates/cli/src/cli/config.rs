@@ -13,7 +13,7 @@ use isotherm_core::scheme::Scheme;
 use super::{Cli, Command, Reclaim, UsageError};
 
 /// Options that cannot change while a service runs: its targets, and settings of the start.
-const LASTING: [&str; 24] = [
+const LASTING: [&str; 32] = [
     "pid",
     "comm",
     "cgroup",
@@ -29,6 +29,14 @@ const LASTING: [&str; 24] = [
     "control",
     "metrics",
     "metrics-every",
+    "lake",
+    "host",
+    "keep",
+    "keep-size",
+    "spool",
+    "spool-size",
+    "upload-every",
+    "command-lines",
     "dry-run",
     "log",
     "passed",
@@ -254,8 +262,11 @@ ipis = 7
             ("except-pid", "[7]"),
             ("file", "[\"/no/file\"]"),
             ("goal", "[\"psi=1%\"]"),
+            ("host", "\"h\""),
             ("interval", "\"2s\""),
             ("ipis", "7"),
+            ("keep-size", "\"1G\""),
+            ("lake", "\"/no/lake\""),
             ("log", "\"l\""),
             ("metrics", "\"m.prom\""),
             ("min-region", "\"64K\""),
@@ -282,7 +293,11 @@ ipis = 7
             };
             let line = format!("{name} = {value}\n");
             let read = config(&line).unwrap_or_else(|e| panic!("{line}: {e}"));
-            let besides = if name == "metrics-every" { "metrics = \"m.prom\"\n" } else { "" };
+            let besides = match name {
+                "metrics-every" => "metrics = \"m.prom\"\n",
+                "host" | "keep-size" | "command-lines" => "lake = \"/no/lake\"\n",
+                _ => "",
+            };
             let whole = config(&format!("{line}{besides}")).unwrap().under(&[]);
             assert!(read.0.count() == 1 && whole.is_ok(), "{line}: {:?}", whole.err());
         }

@@ -6,13 +6,14 @@ use clap::CommandFactory;
 
 use super::Cli;
 
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     (
         "See which memory is hot",
         &["record", "now", "top", "web", "need", "files", "report", "whatif"],
     ),
     ("Exchange and edit records", &["import", "export", "edit"]),
     ("Act on memory", &["run", "reclaim", "interleave"]),
+    ("Watch many machines", &["agent", "fleet"]),
     ("Control services, and check the machine", &["service", "system"]),
     ("Experiment", &["lab"]),
 ];

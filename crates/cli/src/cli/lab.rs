@@ -20,12 +20,41 @@ pub enum Experiment {
     /// Fair zone allocation: simulate how each policy of Linux 3.12 to 4.8 affects reading and
     /// writing of files
     Fairzone(Fairzone),
+    /// Write what the agents of a simulated fleet would have measured, and the truth
+    Fleet(FleetLab),
     /// Weighted interleave: predict the effect of weights on nodes of different speed, beside
     /// published figures
     Interleave(InterleaveLab),
     /// Touch memory in a known way, for a monitor to watch, and write which memory was really
     /// touched
     Workload(Workload),
+}
+
+/// Options of `lab fleet`.
+#[derive(Debug, Args)]
+pub struct FleetLab {
+    /// Number of hosts
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub hosts: u32,
+    /// Number of days, from 5 January 2026 on
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=366))]
+    pub days: u32,
+    /// Control groups on each host
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub groups: u32,
+    /// Seed of all random numbers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// New folder to write the lake to
+    #[arg(long, value_name = "DIR")]
+    pub lake: PathBuf,
+    /// Also write to this file what page-out would really save and bring back, by service and
+    /// minimum age: one JSON object per line
+    #[arg(long, value_name = "FILE")]
+    pub truth: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Options of `lab fairzone`.

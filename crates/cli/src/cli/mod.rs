@@ -1,9 +1,11 @@
 //! The command line: commands, options and values.
 
+mod agent;
 mod config;
 mod control;
 mod file_targets;
 mod files;
+mod fleet;
 mod groups;
 mod interleave;
 mod lab;
@@ -27,16 +29,18 @@ use isotherm::units;
 
 use self::file_targets::FileTargets;
 
+pub use agent::{Agent, Lake};
 pub use config::Config;
 pub use control::{
     Commit, Control, Recording, RecordingTask, Service, ServiceTask, SetAttributes, SetTargets,
     Status,
 };
 pub use files::Files;
+pub use fleet::{CompactFleet, Fleet, FleetTask, ReportOfFleet};
 pub use groups::command;
 pub use interleave::{Apply, Interleave, Probe, Run, Set, Show, Task, Verify};
 pub use isotherm::UsageError;
-pub use lab::{Experiment, Fairzone, Figure, InterleaveFigure, InterleaveLab, Lab};
+pub use lab::{Experiment, Fairzone, Figure, FleetLab, InterleaveFigure, InterleaveLab, Lab};
 pub use metrics::Metrics;
 pub use reclaim::Reclaim;
 pub use record::Record;
@@ -78,6 +82,9 @@ pub enum Command {
     Need(NeedNow),
     /// Show which files the page cache holds, by file, folder, control group, process or file system
     Files(Files),
+    /// Watch all processes of this machine, and write each minute a row for each control group, for
+    /// questions about many machines
+    Agent(Box<Agent>),
     /// Act on memory by how it is accessed, according to schemes
     Run(RunSchemes),
     /// Page out memory that no process has touched for a long time, in small steps, while memory is
@@ -94,6 +101,8 @@ pub enum Command {
     /// come back
     #[command(name = "whatif")]
     WhatIf(Box<WhatIf>),
+    /// Work with the rows that isotherm agent writes on many hosts: answer questions
+    Fleet(Fleet),
     /// Make a record of a recording of another tool: damo, perf or trace-cmd
     Import(Import),
     /// Write a record in another format

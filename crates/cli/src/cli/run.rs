@@ -10,7 +10,7 @@ use isotherm::watch::{FilesToWatch, LookBy};
 use isotherm_core::Attrs;
 
 use super::file_targets::FileTargets;
-use super::{Metrics, Targets, UsageError, Watching};
+use super::{Lake, Metrics, Targets, UsageError, Watching};
 
 /// Options of `run`.
 #[derive(Debug, Args)]
@@ -58,6 +58,8 @@ pub struct Acting {
     pub duration: Option<Duration>,
     #[command(flatten)]
     pub metrics: Metrics,
+    #[command(flatten, next_help_heading = "Rows for a lake")]
+    pub lake: Lake,
     #[command(flatten)]
     pub targets: Targets,
     #[command(flatten)]
@@ -89,6 +91,7 @@ impl Acting {
             duration: self.duration,
             metrics: self.metrics.to.clone(),
             metrics_every: self.metrics.every,
+            lake: self.lake.options(),
         })
     }
 

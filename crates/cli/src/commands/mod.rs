@@ -1,9 +1,11 @@
 //! The commands, one file for each.
 
+pub mod agent;
 pub mod doctor;
 pub mod edit;
 pub mod export;
 pub mod files;
+pub mod fleet;
 pub mod import;
 pub mod interleave;
 pub mod lab;

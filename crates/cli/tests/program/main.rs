@@ -4,6 +4,7 @@
 
 mod act_files;
 mod advice;
+mod agent;
 mod aim;
 #[path = "../../../linux/tests/common/swap.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
@@ -25,6 +26,7 @@ mod faults;
 mod faults_killed;
 mod files;
 mod fixed;
+mod fleet;
 mod goals;
 mod idle;
 mod import;

@@ -58,6 +58,9 @@ pub enum ServiceError {
     /// the metrics cannot be written
     #[error("{0}")]
     Metrics(#[from] MetricsError),
+    /// the lake cannot be used
+    #[error("{0}")]
+    Lake(#[from] crate::agent::AgentError),
     /// a record cannot be written
     #[error("{0}")]
     Write(#[from] WriteError),

@@ -39,6 +39,7 @@ use self::recording::SideRecord;
 use self::running::SchemeJob;
 use self::saved::Saved;
 use crate::ROOT;
+use crate::agent::{Agent, LakeOptions};
 use crate::control::Control;
 use crate::follow::{Follower, Selection, resolve};
 use crate::metrics::{Metrics, MetricsTo};
@@ -78,6 +79,8 @@ pub struct Acting {
     pub metrics: Option<MetricsTo>,
     /// interval between two writes of the metrics
     pub metrics_every: Duration,
+    /// the lake to write rows to
+    pub lake: Option<LakeOptions>,
 }
 
 /// The configuration of a service.
@@ -189,6 +192,7 @@ pub fn act<T>(
     let socket = config.socket();
     let control = socket.as_deref().map(Control::open).transpose()?;
     let metrics = Metrics::open(o.metrics.as_ref(), o.metrics_every)?;
+    let agent = Agent::open(o.lake.as_ref(), !o.dry_run)?;
     // This is before the command starts, so that no command has to be ended if a figure cannot be read. The
     // command will be in the control groups of this process.
     let own = program.as_ref().and_then(|_| i32::try_from(std::process::id()).ok());
@@ -211,7 +215,8 @@ pub fn act<T>(
         writing: required.files
             || o.files.is_some()
             || o.targets.may_be_strangers()
-            || metrics.writes(),
+            || metrics.writes()
+            || agent.writes(),
         frames: required.frames || looks.takes_frames(),
     };
     sys::drop_privileges(kept)?;
@@ -226,11 +231,9 @@ pub fn act<T>(
     let act = looks.act().ok_or(ServiceError::CannotAct)?;
     let pids: Vec<i32> = follower.pids().collect();
     let attrs = running.take_up(saved, act, &pids, attrs);
-    let mut session = Session::begin(looks, follower, attrs, seed, progress)?.speaking(
-        control,
-        metrics,
-        Notify::from_env(),
-    );
+    let mut session = Session::begin(looks, follower, attrs, seed, progress)?
+        .speaking(control, metrics, Notify::from_env())
+        .writing(agent);
     ages.iter().for_each(|ages| ages.take_up(&mut session));
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
     let result = until(&mut session, &mut running, &stop);

@@ -149,6 +149,7 @@ impl SchemeJob {
         let done = self.engine.step(now, &s, &metrics, &mut reported, &mut events);
         self.stepped = sys::monotonic();
         debug!("the schemes have done {} operations", events.len());
+        on.state.with_agent(|agent, scene| agent.acted(&events, scene));
         self.report(&s, &events)?;
         self.report_choices()?;
         Ok(done.map_err(SessionError::from)?)

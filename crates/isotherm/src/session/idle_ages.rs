@@ -49,6 +49,11 @@ impl IdleAges {
         }
     }
 
+    /// The last histograms of a target; `None` if its ages are not known yet.
+    pub(crate) fn pages(&self, target: TargetId) -> Option<&PageAges> {
+        self.last.get(&target).map(|ages| &**ages)
+    }
+
     /// Memory of a target by idle age, resident or in swap; `None` if its ages are not known yet.
     pub fn idle(&self, target: TargetId) -> Option<BytesByAge> {
         let ages = self.last.get(&target)?;

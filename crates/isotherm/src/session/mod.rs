@@ -25,6 +25,7 @@ use isotherm_linux::sys;
 use isotherm_record::{TargetFact, Why};
 use tracing::{debug, trace};
 
+use crate::agent::Agent;
 use crate::control::{self, Control};
 use crate::follow::{Follower, Selection};
 use crate::metrics::Metrics;
@@ -95,6 +96,8 @@ pub struct SessionState {
     pub control: Option<Control>,
     /// figures for Prometheus
     pub metrics: Metrics,
+    /// rows for a lake
+    pub agent: Agent,
     /// notifications to the service manager
     pub(crate) notify: Notify,
 }
@@ -111,6 +114,13 @@ impl SessionState {
             status: &self.status,
             engine,
         }
+    }
+
+    /// Hands the present state to the agent.
+    pub(crate) fn with_agent(&mut self, hand: impl FnOnce(&mut Agent, &Scene<'_>)) {
+        let mut agent = std::mem::take(&mut self.agent);
+        hand(&mut agent, &self.scene(None));
+        self.agent = agent;
     }
 }
 
@@ -226,6 +236,7 @@ impl Session {
             last: None,
             control: None,
             metrics: Metrics::default(),
+            agent: Agent::default(),
             notify: Notify::default(),
         };
         Ok(Session { watch, state, ended: true })
@@ -240,6 +251,13 @@ impl Session {
         notify: Notify,
     ) -> Self {
         (self.state.control, self.state.metrics, self.state.notify) = (control, metrics, notify);
+        self
+    }
+
+    /// Also writes rows to a lake.
+    #[must_use]
+    pub(crate) fn writing(mut self, agent: Agent) -> Self {
+        self.state.agent = agent;
         self
     }
 
@@ -378,6 +396,7 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
             w.attributions.by(&w.follower),
             self.job.by(),
             w.metrics.by(),
+            w.agent.by(),
             w.notify.by(),
         ];
         let until = others.into_iter().flatten().fold(until, Nanos::min);
@@ -390,6 +409,7 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
         let mut metrics = std::mem::take(&mut w.metrics);
         metrics.write_if_due(&w.scene(self.job.engine()));
         w.metrics = metrics;
+        w.with_agent(|agent, scene| agent.turn(scene));
         let mut control = w.control.take();
         let stop = control::answer(control.as_mut(), requests, |r| self.job.request(&mut on, r));
         on.state.control = control;
@@ -406,6 +426,7 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
         let SessionState { ages, attributions, last, .. } = &mut *self.state;
         ages.add(&s, attributions);
         *last = Some(Arc::clone(&s));
+        self.state.with_agent(|agent, scene| agent.snapshot(&s, scene));
         let news = watch.news();
         self.state.follower.add_lasting(&news);
         for fact in &news {

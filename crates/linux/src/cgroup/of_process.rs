@@ -10,7 +10,13 @@ impl Cgroup {
     /// root group, or in a group that is not visible here.
     #[must_use]
     pub fn of_process(root: &Path, pid: i32) -> Option<Self> {
-        let path = path_of(root, pid)?;
+        Self::of_path(root, &path_of(root, pid)?)
+    }
+
+    /// The group with this path in the hierarchy of the memory controller, as [`path_of`] returns it. `None` for
+    /// the root group, and for a group that is not visible here.
+    #[must_use]
+    pub fn of_path(root: &Path, path: &str) -> Option<Self> {
         let path = Path::new(path.strip_prefix('/')?);
         let outside = path.components().any(|c| c == std::path::Component::ParentDir);
         if outside || path.as_os_str().is_empty() {
@@ -24,6 +30,16 @@ impl Cgroup {
     #[must_use]
     pub fn headroom(&self) -> Option<u64> {
         self.with_those_above().filter_map(|group| group.own_headroom()).min()
+    }
+
+    /// The lowest hard limit of the group and of the groups above it, in bytes; `None` without limits.
+    #[must_use]
+    pub fn hard_limit(&self) -> Option<u64> {
+        let limits = self.with_those_above().filter_map(|group| match group.memory_max() {
+            Ok(Limit::Bytes(bytes)) => Some(bytes),
+            _ => None,
+        });
+        limits.min()
     }
 
     /// The number of times that the group, or a group above it, has reached a limit, in version 1. Each time

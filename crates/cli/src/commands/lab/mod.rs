@@ -1,6 +1,7 @@
 //! `isotherm lab`.
 
 mod fairzone;
+mod fleet;
 mod interleave;
 
 use std::process::ExitCode;
@@ -13,6 +14,7 @@ use crate::cli::{Experiment, Lab};
 pub fn run(o: &Lab) -> Result<ExitCode> {
     match &o.experiment {
         Experiment::Fairzone(o) => fairzone::run(o),
+        Experiment::Fleet(o) => fleet::run(o),
         Experiment::Interleave(o) => interleave::run(o),
         Experiment::Workload(o) => super::workload::run(o),
     }

@@ -1,0 +1,120 @@
+//! Options of `fleet`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use isotherm::fleet_report::{Engine, FleetReport, LakeAge};
+use isotherm::{UsageError, units};
+
+/// Options of `fleet`.
+#[derive(Debug, Args)]
+pub struct Fleet {
+    /// what to do
+    #[command(subcommand)]
+    pub task: FleetTask,
+}
+
+/// The tasks of `fleet`.
+#[derive(Debug, Subcommand)]
+pub enum FleetTask {
+    /// Answer questions about the memory of many hosts: what is cold, what page-out would save,
+    /// which limits suffice, which hosts could be emptied, what new images changed
+    Report(ReportOfFleet),
+    /// Copy the small files of a lake to a few large files for each day, which engines open faster
+    Compact(CompactFleet),
+}
+
+/// Options of `fleet compact`.
+#[derive(Debug, Args)]
+pub struct CompactFleet {
+    /// Folder of the lake, which isotherm agent writes
+    #[arg(long, value_name = "DIR")]
+    pub lake: PathBuf,
+    /// Folder of the copy
+    #[arg(long, value_name = "DIR")]
+    pub to: PathBuf,
+    /// Copy this day (UTC), again if it is there [default: all days that have ended and have no copy]
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    pub date: Option<String>,
+}
+
+/// Options of `fleet report`.
+#[derive(Debug, Args)]
+pub struct ReportOfFleet {
+    /// Folder of the lake, which isotherm agent and isotherm fleet compact write
+    #[arg(long, value_name = "DIR")]
+    pub lake: PathBuf,
+    /// Minimum age of page-out: an age of the columns of the lake
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = units::duration)]
+    pub age: Duration,
+    /// Memory that may come back per minute, in percent of the resident memory
+    #[arg(long, value_name = "PERCENT", default_value = "0.2", value_parser = units::percent)]
+    pub objective: f64,
+    /// Part of each host that stays free when other hosts are emptied, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=99))]
+    pub headroom: u32,
+    /// Age from which memory counts as cold when images are compared
+    #[arg(long, value_name = "TIME", default_value = "30m", value_parser = units::duration)]
+    pub rollout_age: Duration,
+    /// What computes the answers
+    #[arg(long, value_enum, default_value = "duckdb")]
+    pub engine: EngineOption,
+    /// Master of Spark, such as spark://HOST:7077
+    #[arg(long, value_name = "URL", default_value = "local[*]")]
+    pub master: String,
+    /// Memory of DuckDB, or of the driver of Spark
+    #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = units::size)]
+    pub memory: u64,
+    /// Threads of DuckDB [default: one for each CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// Also write a page with charts to this file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The engines of `fleet report`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum EngineOption {
+    /// DuckDB, inside the Python process: python3 -m pip install duckdb
+    #[value(name = "duckdb")]
+    DuckDb,
+    /// Spark, on the cluster of --master: python3 -m pip install pyspark
+    Spark,
+}
+
+impl ReportOfFleet {
+    /// The options as the library's type.
+    pub fn report(&self) -> Result<FleetReport, UsageError> {
+        let age = |option: &str, age: Duration| {
+            let seconds = if age.subsec_nanos() == 0 { age.as_secs() } else { 0 };
+            LakeAge::of(seconds).map_err(|e| UsageError::new(format!("{option}: {e}")))
+        };
+        if self.engine != EngineOption::Spark && self.master != "local[*]" {
+            return Err(UsageError::new("--master is for --engine spark"));
+        }
+        if self.memory < FleetReport::LEAST_MEMORY {
+            return Err(UsageError::new("--memory: the engines require at least 256 MiB"));
+        }
+        Ok(FleetReport {
+            lake: self.lake.clone(),
+            age: age("--age", self.age)?,
+            rollout_age: age("--rollout-age", self.rollout_age)?,
+            objective_ppm: (self.objective * 1e4).round() as u32,
+            headroom: self.headroom,
+            engine: match self.engine {
+                EngineOption::DuckDb => Engine::DuckDb,
+                EngineOption::Spark => Engine::Spark,
+            },
+            master: self.master.clone(),
+            memory_mib: self.memory >> 20,
+            threads: self.threads,
+            html: self.html.clone(),
+            json: self.json,
+        })
+    }
+}

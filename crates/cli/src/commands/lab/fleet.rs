@@ -1,0 +1,37 @@
+//! `isotherm lab fleet`.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use isotherm::lab::fleet::{fleet, write_lake, write_truth};
+use isotherm_report::json;
+use isotherm_sim::fleet::FleetSpec;
+
+use crate::cli::FleetLab;
+use crate::commands::report::output::print;
+use crate::log::say;
+
+/// Writes the lake and the truth.
+pub fn run(o: &FleetLab) -> Result<ExitCode> {
+    let spec = FleetSpec { hosts: o.hosts, days: o.days, groups: o.groups, seed: o.seed };
+    let fleet = fleet(spec);
+    let written = write_lake(&fleet, &o.lake, |day| {
+        say(format_args!("wrote day {} of {}", day + 1, o.days));
+    })?;
+    if let Some(path) = &o.truth {
+        write_truth(&fleet, path)?;
+    }
+    if o.json {
+        return print((json(&written)? + "\n").as_bytes());
+    }
+    let text = format!(
+        "{} rows of {} services in {} files, {} ({:.1} bytes a row), in {}\n",
+        written.rows,
+        written.services,
+        written.files,
+        isotherm_report::bytes(written.bytes),
+        written.bytes as f64 / written.rows.max(1) as f64,
+        o.lake.display()
+    );
+    print(text.as_bytes())
+}

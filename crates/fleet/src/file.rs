@@ -1,0 +1,313 @@
+//! One Parquet file of rows.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int64Type, TimestampMillisecondType};
+use arrow_array::{
+    Array, ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray,
+    TimestampMillisecondArray,
+};
+use arrow_schema::{ArrowError, DataType, TimeUnit};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+use parquet::schema::types::ColumnPath;
+
+use crate::row::{Group, NUMBERS, Row, Rows, TEXTS, schema};
+
+/// Rows that are turned into columns at once: they stay in the cache of a core.
+const BATCH: usize = 1024;
+/// Rows of a row group.
+const ROW_GROUP: usize = 128 << 10;
+/// Rows of a file that [`read`] accepts.
+const MOST_ROWS: i64 = 1 << 20;
+
+/// Failures of writing or reading a file of rows.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// a file cannot be opened or written
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// the file is not Parquet, or cannot be encoded
+    #[error("{0}")]
+    Parquet(#[from] ParquetError),
+    /// columns do not fit together
+    #[error("{0}")]
+    Columns(#[from] ArrowError),
+    /// a row refers to a group that does not exist
+    #[error("a row refers to group {0}, which does not exist")]
+    NoGroup(u32),
+    /// a column has another type
+    #[error("the column {0} is missing or has an unexpected type")]
+    Column(String),
+    /// the file has more rows than a host can write in a day
+    #[error("it has more than {MOST_ROWS} rows")]
+    TooLarge,
+}
+
+/// How much effort compression takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// for a file that will be rewritten soon, or for many rows
+    Fast,
+    /// for a file that stays
+    Small,
+}
+
+/// Writes a file of rows.
+pub struct Writer<W: Write + Send> {
+    out: ArrowWriter<W>,
+}
+
+impl<W: Write + Send> Writer<W> {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// If its head cannot be written.
+    pub fn new(out: W, effort: Effort) -> Result<Self, FileError> {
+        let options = ArrowWriterOptions::new()
+            .with_properties(properties(effort)?)
+            .with_skip_arrow_metadata(true);
+        Ok(Writer { out: ArrowWriter::try_new_with_options(out, schema(), options)? })
+    }
+
+    /// Writes rows, whose `group` is an index of `groups`.
+    ///
+    /// # Errors
+    /// If a row refers to no group, or the file cannot be written.
+    pub fn write(&mut self, groups: &[Group], rows: &[Row]) -> Result<(), FileError> {
+        for part in rows.chunks(BATCH) {
+            self.out.write(&batch(groups, part)?)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the end of the file and returns what it was written to.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn finish(self) -> Result<W, FileError> {
+        Ok(self.out.into_inner()?)
+    }
+}
+
+fn properties(effort: Effort) -> Result<WriterProperties, ParquetError> {
+    let level = match effort {
+        Effort::Fast => 1,
+        Effort::Small => 9,
+    };
+    let mut builder = WriterProperties::builder()
+        .set_writer_version(WriterVersion::PARQUET_2_0)
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(level)?))
+        .set_max_row_group_row_count(Some(ROW_GROUP))
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_created_by(concat!("isotherm ", env!("CARGO_PKG_VERSION")).to_owned());
+    let numbers = NUMBERS.iter().map(|n| n.name.as_str());
+    for name in numbers.chain(["minute"]) {
+        let path = ColumnPath::from(name);
+        builder = builder
+            .set_column_dictionary_enabled(path.clone(), false)
+            .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
+    }
+    Ok(builder.build())
+}
+
+/// The columns of some rows.
+fn batch(groups: &[Group], rows: &[Row]) -> Result<RecordBatch, FileError> {
+    let (used, keys) = used(groups, rows)?;
+    let minutes = TimestampMillisecondArray::from_iter_values(rows.iter().map(|r| r.minute));
+    let mut columns: Vec<ArrayRef> = vec![Arc::new(minutes.with_timezone("UTC"))];
+    for column in TEXTS {
+        let values: StringArray = used
+            .iter()
+            .map(|group| Some((column.get)(group)).filter(|t| !column.nullable || !t.is_empty()))
+            .collect();
+        columns.push(Arc::new(DictionaryArray::try_new(keys.clone(), Arc::new(values))?));
+    }
+    columns.extend(NUMBERS.iter().map(|column| Arc::new((column.get)(rows)) as ArrayRef));
+    Ok(RecordBatch::try_new(schema(), columns)?)
+}
+
+/// The groups of these rows, and for each row the index of its group among them.
+fn used<'a>(groups: &'a [Group], rows: &[Row]) -> Result<(Vec<&'a Group>, Int32Array), FileError> {
+    let mut used = Vec::new();
+    let mut places = HashMap::new();
+    let mut keys = Vec::with_capacity(rows.len());
+    for id in rows.iter().map(|row| row.group) {
+        let place = match places.get(&id) {
+            Some(place) => *place,
+            None => {
+                used.push(groups.get(id as usize).ok_or(FileError::NoGroup(id))?);
+                *places.entry(id).or_insert(i32::try_from(used.len() - 1).unwrap_or(i32::MAX))
+            }
+        };
+        keys.push(place);
+    }
+    Ok((used, keys.into()))
+}
+
+/// Reads a file of rows. Columns that it does not have are null or 0; other columns are ignored.
+///
+/// # Errors
+/// If it cannot be read, or is no such file.
+pub fn read(path: &Path) -> Result<Rows, FileError> {
+    // The types are those of the file: strings, not dictionaries.
+    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    let builder =
+        ParquetRecordBatchReaderBuilder::try_new_with_options(File::open(path)?, options)?;
+    if builder.metadata().file_metadata().num_rows() > MOST_ROWS {
+        return Err(FileError::TooLarge);
+    }
+    let mut out = Rows::default();
+    let mut ids = HashMap::new();
+    for batch in builder.build()? {
+        take(&batch?, &mut out, &mut ids)?;
+    }
+    Ok(out)
+}
+
+/// Appends the rows of a batch.
+fn take(
+    batch: &RecordBatch,
+    out: &mut Rows,
+    ids: &mut HashMap<Group, u32>,
+) -> Result<(), FileError> {
+    let minutes = batch
+        .column_by_name("minute")
+        .filter(|c| matches!(c.data_type(), DataType::Timestamp(TimeUnit::Millisecond, _)))
+        .ok_or_else(|| FileError::Column("minute".to_owned()))?
+        .as_primitive::<TimestampMillisecondType>();
+    let texts = TEXTS.iter().map(|t| text(batch, t.name)).collect::<Result<Vec<_>, _>>()?;
+    let first = out.rows.len();
+    for i in 0..batch.num_rows() {
+        let mut group = Group::default();
+        for (column, values) in TEXTS.iter().zip(&texts) {
+            if let Some(values) = values.as_ref().filter(|v| v.is_valid(i)) {
+                (column.get_mut)(&mut group).push_str(values.value(i));
+            }
+        }
+        let group = match ids.get(&group) {
+            Some(id) => *id,
+            None => {
+                let id = u32::try_from(out.groups.len()).unwrap_or(u32::MAX);
+                out.groups.push(group.clone());
+                *ids.entry(group).or_insert(id)
+            }
+        };
+        out.rows.push(Row { group, minute: minutes.value(i), ..Row::default() });
+    }
+    for column in NUMBERS.iter() {
+        let Some(values) = batch.column_by_name(&column.name) else { continue };
+        let values = values
+            .as_primitive_opt::<Int64Type>()
+            .ok_or_else(|| FileError::Column(column.name.clone()))?;
+        for (row, value) in out.rows[first..].iter_mut().zip(values) {
+            (column.set)(row, value);
+        }
+    }
+    Ok(())
+}
+
+/// A column of text; `None` if the file has no such column.
+fn text<'a>(batch: &'a RecordBatch, name: &str) -> Result<Option<&'a StringArray>, FileError> {
+    let Some(column) = batch.column_by_name(name) else { return Ok(None) };
+    let text = column.as_string_opt::<i32>();
+    text.map(Some).ok_or_else(|| FileError::Column(name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::AGES;
+
+    fn group(i: usize) -> Group {
+        Group {
+            host: "h".to_owned(),
+            cgroup: format!("/system.slice/s{i}.service"),
+            service: format!("s{i}"),
+            unit: format!("s{i}.service"),
+            ..Group::default()
+        }
+    }
+
+    fn rows(n: u32) -> Rows {
+        let rows = (0..n)
+            .map(|i| Row {
+                group: i % 3,
+                minute: 60_000 * i64::from(i / 3),
+                resident_bytes: i64::from(i) << 12,
+                saved_bytes: (i % 2 == 0).then_some(i64::from(i)),
+                idle: AGES.map(|(_, age)| (i64::from(i) << 20) / age.cast_signed()),
+                returned: AGES.map(|(_, age)| i64::from(i) * age.cast_signed()),
+                ..Row::default()
+            })
+            .collect();
+        Rows { groups: (0..3).map(group).collect(), rows }
+    }
+
+    fn written(rows: &Rows, effort: Effort) -> Vec<u8> {
+        let mut writer = Writer::new(Vec::new(), effort).unwrap();
+        writer.write(&rows.groups, &rows.rows).unwrap();
+        writer.finish().unwrap()
+    }
+
+    #[test]
+    fn what_is_read_was_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rows.parquet");
+        for (n, effort) in [(0, Effort::Fast), (5, Effort::Small), (3000, Effort::Fast)] {
+            let rows = rows(n);
+            std::fs::write(&path, written(&rows, effort)).unwrap();
+            let mut back = read(&path).unwrap();
+            // groups without rows are not in a file
+            assert_eq!(back.rows, rows.rows);
+            back.groups.resize(3, Group::default());
+            assert!(n == 0 || back.groups == rows.groups);
+        }
+    }
+
+    #[test]
+    fn rows_are_sorted_by_group_and_minute() {
+        let mut rows = rows(9);
+        rows.groups.swap(0, 2);
+        rows.sort();
+        let order: Vec<_> = rows.rows.iter().map(|r| (r.group, r.minute / 60_000)).collect();
+        assert_eq!(order, [(2, 0), (2, 1), (2, 2), (1, 0), (1, 1), (1, 2), (0, 0), (0, 1), (0, 2)]);
+    }
+
+    #[test]
+    fn a_row_without_group_is_an_error() {
+        let mut writer = Writer::new(Vec::new(), Effort::Fast).unwrap();
+        let row = Row { group: 1, ..Row::default() };
+        assert!(matches!(writer.write(&[group(0)], &[row]), Err(FileError::NoGroup(1))));
+    }
+
+    #[test]
+    fn a_file_that_is_torn_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rows.parquet");
+        let whole = written(&rows(30), Effort::Small);
+        for length in [0, 3, 100, whole.len() / 2, whole.len() - 1] {
+            std::fs::write(&path, &whole[..length]).unwrap();
+            assert!(read(&path).is_err());
+        }
+    }
+
+    #[test]
+    fn columns_are_named_once() {
+        let mut names: Vec<_> = schema().fields().iter().map(|f| f.name().clone()).collect();
+        assert_eq!(names.len(), 1 + 9 + 18 + 2 * AGES.len());
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), schema().fields().len());
+    }
+}

@@ -1,0 +1,62 @@
+//! Failures of the agent.
+
+use std::io;
+
+use isotherm_fleet::{LakeError, UploadError};
+use isotherm_record::WriteError;
+
+use crate::control::ControlError;
+use crate::follow::FollowError;
+use crate::metrics::MetricsError;
+use crate::session::SessionError;
+use crate::stop::StopError;
+use crate::usage::UsageError;
+use crate::watch::WatchError;
+
+/// Failures of the agent.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AgentError {
+    /// an option is invalid here
+    #[error("{0}")]
+    Usage(#[from] UsageError),
+    /// the lake cannot be used
+    #[error("{0}")]
+    Lake(#[from] LakeError),
+    /// the object storage cannot be used
+    #[error("{0}")]
+    Upload(#[from] UploadError),
+    /// the session has failed
+    #[error("{0}")]
+    Session(#[from] SessionError),
+    /// the control socket cannot be opened
+    #[error("{0}")]
+    Control(#[from] ControlError),
+    /// the metrics cannot be written
+    #[error("{0}")]
+    Metrics(#[from] MetricsError),
+    /// the last snapshot cannot be encoded for a client
+    #[error("{0}")]
+    Encode(#[from] WriteError),
+    /// privileges cannot be given up
+    #[error("cannot give up capabilities")]
+    Privileges(#[source] io::Error),
+    /// requested attributes are invalid
+    #[error("{0}")]
+    Attributes(String),
+    /// the request is for another command
+    #[error("isotherm agent only writes rows: use isotherm record, run or reclaim for that")]
+    OnlyRows,
+}
+
+macro_rules! from {
+    ($($error:ty => $via:ty),*) => {
+        $(impl From<$error> for AgentError {
+            fn from(e: $error) -> Self {
+                <$via>::from(e).into()
+            }
+        })*
+    };
+}
+
+from!(StopError => SessionError, FollowError => SessionError, WatchError => SessionError);
