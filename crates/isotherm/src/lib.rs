@@ -8,6 +8,7 @@
 //! file.
 
 pub mod control;
+pub mod exec;
 pub mod files;
 pub mod follow;
 pub mod functions;

@@ -2,6 +2,7 @@
 
 pub mod doctor;
 pub mod edit;
+pub mod exec;
 pub mod export;
 pub mod files;
 pub mod import;

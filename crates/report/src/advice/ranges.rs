@@ -17,6 +17,12 @@ const MIN_HOT_SHARE: f64 = 0.75;
 /// isotherm itself makes huge pages.
 const DENSE: f64 = 448.0 / 512.0;
 
+/// Minimum share of locked memory that must be resident and touched. In memory with fewer touched pages, a lock
+/// would keep more cold pages than hot ones; the kernel keeps those few pages by itself.
+const LOCKED_SHARE: f64 = 0.25;
+/// Blocks whose rates differ more are different ranges to lock, so that a smaller limit can choose among them.
+const SIMILAR: f64 = 4.0;
+
 /// A block and its place.
 #[derive(Clone, Copy)]
 pub(super) struct Stretch<'a> {
@@ -41,8 +47,13 @@ impl Stretch<'_> {
         Some(if self.block.returns == 0 { Action::Pageout } else { Action::Cold })
     }
 
-    fn is_dense(&self) -> bool {
-        self.block.touched_s >= DENSE * self.block.seen_s
+    fn is_dense(&self, share: f64) -> bool {
+        self.block.touched_s >= share * self.block.seen_s
+    }
+
+    fn is_similar(&self, to: &Stretch) -> bool {
+        let (a, b) = (self.rate(), to.rate());
+        a.max(b) <= SIMILAR * a.min(b)
     }
 }
 
@@ -78,7 +89,8 @@ pub(super) fn ranges(
     let joins = |a: &Stretch, b: &Stretch| {
         let same =
             (a.place.target, a.place.mapping.range) == (b.place.target, b.place.mapping.range);
-        same && a.range.end == b.range.start
+        let fits = action != Action::Lock || a.is_similar(b);
+        same && fits && a.range.end == b.range.start
     };
     let rows = chosen.chunk_by(joins).filter_map(|run| row(action, run, touches));
     let mut rows: Vec<RangeRow> = rows.collect();
@@ -93,7 +105,9 @@ pub(super) fn ranges(
 
 /// The hottest blocks that fit in the limit.
 fn lock<'a>(all: &[Stretch<'a>], limit: u64) -> Vec<Stretch<'a>> {
-    let mut hot: Vec<(usize, &Stretch)> = all.iter().enumerate().filter(|s| s.1.is_hot()).collect();
+    let is_worth_it = |s: &Stretch| s.is_hot() && s.is_dense(LOCKED_SHARE);
+    let mut hot: Vec<(usize, &Stretch)> =
+        all.iter().enumerate().filter(|s| is_worth_it(s.1)).collect();
     hot.sort_by(|a, b| b.1.rate().total_cmp(&a.1.rate()));
     let mut left = limit;
     hot.retain(|(_, s)| {
@@ -109,7 +123,7 @@ fn lock<'a>(all: &[Stretch<'a>], limit: u64) -> Vec<Stretch<'a>> {
 fn huge<'a>(all: &[Stretch<'a>]) -> Vec<Stretch<'a>> {
     let number = |s: &Stretch| (s.place.target, s.place.mapping.range.start, s.range.start / HUGE);
     let whole = |page: &&[Stretch]| {
-        page.iter().all(|s| s.is_hot() && s.is_dense() && can_be_huge(s.place))
+        page.iter().all(|s| s.is_hot() && s.is_dense(DENSE) && can_be_huge(s.place))
             && page.iter().map(|s| s.range.len()).sum::<u64>() >= HUGE
             && page.first().is_some_and(|s| s.range.start.is_multiple_of(HUGE))
             && page.last().is_some_and(|s| s.range.end.is_multiple_of(HUGE))

@@ -85,6 +85,25 @@ fn the_hottest_are_locked_as_far_as_the_limit_goes() {
 }
 
 #[test]
+fn ranges_of_very_different_rates_are_locked_separately() {
+    let mut record = steady();
+    for s in &mut record {
+        s.targets[0].regions[0] = touched(0, 4, 1000.0);
+    }
+    let a = advise(&record, Wishes { lock_limit: 1 << 40, ..Wishes::default() });
+    assert_eq!(of(&a, Action::Lock), [(0, 4), (4, 16)]);
+}
+
+#[test]
+fn memory_of_which_few_pages_are_touched_is_not_locked() {
+    let mut record = steady();
+    for s in &mut record {
+        s.targets[0].regions[0] = RegionView { touched_bp: 2_000, ..touched(0, 4, 100.0) };
+    }
+    assert_eq!(of(&advise(&record, Wishes::default()), Action::Lock), [(4, 12)]);
+}
+
+#[test]
 fn whole_huge_pages_that_are_hot_and_full_are_made() {
     assert_eq!(of(&advise(&steady(), Wishes::default()), Action::Hugepage), [(0, 16)]);
     let mut record = steady();

@@ -1,0 +1,300 @@
+//! The output of `isotherm report advice --json`, as advice for another run of the program.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+/// A longer file is not advice.
+const MAX_BYTES: u64 = 64 << 20;
+/// The version of the keys that is read here.
+const VERSION: u32 = 1;
+
+/// The reason why a file is no advice.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdviceError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// the file
+        path: PathBuf,
+        /// error of the system
+        source: io::Error,
+    },
+    /// Its content is something else.
+    #[error("{path} is no advice ({why}): write it with isotherm report advice --json > {path}")]
+    Parse {
+        /// the file
+        path: PathBuf,
+        /// the reason
+        why: String,
+    },
+}
+
+/// What is to be done with a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Action {
+    Lock,
+    Hugepage,
+    /// pageout, cold: for memory that is idle now, not for that of another run
+    #[serde(other)]
+    Other,
+}
+
+/// Advice for a program and its descendants.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Advice {
+    /// each process of the recorded run, in the order of the record
+    pub(super) programs: Vec<Program>,
+}
+
+/// Advice for a process.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Program {
+    /// its name (`comm`)
+    pub(super) name: String,
+    /// in the order of addresses
+    pub(super) mappings: Vec<AdvisedMapping>,
+}
+
+/// Advice for a mapping.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct AdvisedMapping {
+    /// its name in reports
+    pub(super) name: String,
+    pub(super) bytes: u64,
+    pub(super) parts: Vec<Part>,
+}
+
+/// A part of a mapping.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Part {
+    pub(super) action: Action,
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+    pub(super) rate_hz: f64,
+}
+
+#[derive(Deserialize)]
+struct Report {
+    schema_version: u32,
+    targets: Vec<Target>,
+    ranges: Vec<Range>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    target: u32,
+    label: String,
+}
+
+#[derive(Deserialize)]
+struct Range {
+    action: Action,
+    target: u32,
+    mapping: String,
+    mapping_range: [String; 2],
+    offset_bytes: u64,
+    size_bytes: u64,
+    rate_hz: f64,
+}
+
+impl Range {
+    fn mapping(&self) -> Option<(u64, u64)> {
+        let [start, end] = &self.mapping_range;
+        let address = |text: &str| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok();
+        let (start, end) = (address(start)?, address(end)?);
+        let is_inside =
+            self.offset_bytes.checked_add(self.size_bytes)? <= end.checked_sub(start)?;
+        is_inside.then_some((start, end))
+    }
+
+    fn part(&self) -> Part {
+        let Range { action, offset_bytes, size_bytes, rate_hz, .. } = *self;
+        Part { action, offset: offset_bytes, bytes: size_bytes, rate_hz }
+    }
+}
+
+impl Advice {
+    /// Reads the output of `isotherm report advice --json`.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or contains something else.
+    pub fn read(path: &Path) -> Result<Self, AdviceError> {
+        let failed = |source| AdviceError::Read { path: path.to_owned(), source };
+        let mut text = String::new();
+        File::open(path)
+            .and_then(|file| file.take(MAX_BYTES).read_to_string(&mut text))
+            .map_err(failed)?;
+        Advice::parse(&text).map_err(|why| AdviceError::Parse { path: path.to_owned(), why })
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let report: Report = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        if report.schema_version != VERSION {
+            return Err(format!("its keys have version {}, not {VERSION}", report.schema_version));
+        }
+        let mut all: BTreeMap<u32, BTreeMap<(u64, u64), AdvisedMapping>> = BTreeMap::new();
+        for range in report.ranges.iter().filter(|r| r.action != Action::Other) {
+            let (start, end) = range
+                .mapping()
+                .ok_or_else(|| format!("a range lies outside its mapping {}", range.mapping))?;
+            let new = || AdvisedMapping {
+                name: range.mapping.clone(),
+                bytes: end - start,
+                parts: Vec::new(),
+            };
+            let mapping = all.entry(range.target).or_default().entry((start, end));
+            mapping.or_insert_with(new).parts.push(range.part());
+        }
+        let program = |target: Target| Program {
+            name: name_of(&target.label).to_owned(),
+            mappings: all.remove(&target.target).unwrap_or_default().into_values().collect(),
+        };
+        let mut advice = Advice { programs: report.targets.into_iter().map(program).collect() };
+        advice.name_shared_memory_once();
+        Ok(advice)
+    }
+
+    /// All processes that share memory lock the same pages: one of them suffices, the one with the most advice.
+    fn name_shared_memory_once(&mut self) {
+        let mut best: BTreeMap<(String, u64), (u64, usize)> = BTreeMap::new();
+        for (i, program) in self.programs.iter().enumerate() {
+            for mapping in program.mappings.iter().filter(|m| m.is_shared()) {
+                let own = (mapping.parts.iter().map(|p| p.bytes).sum(), i);
+                let most = best.entry((mapping.name.clone(), mapping.bytes)).or_insert(own);
+                if own.0 > most.0 {
+                    *most = own;
+                }
+            }
+        }
+        for (i, program) in self.programs.iter_mut().enumerate() {
+            program.mappings.retain(|m| {
+                best.get(&(m.name.clone(), m.bytes)).is_none_or(|(_, owner)| *owner == i)
+            });
+        }
+    }
+
+    /// The same advice with the hottest ranges to lock, up to `budget` bytes.
+    #[must_use]
+    pub fn within(mut self, budget: u64) -> Self {
+        let parts =
+            self.programs.iter_mut().flat_map(|p| &mut p.mappings).flat_map(|m| &mut m.parts);
+        let mut locks: Vec<&mut Part> = parts.filter(|p| p.action == Action::Lock).collect();
+        locks.sort_by(|a, b| b.rate_hz.total_cmp(&a.rate_hz));
+        let mut left = budget / isotherm_core::PAGE_SIZE * isotherm_core::PAGE_SIZE;
+        for part in locks {
+            part.bytes = part.bytes.min(left);
+            left -= part.bytes;
+        }
+        for program in &mut self.programs {
+            program.mappings.iter_mut().for_each(|m| m.parts.retain(|p| p.bytes > 0));
+            program.mappings.retain(|m| !m.parts.is_empty());
+        }
+        self
+    }
+
+    /// Bytes to lock.
+    #[must_use]
+    pub fn lock_bytes(&self) -> u64 {
+        let parts = self.programs.iter().flat_map(|p| &p.mappings).flat_map(|m| &m.parts);
+        parts.filter(|p| p.action == Action::Lock).map(|p| p.bytes).sum()
+    }
+}
+
+impl AdvisedMapping {
+    /// Whether it is memory that a program shares with its descendants or with others.
+    pub(super) fn is_shared(&self) -> bool {
+        ["/dev/zero", "/dev/shm/", "/SYSV", "/memfd:", "[anon_shmem"]
+            .iter()
+            .any(|start| self.name.starts_with(start))
+    }
+}
+
+/// `redis-server` of `redis-server (pid 1234)`.
+fn name_of(label: &str) -> &str {
+    label.rsplit_once(" (pid ").map_or(label, |(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(ranges: &str) -> Result<Advice, String> {
+        let targets =
+            r#"[{"target":0,"label":"a (b) (pid 7)"},{"target":3,"label":"a (b) (pid 8)"}]"#;
+        let text =
+            format!(r#"{{"schema_version":1,"more":0,"targets":{targets},"ranges":[{ranges}]}}"#);
+        Advice::parse(&text)
+    }
+
+    fn range(action: &str, target: u32, name: &str, at: (u64, u64), rate: f64) -> String {
+        format!(
+            r#"{{"action":"{action}","target":{target},"mapping":"{name}","mapping_range":["0x10000","0x20000"],
+            "offset_bytes":{},"size_bytes":{},"rate_hz":{rate},"call":""}}"#,
+            at.0, at.1
+        )
+    }
+
+    fn parts(advice: &Advice) -> Vec<(usize, u64, u64)> {
+        let each = advice.programs.iter().enumerate();
+        let mappings = each.flat_map(|(i, p)| p.mappings.iter().map(move |m| (i, m)));
+        mappings.flat_map(|(i, m)| m.parts.iter().map(move |p| (i, p.offset, p.bytes))).collect()
+    }
+
+    #[test]
+    fn ranges_belong_to_their_mappings_and_processes() {
+        let ranges = [
+            range("lock", 0, "anonymous", (0x1000, 0x2000), 5.0),
+            range("hugepage", 0, "anonymous", (0, 0x8000), 5.0),
+            range("pageout", 0, "anonymous", (0x9000, 0x1000), 0.0),
+            range("lock", 3, "[heap]", (0, 0x10000), 9.0),
+        ];
+        let advice = report(&ranges.join(",")).unwrap();
+        assert_eq!(parts(&advice), [(0, 0x1000, 0x2000), (0, 0, 0x8000), (1, 0, 0x10000)]);
+        assert!(advice.programs.iter().all(|p| p.name == "a (b)"));
+        assert_eq!(advice.lock_bytes(), 0x12000);
+    }
+
+    #[test]
+    fn the_hottest_ranges_fill_the_budget() {
+        let ranges = [
+            range("lock", 0, "anonymous", (0, 0x4000), 5.0),
+            range("lock", 3, "anonymous", (0, 0x4000), 9.0),
+            range("lock", 3, "anonymous", (0x8000, 0x4000), 1.0),
+            range("hugepage", 3, "anonymous", (0, 0x8000), 1.0),
+        ];
+        let advice = report(&ranges.join(",")).unwrap().within(0x6fff);
+        assert_eq!(parts(&advice), [(0, 0, 0x2000), (1, 0, 0x4000), (1, 0, 0x8000)]);
+        assert_eq!(advice.lock_bytes(), 0x6000);
+        assert_eq!(advice.within(0).lock_bytes(), 0);
+    }
+
+    #[test]
+    fn one_process_locks_shared_memory() {
+        let name = "/dev/zero (deleted)";
+        let ranges =
+            [range("lock", 0, name, (0, 0x1000), 5.0), range("lock", 3, name, (0, 0x4000), 1.0)];
+        assert_eq!(parts(&report(&ranges.join(",")).unwrap()), [(1, 0, 0x4000)]);
+        let own = ranges.map(|range| range.replace(name, "anonymous"));
+        assert_eq!(parts(&report(&own.join(",")).unwrap()).len(), 2);
+    }
+
+    #[test]
+    fn what_is_no_advice_is_refused() {
+        for (text, said) in [
+            (String::new(), "EOF"),
+            (r#"{"schema_version":2,"targets":[],"ranges":[]}"#.to_owned(), "version 2"),
+            (r#"{"schema_version":1,"targets":[]}"#.to_owned(), "ranges"),
+        ] {
+            let why = Advice::parse(&text).unwrap_err();
+            assert!(why.contains(said), "{why}");
+        }
+        let why = report(&range("lock", 0, "anonymous", (0xf000, 0x2000), 1.0)).unwrap_err();
+        assert!(why.contains("outside"), "{why}");
+    }
+}
