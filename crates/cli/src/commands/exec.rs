@@ -13,11 +13,14 @@ use crate::log::say;
 /// Runs the command with the advice, and returns its exit status.
 pub fn run(o: &Exec) -> Result<ExitCode> {
     let all = Advice::read(&o.advice)?;
-    let budget = lock_budget(o.lock_limit);
+    let budget = lock_budget(&all, o.lock_limit, o.pid);
     let advised = all.lock_bytes();
     let advice = all.within(budget);
     let stop = Stop::at_signals()?;
-    let (status, applied) = exec::run(&o.command, &advice, &stop)?;
+    let (status, applied) = match o.pid {
+        Some(pid) => (Some(0), exec::apply(pid, &advice, &stop)),
+        None => exec::run(&o.command, &advice, &stop)?,
+    };
     say(format_args!(
         "isotherm: locked {} at most, of {} advised and {} allowed; huge pages for {}",
         bytes(applied.locked),

@@ -50,6 +50,8 @@ pub(super) enum Action {
 pub struct Advice {
     /// each process of the recorded run, in the order of the record
     pub(super) programs: Vec<Program>,
+    /// bytes that the recorded run needed beside the ranges to lock
+    beside: u64,
 }
 
 /// Advice for a process.
@@ -84,6 +86,14 @@ struct Report {
     schema_version: u32,
     targets: Vec<Target>,
     ranges: Vec<Range>,
+    #[serde(default)]
+    sizing: Vec<Needed>,
+}
+
+/// Needed memory; that of all targets together comes first.
+#[derive(Deserialize)]
+struct Needed {
+    needed_p95_bytes: u64,
 }
 
 #[derive(Deserialize)]
@@ -155,8 +165,11 @@ impl Advice {
             name: name_of(&target.label).to_owned(),
             mappings: all.remove(&target.target).unwrap_or_default().into_values().collect(),
         };
-        let mut advice = Advice { programs: report.targets.into_iter().map(program).collect() };
+        let programs = report.targets.into_iter().map(program).collect();
+        let needed = report.sizing.first().map_or(0, |all| all.needed_p95_bytes);
+        let mut advice = Advice { programs, beside: 0 };
         advice.name_shared_memory_once();
+        advice.beside = needed.saturating_sub(advice.lock_bytes());
         Ok(advice)
     }
 
@@ -198,6 +211,12 @@ impl Advice {
         self
     }
 
+    /// Bytes that the recorded run needed beside the ranges to lock.
+    #[must_use]
+    pub fn needed_beside(&self) -> u64 {
+        self.beside
+    }
+
     /// Bytes to lock.
     #[must_use]
     pub fn lock_bytes(&self) -> u64 {
@@ -227,8 +246,9 @@ mod tests {
     fn report(ranges: &str) -> Result<Advice, String> {
         let targets =
             r#"[{"target":0,"label":"a (b) (pid 7)"},{"target":3,"label":"a (b) (pid 8)"}]"#;
-        let text =
-            format!(r#"{{"schema_version":1,"more":0,"targets":{targets},"ranges":[{ranges}]}}"#);
+        let text = format!(
+            r#"{{"schema_version":1,"more":0,"targets":{targets},"ranges":[{ranges}],"sizing":[{{"needed_p95_bytes":94208}}]}}"#
+        );
         Advice::parse(&text)
     }
 
@@ -257,7 +277,7 @@ mod tests {
         let advice = report(&ranges.join(",")).unwrap();
         assert_eq!(parts(&advice), [(0, 0x1000, 0x2000), (0, 0, 0x8000), (1, 0, 0x10000)]);
         assert!(advice.programs.iter().all(|p| p.name == "a (b)"));
-        assert_eq!(advice.lock_bytes(), 0x12000);
+        assert_eq!((advice.lock_bytes(), advice.needed_beside()), (0x12000, 0x5000));
     }
 
     #[test]

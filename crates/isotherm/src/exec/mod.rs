@@ -1,4 +1,4 @@
-//! Runs a command, and applies the advice of an earlier run inside it: which ranges to lock, and which to make huge.
+//! Runs a command, or follows a process, and applies the advice of an earlier run inside it: which ranges to lock, and which to make huge.
 
 mod advice;
 mod error;
@@ -8,4 +8,4 @@ mod run;
 
 pub use advice::{Advice, AdviceError};
 pub use error::ExecError;
-pub use run::{Applied, lock_budget, run};
+pub use run::{Applied, apply, lock_budget, run};

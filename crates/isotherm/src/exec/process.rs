@@ -1,6 +1,7 @@
 //! The advice of one process, and how far it has been applied.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::Path;
 
 use isotherm_core::AddrRange;
@@ -20,12 +21,15 @@ struct Process {
     name: String,
     /// where each mapping of the advice was found
     found: Vec<Option<AddrRange>>,
+    /// the ranges that are locked by the advice
+    locked: Vec<AddrRange>,
     applied: Applied,
 }
 
 impl Process {
     fn new(pid: i32, name: String) -> Self {
-        Process { pid, name, found: Vec::new(), applied: Applied::default() }
+        let (found, locked) = (Vec::new(), Vec::new());
+        Process { pid, name, found, locked, applied: Applied::default() }
     }
 
     /// Whether each mapping of the advice has been found.
@@ -54,28 +58,39 @@ impl Process {
                 Some((mapping, (*at).filter(|_| !is_known)?))
             });
         let new: Vec<Request> = new.flat_map(|(mapping, at)| requests(mapping, at)).collect();
-        self.found = found;
         if new.is_empty() {
+            self.found = found;
             return Ok(false);
         }
         let results = inject::request(root, self.pid, &new)?;
-        for (request, result) in new.iter().zip(results) {
-            let (range, is_lock) = match request {
-                Request::Lock(range) | Request::Unlock(range) => (range, true),
-                Request::HugePages(range) => (range, false),
-            };
-            let applied = &mut self.applied;
-            let sum = match result {
-                Ok(()) if is_lock => &mut applied.locked,
-                Ok(()) => &mut applied.huge,
-                Err(e) => {
-                    debug!("process {}: {request:?}: {e}", self.pid);
-                    &mut applied.refused
-                }
-            };
-            *sum += range.len();
-        }
+        self.found = found;
+        new.iter().zip(results).for_each(|(request, result)| self.note(*request, result));
         Ok(true)
+    }
+
+    fn note(&mut self, request: Request, result: io::Result<()>) {
+        let (Request::Lock(range) | Request::Unlock(range) | Request::HugePages(range)) = request;
+        let sum = match (request, result) {
+            (_, Err(e)) => {
+                debug!("process {}: {request:?}: {e}", self.pid);
+                &mut self.applied.refused
+            }
+            (Request::HugePages(_), Ok(())) => &mut self.applied.huge,
+            (_, Ok(())) => {
+                self.locked.push(range);
+                &mut self.applied.locked
+            }
+        };
+        *sum += range.len();
+    }
+
+    /// Undoes the locks.
+    fn unlock(&self) -> Result<(), InjectError> {
+        let all: Vec<Request> = self.locked.iter().copied().map(Request::Unlock).collect();
+        if !all.is_empty() {
+            inject::request(Path::new(crate::ROOT), self.pid, &all)?;
+        }
+        Ok(())
     }
 }
 
@@ -122,6 +137,17 @@ impl<'a> Processes<'a> {
             refused: most(self.most.refused, |a| a.refused),
         };
         is_new
+    }
+
+    /// Undoes all locks.
+    pub(super) fn unlock(&self) {
+        for (process, _) in self.all.values() {
+            match process.unlock() {
+                Ok(()) | Err(InjectError::Ended(_)) => {}
+                Err(InjectError::Proc(e)) if e.is_gone() => {}
+                Err(e) => warn!("{e}; its memory remains locked"),
+            }
+        }
     }
 
     /// The process of a pid with its advice, if there is any: the first process of a name has that of the first such

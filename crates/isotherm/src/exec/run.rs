@@ -11,12 +11,14 @@ use rustix::thread::{CapabilitySet, capabilities};
 use super::process::Processes;
 use super::{Advice, ExecError};
 use crate::follow::{StartedCommand, resolve};
-use crate::interleave::Family;
+use crate::interleave::{Family, with_descendants};
 use crate::stop::Stop;
 
-/// Part of the limit of the group, or of the machine's memory without a limit, that may be locked. The rest is for
-/// memory without advice, and for what the kernel itself needs.
-const LOCK_SHARE: f64 = 0.75;
+/// Part of the limit of the group, or of the machine's memory without a limit, that is never locked: for what the
+/// kernel needs, and for memory that comes and goes.
+const RESERVE: f64 = 0.1;
+/// Maximum of that part: memory that is needed without advice to lock it has room there.
+const MAX_RESERVE: f64 = 0.5;
 /// Time between two looks at the command's mappings at first, and at most: it grows while nothing new appears.
 const SHORTEST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_secs(1);
@@ -32,20 +34,28 @@ pub struct Applied {
     pub refused: u64,
 }
 
-/// Bytes that may be locked: `wanted`, or else a share of the lowest limit of this process's control group and of
-/// those above it, or of the memory of the machine; without `CAP_IPC_LOCK` no more than `RLIMIT_MEMLOCK`.
+/// Bytes that may be locked for a process, or for a command: `wanted`, or else the memory that it may use, without
+/// the memory that it needs beside the advised ranges, and without a reserve. Without `CAP_IPC_LOCK` no more than
+/// `RLIMIT_MEMLOCK`.
 #[must_use]
-pub fn lock_budget(wanted: Option<u64>) -> u64 {
-    let budget = wanted.unwrap_or_else(|| (memory() as f64 * LOCK_SHARE) as u64);
+pub fn lock_budget(advice: &Advice, wanted: Option<u64>, pid: Option<i32>) -> u64 {
+    let pid = pid.or_else(|| i32::try_from(std::process::id()).ok()).unwrap_or(0);
+    let budget = wanted.unwrap_or_else(|| share(memory(pid), advice.needed_beside()));
     raise_limit().map_or(budget, |most| budget.min(most))
 }
 
-/// The memory that the command may use.
-fn memory() -> u64 {
+/// The part of `memory` that may be locked where `beside` is needed without being locked.
+fn share(memory: u64, beside: u64) -> u64 {
+    let part = |part: f64| (memory as f64 * part) as u64;
+    memory - beside.clamp(part(RESERVE), part(MAX_RESERVE))
+}
+
+/// The memory that a process may use: the lowest limit of its group and of those above it, or all memory of the
+/// machine.
+fn memory(pid: i32) -> u64 {
     let root = Path::new(crate::ROOT);
-    let own = i32::try_from(std::process::id()).unwrap_or(0);
     let total = proc::meminfo(root).map_or(0, |m| m.total);
-    let limit = Cgroup::of_process(root, own).and_then(|group| group.lowest_limit());
+    let limit = Cgroup::of_process(root, pid).and_then(|group| group.lowest_limit());
     limit.map_or(total, |limit| limit.min(total))
 }
 
@@ -74,14 +84,55 @@ pub fn run(
     let root = Path::new(crate::ROOT);
     let family = Family::begin(root).map_err(|e| ExecError::Family(e.into()))?;
     let mut started = StartedCommand::spawn(&program, command, &[])?;
-    let mut processes = Processes::new(&advice.programs);
-    let mut pause = SHORTEST;
-    while !stop.is_over() && !started.has_ended_in(pause)? {
-        let since = Instant::now();
-        let is_new = processes.apply(&family.pids(started.pid()));
-        let longer = if is_new { SHORTEST } else { (pause * 3 / 2).min(LONGEST) };
-        // Looking takes at most a hundredth of the time.
-        pause = longer.max(since.elapsed() * 100);
+    let mut applying = Applying::new(advice);
+    while !stop.is_over() && !started.has_ended_in(applying.pause)? {
+        applying.round(&family.pids(started.pid()));
     }
-    Ok((started.end(stop)?, processes.most))
+    Ok((started.end(stop)?, applying.processes.most))
+}
+
+/// Applies `advice` in process `pid` and in its descendants until it ends or `stop` is over. Then undoes all locks,
+/// and returns what was applied.
+#[must_use]
+pub fn apply(pid: i32, advice: &Advice, stop: &Stop) -> Applied {
+    let root = Path::new(crate::ROOT);
+    let mut applying = Applying::new(advice);
+    while !stop.is_over() && proc::stat(root, pid).is_ok() {
+        applying.round(&with_descendants(root, vec![pid]));
+        std::thread::sleep(applying.pause);
+    }
+    applying.processes.unlock();
+    applying.processes.most
+}
+
+/// Rounds of applying advice to what has appeared.
+struct Applying<'a> {
+    processes: Processes<'a>,
+    /// time until the next round
+    pause: Duration,
+}
+
+impl<'a> Applying<'a> {
+    fn new(advice: &'a Advice) -> Self {
+        Applying { processes: Processes::new(&advice.programs), pause: SHORTEST }
+    }
+
+    fn round(&mut self, pids: &[i32]) {
+        let since = Instant::now();
+        let is_new = self.processes.apply(pids);
+        let longer = if is_new { SHORTEST } else { self.pause * 3 / 2 };
+        // Looking takes at most a hundredth of the time.
+        self.pause = longer.max(since.elapsed() * 100).min(LONGEST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reserve_and_needed_memory_are_not_locked() {
+        assert_eq!([0, 100, 300, 900].map(|beside| share(1000, beside)), [900, 900, 700, 500]);
+        assert_eq!(share(0, 5), 0);
+    }
 }
