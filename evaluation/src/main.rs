@@ -49,7 +49,7 @@ struct Options {
     pressure: bool,
     /// Measure programs with less memory than they use, with their hot memory locked and without, instead;
     /// with --report only print such results
-    #[arg(long, conflicts_with_all = ["pressure", "configs", "workloads", "slices", "spread", "json"])]
+    #[arg(long, conflicts_with_all = ["pressure", "configs", "slices", "spread", "json"])]
     locked: bool,
     #[command(flatten)]
     output: OutputOptions,
@@ -256,7 +256,15 @@ fn with_locked_memory(o: &Options, setup: Option<&Setup>, folder: &Path) -> Resu
             how_to_restore(),
             folder.join("swap").display()
         );
-        let programs = locked::programs(setup);
+        let mut programs = locked::programs(setup);
+        if let Some(names) = &o.workloads {
+            programs.retain(|program| names.0.iter().any(|name| name == program.name()));
+            ensure!(
+                !programs.is_empty(),
+                "no such program: choose from {}",
+                locked::NAMES.join(", ")
+            );
+        }
         locked::run_all(&programs, setup, o.times, folder, &Stop::at_signals()?)?;
     }
     let runs = locked::read(folder);

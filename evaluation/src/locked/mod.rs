@@ -38,6 +38,9 @@ const HOT: &str = "0.1Hz";
 const SPARE: u64 = 256 << 20;
 const RUNS: &str = "locked.jsonl";
 
+/// The names of all programs.
+pub const NAMES: [&str; 6] = ["redis", "postgres", "sort", "graph", "stencil", "join"];
+
 /// The conditions of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turn {

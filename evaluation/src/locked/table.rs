@@ -25,13 +25,25 @@ impl Cell<'_> {
         middle(own.map(|run| of(run)).collect())
     }
 
-    /// How many times as fast it is with its hot memory locked: the median over repetitions, each compared with the
-    /// run next to it.
+    /// How many times as fast it is with its hot memory locked.
     fn speedup(&self) -> Option<f64> {
+        self.ratio(|run| run.rate)
+    }
+
+    /// Major faults for the same work, in percent of those without locks. They hardly depend on the speed of the
+    /// machine.
+    fn faults_left(&self) -> Option<f64> {
+        self.ratio(|run| run.faults / run.rate).map(|ratio| 100.0 * ratio)
+    }
+
+    /// The ratio of a figure with locks to that without: the median over repetitions, each compared with the run
+    /// next to it.
+    fn ratio(&self, of: impl Fn(&Run) -> f64) -> Option<f64> {
         let base = |turn: &Turn| Turn { locked: false, ..turn.clone() };
         let pairs = self.runs.iter().filter(|run| run.turn.locked).filter_map(|run| {
             let other = self.runs.iter().find(|other| other.turn == base(&run.turn))?;
-            (other.rate > 0.0).then(|| run.rate / other.rate)
+            let base = of(other);
+            (base > 0.0).then(|| of(run) / base)
         });
         middle(pairs.collect())
     }
@@ -79,6 +91,7 @@ pub fn tables(runs: &[Run]) -> Vec<Table> {
         "locked, MiB",
         "major faults/s",
         "locked",
+        "faults for the same work, %",
         "times as fast",
     ];
     let mib = |bytes: f64| bytes / f64::from(1 << 20);
@@ -91,6 +104,7 @@ pub fn tables(runs: &[Run]) -> Vec<Table> {
             number(cell.median(true, |run| mib(run.locked_bytes as f64)), 0),
             number(cell.median(false, |run| run.faults), 0),
             number(cell.median(true, |run| run.faults), 0),
+            number(cell.faults_left(), 0),
             number(cell.speedup(), 2),
         ]
     });

@@ -57,8 +57,8 @@ pub struct Advice {
 /// Advice for a process.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Program {
-    /// its name (`comm`)
-    pub(super) name: String,
+    /// its name; `None`: any process that maps this memory, which is shared
+    pub(super) name: Option<String>,
     /// in the order of addresses
     pub(super) mappings: Vec<AdvisedMapping>,
 }
@@ -162,34 +162,29 @@ impl Advice {
             mapping.or_insert_with(new).parts.push(range.part());
         }
         let program = |target: Target| Program {
-            name: name_of(&target.label).to_owned(),
+            name: Some(name_of(&target.label).to_owned()),
             mappings: all.remove(&target.target).unwrap_or_default().into_values().collect(),
         };
         let programs = report.targets.into_iter().map(program).collect();
         let needed = report.sizing.first().map_or(0, |all| all.needed_p95_bytes);
         let mut advice = Advice { programs, beside: 0 };
-        advice.name_shared_memory_once();
+        advice.separate_shared_memory();
         advice.beside = needed.saturating_sub(advice.lock_bytes());
         Ok(advice)
     }
 
-    /// All processes that share memory lock the same pages: one of them suffices, the one with the most advice.
-    fn name_shared_memory_once(&mut self) {
-        let mut best: BTreeMap<(String, u64), (u64, usize)> = BTreeMap::new();
-        for (i, program) in self.programs.iter().enumerate() {
-            for mapping in program.mappings.iter().filter(|m| m.is_shared()) {
-                let own = (mapping.parts.iter().map(|p| p.bytes).sum(), i);
-                let most = best.entry((mapping.name.clone(), mapping.bytes)).or_insert(own);
-                if own.0 > most.0 {
-                    *most = own;
-                }
+    /// All processes that share memory lock the same pages, so one of them suffices, whichever it is.
+    fn separate_shared_memory(&mut self) {
+        let mut shared: BTreeMap<(String, u64), Vec<Part>> = BTreeMap::new();
+        for program in &mut self.programs {
+            for mapping in program.mappings.extract_if(.., |m| m.is_shared()) {
+                shared.entry((mapping.name, mapping.bytes)).or_default().extend(mapping.parts);
             }
         }
-        for (i, program) in self.programs.iter_mut().enumerate() {
-            program.mappings.retain(|m| {
-                best.get(&(m.name.clone(), m.bytes)).is_none_or(|(_, owner)| *owner == i)
-            });
-        }
+        self.programs.extend(shared.into_iter().map(|((name, bytes), parts)| Program {
+            name: None,
+            mappings: vec![AdvisedMapping { name, bytes, parts: disjoint(parts) }],
+        }));
     }
 
     /// The same advice with the hottest ranges to lock, up to `budget` bytes.
@@ -231,6 +226,32 @@ impl AdvisedMapping {
         ["/dev/zero", "/dev/shm/", "/SYSV", "/memfd:", "[anon_shmem"]
             .iter()
             .any(|start| self.name.starts_with(start))
+    }
+}
+
+/// The same parts without what a hotter one of the same action covers.
+fn disjoint(mut parts: Vec<Part>) -> Vec<Part> {
+    parts.sort_by(|a, b| b.rate_hz.total_cmp(&a.rate_hz));
+    let mut kept: Vec<Part> = Vec::new();
+    for part in parts {
+        let mut rest = vec![part];
+        for other in kept.iter().filter(|k| k.action == part.action) {
+            rest = rest.into_iter().flat_map(|part| part.without(other)).collect();
+        }
+        kept.extend(rest);
+    }
+    kept
+}
+
+impl Part {
+    /// What is left of it before and after another part.
+    fn without(self, other: &Part) -> impl Iterator<Item = Part> + use<> {
+        let (start, end) = (self.offset, self.offset + self.bytes);
+        let pieces = [(start, end.min(other.offset)), (start.max(other.offset + other.bytes), end)];
+        let piece = move |(start, end): (u64, u64)| {
+            (start < end).then(|| Part { offset: start, bytes: end - start, ..self })
+        };
+        pieces.into_iter().filter_map(piece)
     }
 }
 
@@ -276,7 +297,7 @@ mod tests {
         ];
         let advice = report(&ranges.join(",")).unwrap();
         assert_eq!(parts(&advice), [(0, 0x1000, 0x2000), (0, 0, 0x8000), (1, 0, 0x10000)]);
-        assert!(advice.programs.iter().all(|p| p.name == "a (b)"));
+        assert!(advice.programs.iter().all(|p| p.name.as_deref() == Some("a (b)")));
         assert_eq!((advice.lock_bytes(), advice.needed_beside()), (0x12000, 0x5000));
     }
 
@@ -295,11 +316,15 @@ mod tests {
     }
 
     #[test]
-    fn one_process_locks_shared_memory() {
+    fn memory_that_processes_share_is_locked_once() {
         let name = "/dev/zero (deleted)";
-        let ranges =
-            [range("lock", 0, name, (0, 0x1000), 5.0), range("lock", 3, name, (0, 0x4000), 1.0)];
-        assert_eq!(parts(&report(&ranges.join(",")).unwrap()), [(1, 0, 0x4000)]);
+        let ranges = [
+            range("lock", 0, name, (0x2000, 0x1000), 5.0),
+            range("lock", 3, name, (0, 0x4000), 1.0),
+        ];
+        let advice = report(&ranges.join(",")).unwrap();
+        assert_eq!(parts(&advice), [(2, 0x2000, 0x1000), (2, 0, 0x2000), (2, 0x3000, 0x1000)]);
+        assert_eq!(advice.programs[2].name, None);
         let own = ranges.map(|range| range.replace(name, "anonymous"));
         assert_eq!(parts(&report(&own.join(",")).unwrap()).len(), 2);
     }

@@ -12,13 +12,12 @@ use tracing::{debug, warn};
 use super::Applied;
 use super::advice::Program;
 use super::place::{place, requests};
+use crate::reading::program;
 
 /// A process of the command.
 #[derive(Debug)]
 struct Process {
     pid: i32,
-    /// its name, which changes when it runs another program
-    name: String,
     /// where each mapping of the advice was found
     found: Vec<Option<AddrRange>>,
     /// the ranges that are locked by the advice
@@ -27,9 +26,9 @@ struct Process {
 }
 
 impl Process {
-    fn new(pid: i32, name: String) -> Self {
+    fn new(pid: i32) -> Self {
         let (found, locked) = (Vec::new(), Vec::new());
-        Process { pid, name, found, locked, applied: Applied::default() }
+        Process { pid, found, locked, applied: Applied::default() }
     }
 
     /// Whether each mapping of the advice has been found.
@@ -45,7 +44,7 @@ impl Process {
         let root = Path::new(crate::ROOT);
         if self.applied.locked > 0 && proc::locked(root, self.pid)? < self.applied.locked {
             // The program has given up some of it, and may have mapped it anew.
-            *self = Process::new(self.pid, std::mem::take(&mut self.name));
+            *self = Process::new(self.pid);
         }
         if self.is_done(program) {
             return Ok(false);
@@ -98,8 +97,8 @@ impl Process {
 #[derive(Debug)]
 pub(super) struct Processes<'a> {
     programs: &'a [Program],
-    /// each process with advice, and the index of its program
-    all: BTreeMap<i32, (Process, usize)>,
+    /// the process that has the advice of each program, by the index of the program
+    all: BTreeMap<usize, Process>,
     /// processes that could not be made to call the kernel
     refused: BTreeSet<i32>,
     /// the most that was applied at any time
@@ -114,34 +113,65 @@ impl<'a> Processes<'a> {
 
     /// Applies the advice in the processes that exist now. Returns whether there was anything new.
     pub(super) fn apply(&mut self, pids: &[i32]) -> bool {
-        self.all.retain(|pid, _| pids.contains(pid));
+        let root = Path::new(crate::ROOT);
+        let name = |pid: i32| proc::command(root, pid).map(|line| program(&line).to_owned());
+        let names: BTreeMap<i32, String> =
+            pids.iter().filter_map(|&pid| Some((pid, name(pid).ok()?))).collect();
+        self.find(&names);
         let mut is_new = false;
-        for &pid in pids {
-            let Some((process, program)) = self.process(pid) else { continue };
+        for (i, process) in &mut self.all {
+            let Some(program) = self.programs.get(*i) else { continue };
             match process.apply(program) {
                 Ok(new) => is_new |= new,
                 Err(InjectError::Ended(_)) => {}
                 Err(InjectError::Proc(e)) if e.is_gone() => {}
                 Err(e) => {
-                    if self.refused.insert(pid) {
+                    if self.refused.insert(process.pid) {
                         warn!("{e}; the advice for it is not applied yet");
                     }
                 }
             }
         }
-        let all = || self.all.values().map(|(process, _)| process.applied);
-        let most = |before: u64, of: fn(Applied) -> u64| before.max(all().map(of).sum());
+        let most =
+            |before: u64, of: fn(&Process) -> u64| before.max(self.all.values().map(of).sum());
         self.most = Applied {
-            locked: most(self.most.locked, |a| a.locked),
-            huge: most(self.most.huge, |a| a.huge),
-            refused: most(self.most.refused, |a| a.refused),
+            locked: most(self.most.locked, |p| p.applied.locked),
+            huge: most(self.most.huge, |p| p.applied.huge),
+            refused: most(self.most.refused, |p| p.applied.refused),
         };
         is_new
     }
 
+    /// Finds a process for each program that has none: the first process of a name has the advice of the first such
+    /// process of the record, and so on. Shared memory has that process which maps it and is first.
+    fn find(&mut self, names: &BTreeMap<i32, String>) {
+        let programs = self.programs;
+        let fits = |i: usize, pid: i32| {
+            let name = programs.get(i).and_then(|program| program.name.as_deref());
+            names.get(&pid).is_some_and(|own| name.is_none_or(|name| name == own))
+        };
+        self.all.retain(|i, process| fits(*i, process.pid));
+        for (i, program) in programs.iter().enumerate().filter(|(_, p)| !p.mappings.is_empty()) {
+            if self.all.contains_key(&i) {
+                continue;
+            }
+            let is_taken = |pid: i32| {
+                self.all.iter().any(|(i, p)| {
+                    p.pid == pid && programs.get(*i).is_some_and(|p| p.name.is_some())
+                })
+            };
+            let is_right = |pid: i32| match program.name {
+                Some(_) => !is_taken(pid),
+                None => maps(pid, program),
+            };
+            let found = names.keys().copied().find(|&pid| fits(i, pid) && is_right(pid));
+            self.all.extend(found.map(|pid| (i, Process::new(pid))));
+        }
+    }
+
     /// Undoes all locks.
     pub(super) fn unlock(&self) {
-        for (process, _) in self.all.values() {
+        for process in self.all.values() {
             match process.unlock() {
                 Ok(()) | Err(InjectError::Ended(_)) => {}
                 Err(InjectError::Proc(e)) if e.is_gone() => {}
@@ -149,21 +179,10 @@ impl<'a> Processes<'a> {
             }
         }
     }
+}
 
-    /// The process of a pid with its advice, if there is any: the first process of a name has that of the first such
-    /// process of the record, and so on.
-    fn process(&mut self, pid: i32) -> Option<(&mut Process, &'a Program)> {
-        let name = proc::comm(Path::new(crate::ROOT), pid).ok()?;
-        if self.all.get(&pid).is_some_and(|(process, _)| process.name != name) {
-            self.all.remove(&pid);
-        }
-        if !self.all.contains_key(&pid) {
-            let is_free = |i: &usize| self.all.values().all(|(_, taken)| taken != i);
-            let named = self.programs.iter().enumerate().filter(|(_, p)| p.name == name);
-            let i = named.map(|(i, _)| i).find(is_free)?;
-            self.all.insert(pid, (Process::new(pid, name), i));
-        }
-        let (process, i) = self.all.get_mut(&pid)?;
-        Some((process, self.programs.get(*i)?))
-    }
+/// Whether a process maps the memory of a program.
+fn maps(pid: i32, program: &Program) -> bool {
+    let live = proc::mappings(Path::new(crate::ROOT), pid).unwrap_or_default();
+    place(&program.mappings, &[], &live).iter().any(Option::is_some)
 }

@@ -17,6 +17,8 @@ use crate::stop::Stop;
 /// Part of the limit of the group, or of the machine's memory without a limit, that is never locked: for what the
 /// kernel needs, and for memory that comes and goes.
 const RESERVE: f64 = 0.1;
+/// At least so much, in bytes: reclaim finds too little in less.
+const MIN_RESERVE: u64 = 16 << 20;
 /// Maximum of that part: memory that is needed without advice to lock it has room there.
 const MAX_RESERVE: f64 = 0.5;
 /// Time between two looks at the command's mappings at first, and at most: it grows while nothing new appears.
@@ -47,7 +49,8 @@ pub fn lock_budget(advice: &Advice, wanted: Option<u64>, pid: Option<i32>) -> u6
 /// The part of `memory` that may be locked where `beside` is needed without being locked.
 fn share(memory: u64, beside: u64) -> u64 {
     let part = |part: f64| (memory as f64 * part) as u64;
-    memory - beside.clamp(part(RESERVE), part(MAX_RESERVE))
+    let most = part(MAX_RESERVE);
+    memory - beside.clamp(part(RESERVE).max(MIN_RESERVE).min(most), most)
 }
 
 /// The memory that a process may use: the lowest limit of its group and of those above it, or all memory of the
@@ -132,7 +135,8 @@ mod tests {
 
     #[test]
     fn a_reserve_and_needed_memory_are_not_locked() {
-        assert_eq!([0, 100, 300, 900].map(|beside| share(1000, beside)), [900, 900, 700, 500]);
-        assert_eq!(share(0, 5), 0);
+        let mib = |memory: u64, beside: u64| share(memory << 20, beside << 20) >> 20;
+        assert_eq!([0, 100, 300, 900].map(|beside| mib(1000, beside)), [900, 900, 700, 500]);
+        assert_eq!([0, 20, 100].map(|memory| mib(memory, 0)), [0, 10, 84]);
     }
 }
