@@ -9,6 +9,9 @@ use super::advice::{Action, AdvisedMapping, Part};
 /// A mapping is taken for the recorded one if its length differs by at most this part.
 const TOLERANCE: u64 = 16;
 
+/// Bytes of shared memory that a process reads at once to lock them: some milliseconds from a disk.
+const STEP: usize = 1 << 20;
+
 /// The mapping of this run that corresponds to each mapping of the advice, where there is one: the one of the same
 /// name that is nearest in length. `known` are mappings that were found before.
 pub(super) fn place(
@@ -95,7 +98,18 @@ pub(super) fn requests(mapping: &AdvisedMapping, range: AddrRange) -> Vec<Reques
         all
     };
     let huge = of(Action::Hugepage).into_iter().map(Request::HugePages);
-    huge.chain(of(Action::Lock).into_iter().map(Request::Lock)).collect()
+    let locks = of(Action::Lock).into_iter();
+    if mapping.is_shared() {
+        // Other processes access it, perhaps without this one ever doing so.
+        return huge.chain(locks.flat_map(steps).map(Request::LockNow)).collect();
+    }
+    huge.chain(locks.map(Request::Lock)).collect()
+}
+
+/// The pieces of a range for which a process waits at once.
+fn steps(range: AddrRange) -> impl Iterator<Item = AddrRange> {
+    let starts = (range.start..range.end).step_by(STEP);
+    starts.map(move |start| AddrRange::new(start, (start + STEP as u64).min(range.end)))
 }
 
 #[cfg(test)]
@@ -176,6 +190,7 @@ mod tests {
                 .map(|r| match r {
                     Request::Lock(r) => ('l', pages(r)),
                     Request::HugePages(r) => ('h', pages(r)),
+                    Request::LockNow(r) => ('n', pages(r)),
                     Request::Unlock(r) => ('u', pages(r)),
                 })
                 .collect::<Vec<_>>()
@@ -188,6 +203,8 @@ mod tests {
             of("[heap]", 100, 131),
             [('h', (108, 112)), ('l', (100, 103)), ('l', (130, 131))]
         );
+        let shared = of("/dev/zero (deleted)", 100, 132);
+        assert_eq!(shared, [('h', (108, 112)), ('n', (100, 103)), ('n', (130, 132))]);
         // It begins a page lower, or a page higher, than in the record.
         assert_eq!(
             of("anonymous", 99, 132),

@@ -68,7 +68,10 @@ impl Process {
     }
 
     fn note(&mut self, request: Request, result: io::Result<()>) {
-        let (Request::Lock(range) | Request::Unlock(range) | Request::HugePages(range)) = request;
+        let (Request::Lock(range)
+        | Request::LockNow(range)
+        | Request::Unlock(range)
+        | Request::HugePages(range)) = request;
         let sum = match (request, result) {
             (_, Err(e)) => {
                 debug!("process {}: {request:?}: {e}", self.pid);

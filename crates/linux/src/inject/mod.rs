@@ -32,7 +32,10 @@ const MAX_VDSO: u64 = 1 << 20;
 pub enum Request {
     /// keep each page in memory from its next access on: `mlock2` with `MLOCK_ONFAULT`
     Lock(AddrRange),
-    /// undo that: `munlock`
+    /// Read all pages, and keep them in memory: `mlock`. For memory that other processes access, in whose place
+    /// this process never accesses it. The thread waits for the pages, so isotherm makes one such call at a stop.
+    LockNow(AddrRange),
+    /// undo either: `munlock`
     Unlock(AddrRange),
     /// use huge pages: `MADV_HUGEPAGE`
     HugePages(AddrRange),
@@ -42,10 +45,15 @@ impl Request {
     fn syscall(self) -> Syscall {
         let (number, range, last) = match self {
             Request::Lock(range) => (libc::SYS_mlock2, range, i64::from(libc::MLOCK_ONFAULT)),
+            Request::LockNow(range) => (libc::SYS_mlock, range, 0),
             Request::Unlock(range) => (libc::SYS_munlock, range, 0),
             Request::HugePages(range) => (libc::SYS_madvise, range, i64::from(libc::MADV_HUGEPAGE)),
         };
         Syscall { number, args: [range.start, range.len(), last.cast_unsigned()] }
+    }
+
+    fn waits(self) -> bool {
+        matches!(self, Request::LockNow(_))
     }
 }
 
@@ -64,7 +72,8 @@ pub fn request(
     }
     let at = instruction(root, pid)?;
     let mut results = Vec::new();
-    for some in requests.chunks(MAX_CALLS) {
+    let stops = requests.chunk_by(|a, b| !a.waits() && !b.waits());
+    for some in stops.flat_map(|some| some.chunks(MAX_CALLS)) {
         results.extend(at_one_stop(root, pid, at, some)?);
     }
     Ok(results)

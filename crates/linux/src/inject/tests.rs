@@ -60,6 +60,9 @@ fn a_range_is_locked_and_unlocked_while_the_process_waits() {
     assert_eq!(cat.locked(), heap.len());
     cat.request(Request::Unlock(heap)).unwrap();
     assert_eq!(cat.locked(), 0);
+    cat.request(Request::LockNow(heap)).unwrap();
+    let rss = || proc::resident(Path::new(ROOT), cat.pid()).unwrap().all;
+    assert!(cat.locked() == heap.len() && rss() >= heap.len());
     // The call to read that was interrupted has been started again.
     cat.0.stdin.as_mut().unwrap().write_all(b"on").unwrap();
     drop(cat.0.stdin.take());
