@@ -109,9 +109,15 @@ pub fn run_all(
                     if done.iter().any(|run| run.turn == turn) {
                         continue;
                     }
-                    let run = run(&**program, turn, &advice, length, folder, stop)?;
-                    eprintln!("{}", serde_json::to_string(&run)?);
-                    note(folder, &run)?;
+                    match run(&**program, turn, &advice, length, folder, stop) {
+                        Ok(run) => {
+                            eprintln!("{}", serde_json::to_string(&run)?);
+                            note(folder, &run)?;
+                        }
+                        // The kernel may kill a program that is short of memory.
+                        Err(e) => eprintln!("failed: {}, {swap}, {limit} %: {e:#}", program.name()),
+                    }
+                    stop.check()?;
                 }
             }
         }

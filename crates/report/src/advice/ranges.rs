@@ -17,9 +17,9 @@ const MIN_HOT_SHARE: f64 = 0.75;
 /// isotherm itself makes huge pages.
 const DENSE: f64 = 448.0 / 512.0;
 
-/// Minimum share of locked memory that must be resident and touched. In memory with fewer touched pages, a lock
-/// would keep more cold pages than hot ones; the kernel keeps those few pages by itself.
-const LOCKED_SHARE: f64 = 0.25;
+/// Minimum share of locked memory that must be resident and touched, in the snapshot in which most of it is. In memory
+/// with fewer touched pages, a lock would keep more cold pages than hot ones; the kernel keeps those few by itself.
+const LOCKED_SHARE: f64 = 0.5;
 /// Blocks whose rates differ more are different ranges to lock, so that a smaller limit can choose among them.
 const SIMILAR: f64 = 4.0;
 
@@ -38,6 +38,17 @@ impl Stretch<'_> {
         !self.block.is_unknown && self.block.hot_s >= MIN_HOT_SHARE * self.seconds
     }
 
+    /// Whether it is touched again and again at this rate on average, and never idle for the minimum age.
+    fn is_reused(&self, hot_hz: f64) -> bool {
+        let block = self.block;
+        let is_busy = block.returns == 0 && block.idle_since.is_none() && !block.is_unknown;
+        is_busy && block.seen_s >= MIN_HOT_SHARE * self.seconds && self.rate() >= hot_hz
+    }
+
+    fn is_worth_a_lock(&self, hot_hz: f64) -> bool {
+        (self.is_hot() || self.is_reused(hot_hz)) && self.block.peak >= LOCKED_SHARE
+    }
+
     fn rate(&self) -> f64 {
         self.block.touches / self.block.byte_s.max(f64::MIN_POSITIVE)
     }
@@ -47,8 +58,8 @@ impl Stretch<'_> {
         Some(if self.block.returns == 0 { Action::Pageout } else { Action::Cold })
     }
 
-    fn is_dense(&self, share: f64) -> bool {
-        self.block.touched_s >= share * self.block.seen_s
+    fn is_dense(&self) -> bool {
+        self.block.touched_s >= DENSE * self.block.seen_s
     }
 
     fn is_similar(&self, to: &Stretch) -> bool {
@@ -76,11 +87,11 @@ pub(super) fn stretches<'a>(
 pub(super) fn ranges(
     all: &[Stretch],
     action: Action,
-    lock_limit: u64,
+    (lock_limit, hot_hz): (u64, f64),
     touches: f64,
 ) -> Vec<RangeRow> {
     let chosen = match action {
-        Action::Lock => lock(all, lock_limit),
+        Action::Lock => lock(all, lock_limit, hot_hz),
         Action::Hugepage => huge(all),
         Action::Pageout | Action::Cold => {
             all.iter().filter(|s| s.cold() == Some(action)).copied().collect()
@@ -104,10 +115,9 @@ pub(super) fn ranges(
 }
 
 /// The hottest blocks that fit in the limit.
-fn lock<'a>(all: &[Stretch<'a>], limit: u64) -> Vec<Stretch<'a>> {
-    let is_worth_it = |s: &Stretch| s.is_hot() && s.is_dense(LOCKED_SHARE);
+fn lock<'a>(all: &[Stretch<'a>], limit: u64, hot_hz: f64) -> Vec<Stretch<'a>> {
     let mut hot: Vec<(usize, &Stretch)> =
-        all.iter().enumerate().filter(|s| is_worth_it(s.1)).collect();
+        all.iter().enumerate().filter(|s| s.1.is_worth_a_lock(hot_hz)).collect();
     hot.sort_by(|a, b| b.1.rate().total_cmp(&a.1.rate()));
     let mut left = limit;
     hot.retain(|(_, s)| {
@@ -123,7 +133,7 @@ fn lock<'a>(all: &[Stretch<'a>], limit: u64) -> Vec<Stretch<'a>> {
 fn huge<'a>(all: &[Stretch<'a>]) -> Vec<Stretch<'a>> {
     let number = |s: &Stretch| (s.place.target, s.place.mapping.range.start, s.range.start / HUGE);
     let whole = |page: &&[Stretch]| {
-        page.iter().all(|s| s.is_hot() && s.is_dense(DENSE) && can_be_huge(s.place))
+        page.iter().all(|s| s.is_hot() && s.is_dense() && can_be_huge(s.place))
             && page.iter().map(|s| s.range.len()).sum::<u64>() >= HUGE
             && page.first().is_some_and(|s| s.range.start.is_multiple_of(HUGE))
             && page.last().is_some_and(|s| s.range.end.is_multiple_of(HUGE))
