@@ -81,12 +81,12 @@ impl Stream {
         let weights = as_shares(&self.weights);
         let [_, targeted] = self.weighted_layouts();
         let even = [1.0, 1.0];
-        let layouts: [(&str, &[f64], fn(&StreamRun) -> f64); 2] =
-            [("1:1", &even, |r| r.even), (&targeted, &weights, |r| r.targeted)];
+        let published: [fn(&StreamRun) -> f64; 2] = [|r| r.even, |r| r.targeted];
+        let layouts = [("1:1", &even[..]), (&targeted, &weights)];
         let fitted: Vec<u32> =
             halves.iter().map(|half| self.lines_of(|i| half.contains(&i))).collect();
         let mut all = Vec::new();
-        for (layout, weights, published) in layouts {
+        for ((layout, weights), published) in layouts.into_iter().zip(published) {
             let others = || {
                 halves.iter().zip(&fitted).flat_map(|(half, lines)| {
                     let runs = self.run.iter().enumerate().filter(|(i, _)| !half.contains(i));
