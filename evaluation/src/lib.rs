@@ -6,6 +6,7 @@ pub mod config;
 pub mod estimate;
 pub mod folder;
 pub mod latency;
+pub mod locked;
 pub mod machine;
 pub mod names;
 pub mod one;

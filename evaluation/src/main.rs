@@ -21,8 +21,8 @@ use isotherm_evaluation::slices::SLICE;
 use isotherm_evaluation::stop::Stop;
 use isotherm_evaluation::table::Form;
 use isotherm_evaluation::verdicts::{BY_QUOTAS, verdicts};
-use isotherm_evaluation::workload::{Keys, Length, NAMES, Redis, find, strider};
-use isotherm_evaluation::{machine, pressure, tables};
+use isotherm_evaluation::workload::{Keys, Length, NAMES, Redis, find, kernel, strider};
+use isotherm_evaluation::{locked, machine, pressure, tables};
 use isotherm_linux::swap::Swap;
 use rustix::process::geteuid;
 
@@ -47,6 +47,10 @@ struct Options {
     /// Measure latencies of redis while memory is short, with `isotherm reclaim` and without, instead
     #[arg(long, conflicts_with_all = RUNS)]
     pressure: bool,
+    /// Measure programs with less memory than they use, with their hot memory locked and without, instead;
+    /// with --report only print such results
+    #[arg(long, conflicts_with_all = ["pressure", "configs", "slices", "spread", "json"])]
+    locked: bool,
     #[command(flatten)]
     output: OutputOptions,
 }
@@ -122,11 +126,16 @@ struct OutputOptions {
 enum Task {
     Tell(Setup, Folder),
     Pressure(Setup),
+    /// `None`: only print
+    Locked(Option<Setup>, PathBuf),
     Runs(Setup, Folder),
 }
 
 fn main() -> ExitCode {
-    if let Err(e) = strider::run_if_asked().and_then(|()| pressure::run_if_asked()) {
+    if let Err(e) = strider::run_if_asked()
+        .and_then(|()| kernel::run_if_asked())
+        .and_then(|()| pressure::run_if_asked())
+    {
         return failed(&e, 1);
     }
     let o = Options::parse();
@@ -144,6 +153,9 @@ fn failed(why: &anyhow::Error, status: u8) -> ExitCode {
 /// Invalid combinations of options are wrong usage.
 fn task(o: &Options) -> Result<Task> {
     if let Some(folder) = &o.output.report {
+        if o.locked {
+            return Ok(Task::Locked(None, folder.clone()));
+        }
         return Ok(Task::Tell(Folder::setup(folder)?, Folder::read(folder)?));
     }
     ensure!(geteuid().is_root(), "this program makes swap and observes processes: run it as root");
@@ -152,6 +164,9 @@ fn task(o: &Options) -> Result<Task> {
     let setup = o.size.checked()?;
     if o.pressure {
         return Ok(Task::Pressure(setup));
+    }
+    if o.locked {
+        return Ok(Task::Locked(Some(setup), o.out.clone()));
     }
     o.workloads().iter().try_for_each(|name| find(name, &setup).map(drop))?;
     let folder = Folder::open(&o.out, &setup)?;
@@ -162,6 +177,7 @@ fn done(o: &Options, task: Task) -> Result<()> {
     match task {
         Task::Tell(setup, folder) => o.output.tell(&setup, &folder),
         Task::Pressure(setup) => short_of_memory(o, &setup),
+        Task::Locked(setup, folder) => with_locked_memory(o, setup.as_ref(), &folder),
         Task::Runs(setup, mut folder) => {
             let done = run_all(o, &setup, &mut folder);
             o.output.tell(&setup, &folder)?;
@@ -229,6 +245,33 @@ fn short_of_memory(o: &Options, setup: &Setup) -> Result<()> {
     );
     let table = pressure::pressure(&redis, o.times, &Stop::at_signals()?)?;
     println!("{}", table.print(o.output.form()));
+    Ok(())
+}
+
+/// Runs programs with less memory than they use, and prints all results of the folder.
+fn with_locked_memory(o: &Options, setup: Option<&Setup>, folder: &Path) -> Result<()> {
+    if let Some(setup) = setup {
+        eprintln!(
+            "if this program is killed (SIGKILL), restore by hand: {}; swapoff {}",
+            how_to_restore(),
+            folder.join("swap").display()
+        );
+        let mut programs = locked::programs(setup);
+        if let Some(names) = &o.workloads {
+            programs.retain(|program| names.0.iter().any(|name| name == program.name()));
+            ensure!(
+                !programs.is_empty(),
+                "no such program: choose from {}",
+                locked::NAMES.join(", ")
+            );
+        }
+        locked::run_all(&programs, setup, o.times, folder, &Stop::at_signals()?)?;
+    }
+    let runs = locked::read(folder);
+    locked::tables(&runs).iter().for_each(|t| println!("{}", t.print(o.output.form())));
+    let bounds = locked::bounds(&runs);
+    bounds.iter().for_each(|(line, _)| println!("- {line}"));
+    ensure!(!o.output.check || bounds.iter().all(|(_, holds)| *holds), "a bound is broken");
     Ok(())
 }
 

@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         cli::Command::Agent(options) => commands::agent::run(&options),
         cli::Command::Run(options) => commands::run::run(options),
         cli::Command::Reclaim(options) => commands::reclaim::run(options),
+        cli::Command::Exec(options) => commands::exec::run(&options),
         cli::Command::Service(options) => commands::service::run(options.task),
         cli::Command::Report(options) => commands::report::run(options),
         cli::Command::Web(options) => commands::web::run(&options),

@@ -9,6 +9,7 @@
 
 pub mod agent;
 pub mod control;
+pub mod exec;
 pub mod files;
 pub mod fleet_report;
 pub mod follow;

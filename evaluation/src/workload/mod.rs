@@ -3,6 +3,7 @@
 mod command;
 mod compile;
 mod contents;
+pub mod kernel;
 mod open_loop;
 mod postgres;
 mod redis;
@@ -29,7 +30,9 @@ use super::slices::{SLICE, Slice, Sliced, Speeds, by_twin};
 use super::stop::Stop;
 
 pub use contents::Contents;
+pub use kernel::{Computation, Kernel};
 pub use open_loop::OpenLoop;
+pub use postgres::Postgres;
 pub use redis::{Keys, Redis, Server};
 
 /// A workload to run.
@@ -200,7 +203,7 @@ pub fn find(name: &str, setup: &Setup) -> Result<Box<dyn Workload>> {
     Ok(match name {
         "redis-together" => Box::new(redis(Keys::Together)),
         "redis-hashed" => Box::new(redis(Keys::Hashed)),
-        "postgres" => Box::new(postgres::Postgres { bytes, seed: setup.seed }),
+        "postgres" => Box::new(Postgres { bytes, scans: false, seed: setup.seed }),
         "compile" => Box::new(compile("compile", setup.seconds.max(compile::MIN_SECONDS))),
         COMPILE_SHORT => Box::new(compile(COMPILE_SHORT, setup.seconds)),
         "stress-vm" => Box::new(stress::Stress { bytes: bytes / 2, lead_in }),

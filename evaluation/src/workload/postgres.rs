@@ -26,6 +26,8 @@ const UNIT: u64 = 15 << 20;
 const ROWS: u64 = 100_000;
 /// One row of this many is read.
 const HOT: u64 = 40;
+/// Weights of the two scripts.
+const SCANS: [&str; 4] = ["-f", "script@199", "-f", "scan@1"];
 const TIMEOUT: Duration = Duration::from_secs(300);
 /// A load runs longer than it is measured by this, also while swap is emptied.
 const LONGER: Duration = Duration::from_secs(10);
@@ -35,6 +37,8 @@ const LONGER: Duration = Duration::from_secs(10);
 pub struct Postgres {
     /// size: three fifths are tables, and a quarter is shared buffers
     pub bytes: u64,
+    /// whether one transaction of 200 reads all rows; the shared buffers are then three quarters, and hold all rows
+    pub scans: bool,
     /// seed of the random numbers
     pub seed: u64,
 }
@@ -42,6 +46,10 @@ pub struct Postgres {
 impl Postgres {
     fn scale(&self) -> u64 {
         (self.bytes * 3 / 5 / UNIT).max(1)
+    }
+
+    fn buffers(&self) -> u64 {
+        if self.scans { self.bytes * 3 / 4 } else { self.bytes / 4 }
     }
 }
 
@@ -71,7 +79,7 @@ impl Postgres {
         let mut init = as_nobody(&bin.join("initdb"))?;
         init.args(["--no-sync", "-A", "trust", "-U", "test", "-D"]).arg(dir.path().join("data"));
         run("initdb", &mut init, stop, TIMEOUT)?;
-        let server = serve(&bin, dir.path(), File::create(own.join("log"))?, self.bytes / 4)?;
+        let server = serve(&bin, dir.path(), File::create(own.join("log"))?, self.buffers())?;
         let mut database = Database { what: *self, server, idle: None, bin, dir, own };
         database.fill(stop)?;
         Ok(database)
@@ -87,6 +95,8 @@ fn as_nobody(program: &Path) -> Result<Command> {
     let mut command = command(ProcessCpus::Workload, "setpriv")?;
     let id = NOBODY.to_string();
     command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--pdeathsig", "KILL"]);
+    // As a service has it with LimitMEMLOCK=infinity: its memory may be locked.
+    command.args(["--inh-caps", "+ipc_lock", "--ambient-caps", "+ipc_lock"]);
     command.arg(program).current_dir("/");
     Ok(command)
 }
@@ -149,14 +159,16 @@ impl Database {
         let script = format!(
             "\\set aid random(1, {hot})\nselect abalance from pgbench_accounts where aid = :aid;\n"
         );
-        Ok(write(self.own.join("script"), script)?)
+        write(self.own.join("script"), script)?;
+        Ok(write(self.own.join("scan"), "select sum(abalance) from pgbench_accounts;\n")?)
     }
 
     /// Starts a load of this length.
     fn load(&self, length: Duration) -> Result<Process> {
         let mut bench = self.client("pgbench")?;
         let (seconds, seed) = (length.as_secs().max(1), self.what.seed);
-        bench.args(["-n", "-c", "1", "-M", "prepared", "-f", "script", "-l", "--log-prefix=times"]);
+        bench.args(["-n", "-c", "1", "-M", "prepared", "-l", "--log-prefix=times"]);
+        bench.args(if self.what.scans { &SCANS[..] } else { &["-f", "script"] });
         bench.args([&format!("-T{seconds}"), &format!("--random-seed={seed}"), "postgres"]);
         bench.stdout(Stdio::null()).stderr(Stdio::null());
         Process::start("pgbench", &mut bench, Signal::TERM)

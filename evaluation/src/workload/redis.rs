@@ -32,6 +32,9 @@ pub enum Keys {
     Together,
     /// scattered over all memory
     Hashed,
+    /// adjacent for seven requests of eight; every eighth one is for the next of all keys, as a backup or a
+    /// migration reads them
+    Scanned,
 }
 
 /// The workload.
@@ -59,6 +62,7 @@ impl Workload for Redis {
         match self.keys {
             Keys::Together => "redis-together",
             Keys::Hashed => "redis-hashed",
+            Keys::Scanned => "redis",
         }
     }
 
@@ -88,11 +92,36 @@ struct Twin {
     closed: ClosedLoop,
 }
 
-/// Draws hot keys, all equally likely.
+/// Draws hot keys, all equally likely; and other keys in order, if there is a scan.
 #[derive(Debug)]
 struct Reader {
     hot: Vec<u32>,
     random: Xoshiro256PlusPlus,
+    scan: Option<Scan>,
+}
+
+/// A scan of all keys.
+#[derive(Debug)]
+struct Scan {
+    count: u32,
+    next: u32,
+    /// requests so far
+    requests: u32,
+}
+
+impl Scan {
+    /// One request of this many belongs to the scan.
+    const EVERY: u32 = 8;
+
+    /// The key of the next request, if it belongs to the scan.
+    fn next(&mut self) -> Option<u32> {
+        self.requests = (self.requests + 1) % Self::EVERY;
+        if self.requests != 0 {
+            return None;
+        }
+        self.next = (self.next + 1) % self.count;
+        Some(self.next)
+    }
 }
 
 impl Reader {
@@ -100,13 +129,17 @@ impl Reader {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let (hot, first) = (count / HOT, count / 4);
         let hot = match keys {
-            Keys::Together => (first..first + hot).collect(),
+            Keys::Together | Keys::Scanned => (first..first + hot).collect(),
             Keys::Hashed => (0..hot).map(|i| i * HOT + random.next_u32() % HOT).collect(),
         };
-        Reader { hot, random }
+        let scan = (keys == Keys::Scanned).then_some(Scan { count, next: 0, requests: 0 });
+        Reader { hot, random, scan }
     }
 
     fn draw(&mut self) -> u32 {
+        if let Some(key) = self.scan.as_mut().and_then(Scan::next) {
+            return key;
+        }
         let at = self.random.next_u64() % (self.hot.len() as u64).max(1);
         self.hot.get(usize::try_from(at).unwrap_or(0)).copied().unwrap_or(0)
     }
@@ -201,6 +234,14 @@ impl Running for Server {
         stop: &Stop,
     ) -> Result<WorkloadResult> {
         let mut closed = ClosedLoop::start(&self.socket, || self.reader.draw())?;
+        if self.redis.keys == Keys::Scanned {
+            self.closed_loop(&mut closed, length.lead_in, stop)?;
+            beside.begin()?;
+            let slices = beside.slices(length.measured, SLICE, |length| {
+                Ok(Speeds::alone(self.closed_loop(&mut closed, length, stop)?))
+            })?;
+            return WorkloadResult::by_slices(&slices);
+        }
         let mut twin = None;
         let mut slices = beside.before(SLICE, |length| {
             let twin = started(&mut twin, || self.twin(stop))?;

@@ -12,7 +12,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         &["record", "now", "top", "web", "need", "files", "report", "whatif"],
     ),
     ("Exchange and edit records", &["import", "export", "edit"]),
-    ("Act on memory", &["run", "reclaim", "interleave"]),
+    ("Act on memory", &["run", "reclaim", "exec", "interleave"]),
     ("Watch many machines", &["agent", "fleet"]),
     ("Control services, and check the machine", &["service", "system"]),
     ("Experiment", &["lab"]),

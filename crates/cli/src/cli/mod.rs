@@ -3,6 +3,7 @@
 mod agent;
 mod config;
 mod control;
+mod exec;
 mod file_targets;
 mod files;
 mod fleet;
@@ -35,6 +36,7 @@ pub use control::{
     Commit, Control, Recording, RecordingTask, Service, ServiceTask, SetAttributes, SetTargets,
     Status,
 };
+pub use exec::Exec;
 pub use files::Files;
 pub use fleet::{CompactFleet, Fleet, FleetTask, ReportOfFleet};
 pub use groups::command;
@@ -91,6 +93,8 @@ pub enum Command {
     /// short
     #[command(args_override_self = true)]
     Reclaim(Reclaim),
+    /// Run a command, and lock its hot memory or make it huge, by the advice of an earlier run
+    Exec(Exec),
     /// Control a running record, run or reclaim: show its state, change its settings, end it
     Service(Service),
     /// Show the contents of a record

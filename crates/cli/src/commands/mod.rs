@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod doctor;
 pub mod edit;
+pub mod exec;
 pub mod export;
 pub mod files;
 pub mod fleet;

@@ -21,6 +21,7 @@ mod damage;
 mod disk;
 mod doctor;
 mod ends;
+mod exec;
 mod export;
 mod faults;
 mod faults_killed;

@@ -48,6 +48,12 @@ pub enum Wrong {
          lru_deprio, migrate_hot NODES, migrate_cold NODES or stat; of files: drop, prefetch or protect"
     )]
     Action(String),
+    /// an action that only the process itself can request
+    #[error(
+        "a scheme cannot `{0}` memory: the kernel locks only the memory of the process that asks for it. isotherm \
+         exec --advice FILE locks hot memory from inside, by the advice of isotherm report advice --json"
+    )]
+    FromInside(String),
     /// invalid nodes
     #[error("`{0}` names no nodes: write e.g. 1, or 0:2,1:1 for two pages of three on node 0")]
     Nodes(String),
@@ -196,6 +202,9 @@ impl<'a> Words<'a> {
             "migrate_hot" => Action::MigrateHot(self.nodes()?),
             "migrate_cold" => Action::MigrateCold(self.nodes()?),
             "stat" => Action::Stat,
+            "lock" | "unlock" => {
+                return Err(self.wrong(column, Wrong::FromInside(word.to_owned())));
+            }
             _ => return Err(self.wrong(column, Wrong::Action(word.to_owned()))),
         })
     }

@@ -92,6 +92,7 @@ fn errors_point_at_line_and_column() {
     assert_eq!(wrong("0 9 0 5 5s null migrate_hot x"), (1, 29, Wrong::Nodes(word("x"))));
     assert!(matches!(wrong("9 8 0 5 5s null stat"), (1, 1, Wrong::Scheme(_))));
     assert!(matches!(wrong("0 9 0 5 0 9 migrate_hot 1:0"), (1, 13, Wrong::Scheme(_))));
+    assert_eq!(wrong("4K null 0 5 5s null lock"), (1, 21, Wrong::FromInside(word("lock"))));
     let big = "17179869184G null 0 5 0 9 stat";
     assert_eq!(wrong(big), (1, 1, Wrong::Size(word("17179869184G"))));
 }

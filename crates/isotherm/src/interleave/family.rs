@@ -30,14 +30,19 @@ impl<'a> Family<'a> {
         let own = self.own.as_raw_nonzero().get();
         let mut all = proc::children(self.root, own);
         all.retain(|pid| !self.others.contains(pid) && (*pid == command || !has_ended(*pid)));
-        let mut next = 0;
-        while let Some(&parent) = all.get(next).filter(|_| all.len() < MAX_FAMILY) {
-            all.extend(proc::children(self.root, parent));
-            next += 1;
-        }
-        all.truncate(MAX_FAMILY);
-        all
+        with_descendants(self.root, all)
     }
+}
+
+/// These processes and all their descendants, at most [`MAX_FAMILY`] of them.
+pub fn with_descendants(root: &Path, mut all: Vec<i32>) -> Vec<i32> {
+    let mut next = 0;
+    while let Some(&parent) = all.get(next).filter(|_| all.len() < MAX_FAMILY) {
+        all.extend(proc::children(root, parent));
+        next += 1;
+    }
+    all.truncate(MAX_FAMILY);
+    all
 }
 
 fn has_ended(pid: i32) -> bool {

@@ -20,6 +20,7 @@ use crate::files::{StdinError, standard_input};
 
 pub use head::Head;
 pub use play::PlayedRecord;
+pub(crate) use select::program;
 pub use select::{only, options};
 
 /// The record to read.

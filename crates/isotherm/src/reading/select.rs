@@ -109,7 +109,7 @@ fn short(t: &TargetFact) -> &str {
 }
 
 /// The name of the program in a command line: `/usr/bin/redis-server *:0` is `redis-server`.
-fn program(command: &str) -> &str {
+pub(crate) fn program(command: &str) -> &str {
     let word = command.split_whitespace().next().unwrap_or(command);
     word.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(word)
 }

@@ -68,13 +68,23 @@ impl Cgroup {
         above.take_while(Self::has_memory)
     }
 
-    fn own_headroom(&self) -> Option<u64> {
+    /// The lowest limit of the group and of the groups above it, in bytes; `None` without limits.
+    #[must_use]
+    pub fn lowest_limit(&self) -> Option<u64> {
+        self.with_those_above().filter_map(|group| group.own_limit()).min()
+    }
+
+    fn own_limit(&self) -> Option<u64> {
         let limits = [self.memory_max(), self.memory_high()];
         let bytes = limits.into_iter().filter_map(|limit| match limit {
             Ok(Limit::Bytes(bytes)) => Some(bytes),
             _ => None,
         });
-        Some(bytes.min()?.saturating_sub(self.memory_current().ok()?))
+        bytes.min()
+    }
+
+    fn own_headroom(&self) -> Option<u64> {
+        Some(self.own_limit()?.saturating_sub(self.memory_current().ok()?))
     }
 
     fn has_memory(&self) -> bool {

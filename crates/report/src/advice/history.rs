@@ -60,6 +60,8 @@ pub(super) struct Block {
     pub(super) hot_s: f64,
     /// sum over snapshots of seconds times the share of the block that was touched
     pub(super) touched_s: f64,
+    /// the maximum of that share in a snapshot
+    pub(super) peak: f64,
     /// observable bytes times seconds
     pub(super) byte_s: f64,
     /// touches: rate times these, summed
@@ -105,7 +107,9 @@ impl Block {
         self.seen_s += seconds;
         self.byte_s += now.seen * seconds;
         self.touches += now.touches * seconds;
-        self.touched_s += now.touched / now.length * seconds;
+        let touched = now.touched / now.length;
+        self.touched_s += touched * seconds;
+        self.peak = self.peak.max(touched);
         if now.hot * 2.0 > now.seen {
             self.hot_s += seconds;
         }

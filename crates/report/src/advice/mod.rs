@@ -166,7 +166,8 @@ impl AdviceBuilder {
             (time.end - time.start).as_secs_f64()
         };
         let all = stretches(&self.layout, &self.blocks, |place| there(place.target));
-        let of = |action| ranges(&all, action, self.wishes.lock_limit, self.touches);
+        let lock = (self.wishes.lock_limit, self.window.hot_hz);
+        let of = |action| ranges(&all, action, lock, self.touches);
         let rows: Vec<RangeRow> = Action::ALL.into_iter().flat_map(of).collect();
         let actions = Action::ALL.map(|action| self.action(action, &rows)).into();
         let name = |(id, last): (&TargetId, &layout::Last)| TargetName {

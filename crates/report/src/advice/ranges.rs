@@ -17,6 +17,12 @@ const MIN_HOT_SHARE: f64 = 0.75;
 /// isotherm itself makes huge pages.
 const DENSE: f64 = 448.0 / 512.0;
 
+/// Minimum share of locked memory that must be resident and touched, in the snapshot in which most of it is. In memory
+/// with fewer touched pages, a lock would keep more cold pages than hot ones; the kernel keeps those few by itself.
+const LOCKED_SHARE: f64 = 0.5;
+/// Blocks whose rates differ more are different ranges to lock, so that a smaller limit can choose among them.
+const SIMILAR: f64 = 4.0;
+
 /// A block and its place.
 #[derive(Clone, Copy)]
 pub(super) struct Stretch<'a> {
@@ -32,6 +38,17 @@ impl Stretch<'_> {
         !self.block.is_unknown && self.block.hot_s >= MIN_HOT_SHARE * self.seconds
     }
 
+    /// Whether it is touched again and again at this rate on average, and never idle for the minimum age.
+    fn is_reused(&self, hot_hz: f64) -> bool {
+        let block = self.block;
+        let is_busy = block.returns == 0 && block.idle_since.is_none() && !block.is_unknown;
+        is_busy && block.seen_s >= MIN_HOT_SHARE * self.seconds && self.rate() >= hot_hz
+    }
+
+    fn is_worth_a_lock(&self, hot_hz: f64) -> bool {
+        (self.is_hot() || self.is_reused(hot_hz)) && self.block.peak >= LOCKED_SHARE
+    }
+
     fn rate(&self) -> f64 {
         self.block.touches / self.block.byte_s.max(f64::MIN_POSITIVE)
     }
@@ -43,6 +60,11 @@ impl Stretch<'_> {
 
     fn is_dense(&self) -> bool {
         self.block.touched_s >= DENSE * self.block.seen_s
+    }
+
+    fn is_similar(&self, to: &Stretch) -> bool {
+        let (a, b) = (self.rate(), to.rate());
+        a.max(b) <= SIMILAR * a.min(b)
     }
 }
 
@@ -65,11 +87,11 @@ pub(super) fn stretches<'a>(
 pub(super) fn ranges(
     all: &[Stretch],
     action: Action,
-    lock_limit: u64,
+    (lock_limit, hot_hz): (u64, f64),
     touches: f64,
 ) -> Vec<RangeRow> {
     let chosen = match action {
-        Action::Lock => lock(all, lock_limit),
+        Action::Lock => lock(all, lock_limit, hot_hz),
         Action::Hugepage => huge(all),
         Action::Pageout | Action::Cold => {
             all.iter().filter(|s| s.cold() == Some(action)).copied().collect()
@@ -78,7 +100,8 @@ pub(super) fn ranges(
     let joins = |a: &Stretch, b: &Stretch| {
         let same =
             (a.place.target, a.place.mapping.range) == (b.place.target, b.place.mapping.range);
-        same && a.range.end == b.range.start
+        let fits = action != Action::Lock || a.is_similar(b);
+        same && fits && a.range.end == b.range.start
     };
     let rows = chosen.chunk_by(joins).filter_map(|run| row(action, run, touches));
     let mut rows: Vec<RangeRow> = rows.collect();
@@ -92,8 +115,9 @@ pub(super) fn ranges(
 }
 
 /// The hottest blocks that fit in the limit.
-fn lock<'a>(all: &[Stretch<'a>], limit: u64) -> Vec<Stretch<'a>> {
-    let mut hot: Vec<(usize, &Stretch)> = all.iter().enumerate().filter(|s| s.1.is_hot()).collect();
+fn lock<'a>(all: &[Stretch<'a>], limit: u64, hot_hz: f64) -> Vec<Stretch<'a>> {
+    let mut hot: Vec<(usize, &Stretch)> =
+        all.iter().enumerate().filter(|s| s.1.is_worth_a_lock(hot_hz)).collect();
     hot.sort_by(|a, b| b.1.rate().total_cmp(&a.1.rate()));
     let mut left = limit;
     hot.retain(|(_, s)| {

@@ -85,6 +85,47 @@ fn the_hottest_are_locked_as_far_as_the_limit_goes() {
 }
 
 #[test]
+fn ranges_of_very_different_rates_are_locked_separately() {
+    let mut record = steady();
+    for s in &mut record {
+        s.targets[0].regions[0] = touched(0, 4, 1000.0);
+    }
+    let a = advise(&record, Wishes { lock_limit: 1 << 40, ..Wishes::default() });
+    assert_eq!(of(&a, Action::Lock), [(0, 4), (4, 16)]);
+}
+
+/// As a program that passes over its memory once in four seconds.
+#[test]
+fn memory_that_is_touched_from_time_to_time_but_always_again_is_locked() {
+    let mut record = steady();
+    for (s, snapshot) in record.iter_mut().enumerate() {
+        let hz = if s % 4 == 0 { 3.0 } else { 0.0 };
+        snapshot.targets[0].regions[0] = touched(0, 4, hz);
+    }
+    let locked = |hot_hz| {
+        let record: Vec<Arc<Snapshot>> = record.iter().cloned().map(Arc::new).collect();
+        let thresholds = isotherm_core::Thresholds { hot_hz, ..Default::default() };
+        let mut scope = AdviceScope::new(Options { thresholds, ..Options::default() });
+        record.iter().for_each(|s| scope.push(s));
+        let wishes = Wishes { lock_limit: 1 << 40, ..Wishes::default() };
+        let mut builder = AdviceBuilder::new(scope, wishes).unwrap();
+        record.iter().for_each(|s| builder.push(s));
+        of(&builder.finish(), Action::Lock)
+    };
+    assert_eq!(locked(0.5), [(4, 16), (16, 18), (0, 4)], "the hottest first");
+    assert_eq!(locked(0.9), [(4, 16), (16, 18)]);
+}
+
+#[test]
+fn memory_of_which_few_pages_are_touched_is_not_locked() {
+    let mut record = steady();
+    for s in &mut record {
+        s.targets[0].regions[0] = RegionView { touched_bp: 4_000, ..touched(0, 4, 100.0) };
+    }
+    assert_eq!(of(&advise(&record, Wishes::default()), Action::Lock), [(4, 12)]);
+}
+
+#[test]
 fn whole_huge_pages_that_are_hot_and_full_are_made() {
     assert_eq!(of(&advise(&steady(), Wishes::default()), Action::Hugepage), [(0, 16)]);
     let mut record = steady();

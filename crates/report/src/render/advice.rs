@@ -26,7 +26,7 @@ fn action(a: &Advice, row: &ActionRow, top: usize) -> String {
     let (age, came) = (span(a.min_age_ms), came_back(row.returns, a));
     let (what, worth) = match row.action {
         Action::Lock => (
-            "keep (mlock): hot in most of the record, the hottest first",
+            "keep (mlock): hot in most of the record, or touched again and again; the hottest first",
             format!(
                 "{size} of {} allowed, with {} of all touches seen",
                 bytes(a.lock_limit_bytes),

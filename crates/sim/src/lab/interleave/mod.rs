@@ -4,6 +4,7 @@
 
 mod claims;
 mod curves;
+mod fit;
 mod forecast;
 pub mod latency;
 pub mod law;
@@ -22,6 +23,7 @@ use serde::Serialize;
 
 pub use claims::{Reading, Sense};
 pub use curves::{Mark, WeightCurve, WeightPoint};
+pub use fit::{Fit, HeldOut};
 pub use forecast::{Forecast, ForecastNode, Outlook};
 pub use loads::{LoadPoint, Loads};
 pub use nodes::{NodeSpec, NodesError, NodesSpec};
@@ -41,6 +43,10 @@ pub struct Interleave {
     pub published: String,
     /// one for each benchmark
     pub tables: Vec<Table>,
+    /// how many cells each model predicts within 3, 5 and 10 %
+    pub fits: Vec<Fit>,
+    /// predictions of one half of STREAM's runs from the other half
+    pub held_out: Vec<HeldOut>,
     /// claimed gains
     pub claims: Vec<Reading>,
     /// the loads at which interleaving is worthwhile
@@ -57,6 +63,8 @@ pub fn predict(published: &Published) -> Interleave {
     Interleave {
         schema_version: 1,
         published: published.about.clone(),
+        fits: tables.iter().flat_map(fit::fits).collect(),
+        held_out: published.stream.held_out(),
         tables,
         claims,
         latency: published.loads(),

@@ -7,6 +7,8 @@ use super::optimum::optimum;
 use super::published::{Stream, StreamRun};
 use super::table::{Cell, Misfit, Optimum, Queued, Table, Unit};
 
+/// A prediction is good within this error.
+const SMALL: f64 = 0.03;
 /// Maximum number of lines in flight that is tried.
 const LINES: u32 = 4096;
 
@@ -34,7 +36,7 @@ impl Stream {
             unit: Unit::Bandwidth,
             cells,
             optima: optima.collect(),
-            misfits: vec![self.misfit()],
+            misfits: [self.misfit()].into_iter().chain(self.contradiction()).collect(),
         }
     }
 
@@ -48,8 +50,13 @@ impl Stream {
     /// The number of lines in flight that fits the results of the *other* runs with interleaved arrays.
     #[must_use]
     pub fn lines_without(&self, run: usize) -> u32 {
-        let others = self.run.iter().enumerate().filter(|r| r.0 != run).map(|r| r.1);
-        let errors = others.map(|r| {
+        self.lines_of(|i| i != run)
+    }
+
+    /// The number of lines in flight that fits the results of these runs with interleaved arrays.
+    pub(super) fn lines_of(&self, is_used: impl Fn(usize) -> bool) -> u32 {
+        let used = self.run.iter().enumerate().filter(|r| is_used(r.0)).map(|r| r.1);
+        let errors = used.map(|r| {
             let by_lines = self.network(r, &as_shares(&self.weights), LINES);
             by_lines.into_iter().map(|b| (b / r.targeted - 1.0).powi(2)).collect::<Vec<f64>>()
         });
@@ -97,6 +104,29 @@ impl Stream {
             predicted(&global, run.global, &weights),
             predicted(&targeted, run.targeted, &weights),
         ]
+    }
+
+    /// The runs whose two rows by weight differ by so much that no prediction from weights and nodes alone, which is
+    /// the same for both, can be within 3 % of both.
+    fn contradiction(&self) -> Option<Misfit> {
+        let [global, targeted] = self.weighted_layouts();
+        let differs = |r: &&StreamRun| {
+            let ratio = r.global / r.targeted;
+            // The best prediction lies between the two, as far from one as from the other.
+            ratio.max(1.0 / ratio) > (1.0 + SMALL) / (1.0 - SMALL)
+        };
+        let runs: Vec<&StreamRun> = self.run.iter().filter(differs).collect();
+        let percent =
+            |r: &&StreamRun| format!("{} {:+.1} %", r.name, (r.global / r.targeted - 1.0) * 100.0);
+        let each: Vec<String> = runs.iter().map(percent).collect();
+        (!runs.is_empty()).then(|| Misfit {
+            cells: format!("\"{global}\" and \"{targeted}\" of the same run"),
+            why: format!(
+                "they have the same weights and nodes, and differ by more than a prediction within 3 % of both \
+                 allows: {}",
+                each.join(", ")
+            ),
+        })
     }
 
     /// The relative difference of the published results from the law, with all memory interleaved and with only

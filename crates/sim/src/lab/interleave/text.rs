@@ -22,12 +22,37 @@ impl Interleave {
         for table in &self.tables {
             out += &table.text();
         }
+        out += &self.fit();
         out += "\nClaims about these figures, and in which sense they follow\n";
         for claim in &self.claims {
             out += &reading(claim);
         }
         if let Some(latency) = &self.latency {
             out += &loads(latency);
+        }
+        out
+    }
+}
+
+impl Interleave {
+    fn fit(&self) -> String {
+        let within = |cells: usize, n: [usize; 3]| {
+            n.map(|n| format!("{:.0} %", 100.0 * n as f64 / cells.max(1) as f64)).into_iter()
+        };
+        let heads = || ["3 %", "5 %", "10 %"].map(str::to_owned).into_iter();
+        let mut out = line("\nCells predicted within", NUMBER, "cells", &[8; 3], heads());
+        for fit in &self.fits {
+            let name = format!("{}: {}: {}", fit.table, fit.layout, fit.model);
+            let cells = fit.cells.to_string();
+            out += &line(&name, NUMBER, &cells, &[8; 3], within(fit.cells, fit.within));
+        }
+        let heads = heads().chain(["mean".to_owned(), "worst".to_owned()]);
+        out += &line("\nSTREAM: half from the other half", NUMBER, "cells", &[8; 5], heads);
+        for h in &self.held_out {
+            let errors = [h.mean_percent, h.max_percent].map(|e| format!("{e:.1} %"));
+            let figures = within(h.cells, h.within).chain(errors);
+            let name = format!("{}: {}", h.layout, h.model);
+            out += &line(&name, NUMBER, &h.cells.to_string(), &[8; 5], figures);
         }
         out
     }

@@ -1,0 +1,43 @@
+//! `isotherm exec`.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use isotherm::exec::{self, Advice, lock_budget};
+use isotherm::stop::{Cause, Stop};
+use isotherm_report::bytes;
+
+use crate::cli::Exec;
+use crate::log::say;
+
+/// Runs the command with the advice, and returns its exit status.
+pub fn run(o: &Exec) -> Result<ExitCode> {
+    let all = Advice::read(&o.advice)?;
+    let budget = lock_budget(&all, o.lock_limit, o.pid);
+    let advised = all.lock_bytes();
+    let advice = all.within(budget);
+    let stop = Stop::at_signals()?;
+    let (status, applied) = match o.pid {
+        Some(pid) => (Some(0), exec::apply(pid, &advice, &stop)),
+        None => exec::run(&o.command, &advice, &stop)?,
+    };
+    say(format_args!(
+        "isotherm: locked {} at most, of {} advised and {} allowed; huge pages for {}",
+        bytes(applied.locked),
+        bytes(advised),
+        bytes(budget),
+        bytes(applied.huge)
+    ));
+    if applied.refused > 0 {
+        say(format_args!(
+            "isotherm: the kernel refused {}: raise RLIMIT_MEMLOCK (ulimit -l) of the process, or give it \
+             CAP_IPC_LOCK; -v prints each range",
+            bytes(applied.refused)
+        ));
+    }
+    let by_signal = match stop.cause() {
+        Some(Cause::Signal(signal)) => u8::try_from(128 + signal).unwrap_or(1),
+        _ => 1,
+    };
+    Ok(ExitCode::from(status.unwrap_or(by_signal)))
+}

@@ -1,0 +1,153 @@
+//! `isotherm exec`.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::run::{Recorder, isotherm, needs_root, run_in, until, wait};
+use crate::workload::Running;
+
+/// A `cat` that waits for input; killed when dropped.
+struct Cat(Child);
+
+impl Cat {
+    fn start() -> Self {
+        let mut command = Command::new("cat");
+        let cat = Cat(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+        until("the heap of cat", || cat.heap().is_some());
+        cat
+    }
+
+    /// The first address of its heap, and its length.
+    fn heap(&self) -> Option<(u64, u64)> {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.0.id())).unwrap();
+        let line = maps.lines().find(|line| line.ends_with("[heap]"))?;
+        let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+        let [start, end] = [start, end].map(|text| u64::from_str_radix(text, 16).unwrap());
+        Some((start, end - start))
+    }
+
+    fn locked(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmLck:")).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+    }
+
+    /// Writes to it, and checks that it answers.
+    fn answers(&mut self) {
+        self.0.stdin.as_mut().unwrap().write_all(b"still").unwrap();
+        let mut said = [0; 5];
+        self.0.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+        assert_eq!(&said, b"still");
+    }
+}
+
+impl Drop for Cat {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Advice to lock the heap of a program from its second page on, as another run had it at another address.
+fn advise(dir: &Path, name: &str, heap: u64) {
+    let advice = json!({
+        "schema_version": 1,
+        "targets": [{ "target": 0, "label": format!("{name} (pid 1)") }],
+        "ranges": [{
+            "action": "lock", "target": 0, "mapping": "[heap]",
+            "mapping_range": ["0x10000", format!("{:#x}", 0x10000 + heap)],
+            "offset_bytes": 4096, "size_bytes": heap - 4096, "rate_hz": 10.0,
+        }],
+    });
+    fs::write(dir.join("advice.json"), advice.to_string()).unwrap();
+}
+
+#[test]
+fn a_running_process_is_locked_until_isotherm_ends() {
+    let (dir, mut cat) = (TempDir::new().unwrap(), Cat::start());
+    let (_, heap) = cat.heap().unwrap();
+    advise(dir.path(), "cat", heap);
+    let pid = cat.0.id().to_string();
+    let mut exec = isotherm(["exec", "--advice", "advice.json", "--pid", &pid]);
+    let mut exec = exec.current_dir(dir.path()).stderr(Stdio::piped()).spawn().unwrap();
+    until("the lock", || cat.locked() == heap - 4096);
+    cat.answers();
+    kill_process(Pid::from_child(&exec), Signal::TERM).unwrap();
+    assert_eq!(wait(&mut exec).code(), Some(0));
+    assert_eq!(cat.locked(), 0);
+    cat.answers();
+    let mut said = String::new();
+    exec.stderr.unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("locked 128.0 KiB at most"), "{said}");
+}
+
+#[test]
+fn a_command_ends_as_it_does_by_itself() {
+    let dir = TempDir::new().unwrap();
+    advise(dir.path(), "another", 1 << 20);
+    let run = |script: &str| {
+        run_in(dir.path(), &["exec", "--advice", "advice.json", "--", "sh", "-c", script])
+    };
+    let done = run("echo here; exit 7");
+    assert_eq!((done.status, done.text()), (7, "here\n"));
+    assert!(done.err.contains("locked 0 B at most"), "{}", done.err);
+    assert_eq!(run("kill -9 $$").status, 128 + 9);
+}
+
+#[test]
+fn wrong_advice_is_refused_before_the_command_starts() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("advice.json"), "{}").unwrap();
+    let run = |args: &[&str]| run_in(dir.path(), &[&["exec"], args].concat());
+    for (args, status, said) in [
+        (
+            &["--advice", "advice.json", "--", "touch", "done"][..],
+            1,
+            "isotherm report advice --json",
+        ),
+        (&["--advice", "none.json", "--", "touch", "done"], 1, "none.json"),
+        (&["--", "touch", "done"], 2, "--advice"),
+        (&["--advice", "advice.json"], 2, "COMMAND"),
+        (&["--advice", "advice.json", "--pid", "1", "--", "touch", "done"], 2, "--pid"),
+    ] {
+        let done = run(args);
+        assert_eq!(done.status, status, "{args:?}: {}", done.err);
+        assert!(done.err.contains(said), "{args:?}: {}", done.err);
+        assert!(!dir.path().join("done").exists(), "{args:?}");
+    }
+}
+
+/// The whole way: a run is recorded, and the next one is locked by its advice.
+#[test]
+fn advice_of_one_run_serves_the_next() {
+    needs_root!();
+    let mut running = Running::start("hot-warm-cold", &["--duration", "1h"]);
+    let mut recorder = Recorder::start(&["--pid", &running.pid(), "--duration", "10s"]);
+    assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
+    running.end();
+    let dir = TempDir::new().unwrap();
+    let record = recorder.record();
+    let record = record.to_str().unwrap();
+    // Enough is hot even on a machine that is too busy to touch it as often as it should.
+    let report =
+        ["report", "advice", "--json", "--hot", "1Hz", "--lock-limit", "16M", "-i", record];
+    let advice = run_in(dir.path(), &report);
+    assert_eq!(advice.status, 0, "{}", advice.err);
+    let size = advice.json()["actions"][0]["size_bytes"].as_u64().unwrap();
+    assert!(size >= 8 << 20, "{size}");
+    fs::write(dir.path().join("advice.json"), advice.out).unwrap();
+    let program = env!("CARGO_BIN_EXE_isotherm");
+    let workload = [program, "lab", "workload", "hot-warm-cold", "--duration", "2s"];
+    let done =
+        run_in(dir.path(), &[&["exec", "--advice", "advice.json", "--"], &workload[..]].concat());
+    assert_eq!(done.status, 0, "{}", done.err);
+    let locked = done.err.split_once("locked ").unwrap().1.split_once(" MiB").unwrap().0;
+    let locked: f64 = locked.parse().unwrap();
+    assert!(locked * 1048576.0 >= size as f64 * 0.9, "{size}: {}", done.err);
+}

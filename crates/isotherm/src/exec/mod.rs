@@ -1,0 +1,11 @@
+//! Runs a command, or follows a process, and applies the advice of an earlier run inside it: which ranges to lock, and which to make huge.
+
+mod advice;
+mod error;
+mod place;
+mod process;
+mod run;
+
+pub use advice::{Advice, AdviceError};
+pub use error::ExecError;
+pub use run::{Applied, apply, lock_budget, run};

@@ -1,0 +1,191 @@
+//! The advice of one process, and how far it has been applied.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
+
+use isotherm_core::AddrRange;
+use isotherm_linux::inject::{self, InjectError, Request};
+use isotherm_linux::proc;
+use tracing::{debug, warn};
+
+use super::Applied;
+use super::advice::Program;
+use super::place::{place, requests};
+use crate::reading::program;
+
+/// A process of the command.
+#[derive(Debug)]
+struct Process {
+    pid: i32,
+    /// where each mapping of the advice was found
+    found: Vec<Option<AddrRange>>,
+    /// the ranges that are locked by the advice
+    locked: Vec<AddrRange>,
+    applied: Applied,
+}
+
+impl Process {
+    fn new(pid: i32) -> Self {
+        let (found, locked) = (Vec::new(), Vec::new());
+        Process { pid, found, locked, applied: Applied::default() }
+    }
+
+    /// Whether each mapping of the advice has been found.
+    fn is_done(&self, program: &Program) -> bool {
+        self.found.iter().flatten().count() == program.mappings.len()
+    }
+
+    /// Applies the advice to mappings that have appeared. Returns whether there were any.
+    ///
+    /// # Errors
+    /// If the process has ended or cannot be made to call the kernel.
+    fn apply(&mut self, program: &Program) -> Result<bool, InjectError> {
+        let root = Path::new(crate::ROOT);
+        if self.applied.locked > 0 && proc::locked(root, self.pid)? < self.applied.locked {
+            // The program has given up some of it, and may have mapped it anew.
+            *self = Process::new(self.pid);
+        }
+        if self.is_done(program) {
+            return Ok(false);
+        }
+        let live = proc::mappings(root, self.pid)?;
+        let found = place(&program.mappings, &self.found, &live);
+        let new =
+            program.mappings.iter().zip(&found).enumerate().filter_map(|(i, (mapping, at))| {
+                let is_known = self.found.get(i).is_some_and(Option::is_some);
+                Some((mapping, (*at).filter(|_| !is_known)?))
+            });
+        let new: Vec<Request> = new.flat_map(|(mapping, at)| requests(mapping, at)).collect();
+        if new.is_empty() {
+            self.found = found;
+            return Ok(false);
+        }
+        let results = inject::request(root, self.pid, &new)?;
+        self.found = found;
+        new.iter().zip(results).for_each(|(request, result)| self.note(*request, result));
+        Ok(true)
+    }
+
+    fn note(&mut self, request: Request, result: io::Result<()>) {
+        let (Request::Lock(range)
+        | Request::LockNow(range)
+        | Request::Unlock(range)
+        | Request::HugePages(range)) = request;
+        let sum = match (request, result) {
+            (_, Err(e)) => {
+                debug!("process {}: {request:?}: {e}", self.pid);
+                &mut self.applied.refused
+            }
+            (Request::HugePages(_), Ok(())) => &mut self.applied.huge,
+            (_, Ok(())) => {
+                self.locked.push(range);
+                &mut self.applied.locked
+            }
+        };
+        *sum += range.len();
+    }
+
+    /// Undoes the locks.
+    fn unlock(&self) -> Result<(), InjectError> {
+        let all: Vec<Request> = self.locked.iter().copied().map(Request::Unlock).collect();
+        if !all.is_empty() {
+            inject::request(Path::new(crate::ROOT), self.pid, &all)?;
+        }
+        Ok(())
+    }
+}
+
+/// The processes of a command.
+#[derive(Debug)]
+pub(super) struct Processes<'a> {
+    programs: &'a [Program],
+    /// the process that has the advice of each program, by the index of the program
+    all: BTreeMap<usize, Process>,
+    /// processes that could not be made to call the kernel
+    refused: BTreeSet<i32>,
+    /// the most that was applied at any time
+    pub(super) most: Applied,
+}
+
+impl<'a> Processes<'a> {
+    pub(super) fn new(programs: &'a [Program]) -> Self {
+        let (all, refused) = (BTreeMap::new(), BTreeSet::new());
+        Processes { programs, all, refused, most: Applied::default() }
+    }
+
+    /// Applies the advice in the processes that exist now. Returns whether there was anything new.
+    pub(super) fn apply(&mut self, pids: &[i32]) -> bool {
+        let root = Path::new(crate::ROOT);
+        let name = |pid: i32| proc::command(root, pid).map(|line| program(&line).to_owned());
+        let names: BTreeMap<i32, String> =
+            pids.iter().filter_map(|&pid| Some((pid, name(pid).ok()?))).collect();
+        self.find(&names);
+        let mut is_new = false;
+        for (i, process) in &mut self.all {
+            let Some(program) = self.programs.get(*i) else { continue };
+            match process.apply(program) {
+                Ok(new) => is_new |= new,
+                Err(InjectError::Ended(_)) => {}
+                Err(InjectError::Proc(e)) if e.is_gone() => {}
+                Err(e) => {
+                    if self.refused.insert(process.pid) {
+                        warn!("{e}; the advice for it is not applied yet");
+                    }
+                }
+            }
+        }
+        let most =
+            |before: u64, of: fn(&Process) -> u64| before.max(self.all.values().map(of).sum());
+        self.most = Applied {
+            locked: most(self.most.locked, |p| p.applied.locked),
+            huge: most(self.most.huge, |p| p.applied.huge),
+            refused: most(self.most.refused, |p| p.applied.refused),
+        };
+        is_new
+    }
+
+    /// Finds a process for each program that has none: the first process of a name has the advice of the first such
+    /// process of the record, and so on. Shared memory has that process which maps it and is first.
+    fn find(&mut self, names: &BTreeMap<i32, String>) {
+        let programs = self.programs;
+        let fits = |i: usize, pid: i32| {
+            let name = programs.get(i).and_then(|program| program.name.as_deref());
+            names.get(&pid).is_some_and(|own| name.is_none_or(|name| name == own))
+        };
+        self.all.retain(|i, process| fits(*i, process.pid));
+        for (i, program) in programs.iter().enumerate().filter(|(_, p)| !p.mappings.is_empty()) {
+            if self.all.contains_key(&i) {
+                continue;
+            }
+            let is_taken = |pid: i32| {
+                self.all.iter().any(|(i, p)| {
+                    p.pid == pid && programs.get(*i).is_some_and(|p| p.name.is_some())
+                })
+            };
+            let is_right = |pid: i32| match program.name {
+                Some(_) => !is_taken(pid),
+                None => maps(pid, program),
+            };
+            let found = names.keys().copied().find(|&pid| fits(i, pid) && is_right(pid));
+            self.all.extend(found.map(|pid| (i, Process::new(pid))));
+        }
+    }
+
+    /// Undoes all locks.
+    pub(super) fn unlock(&self) {
+        for process in self.all.values() {
+            match process.unlock() {
+                Ok(()) | Err(InjectError::Ended(_)) => {}
+                Err(InjectError::Proc(e)) if e.is_gone() => {}
+                Err(e) => warn!("{e}; its memory remains locked"),
+            }
+        }
+    }
+}
+
+/// Whether a process maps the memory of a program.
+fn maps(pid: i32, program: &Program) -> bool {
+    let live = proc::mappings(Path::new(crate::ROOT), pid).unwrap_or_default();
+    place(&program.mappings, &[], &live).iter().any(Option::is_some)
+}

@@ -1,0 +1,142 @@
+//! Runs a command with advice.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use isotherm_linux::cgroup::Cgroup;
+use isotherm_linux::proc;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
+
+use super::process::Processes;
+use super::{Advice, ExecError};
+use crate::follow::{StartedCommand, resolve};
+use crate::interleave::{Family, with_descendants};
+use crate::stop::Stop;
+
+/// Part of the limit of the group, or of the machine's memory without a limit, that is never locked: for what the
+/// kernel needs, and for memory that comes and goes.
+const RESERVE: f64 = 0.1;
+/// At least so much, in bytes: reclaim finds too little in less.
+const MIN_RESERVE: u64 = 16 << 20;
+/// Maximum of that part: memory that is needed without advice to lock it has room there.
+const MAX_RESERVE: f64 = 0.5;
+/// Time between two looks at the command's mappings at first, and at most: it grows while nothing new appears.
+const SHORTEST: Duration = Duration::from_millis(20);
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// What was applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Applied {
+    /// maximum number of bytes that were locked at any time
+    pub locked: u64,
+    /// maximum number of bytes for which huge pages were requested
+    pub huge: u64,
+    /// maximum number of bytes for which the kernel refused either
+    pub refused: u64,
+}
+
+/// Bytes that may be locked for a process, or for a command: `wanted`, or else the memory that it may use, without
+/// the memory that it needs beside the advised ranges, and without a reserve. Without `CAP_IPC_LOCK` no more than
+/// `RLIMIT_MEMLOCK`.
+#[must_use]
+pub fn lock_budget(advice: &Advice, wanted: Option<u64>, pid: Option<i32>) -> u64 {
+    let pid = pid.or_else(|| i32::try_from(std::process::id()).ok()).unwrap_or(0);
+    let budget = wanted.unwrap_or_else(|| share(memory(pid), advice.needed_beside()));
+    raise_limit().map_or(budget, |most| budget.min(most))
+}
+
+/// The part of `memory` that may be locked where `beside` is needed without being locked.
+fn share(memory: u64, beside: u64) -> u64 {
+    let part = |part: f64| (memory as f64 * part) as u64;
+    let most = part(MAX_RESERVE);
+    memory - beside.clamp(part(RESERVE).max(MIN_RESERVE).min(most), most)
+}
+
+/// The memory that a process may use: the lowest limit of its group and of those above it, or all memory of the
+/// machine.
+fn memory(pid: i32) -> u64 {
+    let root = Path::new(crate::ROOT);
+    let total = proc::meminfo(root).map_or(0, |m| m.total);
+    let limit = Cgroup::of_process(root, pid).and_then(|group| group.lowest_limit());
+    limit.map_or(total, |limit| limit.min(total))
+}
+
+/// Raises `RLIMIT_MEMLOCK` for this process and those that it starts. Returns the limit, if there is one.
+fn raise_limit() -> Option<u64> {
+    let none = Rlimit { current: None, maximum: None };
+    if setrlimit(Resource::Memlock, none).is_err() {
+        let limit = getrlimit(Resource::Memlock);
+        let _ = setrlimit(Resource::Memlock, Rlimit { current: limit.maximum, ..limit });
+    }
+    let is_exempt = capabilities(None).is_ok_and(|c| c.effective.contains(CapabilitySet::IPC_LOCK));
+    getrlimit(Resource::Memlock).current.filter(|_| !is_exempt)
+}
+
+/// Runs `command`, and applies `advice` in it and in its descendants as their mappings appear. Returns the exit
+/// status of the command, `None` if `stop` ended it, and what was applied.
+///
+/// # Errors
+/// If the command cannot start. Advice that cannot be applied is reported, and the command continues.
+pub fn run(
+    command: &[String],
+    advice: &Advice,
+    stop: &Stop,
+) -> Result<(Option<u8>, Applied), ExecError> {
+    let Some(program) = resolve(command)? else { return Ok((Some(0), Applied::default())) };
+    let root = Path::new(crate::ROOT);
+    let family = Family::begin(root).map_err(|e| ExecError::Family(e.into()))?;
+    let mut started = StartedCommand::spawn(&program, command, &[])?;
+    let mut applying = Applying::new(advice);
+    while !stop.is_over() && !started.has_ended_in(applying.pause)? {
+        applying.round(&family.pids(started.pid()));
+    }
+    Ok((started.end(stop)?, applying.processes.most))
+}
+
+/// Applies `advice` in process `pid` and in its descendants until it ends or `stop` is over. Then undoes all locks,
+/// and returns what was applied.
+#[must_use]
+pub fn apply(pid: i32, advice: &Advice, stop: &Stop) -> Applied {
+    let root = Path::new(crate::ROOT);
+    let mut applying = Applying::new(advice);
+    while !stop.is_over() && proc::stat(root, pid).is_ok() {
+        applying.round(&with_descendants(root, vec![pid]));
+        std::thread::sleep(applying.pause);
+    }
+    applying.processes.unlock();
+    applying.processes.most
+}
+
+/// Rounds of applying advice to what has appeared.
+struct Applying<'a> {
+    processes: Processes<'a>,
+    /// time until the next round
+    pause: Duration,
+}
+
+impl<'a> Applying<'a> {
+    fn new(advice: &'a Advice) -> Self {
+        Applying { processes: Processes::new(&advice.programs), pause: SHORTEST }
+    }
+
+    fn round(&mut self, pids: &[i32]) {
+        let since = Instant::now();
+        let is_new = self.processes.apply(pids);
+        let longer = if is_new { SHORTEST } else { self.pause * 3 / 2 };
+        // Looking takes at most a hundredth of the time.
+        self.pause = longer.max(since.elapsed() * 100).min(LONGEST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reserve_and_needed_memory_are_not_locked() {
+        let mib = |memory: u64, beside: u64| share(memory << 20, beside << 20) >> 20;
+        assert_eq!([0, 100, 300, 900].map(|beside| mib(1000, beside)), [900, 900, 700, 500]);
+        assert_eq!([0, 20, 100].map(|memory| mib(memory, 0)), [0, 10, 84]);
+    }
+}

@@ -1,0 +1,138 @@
+//! System calls made inside another process, for advice that the kernel accepts only from the process itself.
+//!
+//! `ptrace` stops one thread of the process, lets it make the calls by an instruction of its vDSO, and restores its
+//! registers. No memory of the process is written. All other threads continue meanwhile.
+
+mod error;
+mod tracee;
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use isotherm_core::AddrRange;
+
+use crate::proc;
+
+pub use error::InjectError;
+use tracee::{Syscall, Tracee};
+
+/// Calls while the thread is stopped once: some milliseconds.
+const MAX_CALLS: usize = 256;
+/// How often a stop is tried again if it came at a bad moment.
+const TRIES: u32 = 20;
+/// The encoding of `syscall` on x86-64.
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
+/// The vDSO has two pages or a few more.
+const MAX_VDSO: u64 = 1 << 20;
+
+/// A change of a range of a process's memory that loses no data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// keep each page in memory from its next access on: `mlock2` with `MLOCK_ONFAULT`
+    Lock(AddrRange),
+    /// Read all pages, and keep them in memory: `mlock`. For memory that other processes access, in whose place
+    /// this process never accesses it. The thread waits for the pages, so isotherm makes one such call at a stop.
+    LockNow(AddrRange),
+    /// undo either: `munlock`
+    Unlock(AddrRange),
+    /// use huge pages: `MADV_HUGEPAGE`
+    HugePages(AddrRange),
+}
+
+impl Request {
+    fn syscall(self) -> Syscall {
+        let (number, range, last) = match self {
+            Request::Lock(range) => (libc::SYS_mlock2, range, i64::from(libc::MLOCK_ONFAULT)),
+            Request::LockNow(range) => (libc::SYS_mlock, range, 0),
+            Request::Unlock(range) => (libc::SYS_munlock, range, 0),
+            Request::HugePages(range) => (libc::SYS_madvise, range, i64::from(libc::MADV_HUGEPAGE)),
+        };
+        Syscall { number, args: [range.start, range.len(), last.cast_unsigned()] }
+    }
+
+    fn waits(self) -> bool {
+        matches!(self, Request::LockNow(_))
+    }
+}
+
+/// Makes `requests` in process `pid`. Returns the result of each request, in the same order.
+///
+/// # Errors
+/// If the process has ended, is stopped, or cannot be traced. The requests of earlier stops remain.
+pub fn request(
+    root: &Path,
+    pid: i32,
+    requests: &[Request],
+) -> Result<Vec<io::Result<()>>, InjectError> {
+    // A kernel without seccomp has no such field.
+    if proc::status_field(root, pid, "Seccomp:")?.is_some_and(|mode| mode != "0") {
+        return Err(InjectError::Filtered(pid));
+    }
+    let at = instruction(root, pid)?;
+    let mut results = Vec::new();
+    let stops = requests.chunk_by(|a, b| !a.waits() && !b.waits());
+    for some in stops.flat_map(|some| some.chunks(MAX_CALLS)) {
+        results.extend(at_one_stop(root, pid, at, some)?);
+    }
+    Ok(results)
+}
+
+/// Makes the requests at one stop. Tries again after a stop at a bad moment.
+fn at_one_stop(
+    root: &Path,
+    pid: i32,
+    at: u64,
+    requests: &[Request],
+) -> Result<Vec<io::Result<()>>, InjectError> {
+    let mut last = InjectError::Busy(pid);
+    for _ in 0..TRIES {
+        let tid = thread(root, pid)?;
+        let done = Tracee::stop(root, pid, tid).and_then(|mut tracee| {
+            let calls = requests.iter().map(|r| tracee.call(at, r.syscall()));
+            let calls: Result<Vec<_>, InjectError> = calls.collect();
+            tracee.release()?;
+            calls
+        });
+        match done {
+            Err(InjectError::Busy(_)) => last = InjectError::Busy(pid),
+            done => return done,
+        }
+        std::thread::yield_now();
+    }
+    Err(last)
+}
+
+/// A thread of the process that has not ended: the first one, as a rule.
+fn thread(root: &Path, pid: i32) -> Result<i32, InjectError> {
+    let all = std::iter::once(pid).chain(proc::tids(root, pid));
+    let mut states = all.filter_map(|tid| Some((tid, state(root, pid, tid)?)));
+    match states.find(|(_, state)| !matches!(state, 'Z' | 'X')) {
+        Some((_, 'T')) => Err(InjectError::Stopped(pid)),
+        Some((tid, _)) => Ok(tid),
+        None => Err(InjectError::Ended(pid)),
+    }
+}
+
+/// The letter of a thread's state.
+fn state(root: &Path, pid: i32, tid: i32) -> Option<char> {
+    let stat = std::fs::read_to_string(root.join(format!("proc/{pid}/task/{tid}/stat"))).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// The address of a `syscall` instruction in the vDSO.
+fn instruction(root: &Path, pid: i32) -> Result<u64, InjectError> {
+    let all = proc::mappings(root, pid)?;
+    let vdso = all.iter().find(|m| &*m.name == "[vdso]" && m.range.len() <= MAX_VDSO);
+    let range = vdso.ok_or(InjectError::NoInstruction(pid))?.range;
+    let mut code = vec![0; usize::try_from(range.len()).unwrap_or(0)];
+    let path = root.join(format!("proc/{pid}/mem"));
+    let read = File::open(&path).and_then(|memory| memory.read_exact_at(&mut code, range.start));
+    read.map_err(|source| InjectError::Trace { pid, source })?;
+    let offset = code.windows(SYSCALL.len()).position(|bytes| bytes == SYSCALL);
+    offset.map(|i| range.start + i as u64).ok_or(InjectError::NoInstruction(pid))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use super::*;
+
+const ROOT: &str = "/";
+
+/// A child process, killed on drop.
+struct Started(Child);
+
+impl Started {
+    fn new(program: &str, args: &[&str]) -> Self {
+        let mut command = Command::new(program);
+        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
+        Started(command.spawn().unwrap())
+    }
+
+    fn pid(&self) -> i32 {
+        self.0.id().cast_signed()
+    }
+
+    fn heap(&self) -> Option<AddrRange> {
+        let all = proc::mappings(Path::new(ROOT), self.pid()).unwrap();
+        all.iter().find(|m| &*m.name == "[heap]").map(|m| m.range)
+    }
+
+    /// Its heap, once the program has one.
+    fn wait_for_heap(&self) -> AddrRange {
+        std::iter::repeat_with(|| {
+            std::thread::yield_now();
+            self.heap()
+        })
+        .flatten()
+        .next()
+        .unwrap()
+    }
+
+    fn request(&self, request: Request) -> io::Result<()> {
+        self::request(Path::new(ROOT), self.pid(), &[request]).unwrap().remove(0)
+    }
+
+    fn locked(&self) -> u64 {
+        proc::locked(Path::new(ROOT), self.pid()).unwrap()
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_range_is_locked_and_unlocked_while_the_process_waits() {
+    let mut cat = Started::new("cat", &[]);
+    let heap = cat.wait_for_heap();
+    cat.request(Request::Lock(heap)).unwrap();
+    assert_eq!(cat.locked(), heap.len());
+    cat.request(Request::Unlock(heap)).unwrap();
+    assert_eq!(cat.locked(), 0);
+    cat.request(Request::LockNow(heap)).unwrap();
+    let rss = || proc::resident(Path::new(ROOT), cat.pid()).unwrap().all;
+    assert!(cat.locked() == heap.len() && rss() >= heap.len());
+    // The call to read that was interrupted has been started again.
+    cat.0.stdin.as_mut().unwrap().write_all(b"on").unwrap();
+    drop(cat.0.stdin.take());
+    let mut said = String::new();
+    cat.0.stdout.as_mut().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(said, "on");
+    assert!(cat.0.wait().unwrap().success());
+}
+
+#[test]
+fn a_sleep_lasts_as_long_as_before() {
+    let since = std::time::Instant::now();
+    let mut sleep = Started::new("sleep", &["1"]);
+    let heap = sleep.wait_for_heap();
+    for _ in 0..20 {
+        sleep.request(Request::Lock(heap)).unwrap();
+    }
+    assert!(sleep.0.wait().unwrap().success());
+    assert!(since.elapsed() >= std::time::Duration::from_secs(1));
+}
+
+#[test]
+fn a_computing_process_computes_the_same() {
+    let script = "n=0; for i in $(seq 200000); do n=$((n + i)); done; echo $n";
+    let mut shell = Started::new("sh", &["-c", script]);
+    let heap = shell.wait_for_heap();
+    let mut times = 0;
+    while shell.0.try_wait().unwrap().is_none() {
+        match request(Path::new(ROOT), shell.pid(), &[Request::Lock(heap), Request::Unlock(heap)]) {
+            Ok(_) => times += 1,
+            Err(InjectError::Ended(_) | InjectError::Proc(_) | InjectError::NoInstruction(_)) => {}
+            Err(e) => panic!("{e}"),
+        }
+    }
+    let mut said = String::new();
+    shell.0.stdout.as_mut().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(said.trim(), "20000100000");
+    assert!(shell.0.wait().unwrap().success(), "its parent still learns how it ended");
+    assert!(times > 0);
+}
+
+#[test]
+fn the_kernel_s_answer_is_returned() {
+    let cat = Started::new("cat", &[]);
+    let hole = AddrRange::new(0x1000, 0x2000);
+    cat.wait_for_heap();
+    let said = cat.request(Request::Lock(hole)).unwrap_err();
+    assert_eq!(said.raw_os_error(), Some(libc::ENOMEM));
+}
+
+#[test]
+fn a_stopped_process_is_left_alone() {
+    let cat = Started::new("cat", &[]);
+    let heap = cat.wait_for_heap();
+    let pid = rustix::process::Pid::from_child(&cat.0);
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    let stat = || std::fs::read_to_string(format!("/proc/{}/stat", cat.pid())).unwrap();
+    while !stat().contains(") T ") {
+        std::thread::yield_now();
+    }
+    let said = request(Path::new(ROOT), cat.pid(), &[Request::Lock(heap)]);
+    assert!(matches!(said, Err(InjectError::Stopped(_))), "{said:?}");
+    assert!(stat().contains(") T "), "{}", stat());
+}

@@ -1,0 +1,209 @@
+//! Hot memory locked while memory is short: programs in a control group with less memory than they use, as they are
+//! and with the advice of an earlier run (`isotherm exec`).
+
+mod swap;
+mod table;
+
+use std::ffi::OsString;
+use std::fs::{OpenOptions, create_dir_all, read_to_string, write};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use isotherm_bench::limited::Limited;
+use isotherm_bench::program;
+use serde::{Deserialize, Serialize};
+
+use self::swap::RunSwap;
+pub use self::swap::SwapKind;
+pub use self::table::{bounds, tables};
+use super::beside::Beside;
+use super::folder::Setup;
+use super::machine::{HugePages, drop_caches};
+use super::process::last_words;
+use super::stop::Stop;
+use super::watching::Watching;
+use super::workload::{Computation, Kernel, Keys, Length, Postgres, Redis, Workload};
+
+/// Limits, in percent of the memory that a program uses.
+const LIMITS: [u64; 3] = [90, 70, 50];
+/// How long a program is recorded for advice, after its lead-in.
+const RECORDED: Duration = Duration::from_secs(20);
+/// Memory that is touched at this rate or more may be locked: everything that a program passes over at least once in
+/// ten seconds.
+const HOT: &str = "0.1Hz";
+/// Swap beyond the memory of a program, in bytes.
+const SPARE: u64 = 256 << 20;
+const RUNS: &str = "locked.jsonl";
+
+/// The names of all programs.
+pub const NAMES: [&str; 6] = ["redis", "postgres", "sort", "graph", "stencil", "join"];
+
+/// The conditions of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {
+    /// name of the program
+    pub program: String,
+    /// where memory is swapped to
+    pub swap: SwapKind,
+    /// limit, in percent of the memory that the program uses
+    pub limit: u64,
+    /// number of the repetition, from 0
+    pub repetition: u32,
+    /// whether the advice was applied
+    pub locked: bool,
+}
+
+/// A run and its results.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// its conditions
+    #[serde(flatten)]
+    pub turn: Turn,
+    /// memory that the program uses without a limit, in bytes
+    pub used: u64,
+    /// work per second
+    pub rate: f64,
+    /// major faults of the group per second
+    pub faults: f64,
+    /// locked memory of the group at the end, in bytes
+    pub locked_bytes: u64,
+}
+
+/// The programs: redis and PostgreSQL, whose load reads hot data, and all data from time to time; and the kernels.
+pub fn programs(setup: &Setup) -> Vec<Box<dyn Workload>> {
+    let (bytes, rate, seed) = (setup.size << 20, setup.rate, setup.seed);
+    let kernels = Kernel::ALL.into_iter();
+    let kernels =
+        kernels.map(|kernel| Box::new(Computation { kernel, bytes }) as Box<dyn Workload>);
+    let servers: [Box<dyn Workload>; 2] = [
+        Box::new(Redis { keys: Keys::Scanned, bytes, rate, seed }),
+        Box::new(Postgres { bytes, scans: true, seed }),
+    ];
+    servers.into_iter().chain(kernels).collect()
+}
+
+/// Runs everything that is not in `folder` yet. Notes each result there at once.
+pub fn run_all(
+    programs: &[Box<dyn Workload>],
+    setup: &Setup,
+    times: u32,
+    folder: &Path,
+    stop: &Stop,
+) -> Result<()> {
+    create_dir_all(folder)?;
+    let (lead_in, measured) =
+        (Duration::from_secs(setup.lead_in), Duration::from_secs(setup.seconds));
+    let length = Length { lead_in, measured, slices: 0 };
+    let done = read(folder);
+    for repetition in 0..times {
+        for program in programs {
+            let advice = Advice::of(&**program, folder, length, stop)?;
+            for (swap, limit) in SwapKind::ALL.into_iter().flat_map(|s| LIMITS.map(|l| (s, l))) {
+                // The order alternates, so that a drift of the machine affects both alike.
+                for locked in [repetition % 2 == 1, repetition % 2 == 0] {
+                    let program_name = program.name().to_owned();
+                    let turn = Turn { program: program_name, swap, limit, repetition, locked };
+                    if done.iter().any(|run| run.turn == turn) {
+                        continue;
+                    }
+                    match run(&**program, turn, &advice, length, folder, stop) {
+                        Ok(run) => {
+                            eprintln!("{}", serde_json::to_string(&run)?);
+                            note(folder, &run)?;
+                        }
+                        // The kernel may kill a program that is short of memory.
+                        Err(e) => eprintln!("failed: {}, {swap}, {limit} %: {e:#}", program.name()),
+                    }
+                    stop.check()?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The runs in a folder.
+pub fn read(folder: &Path) -> Vec<Run> {
+    let text = read_to_string(folder.join(RUNS)).unwrap_or_default();
+    // The last line may be incomplete; that run is repeated.
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+fn note(folder: &Path, run: &Run) -> Result<()> {
+    let mut file = OpenOptions::new().create(true).append(true).open(folder.join(RUNS))?;
+    writeln!(file, "{}", serde_json::to_string(run)?)?;
+    Ok(file.sync_data()?)
+}
+
+/// The advice of a run without a limit.
+struct Advice {
+    path: PathBuf,
+    /// memory that the program uses, in bytes
+    used: u64,
+}
+
+impl Advice {
+    /// Records the program without a limit, unless the advice is in the folder.
+    fn of(program: &dyn Workload, folder: &Path, length: Length, stop: &Stop) -> Result<Self> {
+        let path = folder.join(format!("{}.json", program.name()));
+        let note = folder.join(format!("{}.used", program.name()));
+        if let Some(used) = read_to_string(&note).ok().and_then(|text| text.trim().parse().ok()) {
+            return Ok(Advice { path, used });
+        }
+        let place = tempfile::tempdir()?;
+        let group = Limited::start(1 << 40)?;
+        let mut running = group.within(|| program.start(place.path(), stop))?;
+        let record = place.path().join("record.rec");
+        let words = ["record", "--children", "-o"].map(OsString::from);
+        let words = [&words[..], &[record.clone().into()]].concat();
+        let watching = Watching::with(&words, None, running.pid(), place.path())?;
+        let length = Length { measured: RECORDED.max(length.measured), ..length };
+        running.work(length, &mut Beside::new(None, None, &mut None, &mut || Ok(())), stop)?;
+        let stat = group.group().memory_stat()?;
+        watching.end()?;
+        drop(running);
+        let mut report = Command::new(program::beside()?);
+        report.args(["report", "advice", "--json", "--hot", HOT, "--lock-limit", "1T", "-i"]);
+        let output = report.arg(&record).stderr(Stdio::inherit()).output()?;
+        ensure!(output.status.success(), "isotherm report advice has failed");
+        write(&path, output.stdout)?;
+        let used = stat.anon + stat.shmem;
+        write(note, used.to_string())?;
+        Ok(Advice { path, used })
+    }
+}
+
+fn run(
+    program: &dyn Workload,
+    turn: Turn,
+    advice: &Advice,
+    length: Length,
+    folder: &Path,
+    stop: &Stop,
+) -> Result<Run> {
+    let _huge = HugePages::set(Path::new("/"), false)?;
+    let _swap = RunSwap::start(turn.swap, program.memory() * 2 + SPARE, folder)?;
+    drop_caches()?;
+    let place = tempfile::tempdir()?;
+    let group = Limited::start(advice.used * turn.limit / 100)?;
+    let mut running = group.within(|| program.start(place.path(), stop))?;
+    let words = [OsString::from("exec"), "--advice".into(), advice.path.clone().into()];
+    let dir = place.path().join("isotherm");
+    create_dir_all(&dir)?;
+    let start = || Watching::with(&words, None, running.pid(), &dir);
+    let watching = turn.locked.then(start).transpose()?;
+    let mut before = 0;
+    let mut mark = || {
+        before = group.group().memory_stat()?.major_faults;
+        Ok(())
+    };
+    let work = running.work(length, &mut Beside::new(None, None, &mut None, &mut mark), stop);
+    let rate = work.with_context(|| last_words(&dir.join("isotherm")))?.work.number();
+    let stat = group.group().memory_stat()?;
+    watching.map_or(Ok(()), Watching::end)?;
+    let faults = stat.major_faults.saturating_sub(before) as f64 / length.measured.as_secs_f64();
+    Ok(Run { turn, used: advice.used, rate, faults, locked_bytes: stat.unevictable })
+}

@@ -1,0 +1,306 @@
+//! Compute kernels of the kind that the mails measured: a sort, a graph traversal, a stencil and a hash join. They
+//! pass over all of their memory again and again, and some of them also access a small part of it at random.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use isotherm_linux::sys::Arena;
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rustix::process::Signal;
+
+use super::{Length, Running, Workload, WorkloadResult};
+use crate::beside::Beside;
+use crate::process::{Process, ProcessCpus, command};
+use crate::slices::{SLICE, Speeds};
+use crate::stop::Stop;
+
+/// The argument with which the bench starts itself as this process.
+const ARGUMENT: &str = "--be-the-kernel";
+/// Words between two reports.
+const BATCH: usize = 1 << 14;
+/// Random numbers are this small, so that memory compresses about 3:1.
+const RANDOM_BITS: u64 = (1 << 22) - 1;
+
+/// What it computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kernel {
+    /// a merge sort: each pass reads one half of the memory and writes the other half
+    Sort,
+    /// page rank: each pass reads all edges in order, and the ranks of their vertices at random
+    Graph,
+    /// a five-point stencil: each pass reads one half of the memory and writes the other half
+    Stencil,
+    /// a hash join: each pass reads all rows of one table, and looks them up in the hash table of the other
+    Join,
+}
+
+impl Kernel {
+    /// All of them.
+    pub const ALL: [Kernel; 4] = [Kernel::Sort, Kernel::Graph, Kernel::Stencil, Kernel::Join];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        ["sort", "graph", "stencil", "join"][self as usize]
+    }
+}
+
+/// The workload.
+#[derive(Debug, Clone, Copy)]
+pub struct Computation {
+    /// what it computes
+    pub kernel: Kernel,
+    /// size of all its memory
+    pub bytes: u64,
+}
+
+impl Workload for Computation {
+    fn name(&self) -> &str {
+        self.kernel.name()
+    }
+
+    fn memory(&self) -> u64 {
+        self.bytes
+    }
+
+    fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>> {
+        let count = place.join("count");
+        let mut command = command(ProcessCpus::Workload, std::env::current_exe()?)?;
+        command.args([ARGUMENT, self.name(), &self.bytes.to_string()]);
+        let mut process =
+            Process::start(self.name(), command.stdout(File::create(&count)?), Signal::KILL)?;
+        let count = File::open(&count)?;
+        process.until(stop, Duration::from_secs(300), || done(&count).is_ok())?;
+        Ok(Box::new(Computing { process, count }))
+    }
+}
+
+struct Computing {
+    process: Process,
+    count: File,
+}
+
+impl Running for Computing {
+    fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
+    /// Its work is words per second.
+    fn work(
+        &mut self,
+        length: Length,
+        beside: &mut Beside<'_>,
+        stop: &Stop,
+    ) -> Result<WorkloadResult> {
+        stop.sleep(length.lead_in)?;
+        beside.begin()?;
+        let slices = beside.slices(length.measured, SLICE, |length| {
+            let (begin, before) = (Instant::now(), done(&self.count)?);
+            stop.sleep(length)?;
+            let words = done(&self.count)?.saturating_sub(before);
+            Ok(Speeds::alone(words as f64 / begin.elapsed().as_secs_f64()))
+        })?;
+        self.process.check()?;
+        WorkloadResult::by_slices(&slices)
+    }
+}
+
+/// The words that the process has computed.
+fn done(count: &File) -> Result<u64> {
+    let mut bytes = [0; 8];
+    count.read_exact_at(&mut bytes, 0)?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// If the command line requests it, computes until killed. The present count is at the beginning of standard output,
+/// which is a file. Does nothing otherwise.
+pub fn run_if_asked() -> Result<()> {
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() != Some(ARGUMENT) {
+        return Ok(());
+    }
+    let name = words.next().context("no kernel")?;
+    let kernel = Kernel::ALL.into_iter().find(|k| k.name() == name).context("no such kernel")?;
+    let bytes: u64 = words.next().context("no size")?.parse()?;
+    let out = File::from(rustix::io::dup(std::io::stdout())?);
+    let mut progress = Progress { out, words: 0 };
+    match kernel {
+        Kernel::Sort => sort(bytes, &mut progress),
+        Kernel::Graph => graph(bytes, &mut progress),
+        Kernel::Stencil => stencil(bytes, &mut progress),
+        Kernel::Join => join(bytes, &mut progress),
+    }
+}
+
+/// Reports how much is done.
+struct Progress {
+    out: File,
+    words: u64,
+}
+
+impl Progress {
+    fn add(&mut self, words: usize) -> Result<()> {
+        self.words += words as u64;
+        Ok(self.out.write_all_at(&self.words.to_ne_bytes(), 0)?)
+    }
+}
+
+type Words = [AtomicU64];
+
+/// Memory of this part of `bytes`, filled with small random numbers.
+fn filled(bytes: u64, part: f64) -> Result<Arena> {
+    let memory = Arena::map((bytes as f64 * part) as u64 / 4096 * 4096)?;
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(bytes);
+    memory.words().iter().for_each(|w| w.store(random.next_u64() & RANDOM_BITS, Relaxed));
+    Ok(memory)
+}
+
+fn get(words: &Words, at: usize) -> u64 {
+    words.get(at).map_or(0, |w| w.load(Relaxed))
+}
+
+fn set(words: &Words, at: usize, value: u64) {
+    if let Some(word) = words.get(at) {
+        word.store(value, Relaxed);
+    }
+}
+
+fn float(words: &Words, at: usize) -> f64 {
+    f64::from_bits(get(words, at))
+}
+
+/// Merges sorted runs of twice the length in each pass, over and over.
+fn sort(bytes: u64, progress: &mut Progress) -> Result<()> {
+    let (a, b) = (filled(bytes, 0.5)?, filled(bytes, 0.5)?);
+    let (mut from, mut to) = (a.words(), b.words());
+    progress.add(0)?;
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(bytes);
+    loop {
+        for run in from.chunks(BATCH) {
+            let mut sorted: Vec<u64> =
+                run.iter().map(|_| random.next_u64() & RANDOM_BITS).collect();
+            sorted.sort_unstable();
+            run.iter().zip(sorted).for_each(|(to, value)| to.store(value, Relaxed));
+            progress.add(run.len())?;
+        }
+        let mut length = BATCH;
+        while length < from.len() {
+            for (run, to) in from.chunks(2 * length).zip(to.chunks(2 * length)) {
+                let (left, right) = run.split_at(length.min(run.len()));
+                merge(left, right, to, progress)?;
+            }
+            (from, to) = (to, from);
+            length *= 2;
+        }
+    }
+}
+
+fn merge(left: &Words, right: &Words, to: &Words, progress: &mut Progress) -> Result<()> {
+    let (mut l, mut r) = (0, 0);
+    for batch in to.chunks(BATCH) {
+        for word in batch {
+            let takes_left = r >= right.len() || l < left.len() && get(left, l) <= get(right, r);
+            word.store(if takes_left { get(left, l) } else { get(right, r) }, Relaxed);
+            l += usize::from(takes_left);
+            r += usize::from(!takes_left);
+        }
+        progress.add(batch.len())?;
+    }
+    Ok(())
+}
+
+/// Eight edges for each vertex. Vertices of low numbers have more.
+fn graph(bytes: u64, progress: &mut Progress) -> Result<()> {
+    const DEGREE: usize = 8;
+    let edges = filled(bytes, 0.8)?;
+    let (a, b) = (filled(bytes, 0.1)?, filled(bytes, 0.1)?);
+    let vertices = a.words().len();
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(bytes);
+    for edge in edges.words() {
+        let [x, y] = [random.next_u32(), random.next_u32()].map(|r| f64::from(r) / 2f64.powi(32));
+        edge.store((x * y * vertices as f64) as u64, Relaxed);
+    }
+    let (mut from, mut to) = (a.words(), b.words());
+    from.iter().for_each(|w| w.store(1f64.to_bits(), Relaxed));
+    progress.add(0)?;
+    loop {
+        for (i, own) in edges.words().chunks(DEGREE).enumerate() {
+            let sum: f64 = own.iter().map(|e| float(from, e.load(Relaxed) as usize)).sum();
+            set(to, i, (0.15 + 0.85 * sum / DEGREE as f64).to_bits());
+            if i % (BATCH / DEGREE) == 0 {
+                progress.add(BATCH)?;
+            }
+        }
+        (from, to) = (to, from);
+    }
+}
+
+fn stencil(bytes: u64, progress: &mut Progress) -> Result<()> {
+    const WIDTH: usize = 2048;
+    let (a, b) = (filled(bytes, 0.5)?, filled(bytes, 0.5)?);
+    let (mut from, mut to) = (a.words(), b.words());
+    from.iter().for_each(|w| w.store(f64::to_bits(w.load(Relaxed) as f64), Relaxed));
+    progress.add(0)?;
+    loop {
+        for row in (WIDTH..from.len().saturating_sub(WIDTH)).step_by(WIDTH) {
+            for at in row..row + WIDTH {
+                let near = [at, at - 1, at + 1, at - WIDTH, at + WIDTH];
+                set(to, at, (near.map(|i| float(from, i)).iter().sum::<f64>() / 5.0).to_bits());
+            }
+            progress.add(WIDTH)?;
+        }
+        (from, to) = (to, from);
+    }
+}
+
+/// A quarter of the memory is the hash table, half full.
+fn join(bytes: u64, progress: &mut Progress) -> Result<()> {
+    let rows = filled(bytes, 0.75)?;
+    let table = Arena::map((bytes / 4) / 4096 * 4096)?;
+    let table = table.words();
+    let place = |key: u64| (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) as usize % table.len();
+    let slot = |key: u64| {
+        (place(key)..place(key) + table.len())
+            .map(|i| i % table.len())
+            .find(|&i| [0, key].contains(&get(table, i)))
+    };
+    for row in rows.words().iter().take(table.len() / 2) {
+        let key = row.load(Relaxed) | 1 << 22;
+        slot(key).into_iter().for_each(|i| set(table, i, key));
+    }
+    progress.add(0)?;
+    let mut found = 0u64;
+    loop {
+        for batch in rows.words().chunks(BATCH) {
+            let keys = batch.iter().map(|row| row.load(Relaxed) | 1 << 22);
+            found +=
+                keys.filter(|&key| slot(key).is_some_and(|i| get(table, i) == key)).count() as u64;
+            std::hint::black_box(found);
+            progress.add(batch.len())?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(values: &[u64]) -> Vec<AtomicU64> {
+        values.iter().map(|v| AtomicU64::new(*v)).collect()
+    }
+
+    #[test]
+    fn a_merge_is_in_order_and_counted() {
+        let out = tempfile::tempfile().unwrap();
+        let mut progress = Progress { out: out.try_clone().unwrap(), words: 0 };
+        let to = words(&[0; 5]);
+        merge(&words(&[1, 4, 4]), &words(&[2, 9]), &to, &mut progress).unwrap();
+        assert_eq!(to.iter().map(|w| w.load(Relaxed)).collect::<Vec<_>>(), [1, 2, 4, 4, 9]);
+        assert_eq!(done(&out).unwrap(), 5);
+    }
+}
