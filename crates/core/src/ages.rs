@@ -4,6 +4,7 @@
 //! follows how much memory a process needs: what is idle for T or more can be given up, and as many pages a
 //! second come back as are touched after T or more.
 
+use crate::page_mask::PageMask;
 use crate::time::Nanos;
 
 /// Number of bins of an [`AgeHistogram`].
@@ -114,6 +115,38 @@ pub struct HugeAges {
     pub idle: AgeHistogram,
     /// see [`PageAges::returned`]
     pub returned: AgeHistogram,
+}
+
+/// What a monitor knows of the ages of one target's pages, for the monitor that follows it.
+///
+/// A page's accessed bit stays in its page table while nobody looks. So the next monitor sees whether the page was
+/// touched meanwhile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptAges {
+    /// when this was known
+    pub at: Nanos,
+    /// begin of the counting
+    pub begun: Nanos,
+    /// One in 2^shift windows was counted ...
+    pub shift: u32,
+    /// ... all of them in one of 2^whole blocks.
+    pub whole: u32,
+    /// the blocks with counted pages, in ascending order
+    pub blocks: Vec<KeptBlock>,
+}
+
+/// The counted pages of one block, for [`KeptAges`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptBlock {
+    /// address of the block
+    pub start: u64,
+    /// the counted pages, in the order of `stamps`
+    pub pages: PageMask,
+    /// pages that were touched since they were first cleared
+    pub returned: PageMask,
+    /// For each page, in ms: the time since its touch was found, the time since its clear after that, and the mean
+    /// time between two touches. 0: there was none.
+    pub stamps: Vec<[u32; 3]>,
 }
 
 #[cfg(test)]

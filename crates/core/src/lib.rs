@@ -49,7 +49,7 @@ pub use act::{
     PageKind, Support, Work,
 };
 pub use age_curve::{AgeCurve, Beyond, KNOWN_SHARE, NO_AGES, SHORTEST_AGE, idle_times, together};
-pub use ages::{AGE_BINS, AgeHistogram, HugeAges, PageAges};
+pub use ages::{AGE_BINS, AgeHistogram, HugeAges, KeptAges, KeptBlock, PageAges};
 pub use attribution::Attribution;
 pub use attrs::{Attrs, AttrsError, MonitorKind};
 pub use cache_curve::{CacheCurve, CachePoint, NoCurve};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::ages::KeptAges;
 use crate::attrs::{Attrs, AttrsError};
 use crate::call::TargetId;
 use crate::region::Region;
@@ -54,6 +55,16 @@ pub trait Monitor: Source {
     /// From now on, the monitor continues after all targets have ended, with empty snapshots, because targets
     /// may be added.
     fn outlive_targets(&mut self);
+
+    /// What is known of the ages of the targets' pages, for a monitor that follows this one. Empty if this kind
+    /// of monitor counts no ages.
+    fn kept_ages(&self) -> Vec<(TargetId, KeptAges)> {
+        Vec::new()
+    }
+
+    /// Goes on with the ages that an earlier monitor knew. Has an effect only before the first step, and only on
+    /// the targets that are watched by then.
+    fn resume_ages(&mut self, _kept: Vec<(TargetId, KeptAges)>) {}
 
     /// Ends the monitor: notifies the observers; the next step returns the end.
     fn stop(&mut self);

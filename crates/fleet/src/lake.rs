@@ -333,14 +333,22 @@ pub(crate) fn parts(dir: &Path, prefix: &str) -> Result<Vec<(String, PathBuf)>, 
 
 /// `date=YYYY-MM-DD/hour=HH` of an hour.
 fn hour_dir(start: i64) -> Result<PathBuf, LakeError> {
+    let text = rfc3339(start)?;
+    let hour = text.get(11..13).ok_or(LakeError::Time(start))?;
+    Ok(Path::new(&format!("date={}", date_of(start)?)).join(format!("hour={hour}")))
+}
+
+/// The day of a time, as YYYY-MM-DD.
+pub(crate) fn date_of(ms: i64) -> Result<String, LakeError> {
+    Ok(rfc3339(ms)?.get(..10).ok_or(LakeError::Time(ms))?.to_owned())
+}
+
+/// YYYY-MM-DDTHH:MM:SSZ
+fn rfc3339(ms: i64) -> Result<String, LakeError> {
     /// the end of the year 9999
     const END: u64 = 253_402_300_800_000;
-    let ms = u64::try_from(start).ok().filter(|ms| *ms < END).ok_or(LakeError::Time(start))?;
-    let text =
-        humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms)).to_string();
-    let (date, time) = text.split_once('T').ok_or(LakeError::Time(start))?;
-    let hour = time.get(..2).ok_or(LakeError::Time(start))?;
-    Ok(Path::new(&format!("date={date}")).join(format!("hour={hour}")))
+    let time = u64::try_from(ms).ok().filter(|ms| *ms < END).ok_or(LakeError::Time(ms))?;
+    Ok(humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(time)).to_string())
 }
 
 /// The name of a directory for a host, whatever its name is.

@@ -2,12 +2,14 @@
 //!
 //! Nothing here reads a machine or a clock: rows and times are passed in.
 
+mod compact;
 mod file;
 mod lake;
 mod row;
 #[cfg(feature = "upload")]
 mod upload;
 
+pub use compact::{CompactedDay, compact};
 pub use file::{Effort, FileError, Writer, read};
 pub use lake::{HOUR_MS, Keep, Lake, LakeError, MINUTE_MS, StoredHour};
 pub use row::{AGES, Group, Row, Rows, schema};

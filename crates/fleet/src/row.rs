@@ -272,3 +272,33 @@ impl Rows {
         self.rows.sort_by_key(|row| (ranks.get(row.group as usize).copied(), row.minute));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_column_is_described() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/abi/testing/lake.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let rows = text.lines().filter(|line| line.starts_with("| `"));
+        let names = rows.filter_map(|row| row.split(" | ").next()).flat_map(|cell| cell.split('`'));
+        let names: Vec<&str> =
+            names.filter(|name| name.starts_with(|c: char| c.is_alphabetic())).collect();
+        let ages = |name: &&str| AGES.map(|(age, _)| name.replace("AGE", age)).to_vec();
+        let described: Vec<String> = names
+            .iter()
+            .flat_map(
+                |name| if name.ends_with("AGE") { ages(name) } else { vec![(*name).to_owned()] },
+            )
+            .collect();
+        let mut columns: Vec<String> = schema().fields().iter().map(|f| f.name().clone()).collect();
+        for age in AGES {
+            assert!(text.contains(&format!("`{}`", age.0)), "{}", age.0);
+        }
+        let mut described = described;
+        described.sort();
+        columns.sort();
+        assert_eq!(described, columns);
+    }
+}

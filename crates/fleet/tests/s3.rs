@@ -15,7 +15,7 @@ use object_store::{ObjectStoreExt, RetryConfig};
 
 /// A whole hour in November 2026.
 const BEGIN: i64 = 1_795_564_800_000;
-const UPLOAD_EVERY: Duration = Duration::from_mins(5);
+const UPLOAD_EVERY: Duration = Duration::from_secs(300);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server on a port of this machine.

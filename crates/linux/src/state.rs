@@ -19,23 +19,27 @@ const ATTEMPTS: u32 = 5;
 
 /// Identifies a process or thread for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Thread {
+pub struct Thread {
+    /// its pid
     pub pid: i32,
+    /// its start time, in clock ticks since boot
     pub start_ticks: u64,
 }
 
 impl Thread {
     /// The process or thread that has this pid now.
+    #[must_use]
     pub fn now(root: &Path, pid: i32) -> Option<Self> {
         Some(Thread { pid, start_ticks: stat(root, pid).ok()?.start_ticks })
     }
 
     /// This process.
-    pub fn own(root: &Path) -> Self {
+    pub(crate) fn own(root: &Path) -> Self {
         Thread::now(root, own_pid()).unwrap_or(Thread { pid: own_pid(), start_ticks: 0 })
     }
 
     /// Whether it still runs.
+    #[must_use]
     pub fn lives(&self, root: &Path) -> bool {
         Thread::now(root, self.pid).as_ref() == Some(self)
     }
@@ -90,7 +94,10 @@ pub(crate) fn hint(e: &io::Error) -> &'static str {
 }
 
 /// The id of this boot; each boot has another one.
-pub(crate) fn boot_id(root: &Path) -> io::Result<String> {
+///
+/// # Errors
+/// If `/proc` does not have it.
+pub fn boot_id(root: &Path) -> io::Result<String> {
     let text = fs::read_to_string(root.join("proc/sys/kernel/random/boot_id"))?;
     Ok(text.trim().to_owned())
 }

@@ -71,7 +71,7 @@ pub struct Lake {
     pub command_lines: bool,
 }
 
-const MINUTE: Duration = Duration::from_mins(1);
+const MINUTE: Duration = Duration::from_secs(60);
 
 impl Lake {
     /// The options as the library's type; `None` without a lake.

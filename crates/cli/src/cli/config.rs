@@ -262,8 +262,11 @@ ipis = 7
             ("except-pid", "[7]"),
             ("file", "[\"/no/file\"]"),
             ("goal", "[\"psi=1%\"]"),
+            ("host", "\"h\""),
             ("interval", "\"2s\""),
             ("ipis", "7"),
+            ("keep-size", "\"1G\""),
+            ("lake", "\"/no/lake\""),
             ("log", "\"l\""),
             ("metrics", "\"m.prom\""),
             ("min-region", "\"64K\""),
@@ -290,7 +293,11 @@ ipis = 7
             };
             let line = format!("{name} = {value}\n");
             let read = config(&line).unwrap_or_else(|e| panic!("{line}: {e}"));
-            let besides = if name == "metrics-every" { "metrics = \"m.prom\"\n" } else { "" };
+            let besides = match name {
+                "metrics-every" => "metrics = \"m.prom\"\n",
+                "host" | "keep-size" | "command-lines" => "lake = \"/no/lake\"\n",
+                _ => "",
+            };
             let whole = config(&format!("{line}{besides}")).unwrap().under(&[]);
             assert!(read.0.count() == 1 && whole.is_ok(), "{line}: {:?}", whole.err());
         }

@@ -21,6 +21,22 @@ pub enum FleetTask {
     /// Answer questions about the memory of many hosts: what is cold, what page-out would save,
     /// which limits suffice, which hosts could be emptied, what new images changed
     Report(ReportOfFleet),
+    /// Copy the small files of a lake to a few large files for each day, which engines open faster
+    Compact(CompactFleet),
+}
+
+/// Options of `fleet compact`.
+#[derive(Debug, Args)]
+pub struct CompactFleet {
+    /// Folder of the lake, which isotherm agent writes
+    #[arg(long, value_name = "DIR")]
+    pub lake: PathBuf,
+    /// Folder of the copy
+    #[arg(long, value_name = "DIR")]
+    pub to: PathBuf,
+    /// Copy this day (UTC), again if it is there [default: all days that have ended and have no copy]
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    pub date: Option<String>,
 }
 
 /// Options of `fleet report`.

@@ -36,7 +36,7 @@ pub use control::{
     Status,
 };
 pub use files::Files;
-pub use fleet::{Fleet, FleetTask, ReportOfFleet};
+pub use fleet::{CompactFleet, Fleet, FleetTask, ReportOfFleet};
 pub use groups::command;
 pub use interleave::{Apply, Interleave, Probe, Run, Set, Show, Task, Verify};
 pub use isotherm::UsageError;

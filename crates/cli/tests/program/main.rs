@@ -4,6 +4,7 @@
 
 mod act_files;
 mod advice;
+mod agent;
 mod aim;
 #[path = "../../../linux/tests/common/swap.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]

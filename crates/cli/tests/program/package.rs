@@ -97,8 +97,13 @@ fn the_package_is_installed_and_taken_away() {
     let unit =
         fs::read_to_string(root.join("usr/lib/systemd/system/isotherm-reclaim.service")).unwrap();
     assert!(unit.contains("\nExecStart=/usr/bin/isotherm reclaim --config /etc/isotherm/"));
+    let agent =
+        fs::read_to_string(root.join("usr/lib/systemd/system/isotherm-agent.service")).unwrap();
+    assert!(agent.contains("\nExecStart=/usr/bin/isotherm agent --lake ${LAKE}"), "{agent}");
     for file in [
         "isotherm/schemes/prcl.txt",
+        "isotherm/fleet/isotherm.json",
+        "isotherm/fleet/isotherm-agent-s3.conf",
         "doc/isotherm/copyright",
         "man/man1/isotherm.1.gz",
         "man/man1/isotherm-service-status.1.gz",
@@ -123,10 +128,11 @@ fn the_package_is_installed_and_taken_away() {
     fs::create_dir(&records).unwrap();
     fs::write(records.join("a.rec"), "").unwrap();
     dpkg(&["--remove", "isotherm"]);
-    assert!(!program.exists() && config.exists(), "what an operator has written stays");
+    let agent = root.join("etc/isotherm/agent.env");
+    assert!(!program.exists() && config.exists() && agent.exists(), "an operator's files stay");
     assert!(records.join("a.rec").exists());
     dpkg(&["--purge", "isotherm"]);
-    assert!(!config.exists() && !records.exists());
+    assert!(!config.exists() && !agent.exists() && !records.exists());
 }
 
 /// As shipped, and with all options in comments enabled.

@@ -133,7 +133,7 @@ impl Service {
     }
 }
 
-fn spawn(mut command: Command, dir: &TempDir) -> Child {
+pub fn spawn(mut command: Command, dir: &TempDir) -> Child {
     let err = fs::File::create(dir.path().join("err")).unwrap();
     let out = fs::File::create(dir.path().join("out")).unwrap();
     command.current_dir(dir.path()).stdout(out).stderr(err).spawn().unwrap()

@@ -13,8 +13,8 @@ use isotherm_linux::swap::Swap;
 use crate::alone::Alone;
 use crate::disk::{mount, with_own_mounts};
 use crate::load::{Load, MIB};
-use crate::reclaim::Service;
-use crate::run::{Record, needs_root, run_in, until, wait};
+use crate::reclaim::{Service, spawn};
+use crate::run::{Record, isotherm, needs_root, run_in, until, wait};
 
 /// With this file, `r.toml`, and only the test's own options.
 fn by_config(text: &str) -> Service {
@@ -80,7 +80,7 @@ fn the_exposure_monitor_goes_on_when_a_config_is_read_anew() {
     };
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("r.toml"), text("1%")).unwrap();
-    let mut command = crate::run::isotherm(["reclaim", "--config", "r.toml"]);
+    let mut command = isotherm(["reclaim", "--config", "r.toml"]);
     command.args(["--control", "c/sock"]).current_dir(dir.path());
     let service = Service::by_command(command, dir);
     service.until_working();
@@ -170,7 +170,7 @@ fn attributes_change_while_it_watches() {
     let dir = TempDir::new().unwrap();
     fs::create_dir(dir.path().join("c")).unwrap();
     let pid = load.pid().to_string();
-    let mut command = crate::run::isotherm(["reclaim", "--watermarks", "none", "--dry-run"]);
+    let mut command = isotherm(["reclaim", "--watermarks", "none", "--dry-run"]);
     command.args(["--pid", &pid, "--control", "c/sock"]).current_dir(dir.path());
     let service = Service::by_command(command, dir);
     service.until_working();
@@ -409,4 +409,52 @@ fn settings_survive_a_crash() {
     assert!(service.err().contains("set aside"), "{}", service.err());
     assert_eq!(service.status()["paused"], false);
     assert!(state.with_extension("json.bad").exists());
+}
+
+/// The first service learns that 48 MiB are idle for 30 s. The first figures of the next one have that too, although
+/// they come after about ten seconds.
+#[test]
+fn idle_ages_survive_a_restart() {
+    needs_root!();
+    let load = Load::start(56, 8);
+    let pid = load.pid().to_string();
+    let command = || {
+        let mut command = isotherm(["reclaim", "--control", "c/sock", "--dry-run"]);
+        command.args(["--pid", &pid, "--min-age", "1h", "--metrics", "m.prom"]);
+        command.args(["--metrics-every", "1s"]);
+        command
+    };
+    let mut service = Service::by_command(command(), TempDir::new().unwrap());
+    service.until_working();
+    let dir = service.dir.path().to_owned();
+    let (ages, metrics) = (dir.join("c/sock.ages.json"), dir.join("m.prom"));
+    let idle = || {
+        let text = fs::read_to_string(&metrics).unwrap_or_default();
+        let line = text.lines().find_map(|l| l.strip_prefix("isotherm_idle_bytes{age=\"30\"} "));
+        line.map_or(0.0, |bytes| bytes.parse().unwrap())
+    };
+    let most = 44.0 * MIB as f64;
+    until("most of it is idle for 30 s", || idle() > most);
+    assert!(!ages.exists(), "a crash would leave nothing");
+    assert_eq!(service.end(Signal::TERM), Some(0), "{}", service.err());
+    assert!(ages.exists());
+
+    service.child = spawn(command(), &service.dir);
+    service.until_working();
+    until("its first figures", || idle() > 0.0);
+    assert!(idle() > most, "{}", idle() / MIB as f64);
+    let said = "continues with the idle ages that the previous service knew, of 1 of its processes";
+    assert!(service.err().contains(said), "{}", service.err());
+    assert!(!ages.exists(), "it is read once");
+    service.child.kill().unwrap();
+    service.child.wait().unwrap();
+
+    fs::write(&ages, "{\"boot\": ").unwrap();
+    service.child = spawn(command(), &service.dir);
+    service.until_working();
+    assert!(
+        service.err().contains("are not taken up: its contents are invalid"),
+        "{}",
+        service.err()
+    );
 }

@@ -3,10 +3,13 @@
 //! A page that was found touched by a read was touched after the previous read, and maybe until its next clear.
 //! When it is found touched again, its age lies between the time since that clear and the time since that read.
 //! Regions do not show such ages: where one page of a region is hot, the ages of the others are lost.
+//!
+//! In a large target, which is observed by samples, some blocks are observed as a whole for this.
 
 use std::collections::HashMap;
 
-use crate::ages::{AgeHistogram, HugeAges, PageAges};
+use super::coarse::is_large;
+use crate::ages::{AgeHistogram, HugeAges, KeptAges, KeptBlock, PageAges};
 use crate::page_mask::PageMask;
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::survey::BLOCK_SIZE;
@@ -24,6 +27,53 @@ const LEAST_WINDOWS: u64 = 8;
 /// least once a minute: see [`AgeCounter::is_due`].
 const FIRST_MS: u32 = 10_000;
 const LAST_MS: u32 = 60_000;
+
+/// Number of blocks of a large target that are observed as a whole, at least, and less than twice as many. Heat often stays
+/// the same over a block, so many blocks, with few windows each, describe the target better than few blocks.
+const WHOLE_BLOCKS: usize = 128;
+
+/// The windows that are sampled.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Sampling {
+    /// One in 2^shift windows is sampled ...
+    shift: u32,
+    /// ... all of them in one of 2^blocks blocks; 0 in targets that are not large.
+    blocks: u32,
+}
+
+impl Sampling {
+    /// Whether the block at `start` has sampled windows. Larger numbers select subsets of smaller ones.
+    pub fn has_block(self, start: u64) -> bool {
+        is_among(start / BLOCK_SIZE, self.blocks)
+    }
+
+    /// The pages of the windows of `pages` that are sampled.
+    fn pages(self, start: u64, pages: &PageMask) -> PageMask {
+        if !self.has_block(start) {
+            return PageMask::default();
+        }
+        let window = start / BLOCK_SIZE * BLOCK_WINDOWS;
+        let mut words = *pages.words();
+        for (word, i) in words.iter_mut().zip(0_u64..) {
+            let mut whole = 0;
+            // A word has four windows of 16 pages.
+            for k in 0..4 {
+                let pages = 0xFFFF << (16 * k);
+                if *word & pages != 0 && is_among(window + 4 * i + k, self.shift - self.blocks) {
+                    whole |= pages;
+                }
+            }
+            *word = whole;
+        }
+        PageMask::from_words(words)
+    }
+}
+
+/// Whether `n` is among one in 2^shift numbers, which its hash selects.
+fn is_among(n: u64, shift: u32) -> bool {
+    // Multiplicative hashing, by 2^64 over the golden ratio.
+    shift == 0 || n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - shift) == 0
+}
 
 /// What is known of one page; times are in ms, at least 1.
 #[derive(Debug, Clone, Copy, Default)]
@@ -52,6 +102,8 @@ pub(super) struct BlockState {
     pub resident: PageMask,
     pub hidden: PageMask,
     pub huge: bool,
+    /// Only a sample of the block is observed: it says nothing of the ages of pages, and others represent it.
+    pub is_represented: bool,
     /// For pages that were touched and not cleared since: they are hot, untouched since a time in ms, or
     /// neither is known.
     pub young: YoungAge,
@@ -72,8 +124,7 @@ pub(super) enum YoungAge {
 /// The ages of a sample of the pages of one target.
 #[derive(Debug, Default)]
 pub(super) struct AgeCounter {
-    /// One in 2^shift windows is sampled.
-    shift: u32,
+    pub sampling: Sampling,
     blocks: HashMap<u64, BlockStamps>,
     returned: AgeHistogram,
     huge_returned: AgeHistogram,
@@ -84,28 +135,8 @@ pub(super) struct AgeCounter {
     begun: Option<(Nanos, u32)>,
     /// time of the last row
     since: (Nanos, u32),
-}
-
-/// The pages of the windows of `pages` that are sampled: those whose hash is low enough. A larger `shift` selects
-/// a subset.
-fn sampled(start: u64, pages: &PageMask, shift: u32) -> PageMask {
-    let window = start / BLOCK_SIZE * BLOCK_WINDOWS;
-    // Multiplicative hashing, by 2^64 over the golden ratio.
-    let is_sampled =
-        |window: u64| shift == 0 || window.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - shift) == 0;
-    let mut words = *pages.words();
-    for (word, i) in words.iter_mut().zip(0_u64..) {
-        let mut whole = 0;
-        // A word has four windows of 16 pages.
-        for k in 0..4 {
-            let pages = 0xFFFF << (16 * k);
-            if *word & pages != 0 && is_sampled(window + 4 * i + k) {
-                whole |= pages;
-            }
-        }
-        *word = whole;
-    }
-    PageMask::from_words(words)
+    /// Until this time in ms an earlier monitor counted; 0: there was none, or it no longer matters.
+    resumed: u32,
 }
 
 /// The stamps of the block at `start`, with room for the sampled pages among `pages`; `None` if there are none.
@@ -113,9 +144,9 @@ fn block<'a>(
     blocks: &'a mut HashMap<u64, BlockStamps>,
     start: u64,
     pages: &PageMask,
-    shift: u32,
+    sampling: Sampling,
 ) -> Option<&'a mut BlockStamps> {
-    let wanted = sampled(start, pages, shift);
+    let wanted = sampling.pages(start, pages);
     if wanted.is_empty() {
         return None;
     }
@@ -136,6 +167,14 @@ impl BlockStamps {
         self.pages = all;
     }
 
+    /// The pages that were touched and not cleared since.
+    fn touched(&self) -> PageMask {
+        let stamps = self.pages.iter().zip(&self.stamps);
+        let mut touched = PageMask::default();
+        stamps.filter(|(_, s)| s.found > 0 && s.cleared == 0).for_each(|(p, _)| touched.insert(p));
+        touched
+    }
+
     /// The sampled pages among `pages`, with their stamps.
     fn of<'a>(&'a mut self, pages: &'a PageMask) -> impl Iterator<Item = (usize, &'a mut Stamp)> {
         self.pages.iter().zip(&mut self.stamps).filter(|(page, _)| pages.contains(*page))
@@ -146,6 +185,59 @@ impl AgeCounter {
     /// Records that a read found `pages` touched, and the previous read or clear, at `before`, did not.
     pub fn found(&mut self, start: u64, pages: &PageMask, huge: bool, (before, ms): (u32, u32)) {
         self.touched(start, pages, huge, (before, ms), None);
+    }
+
+    /// Records that the first read of a block at `ms` found `pages` touched. Of pages that were found touched before
+    /// and not cleared since, it shows nothing. The others were touched after an earlier monitor ended.
+    pub fn found_first(&mut self, start: u64, pages: &PageMask, huge: bool, ms: u32) {
+        let (mut known, mut before) = (PageMask::default(), ms);
+        if let Some(block) = self.blocks.get(&start).filter(|_| self.resumed > 0) {
+            (known, before) = (block.touched(), self.resumed);
+        }
+        self.found(start, &pages.without(&known), huge, (before, ms));
+    }
+
+    /// What is known, for the monitor that follows.
+    pub fn kept(&self, now: Nanos, ms: u32) -> Option<KeptAges> {
+        let (begun, _) = self.begun?;
+        let ago = |at: u32| if at == 0 { 0 } else { ms.saturating_sub(at).max(1) };
+        let stamps = |b: &BlockStamps| {
+            b.stamps.iter().map(|s| [ago(s.found), ago(s.cleared), s.between]).collect()
+        };
+        let block = |(start, b): (&u64, &BlockStamps)| KeptBlock {
+            start: *start,
+            pages: b.pages,
+            returned: b.returned,
+            stamps: stamps(b),
+        };
+        let mut blocks: Vec<KeptBlock> = self.blocks.iter().map(block).collect();
+        blocks.sort_unstable_by_key(|b| b.start);
+        let Sampling { shift, blocks: whole } = self.sampling;
+        Some(KeptAges { at: now, begun, shift, whole, blocks })
+    }
+
+    /// Goes on with what an earlier monitor knew at `kept.at`, which is `ms`; its begin is `begun_ms`.
+    pub fn resume(&mut self, kept: KeptAges, ms: u32, begun_ms: u32) {
+        let at = |ago: u32| if ago == 0 { 0 } else { ms.saturating_sub(ago).max(1) };
+        let stamp = |[found, cleared, between]: [u32; 3]| Stamp {
+            found: at(found),
+            cleared: at(cleared),
+            between,
+        };
+        let sound = kept.blocks.into_iter().filter(|b| b.pages.count() as usize == b.stamps.len());
+        self.blocks = sound
+            .map(|b| {
+                let stamps = b.stamps.into_iter().map(stamp).collect();
+                (b.start, BlockStamps { pages: b.pages, stamps, returned: b.returned })
+            })
+            .collect();
+        // Meanwhile some of this memory may have been freed.
+        self.left = self.blocks.keys().copied().collect();
+        let shift = kept.shift.min(63);
+        self.sampling = Sampling { shift, blocks: kept.whole.min(shift) };
+        self.begun = Some((kept.begun, begun_ms));
+        self.since = (kept.at, ms);
+        self.resumed = ms.max(1);
     }
 
     /// Records that `pages`, which were presumed untouched since `idle_since` in ms, are touched again.
@@ -161,7 +253,7 @@ impl AgeCounter {
         (before, ms): (u32, u32),
         idle: Option<u32>,
     ) {
-        let Some(block) = block(&mut self.blocks, start, pages, self.shift) else { return };
+        let Some(block) = block(&mut self.blocks, start, pages, self.sampling) else { return };
         let mut returned = block.returned;
         let at = before.midpoint(ms).max(1);
         for (page, stamp) in block.of(pages) {
@@ -187,7 +279,7 @@ impl AgeCounter {
     /// Records a clear of `pages`. `is_hot`: those that were touched since their last clear were touched until
     /// now, as a sample shows.
     pub fn cleared(&mut self, start: u64, pages: &PageMask, is_hot: bool, ms: u32) {
-        let Some(block) = block(&mut self.blocks, start, pages, self.shift) else { return };
+        let Some(block) = block(&mut self.blocks, start, pages, self.sampling) else { return };
         for (_, stamp) in block.of(pages).filter(|(_, stamp)| stamp.cleared == 0) {
             stamp.cleared = ms.max(1);
             if is_hot && stamp.found > 0 {
@@ -240,6 +332,7 @@ impl AgeCounter {
         let stamps = self.blocks.values_mut().flat_map(|b| b.stamps.iter_mut());
         stamps.for_each(|s| [&mut s.found, &mut s.cleared].into_iter().for_each(earlier));
         self.since.1 = self.since.1.saturating_sub(ms);
+        earlier(&mut self.resumed);
         self.begun = self.begun.map(|(at, begun)| (at, begun.saturating_sub(ms)));
     }
 
@@ -257,8 +350,20 @@ impl AgeCounter {
             self.since = (now, ms);
         }
         let most = (MOST_OF_ALL / targets.max(1) as u64).clamp(LEAST_WINDOWS, MOST_WINDOWS);
-        if (blocks as u64 * BLOCK_WINDOWS) >> self.shift > most {
-            self.thin_out(pages() / WINDOW_PAGES as u64, most);
+        let before = self.sampling;
+        let Sampling { shift, blocks: whole } = &mut self.sampling;
+        if is_large(blocks) {
+            *whole = (*whole).max((blocks / WHOLE_BLOCKS).ilog2());
+        }
+        *shift = (*shift).max(*whole);
+        if (blocks as u64 * BLOCK_WINDOWS) >> *shift > most {
+            let windows = pages() / WINDOW_PAGES as u64;
+            while windows >> *shift > most {
+                *shift += 1;
+            }
+        }
+        if self.sampling != before {
+            self.thin_out();
         }
     }
 
@@ -279,12 +384,13 @@ impl AgeCounter {
         ms: u32,
     ) -> PageAges {
         let errors = std::mem::take(&mut self.errors);
+        self.resumed = 0;
         let mut huge =
             HugeAges { returned: std::mem::take(&mut self.huge_returned), ..HugeAges::default() };
         let mut row = PageAges {
             since: self.since.0,
             begun: self.begun.map_or(now, |(at, _)| at),
-            sampling: 1 << self.shift,
+            sampling: 1 << self.sampling.shift.min(31),
             returned: std::mem::take(&mut self.returned),
             ..PageAges::default()
         };
@@ -299,7 +405,8 @@ impl AgeCounter {
             row.unknown = row.unknown.saturating_add(state.resident.and(&state.hidden).count());
             let known = there.entry(state.start).or_default();
             *known = known.or(&state.resident);
-            let Some(block) = self.blocks.get_mut(&state.start) else { continue };
+            let block = self.blocks.get_mut(&state.start).filter(|_| !state.is_represented);
+            let Some(block) = block else { continue };
             counted += u64::from(block.pages.and(&seen).count());
             let returned = block.returned;
             for (page, stamp) in block.of(&seen) {
@@ -321,18 +428,11 @@ impl AgeCounter {
         scaled(row, visible as f64 / counted.max(1) as f64)
     }
 
-    /// Halves the sample of `windows` windows until it has at most `most`.
-    fn thin_out(&mut self, windows: u64, most: u64) {
-        let before = self.shift;
-        while windows >> self.shift > most {
-            self.shift += 1;
-        }
-        if self.shift == before {
-            return;
-        }
-        let shift = self.shift;
+    /// Forgets pages that are no longer sampled.
+    fn thin_out(&mut self) {
+        let sampling = self.sampling;
         self.blocks.retain(|start, block| {
-            let pages = sampled(*start, &block.pages, shift);
+            let pages = sampling.pages(*start, &block.pages);
             block.stamps = block.of(&pages).map(|(_, stamp)| *stamp).collect();
             block.pages = pages;
             block.returned = block.returned.and(&pages);
@@ -564,6 +664,38 @@ mod tests {
         ages.rebase(90_000);
         let row = row(&mut ages, state(PageMask::span(0, 10)), 26_000);
         assert_eq!(of(&row.idle, 16), 10);
+    }
+
+    /// A monitor ends 40 s after pages 0 to 9 were touched and cleared, and the next one begins 20 s later. Meanwhile
+    /// pages 0 to 4 were touched. Pages 10 to 14 were touched long ago, and never cleared.
+    #[test]
+    fn ages_outlive_their_monitor() {
+        let mut ages = begun();
+        ages.found(BLOCK, &PageMask::span(0, 15), false, (10_000, 10_000));
+        ages.cleared(BLOCK, &PageMask::span(0, 10), false, 10_000);
+        let kept = ages.kept(at(50_000), 50_000).unwrap();
+        assert_eq!(kept.blocks[0].stamps[0], [40_000, 40_000, 0]);
+        let mut next = AgeCounter::default();
+        // Its clock begins 930 s before it.
+        next.resume(kept.clone(), 910_000, 860_000);
+        assert_eq!(next.kept(at(50_000), 910_000).unwrap(), kept);
+        assert_eq!(next.take_left(9), [BLOCK], "whether it is still there is to be asked");
+        next.begin((at(70_000), 930_000), 1, || 512, 1);
+        let young = PageMask::span(0, 5).or(&PageMask::span(10, 15));
+        next.found_first(BLOCK, &young, false, 930_000);
+        let first = row(&mut next, state(PageMask::span(0, 15)), 970_000);
+        assert_eq!(
+            (first.returned.total(), of(&first.returned, 50)),
+            (5, 5),
+            "touched within the gap"
+        );
+        assert_eq!(of(&first.idle, 100), 5, "untouched by both monitors");
+        assert_eq!((first.begun, first.since), (at(0), at(50_000)));
+        assert_eq!(first.idle.at_least(25.0), 15.0);
+        assert!(
+            first.idle.at_least(50.0) >= 10.0,
+            "young pages that were not cleared keep their age"
+        );
     }
 
     #[test]

@@ -39,6 +39,7 @@ use self::spending::{Extent, Spending};
 use self::target::ExposureTarget;
 use self::timing::{CALM_INTERVAL, EARLY, ExposureTerms, Moment};
 use self::view::ViewBasis;
+use crate::ages::KeptAges;
 use crate::attrs::{Attrs, AttrsError};
 use crate::call::{Cost, OpsError, TargetId};
 use crate::monitor::{Monitor, Observer};
@@ -93,6 +94,8 @@ pub struct Exposure<O> {
     rng: Xoshiro256PlusPlus,
     events: VecDeque<(Nanos, DueEvent)>,
     began: Option<Nanos>,
+    /// ages that an earlier monitor knew, until the first step
+    resumed: Vec<(TargetId, KeptAges)>,
     /// time of the last snapshot
     published: Nanos,
     next_update: Nanos,
@@ -137,6 +140,7 @@ impl<O: Space + Look> Exposure<O> {
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             events: VecDeque::new(),
             began: None,
+            resumed: Vec::new(),
             published: Nanos(0),
             next_update: Nanos(0),
             changed: Nanos(0),
@@ -157,6 +161,20 @@ impl<O: Space + Look> Exposure<O> {
     fn ms(&self, at: Nanos) -> u32 {
         let ms = at.since(self.began.unwrap_or_default()).as_millis();
         u32::try_from(ms).unwrap_or(u32::MAX)
+    }
+
+    /// Starts the ms clock, early enough for the ages that an earlier monitor knew.
+    fn begin(&mut self, now: Nanos) {
+        let resumed = std::mem::take(&mut self.resumed);
+        let earliest = now.0.saturating_sub(u64::from(MOST_MS / 2) * 1_000_000);
+        let begun = resumed.iter().map(|(_, kept)| kept.begun.0.max(earliest)).min();
+        self.began = Some(Nanos(begun.map_or(now.0, |begun| begun.saturating_sub(1_000_000))));
+        for (id, kept) in resumed {
+            let (at, begun) = (self.ms(kept.at), self.ms(kept.begun));
+            if let Some(w) = self.roster.targets.iter_mut().find(|w| w.id == id) {
+                w.ages.resume(kept, at, begun);
+            }
+        }
     }
 
     /// Moves the origin of the ms clock forward before the clock exceeds [`MOST_MS`].
@@ -368,8 +386,13 @@ impl<O: Space + Look> Exposure<O> {
             let restraint = self.restrain.of(&mut self.ops, w, now);
             let allowance = self.spending.allowance(nr_targets - done, w, restraint);
             let terms = self.terms(w);
-            let stretches =
-                StretchState { woken: &w.woken, seams: &w.seams, turned: w.turned, terms };
+            let stretches = StretchState {
+                woken: &w.woken,
+                seams: &w.seams,
+                turned: w.turned,
+                terms,
+                ages: w.ages.sampling,
+            };
             let prices = &self.spending.prices;
             let runs =
                 plan(&w.pieces, &w.regions, &stretches, &reactivated, &allowance, prices, now);
@@ -389,7 +412,11 @@ impl<O: Space + Look> Exposure<O> {
         w: &mut ExposureTarget,
         now: &Moment,
     ) -> Result<Vec<u64>, OpsError> {
-        let ranges = w.sentinels.next(&w.pieces, self.spending.sentinels());
+        let mut ranges = w.sentinels.next(&w.pieces, self.spending.sentinels());
+        let whole =
+            w.pieces.iter().filter(|p| !p.is_coarse() && w.ages.sampling.has_block(p.block()));
+        ranges.extend(whole.map(|p| p.range));
+        ranges.sort_unstable_by_key(|r| r.start);
         let terms = self.terms(w);
         let Some(survey) = self.ops.survey().filter(|_| !ranges.is_empty()) else {
             return Ok(Vec::new());
@@ -428,8 +455,12 @@ impl<O: Space + Look> Exposure<O> {
     ) -> Result<(), OpsError> {
         let pages: u64 = runs.iter().map(|r| r.pages).sum();
         if w.is_large() {
-            let sampled = runs.iter().filter(|r| r.sample.is_some());
-            sampled.for_each(|r| w.pieces[r.pieces.start].coarsen(self.ms(now)));
+            for run in runs.iter().filter(|r| r.sample.is_some()) {
+                let piece = &mut w.pieces[run.pieces.start];
+                if !w.ages.sampling.has_block(piece.block()) {
+                    piece.coarsen(self.ms(now));
+                }
+            }
         }
         let range = |r: &plan::ClearRun| match r.sample {
             Some(sample) => vec![sample],
@@ -631,7 +662,7 @@ fn first_pages(w: &ExposureTarget, runs: &[plan::ClearRun]) -> u64 {
 impl<O: Space + Look> Source for Exposure<O> {
     fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
         if self.began.is_none() {
-            self.began = Some(now);
+            self.begin(now);
             self.published = now;
             self.next_update = now;
             self.spending.begin(now);
@@ -709,6 +740,16 @@ impl<O: Space + Look> Monitor for Exposure<O> {
         self.next_update = Nanos(0);
         self.changed = self.published;
         self.hasten();
+    }
+
+    fn kept_ages(&self) -> Vec<(TargetId, KeptAges)> {
+        let (now, ms) = (self.published, self.ms(self.published));
+        let kept = |w: &ExposureTarget| Some((w.id, w.ages.kept(now, ms)?));
+        self.roster.targets.iter().filter_map(kept).collect()
+    }
+
+    fn resume_ages(&mut self, kept: Vec<(TargetId, KeptAges)>) {
+        self.resumed = kept;
     }
 
     fn outlive_targets(&mut self) {

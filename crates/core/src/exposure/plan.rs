@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use super::age_counter::Sampling;
 use super::budget::Prices;
 use super::coarse::{is_hot, is_large};
 use super::piece::Piece;
@@ -53,12 +54,18 @@ pub(super) struct StretchState<'a> {
     /// time of the last change: a stretch woke or became idle
     pub turned: Option<Nanos>,
     pub terms: ExposureTerms,
+    /// windows whose pages' ages are counted
+    pub ages: Sampling,
 }
 
 /// While its target is short of memory, a page is cleared again after this time at the earliest, in s.
 const CLEARED_AGAIN_S: f64 = 5.0;
 /// Maximum number of runs for memory touched after a long idle time: newly hot memory must be measured soon.
 const MOST_REACTIVATED: usize = 16;
+/// In a large target, the blocks whose pages' ages are counted are cleared again after this time ...
+const WHOLE_AGAIN: Duration = Duration::from_secs(5);
+/// ... with up to this share of the allowance.
+const WHOLE_SHARE: f64 = 0.25;
 /// Share of the allowance for memory that was never cleared.
 const NEVER_SHARE: f64 = 0.8;
 /// One turn clears 1/4 of the pieces of a region, and at most 16 MiB.
@@ -102,10 +109,11 @@ const PLACES: usize = 32;
 /// 1. samples of woken memory, and while a change is recent, of all hot memory;
 /// 2. a short run in each stretch that was touched after a long idle time;
 /// 3. memory that was never cleared, in long runs;
-/// 4. while nothing changes, occasional samples of each hot cell, and sentinels;
-/// 5. a run in each touched region, from its least recently cleared piece on; regions without a recent clear
+/// 4. in a large target, the blocks whose pages' ages are counted;
+/// 5. while nothing changes, occasional samples of each hot cell, and sentinels;
+/// 6. a run in each touched region, from its least recently cleared piece on; regions without a recent clear
 ///    are first;
-/// 6. pieces of slow regions that were not cleared for a long time.
+/// 7. pieces of slow regions that were not cleared for a long time.
 ///
 /// Memory that is not young is never cleared, because the clear would only discard its evidence.
 pub(super) fn plan(
@@ -130,12 +138,14 @@ pub(super) fn plan(
         restless: is_restless(stretches.turned, now),
         is_large: is_large(pieces.len()),
         terms: stretches.terms,
+        ages: stretches.ages,
         saves_up: false,
         out: Vec::new(),
     };
     p.sample(regions, stretches);
     p.reactivated(reactivated);
     p.never();
+    p.whole();
     p.check(regions, stretches);
     p.watch_idle();
     p.regions(regions);
@@ -157,6 +167,8 @@ struct Planner<'a> {
     /// The target is observed by samples.
     is_large: bool,
     terms: ExposureTerms,
+    /// blocks whose pages' ages are counted
+    ages: Sampling,
     /// A region waits for a clear that is not affordable yet.
     saves_up: bool,
     out: Vec<ClearRun>,
@@ -202,6 +214,11 @@ impl Planner<'_> {
         let seldom = self.allowance.restraint == Restraint::ShortRuns;
         let lately = |at: Nanos| seldom && self.now.since(at).as_secs_f64() < CLEARED_AGAIN_S;
         !self.taken[i] && !piece.cleared_at().is_some_and(lately)
+    }
+
+    /// Whether the piece lies in a block of a large target that is observed as a whole.
+    fn is_whole(&self, i: usize) -> bool {
+        !self.pieces[i].is_coarse() && self.ages.has_block(self.pieces[i].block())
     }
 
     /// Whether a clear of the piece gives information: a cleared piece without a touch would only lose its
@@ -425,6 +442,13 @@ impl Planner<'_> {
         let share = self.allowance.seconds.max(0.0) * NEVER_SHARE;
         let mut left = share + self.allowance.sweep;
         if self.is_large {
+            // The few blocks that are observed as a whole come first.
+            let (whole, never) = never.into_iter().partition::<Vec<_>, _>(|&i| self.is_whole(i));
+            for i in whole {
+                if !self.taken[i] && left > 0.0 && self.allowance.runs > 0 {
+                    left -= self.take(i, i + 1, 0.0);
+                }
+            }
             left -= self.never_sampled(&never, left);
             let spent = share + self.allowance.sweep - left;
             self.allowance.seconds -= (spent - self.allowance.sweep).max(0.0);
@@ -445,6 +469,32 @@ impl Planner<'_> {
         }
         let spent = share + self.allowance.sweep - left;
         self.allowance.seconds -= (spent - self.allowance.sweep).max(0.0);
+    }
+
+    /// Adds touched blocks of a large target that are observed as a whole, the least recently cleared first: a touch
+    /// of a page is only seen after a clear.
+    fn whole(&mut self) {
+        if !self.is_large {
+            return;
+        }
+        let since = |i: &usize| self.pieces[*i].cleared_at();
+        let is_due = |i: &usize| {
+            self.is_whole(*i)
+                && since(i).is_some_and(|at| self.now.since(at) >= WHOLE_AGAIN)
+                && self.pieces[*i].spent() > 0
+                && self.may_clear(*i)
+        };
+        let mut due: Vec<usize> = (0..self.pieces.len()).filter(is_due).collect();
+        due.sort_by_key(since);
+        let mut left = self.allowance.seconds.max(0.0) * WHOLE_SHARE;
+        for i in due {
+            if left <= 0.0 || self.allowance.runs == 0 {
+                return;
+            }
+            let price = self.take(i, i + 1, 0.0);
+            left -= price;
+            self.allowance.seconds -= price;
+        }
     }
 
     /// Adds samples of memory that was never cleared: beside hot pieces first, then at equal distances, so
@@ -643,7 +693,13 @@ mod tests {
     fn chosen(pieces: &[Piece], regions: &[PublishedRegion], allowance: &Allowance) -> Vec<usize> {
         let now = moment(NOW).at;
         let seams = Seams::default();
-        let stretches = StretchState { woken: &[], seams: &seams, turned: None, terms: TERMS };
+        let stretches = StretchState {
+            woken: &[],
+            seams: &seams,
+            turned: None,
+            terms: TERMS,
+            ages: Sampling::default(),
+        };
         let runs = plan(pieces, regions, &stretches, &[], allowance, &Prices::default(), now);
         runs.into_iter().filter(|r| r.sample.is_none()).flat_map(|r| r.pieces).collect()
     }

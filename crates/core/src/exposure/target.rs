@@ -221,12 +221,12 @@ impl ExposureTarget {
                 if !covers(known, range) {
                     // The mappings have changed.
                     known.iter_mut().for_each(|p| p.missing = MISSED);
-                    let mut piece = match large {
+                    let mut piece = match large && !self.ages.sampling.has_block(block.start) {
                         true => Piece::coarse(range, size, now.ms),
                         false => Piece::new(range, size, now.ms),
                     };
                     let change = piece.read(&block, 0, now, t);
-                    count_ages(&mut self.ages, &piece, &change, (now.ms, now.ms));
+                    count_ages(&mut self.ages, &piece, &change, None, now.ms);
                     if !piece.resident().is_empty() {
                         new.push(piece);
                     }
@@ -239,7 +239,7 @@ impl ExposureTarget {
                     piece.missing = 0;
                     self.externally_cleared += u64::from(change.taken.count());
                     self.was_touched |= !change.touched.is_empty();
-                    count_ages(&mut self.ages, piece, &change, (before, now.ms));
+                    count_ages(&mut self.ages, piece, &change, Some(before), now.ms);
                     match change.woken {
                         Some(idle) => wake.push((piece.range.start, idle)),
                         None if change.reactivated => reactivated.push(piece.range.start),
@@ -349,7 +349,7 @@ impl ExposureTarget {
                 let before = p.read_before(now.ms);
                 let change = p.read(&block, class, now, t);
                 externally_cleared += change.taken.count();
-                count_ages(ages, p, &change, (before, now.ms));
+                count_ages(ages, p, &change, Some(before), now.ms);
                 match change.woken {
                     Some(idle) => wake.push((p.range.start, idle)),
                     None if change.reactivated => reactivated.push(p.range.start),
@@ -417,12 +417,17 @@ impl ExposureTarget {
         if !self.ages.is_due(now.ms) {
             return None;
         }
-        let (pieces, regions) = (&self.pieces, &self.regions);
+        let (pieces, regions, large) = (&self.pieces, &self.regions, self.is_large());
         let state = |p: &Piece| BlockState {
             start: p.block(),
             resident: p.resident(),
-            hidden: if p.is_coarse() { p.resident() } else { p.unseen_pages() },
+            hidden: match p.is_coarse() {
+                true if large => PageMask::default(),
+                true => p.resident(),
+                false => p.unseen_pages(),
+            },
             huge: p.huge,
+            is_represented: p.is_coarse(),
             young: presumed_age(p, known_at(regions, p.range)),
         };
         Some(self.ages.row(pieces.iter().map(state), now.at, now.ms))
@@ -610,18 +615,27 @@ fn in_block(pieces: &mut [Piece], first: usize, start: u64) -> impl Iterator<Ite
     pieces[first..].iter_mut().take_while(move |p| p.block() == start)
 }
 
-/// Counts the ages of the pages that a read of `piece` found changed; `times` are those of the previous read and
-/// of this one, in ms.
-fn count_ages(ages: &mut AgeCounter, piece: &Piece, change: &ReadChange, times: (u32, u32)) {
+/// Counts the ages of the pages that a read of `piece` at `ms` found changed; `before` is the time of the previous
+/// read, if there was one.
+fn count_ages(
+    ages: &mut AgeCounter,
+    piece: &Piece,
+    change: &ReadChange,
+    before: Option<u32>,
+    ms: u32,
+) {
     if piece.is_coarse() {
         // Only its sample is known.
         return;
     }
     if !change.taken.is_empty() {
-        ages.cleared(piece.block(), &change.taken, false, times.1);
+        ages.cleared(piece.block(), &change.taken, false, ms);
     }
     if !change.touched.is_empty() {
-        ages.found(piece.block(), &change.touched, piece.huge, times);
+        match before {
+            Some(before) => ages.found(piece.block(), &change.touched, piece.huge, (before, ms)),
+            None => ages.found_first(piece.block(), &change.touched, piece.huge, ms),
+        }
     }
     if change.left {
         ages.leave(piece.block());

@@ -73,8 +73,14 @@ pub fn run(
     session.state().status.clear();
     session.stop().map_err(AgentError::from)?;
     let end = ended?;
-    let status = &session.state().status;
-    info!(target: STATUS, "wrote rows for {:.1} s: {}", status.seconds(), status.cost());
+    let (status, rows) = (&session.state().status, session.state().agent.spent());
+    info!(
+        target: STATUS,
+        "ran {:.1} s: {}; {:.3} s of CPU time for rows",
+        status.seconds(),
+        status.cost(),
+        rows.as_secs_f64()
+    );
     Ok(end)
 }
 

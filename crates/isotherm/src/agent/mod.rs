@@ -100,6 +100,8 @@ struct Collector {
     /// bytes that isotherm has paged out of each target; `None` if it does not page out
     paged_out: Option<BTreeMap<TargetId, u64>>,
     store: Store,
+    /// CPU time of the session's thread for all this
+    spent: Duration,
 }
 
 impl Agent {
@@ -130,6 +132,7 @@ impl Agent {
             cpu: sys::own_cpu(),
             paged_out: pages_out.then(BTreeMap::new),
             store: Store::new(lake, uploader),
+            spent: Duration::ZERO,
         })))
     }
 
@@ -139,24 +142,35 @@ impl Agent {
         self.0.is_some()
     }
 
+    /// CPU time for making and writing rows, without that for watching.
+    #[must_use]
+    pub fn spent(&self) -> Duration {
+        self.0.as_ref().map_or(Duration::ZERO, |c| c.spent + c.store.spent())
+    }
+
     /// When the next minute begins.
     pub(crate) fn by(&self) -> Option<Nanos> {
-        let ms = u64::try_from(MINUTE_MS - now_ms().rem_euclid(MINUTE_MS)).unwrap_or_default();
-        self.0.as_ref().map(|_| sys::monotonic() + Duration::from_millis(ms))
+        self.0.as_ref()?;
+        let ms = MINUTE_MS - now_ms().rem_euclid(MINUTE_MS);
+        Some(sys::monotonic() + Duration::from_millis(u64::try_from(ms).unwrap_or_default()))
     }
 
     /// Writes the rows of a minute that has ended.
     pub(crate) fn turn(&mut self, scene: &Scene<'_>) {
         if let Some(collector) = &mut self.0 {
+            let begin = sys::thread_cpu();
             collector.turn(now_ms(), scene);
+            collector.spent += sys::thread_cpu().saturating_sub(begin);
         }
     }
 
     /// Adds a snapshot.
     pub(crate) fn snapshot(&mut self, s: &Snapshot, scene: &Scene<'_>) {
         if let Some(collector) = &mut self.0 {
+            let begin = sys::thread_cpu();
             collector.turn(now_ms(), scene);
             collector.snapshot(s, scene);
+            collector.spent += sys::thread_cpu().saturating_sub(begin);
         }
     }
 
@@ -202,6 +216,7 @@ impl Collector {
         // The clock was set, or the machine was suspended.
         if minute < self.at || minute - self.at > MOST_FILLED * MINUTE_MS {
             self.at = minute;
+            self.minute = std::mem::take(&mut self.minute).next();
         }
         while self.at < minute {
             self.end_minute(scene);

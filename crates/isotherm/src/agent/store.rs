@@ -1,9 +1,13 @@
 //! Writes rows in a thread of its own. The session never waits for it, and what waits is bounded.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use isotherm_fleet::{Lake, MINUTE_MS, Rows, Uploader};
+use isotherm_linux::sys;
 use tracing::{info, warn};
 
 use crate::words::chain;
@@ -24,12 +28,19 @@ pub struct Store {
     stopped: Option<(Lake, Option<Uploader>)>,
     running: Option<(SyncSender<Batch>, JoinHandle<()>)>,
     lost: usize,
+    /// CPU time of the thread, in ns
+    spent: Arc<AtomicU64>,
 }
 
 impl Store {
     /// Writes to this lake, and uploads it.
     pub fn new(lake: Lake, uploader: Option<Uploader>) -> Self {
-        Store { stopped: Some((lake, uploader)), running: None, lost: 0 }
+        Store { stopped: Some((lake, uploader)), running: None, lost: 0, spent: Arc::default() }
+    }
+
+    /// CPU time of the thread.
+    pub fn spent(&self) -> Duration {
+        Duration::from_nanos(self.spent.load(Ordering::Relaxed))
     }
 
     /// Sends the rows of a minute. If too many wait, they are lost and counted.
@@ -38,7 +49,8 @@ impl Store {
         if let Some((lake, uploader)) = self.stopped.take() {
             let (send, receive) = sync_channel(MOST_WAITING);
             let thread = std::thread::Builder::new().name("lake".to_owned());
-            match thread.spawn(move || write(lake, uploader, &receive)) {
+            let spent = Arc::clone(&self.spent);
+            match thread.spawn(move || write(lake, uploader, &receive, &spent)) {
                 Ok(thread) => self.running = Some((send, thread)),
                 Err(e) => warn!("rows are not written, because no thread can be started: {e}"),
             }
@@ -63,7 +75,12 @@ impl Drop for Store {
     }
 }
 
-fn write(mut lake: Lake, mut uploader: Option<Uploader>, receive: &Receiver<Batch>) {
+fn write(
+    mut lake: Lake,
+    mut uploader: Option<Uploader>,
+    receive: &Receiver<Batch>,
+    spent: &AtomicU64,
+) {
     let mut on_disk = Report::new("rows wait in memory, because they cannot be written");
     let mut uploaded = Report::new("rows wait on disk, because they cannot be uploaded");
     while let Ok(batch) = receive.recv() {
@@ -72,6 +89,8 @@ fn write(mut lake: Lake, mut uploader: Option<Uploader>, receive: &Receiver<Batc
         if let Some(uploader) = &mut uploader {
             uploaded.of(uploader.turn(&mut lake, batch.minute + MINUTE_MS));
         }
+        let cpu = u64::try_from(sys::thread_cpu().as_nanos()).unwrap_or(u64::MAX);
+        spent.store(cpu, Ordering::Relaxed);
     }
     if let Some(uploader) = &mut uploader {
         uploaded.of(uploader.finish(&mut lake));

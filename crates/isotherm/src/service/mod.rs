@@ -2,10 +2,12 @@
 
 mod aim_line;
 mod answer;
+mod beside;
 mod change;
 mod dry;
 mod error;
 mod event;
+mod idle_ages;
 pub mod kernel;
 mod kernel_memory;
 mod log;
@@ -30,6 +32,7 @@ use isotherm_linux::sys::{self, KeptCapabilities};
 use sd_notify::NotifyState;
 use tracing::{error, warn};
 
+use self::idle_ages::SavedAges;
 use self::log::Log;
 use self::meter::Meter;
 use self::recording::SideRecord;
@@ -219,7 +222,9 @@ pub fn act<T>(
     sys::drop_privileges(kept)?;
     let seed = o.seed.unwrap_or_else(|| sys::monotonic().0);
     let recording = SideRecord::off(seed, looks.describe());
-    let saved = socket.filter(|_| config.is_service()).map(|socket| Saved::beside(&socket));
+    let socket = socket.filter(|_| config.is_service());
+    let ages = socket.as_deref().map(SavedAges::beside);
+    let saved = socket.as_deref().map(Saved::beside);
     let mut running =
         SchemeJob::new(engine, meter, log, recording, stacks, required, Rc::clone(config));
     running.add_targets(follower.news())?;
@@ -229,8 +234,12 @@ pub fn act<T>(
     let mut session = Session::begin(looks, follower, attrs, seed, progress)?
         .speaking(control, metrics, Notify::from_env())
         .writing(agent);
+    ages.iter().for_each(|ages| ages.take_up(&mut session));
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
     let result = until(&mut session, &mut running, &stop);
+    if result.is_ok() {
+        ages.iter().for_each(|ages| ages.leave(&session));
+    }
     if let Some(e) = result.as_ref().err().filter(|e| !is_closed_pipe(*e)) {
         error!("{}", chain(e));
     }

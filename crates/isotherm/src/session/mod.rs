@@ -18,7 +18,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::Engine;
-use isotherm_core::{Attrs, CacheTrace, Driver, EndReason, Nanos, OpsError, Snapshot, drive};
+use isotherm_core::{
+    Attrs, CacheTrace, Driver, EndReason, KeptAges, Nanos, OpsError, Snapshot, TargetId, drive,
+};
 use isotherm_linux::sys;
 use isotherm_record::{TargetFact, Why};
 use tracing::{debug, trace};
@@ -310,6 +312,17 @@ impl Session {
     pub fn trace(&mut self) -> Option<(Vec<TargetFact>, CacheTrace)> {
         let trace = self.watch.trace()?;
         Some((self.watch.news(), trace))
+    }
+
+    /// What is known of the ages of the targets' pages, for the session that follows.
+    #[must_use]
+    pub fn kept_ages(&self) -> Vec<(TargetId, KeptAges)> {
+        self.watch.kept_ages()
+    }
+
+    /// Goes on with the ages that an earlier session knew; to be called before the first snapshot.
+    pub fn resume_ages(&mut self, kept: Vec<(TargetId, KeptAges)>) {
+        self.watch.resume_ages(kept);
     }
 
     /// Stops watching.

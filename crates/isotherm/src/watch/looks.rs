@@ -1,8 +1,8 @@
 //! Our own monitor, over one of the ways to look at processes.
 
 use isotherm_core::{
-    Act, Attrs, IntervalsGoal, IntervalsTuner, Monitor, MonitorKind, Nanos, OpsError, Source, Step,
-    TargetId, watch,
+    Act, Attrs, IntervalsGoal, IntervalsTuner, KeptAges, Monitor, MonitorKind, Nanos, OpsError,
+    Source, Step, TargetId, watch,
 };
 use isotherm_linux::{Best, Hold, Processes, Way, WayError};
 use tracing::{debug, info};
@@ -151,6 +151,14 @@ impl Watch for Working {
         }
         check_sample(self.way, &attrs)?;
         Ok(self.monitor.set_attrs(attrs)?)
+    }
+
+    fn kept_ages(&self) -> Vec<(TargetId, KeptAges)> {
+        self.monitor.kept_ages()
+    }
+
+    fn resume_ages(&mut self, kept: Vec<(TargetId, KeptAges)>) {
+        self.monitor.resume_ages(kept);
     }
 
     fn act(&mut self) -> Option<&mut dyn Act> {

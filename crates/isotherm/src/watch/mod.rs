@@ -9,7 +9,7 @@ mod physical;
 use std::time::Duration;
 
 use isotherm_core::{
-    Act, AddrRange, Attrs, CacheTrace, IntervalsGoal, MonitorKind, Source, TargetId,
+    Act, AddrRange, Attrs, CacheTrace, IntervalsGoal, KeptAges, MonitorKind, Source, TargetId,
 };
 use isotherm_linux::damon::KdamondAttrs;
 use isotherm_linux::{Hold, Part, Stretch, Way, physical_memory};
@@ -195,6 +195,14 @@ pub trait Watch: Source {
     fn set_attrs(&mut self, _: Attrs) -> Result<(), WatchError> {
         Err(WatchError::Keeps)
     }
+
+    /// What is known of the ages of the targets' pages, for the monitor that follows.
+    fn kept_ages(&self) -> Vec<(TargetId, KeptAges)> {
+        Vec::new()
+    }
+
+    /// Goes on with the ages that an earlier monitor knew; to be called before the first step.
+    fn resume_ages(&mut self, _kept: Vec<(TargetId, KeptAges)>) {}
 
     /// Acts on the targets; `None` if this way cannot act.
     fn act(&mut self) -> Option<&mut dyn Act> {

@@ -50,7 +50,8 @@ impl Cgroup {
     }
 }
 
-fn below(dir: &Path) -> impl Iterator<Item = PathBuf> {
+/// The groups directly below a group.
+pub(super) fn below(dir: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path())
 }

@@ -7,6 +7,7 @@ mod ids;
 mod members;
 mod memory;
 mod mounts;
+mod namespace;
 mod of_process;
 mod pressure;
 mod stat;

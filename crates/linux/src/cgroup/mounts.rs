@@ -15,7 +15,7 @@ pub(super) fn mounts(root: &Path) -> Vec<PathBuf> {
 }
 
 /// Whether the mount is of version 1; `None` for mounts without groups of memory.
-fn is_v1(mount: &Mount) -> Option<bool> {
+pub(super) fn is_v1(mount: &Mount) -> Option<bool> {
     match &*mount.fs_type {
         "cgroup2" => Some(false),
         "cgroup" if mount.options.split(',').any(|o| o == "memory") => Some(true),

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::namespace::below_mount;
 use super::{Cgroup, Limit, PROCS, Version, mounts, read_up_to};
 
 impl Cgroup {
@@ -101,11 +102,9 @@ impl Subtree {
         let Ok(text) = read_up_to(&root.join(format!("proc/{pid}/cgroup")), 64 << 10) else {
             return false;
         };
-        let path = match self.version {
-            Version::V2 => path_with(&text, str::is_empty),
-            Version::V1 => path_with(&text, of_memory),
-        };
-        path.and_then(|path| path.strip_prefix('/'))
+        let path = shown(&text, self.version).map(|path| below_mount(root, self.version, path));
+        path.as_deref()
+            .and_then(|path| path.strip_prefix('/'))
             .is_some_and(|path| Path::new(path).starts_with(&self.path))
     }
 }
@@ -125,17 +124,19 @@ impl Cgroup {
 #[must_use]
 pub fn path_of(root: &Path, pid: i32) -> Option<String> {
     let text = read_up_to(&root.join(format!("proc/{pid}/cgroup")), 64 << 10).ok()?;
-    memory_path(&text).map(str::to_owned)
+    // That of version 1's memory controller if there is one.
+    [Version::V1, Version::V2]
+        .into_iter()
+        .find_map(|version| Some(below_mount(root, version, shown(&text, version)?)))
 }
 
-/// The path in `/proc/PID/cgroup`: that of version 1's memory controller if there is one, else that of
-/// version 2. Each line is `ID:CONTROLLERS:PATH`.
-fn memory_path(text: &str) -> Option<&str> {
-    path_with(text, of_memory).or_else(|| path_with(text, str::is_empty))
-}
-
-/// The path of the line whose controllers satisfy `is_it`.
-fn path_with(text: &str, is_it: fn(&str) -> bool) -> Option<&str> {
+/// The path in the text of `/proc/PID/cgroup`. Each line is `ID:CONTROLLERS:PATH`; that of version 2 has no
+/// controllers.
+pub(super) fn shown(text: &str, version: Version) -> Option<&str> {
+    let is_it = match version {
+        Version::V1 => of_memory,
+        Version::V2 => str::is_empty,
+    };
     text.lines().find_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
         is_it(controllers).then_some(path)

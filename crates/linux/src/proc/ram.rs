@@ -16,7 +16,8 @@ pub struct Ram {
 }
 
 /// System RAM from `/proc/iomem`. If that shows zeros because `CAP_SYS_ADMIN` is missing, from
-/// `/sys/firmware/memmap`.
+/// `/sys/firmware/memmap`. Kubernetes hides that from a container; where the container sees the processes of the
+/// machine, the first of them still shows it.
 ///
 /// # Errors
 /// If neither shows it.
@@ -26,15 +27,17 @@ pub fn system_ram(root: &Path) -> Result<Vec<Ram>, ProcError> {
     if !ram.is_empty() {
         return Ok(ram);
     }
-    let firmware = from_firmware(&root.join("sys/firmware/memmap"));
-    if firmware.is_empty() {
-        return Err(ProcError::parse(
+    let firmware = ["sys/firmware/memmap", "proc/1/root/sys/firmware/memmap"]
+        .iter()
+        .map(|dir| from_firmware(&root.join(dir)))
+        .find(|ram| !ram.is_empty());
+    firmware.ok_or_else(|| {
+        ProcError::parse(
             &path,
             "it shows no System RAM (this requires CAP_SYS_ADMIN), and neither does \
              /sys/firmware/memmap: run as root",
-        ));
-    }
-    Ok(firmware)
+        )
+    })
 }
 
 /// Memory that a driver has added (CXL, virtio-mem) has the driver's name in brackets.
@@ -88,15 +91,20 @@ mod tests {
 
     #[test]
     fn firmware_when_iomem_hides() {
-        let root = tempfile::tempdir().unwrap();
-        let entry = root.path().join("sys/firmware/memmap/0");
-        std::fs::create_dir_all(&entry).unwrap();
-        std::fs::create_dir_all(root.path().join("proc")).unwrap();
-        std::fs::write(root.path().join("proc/iomem"), "00000000-00000000 : System RAM\n").unwrap();
-        assert!(system_ram(root.path()).unwrap_err().to_string().contains("run as root"));
-        for (name, text) in [("type", "System RAM\n"), ("start", "0x1000\n"), ("end", "0x2fff\n")] {
-            std::fs::write(entry.join(name), text).unwrap();
+        for place in ["sys", "proc/1/root/sys"] {
+            let root = tempfile::tempdir().unwrap();
+            let entry = root.path().join(place).join("firmware/memmap/0");
+            std::fs::create_dir_all(&entry).unwrap();
+            std::fs::create_dir_all(root.path().join("proc")).unwrap();
+            let iomem = root.path().join("proc/iomem");
+            std::fs::write(iomem, "00000000-00000000 : System RAM\n").unwrap();
+            assert!(system_ram(root.path()).unwrap_err().to_string().contains("run as root"));
+            let fields = [("type", "System RAM\n"), ("start", "0x1000\n"), ("end", "0x2fff\n")];
+            for (name, text) in fields {
+                std::fs::write(entry.join(name), text).unwrap();
+            }
+            let ram = system_ram(root.path()).unwrap();
+            assert_eq!(ram, [Ram { start: 0x1000, end: 0x3000 }], "{place}");
         }
-        assert_eq!(system_ram(root.path()).unwrap(), [Ram { start: 0x1000, end: 0x3000 }]);
     }
 }

@@ -1,5 +1,6 @@
 //! `isotherm fleet`.
 
+mod compact;
 mod report;
 
 use std::process::ExitCode;
@@ -12,5 +13,6 @@ use crate::cli::FleetTask;
 pub fn run(task: &FleetTask) -> Result<ExitCode> {
     match task {
         FleetTask::Report(o) => report::run(o),
+        FleetTask::Compact(o) => compact::run(o),
     }
 }

@@ -1,0 +1,68 @@
+//! `isotherm agent` on real processes, with its rows read back.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use isotherm_fleet::{Rows, read};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::load::Load;
+use crate::run::{isotherm, needs_root, run_in, status_at, until, wait};
+
+/// The files of a lake.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let below = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let all = below.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] });
+    all.filter(|path| path.ends_with("rows.parquet")).collect()
+}
+
+#[test]
+fn a_minute_becomes_a_row_for_each_group() {
+    needs_root!();
+    let dir = TempDir::new().unwrap();
+    let (lake, socket) = (dir.path().join("lake"), dir.path().join("socket"));
+    let load = Load::start(64, 8);
+    let pid = load.pid().to_string();
+    let mut agent = isotherm(["agent", "--lake", lake.to_str().unwrap(), "--host", "a/b"])
+        .args(["--pid", &pid, "--command-lines", "--control", socket.to_str().unwrap()])
+        .spawn()
+        .unwrap();
+    until("there is a row", || !files(&lake).is_empty());
+    assert_eq!(status_at(&socket).unwrap()["targets"][0]["pid"], load.pid());
+    // A second agent would replace its file.
+    let second = ["agent", "--lake", lake.to_str().unwrap(), "--host", "a/b", "--control", "none"];
+    let second = run_in(dir.path(), &second);
+    assert_eq!(second.status, 1);
+    assert!(second.err.contains("another isotherm writes the rows of a_b"), "{}", second.err);
+    kill_process(Pid::from_child(&agent), Signal::TERM).unwrap();
+    assert_eq!(wait(&mut agent).code(), Some(0));
+    let path = files(&lake).remove(0);
+    assert!(path.parent().unwrap().ends_with("host=a_b"), "{}", path.display());
+    let Rows { groups, rows } = read(&path).unwrap();
+    let (row, group) = (rows[0], &groups[rows[0].group as usize]);
+    assert_eq!(group.host, "a/b");
+    assert!(!group.service.is_empty() && !group.cgroup.is_empty() && !group.command.is_empty());
+    let mib = |bytes: i64| bytes >> 20;
+    assert!((64..100).contains(&mib(row.resident_bytes)), "{row:?}");
+    let parts = row.hot_bytes + row.warm_bytes + row.cold_bytes + row.unknown_bytes;
+    assert!((row.resident_bytes - parts).abs() < 8, "{row:?}");
+    assert!(row.snapshots > 0 && row.own_cpu_us > 0 && row.host_bytes > row.resident_bytes);
+    assert_eq!((row.saved_bytes, row.minute % 60_000), (None, 0));
+}
+
+#[test]
+fn a_lake_is_required() {
+    let dir = TempDir::new().unwrap();
+    for (args, error) in [
+        (&["agent"][..], "--lake"),
+        (&["agent", "--lake", "ftp://x/y"], "s3://BUCKET/PREFIX"),
+        (&["agent", "--lake", "x", "--upload-every", "1s"], "one row a minute"),
+        (&["run", "--host", "h", "--scheme-line", "x", "--pid", "1"], "--lake"),
+        (&["fleet", "compact", "--lake", "none", "--to", "x"], "there is no lake"),
+    ] {
+        let done = run_in(dir.path(), args);
+        assert_eq!(done.status, 2, "{args:?}: {}", done.err);
+        assert!(done.err.contains(error), "{args:?}: {}", done.err);
+    }
+}
