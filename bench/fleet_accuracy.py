@@ -25,9 +25,8 @@ for path in sys.argv[2:]:
             ("comes back", row["returned_bytes_per_minute"], exact["returned_bytes_per_minute"]),
         )
         for what, found, real in pairs:
-            # Less than 10 bytes of a million are as good as none.
-            off = abs(found - real)
-            errors[what].append(0.0 if off < 1e-5 * row["resident_bytes"] else off / real if real else 1.0)
+            # Less than 10 bytes of a million are as good as none: errors are relative to the greater of both.
+            errors[what].append(abs(found - real) / max(real, 1e-5 * row["resident_bytes"]))
     for what, of in errors.items():
         near = sum(error <= 0.1 for error in of)
         print(

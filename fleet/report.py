@@ -50,11 +50,9 @@ class DuckDb:
         files = os.path.join(options["lake"].replace("'", "''"), "**", "*.parquet")
         self.source = f"read_parquet('{files}', hive_partitioning = false)"
 
-    def columns(self):
-        return self.connection.execute(f"SELECT * FROM {self.source} LIMIT 0").description
-
     def begin(self):
-        names = {column[0] for column in self.columns()}
+        """Makes the view `lake`, and returns the names of its columns."""
+        names = {column[0] for column in self.connection.execute(f"SELECT * FROM {self.source} LIMIT 0").description}
         self.connection.execute(
             "CREATE VIEW lake AS SELECT *, CAST(minute AS DATE) AS day, CAST(epoch(minute) AS BIGINT) AS minute_s "
             f"FROM {self.source}"
@@ -62,6 +60,7 @@ class DuckDb:
         return names
 
     def query(self, sql):
+        """The names of the columns, and the rows."""
         cursor = self.connection.execute(sql)
         return [column[0] for column in cursor.description], cursor.fetchall()
 
@@ -100,13 +99,14 @@ class Spark:
                 f"Spark cannot start with the master {options['master']}: {reason}: check JAVA_HOME (Java 17 or later) "
                 "and that the master runs"
             ) from None
-        reader = self.session.read.option("recursiveFileLookup", "true").option("pathGlobFilter", "*.parquet")
-        self.frame = reader.parquet(options["lake"])
+        self.lake = options["lake"]
 
     def begin(self):
+        reader = self.session.read.option("recursiveFileLookup", "true").option("pathGlobFilter", "*.parquet")
+        frame = reader.parquet(self.lake)
         added = ("CAST(minute AS DATE) AS day", "unix_timestamp(minute) AS minute_s")
-        self.frame.selectExpr("*", *added).createOrReplaceTempView("lake")
-        return set(self.frame.columns)
+        frame.selectExpr("*", *added).createOrReplaceTempView("lake")
+        return set(frame.columns)
 
     def query(self, sql):
         frame = self.session.sql(sql)
@@ -520,8 +520,8 @@ def page(report):
         hosts_chart(answers["hosts"]),
         rollout_chart(answers["rollout"]),
     ]
-    parts = ["".join(f"<div><b>{escaped(value)}</b><span>{escaped(what)}</span></div>" for value, what in tiles(report))]
-    parts = [f'<div class="tiles">{parts[0]}</div>']
+    tile = lambda value, what: f"<div><b>{escaped(value)}</b><span>{escaped(what)}</span></div>"
+    parts = [f'<div class="tiles">{"".join(tile(*entry) for entry in tiles(report))}</div>']
     for (title, sentence, head, rows), chart in zip(tables(report), charts):
         cells = lambda row, tag: "<tr>" + "".join(f"<{tag}>{escaped(cell)}</{tag}>" for cell in row) + "</tr>"
         table = cells(head, "th") + "".join(cells(row, "td") for row in rows)

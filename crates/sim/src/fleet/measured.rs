@@ -106,13 +106,18 @@ impl Noise {
         }
     }
 
-    /// Cumulative shares with the error of ages: in part those of the next age.
+    /// Cumulative shares with the error of ages: between them and those of the next age, by their logarithms, because
+    /// shares fall with the age by a factor.
     fn shifted(&self, shares: &[f32; AGES]) -> [f32; AGES] {
+        let part = self.age.abs();
         let mut out = *shares;
-        for i in 0..AGES {
-            let next =
-                shares[if self.age > 0.0 { (i + 1).min(AGES - 1) } else { i.saturating_sub(1) }];
-            out[i] += self.age.abs() * (next - shares[i]);
+        for (i, out) in out.iter_mut().enumerate() {
+            let next = if self.age > 0.0 { i + 1 } else { i.saturating_sub(1) };
+            let next = shares.get(next).copied().unwrap_or(*out);
+            let ratio = next / *out;
+            // Nearly the same, and faster, where the curve is flat.
+            let is_flat = (0.8..1.25).contains(&ratio) || *out <= 0.0 || next <= 0.0;
+            *out = if is_flat { *out + part * (next - *out) } else { *out * ratio.powf(part) };
         }
         out
     }
