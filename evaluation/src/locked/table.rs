@@ -90,7 +90,7 @@ pub fn tables(runs: &[Run]) -> Vec<Table> {
         "limit",
         "locked, MiB",
         "major faults/s",
-        "locked",
+        "with locks",
         "faults for the same work, %",
         "times as fast",
     ];
