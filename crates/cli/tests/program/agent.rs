@@ -37,6 +37,7 @@ fn a_minute_becomes_a_row_for_each_group() {
     assert!(second.err.contains("another isotherm writes the rows of a_b"), "{}", second.err);
     kill_process(Pid::from_child(&agent), Signal::TERM).unwrap();
     assert_eq!(wait(&mut agent).code(), Some(0));
+    assert!(dir.path().join("socket.ages.json").exists(), "the next agent goes on with the ages");
     let path = files(&lake).remove(0);
     assert!(path.parent().unwrap().ends_with("host=a_b"), "{}", path.display());
     let Rows { groups, rows } = read(&path).unwrap();

@@ -16,6 +16,7 @@ use crate::follow::{Follower, Selection};
 use crate::metrics::{Metrics, MetricsTo};
 use crate::notify::Notify;
 use crate::record::sweep;
+use crate::service::SavedAges;
 use crate::session::{End, Job, JobContext, LatestSnapshot, Progress, Session, WatchStatus};
 use crate::stop::Stop;
 use crate::watch::{AttrsFor, LookBy, WatchedMemory, open};
@@ -66,11 +67,16 @@ pub fn run(
     let seed = o.seed.unwrap_or_else(|| sys::monotonic().0);
     let session = Session::begin(ready, follower, attrs, seed, progress)?;
     let mut session = session.speaking(control, metrics, Notify::from_env()).writing(agent);
+    let ages = o.control.as_deref().map(SavedAges::beside);
+    ages.iter().for_each(|ages| ages.take_up(&mut session));
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
     Notify::say(&[NotifyState::Ready]);
     let ended = session.run(&mut AgentJob, &stop);
     Notify::say(&[NotifyState::Stopping]);
     session.state().status.clear();
+    if ended.is_ok() {
+        ages.iter().for_each(|ages| ages.leave(&session));
+    }
     session.stop().map_err(AgentError::from)?;
     let end = ended?;
     let (status, rows) = (&session.state().status, session.state().agent.spent());

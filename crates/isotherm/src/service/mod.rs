@@ -32,7 +32,7 @@ use isotherm_linux::sys::{self, KeptCapabilities};
 use sd_notify::NotifyState;
 use tracing::{error, warn};
 
-use self::idle_ages::SavedAges;
+pub(crate) use self::idle_ages::SavedAges;
 use self::log::Log;
 use self::meter::Meter;
 use self::recording::SideRecord;
