@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 fn has(python: &Path, module: &str) -> bool {
     let status = Command::new(python).args(["-c", &format!("import {module}")]).output();
@@ -21,6 +22,9 @@ pub fn python_with(module: &str, package: &str) -> Option<PathBuf> {
 }
 
 fn find(module: &str, package: &str) -> Option<PathBuf> {
+    // Two tests must not create the same environment at the same time.
+    static INSTALLING: Mutex<()> = Mutex::new(());
+    let _installing = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
     let system = PathBuf::from("python3");
     if has(&system, module) {
         return Some(system);
