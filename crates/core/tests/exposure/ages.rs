@@ -110,7 +110,7 @@ impl Pages {
             }
             let [idle, ago] = self.untouched(ops, target, r.range, s.end);
             // Times are kept in ms, and a look at all memory takes some ms.
-            let bound = if strict { idle } else { idle.saturating_add(ago) }.saturating_add(ms(10));
+            let bound = if strict { idle } else { idle.saturating_add(ago) }.saturating_add(ms(50));
             prop_assert!(
                 r.age <= bound,
                 "{:?} at {:?}, read {ago:?} before, had been idle for {idle:?}, not {:?}",
