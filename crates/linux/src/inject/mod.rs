@@ -16,7 +16,7 @@ use isotherm_core::AddrRange;
 use crate::proc;
 
 pub use error::InjectError;
-use tracee::{Syscall, Tracee};
+use tracee::{Syscall, Tracee, refused};
 
 /// Calls while the thread is stopped once: some milliseconds.
 const MAX_CALLS: usize = 256;
@@ -129,7 +129,7 @@ fn instruction(root: &Path, pid: i32) -> Result<u64, InjectError> {
     let mut code = vec![0; usize::try_from(range.len()).unwrap_or(0)];
     let path = root.join(format!("proc/{pid}/mem"));
     let read = File::open(&path).and_then(|memory| memory.read_exact_at(&mut code, range.start));
-    read.map_err(|source| InjectError::Trace { pid, source })?;
+    read.map_err(|source| refused(pid, source))?;
     let offset = code.windows(SYSCALL.len()).position(|bytes| bytes == SYSCALL);
     offset.map(|i| range.start + i as u64).ok_or(InjectError::NoInstruction(pid))
 }

@@ -147,7 +147,7 @@ fn let_go(tid: i32, signal: i32) {
     let _ = trace(DETACH, tid, 0, usize::try_from(signal).unwrap_or(0));
 }
 
-fn refused(pid: i32, source: io::Error) -> InjectError {
+pub(super) fn refused(pid: i32, source: io::Error) -> InjectError {
     match source.raw_os_error() {
         Some(libc::ESRCH) => InjectError::Ended(pid),
         _ => InjectError::Trace { pid, source },
