@@ -8,6 +8,7 @@
 //! file.
 
 pub mod agent;
+mod beside;
 pub mod control;
 pub mod exec;
 pub mod files;

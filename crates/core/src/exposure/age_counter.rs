@@ -28,8 +28,8 @@ const LEAST_WINDOWS: u64 = 8;
 const FIRST_MS: u32 = 10_000;
 const LAST_MS: u32 = 60_000;
 
-/// Number of blocks of a large target that are observed as a whole, at least, and less than twice as many. Heat often stays
-/// the same over a block, so many blocks, with few windows each, describe the target better than few blocks.
+/// Minimum number of blocks of a large target that are observed as a whole; there are less than twice as many. Heat
+/// often stays the same over a block, so many blocks, with few windows each, describe the target better than few.
 const WHOLE_BLOCKS: usize = 128;
 
 /// The windows that are sampled.
@@ -224,7 +224,10 @@ impl AgeCounter {
             cleared: at(cleared),
             between,
         };
-        let sound = kept.blocks.into_iter().filter(|b| b.pages.count() as usize == b.stamps.len());
+        let sound = kept.blocks.into_iter().filter(|b| {
+            let is_block = b.start % BLOCK_SIZE == 0 && b.start < u64::MAX - BLOCK_SIZE;
+            is_block && b.pages.count() as usize == b.stamps.len()
+        });
         self.blocks = sound
             .map(|b| {
                 let stamps = b.stamps.into_iter().map(stamp).collect();

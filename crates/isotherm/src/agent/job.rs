@@ -16,8 +16,9 @@ use crate::follow::{Follower, Selection};
 use crate::metrics::{Metrics, MetricsTo};
 use crate::notify::Notify;
 use crate::record::sweep;
-use crate::service::SavedAges;
-use crate::session::{End, Job, JobContext, LatestSnapshot, Progress, Session, WatchStatus};
+use crate::session::{
+    End, Job, JobContext, LatestSnapshot, Progress, SavedAges, Session, WatchStatus,
+};
 use crate::stop::Stop;
 use crate::watch::{AttrsFor, LookBy, WatchedMemory, open};
 use crate::words::STATUS;

@@ -2,12 +2,10 @@
 
 mod aim_line;
 mod answer;
-mod beside;
 mod change;
 mod dry;
 mod error;
 mod event;
-mod idle_ages;
 pub mod kernel;
 mod kernel_memory;
 mod log;
@@ -32,7 +30,6 @@ use isotherm_linux::sys::{self, KeptCapabilities};
 use sd_notify::NotifyState;
 use tracing::{error, warn};
 
-pub(crate) use self::idle_ages::SavedAges;
 use self::log::Log;
 use self::meter::Meter;
 use self::recording::SideRecord;
@@ -44,7 +41,7 @@ use crate::control::Control;
 use crate::follow::{Follower, Selection, resolve};
 use crate::metrics::{Metrics, MetricsTo};
 use crate::notify::Notify;
-use crate::session::{End, Progress, Session};
+use crate::session::{End, Progress, SavedAges, Session};
 use crate::stacks::{StackOptions, Stacks};
 use crate::stop::Stop;
 use crate::usage::UsageError;

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use super::beside::Beside;
+use crate::beside::Beside;
 use crate::control::Attributes;
 use crate::schemes::Form;
 use crate::words::chain;

@@ -9,6 +9,7 @@ mod job;
 mod latest;
 pub(crate) mod memory;
 pub(crate) mod probes;
+mod saved_ages;
 pub(crate) mod scene;
 mod state;
 mod status;
@@ -41,6 +42,7 @@ pub use gauge::{CostShares, SupportShares};
 pub use idle_ages::IdleAges;
 pub use job::Job;
 pub use latest::LatestSnapshot;
+pub(crate) use saved_ages::SavedAges;
 
 use self::job::Keep;
 pub use memory::BytesByHeat;

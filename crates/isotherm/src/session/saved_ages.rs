@@ -10,14 +10,14 @@ use isotherm_linux::{Thread, boot_id, sys};
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
-use super::beside::Beside;
+use super::Session;
 use crate::ROOT;
+use crate::beside::Beside;
 use crate::follow::Follower;
-use crate::session::Session;
 use crate::words::chain;
 
-/// Maximum size of the file in bytes; all targets together have 65,536 counted pages of about 25 characters.
-const MOST: u64 = 16 << 20;
+/// Maximum size of the file in bytes. 65,536 counted pages have up to 4 MiB; thousands of processes have more.
+const MOST: u64 = 64 << 20;
 /// Ages that are older than this are not taken up: meanwhile the kernel may have cleared accessed bits.
 const MOST_APART: Duration = Duration::from_secs(3600);
 
@@ -64,7 +64,10 @@ impl SavedAges {
             return;
         }
         let (now, follower) = (sys::monotonic(), &session.state().follower);
-        let recent = |t: &TargetAges| now.since(Nanos(t.at_ns)) <= MOST_APART;
+        let recent = |t: &TargetAges| {
+            let at = Nanos(t.at_ns);
+            at <= now && now.since(at) <= MOST_APART
+        };
         let kept: Vec<(TargetId, KeptAges)> = ages
             .targets
             .into_iter()

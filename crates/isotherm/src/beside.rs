@@ -62,12 +62,16 @@ impl Beside {
         serde_json::from_slice(&text).map_err(BesideError::Contents)
     }
 
-    /// Replaces the file atomically.
+    /// Replaces the file atomically. Fails if the contents are larger than can be read back.
     pub fn write(&self, contents: &impl Serialize) -> io::Result<()> {
+        let text = serde_json::to_vec(contents)?;
+        if text.len() as u64 > self.most {
+            return Err(ErrorKind::FileTooLarge.into());
+        }
         let new = self.path.with_extension("json.new");
         gone(fs::remove_file(&new))?;
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        file.write_all(&serde_json::to_vec(contents)?)?;
+        file.write_all(&text)?;
         file.sync_all()?;
         fs::rename(&new, &self.path)
     }
