@@ -162,6 +162,10 @@ def size(count):
         count /= 1024
 
 
+def counted(number, what):
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def percent(part, whole, digits=0):
     return f"{100 * part / whole:.{digits}f} %" if whole else "-"
 
@@ -188,7 +192,7 @@ def tables(report):
     kinds = ("hot", "warm", "cold", "unknown", "swapped")
     yield (
         "Cold memory by service",
-        f"Means over {len(totals)} days. Cold memory was untouched for at least 5 s.",
+        f"Means over {counted(len(totals), 'day')}. Cold memory was untouched for at least 5 s.",
         ["service", "groups", "resident", *kinds, "cold share"],
         [
             [row["service"], str(row["groups"]), size(row["resident_bytes"])]
@@ -563,7 +567,7 @@ def run(options):
     days = sorted({row["day"] for row in answers["cold"]})
     services = len({row["service"] for row in answers["cold"]})
     summary = (
-        f"{len(answers['hosts'])} hosts and {services} services, {days[0]} to {days[-1]}, by {engine.name}: "
+        f"{counted(len(answers['hosts']), 'host')} and {counted(services, 'service')}, {days[0]} to {days[-1]}, by {engine.name}: "
         f"{options['lake']}"
     )
     report = {"options": options, "answers": answers, "summary": summary}

@@ -46,6 +46,10 @@ pub fn compact(
     mut done: impl FnMut(&CompactedDay),
 ) -> Result<(), LakeError> {
     let today = date_of(now)?;
+    let is_same = |a: PathBuf| fs::canonicalize(to).is_ok_and(|b| a == b);
+    if fs::canonicalize(from).is_ok_and(is_same) {
+        return Err(LakeError::Same(to.to_owned()));
+    }
     for (day, dir) in parts(from, "date=")? {
         let wanted = match date {
             Some(date) => day == date,
@@ -198,6 +202,21 @@ mod tests {
         assert_eq!(days(&raw, &big, Some("2026-11-25"), now), done);
         assert_eq!(fs::read(&path).unwrap(), bytes);
         assert_eq!(fs::read_dir(&big).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_lake_is_no_copy_of_itself() {
+        let dir = tempfile::TempDir::new().unwrap();
+        write(dir.path(), "one", 2);
+        let files = fs::read_dir(dir.path()).unwrap().count();
+        let same = dir.path().join(".");
+        let refused = compact(dir.path(), &same, None, i64::from(u32::MAX) * 1000, |_| {});
+        assert!(matches!(refused, Err(LakeError::Same(_))), "{refused:?}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), files);
+        assert!(crate::day("2026-02-28").is_ok());
+        assert!(
+            ["", "tomorrow", "2026-02-30", "2026-2-28"].map(crate::day).iter().all(Result::is_err)
+        );
     }
 
     #[test]

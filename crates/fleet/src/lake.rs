@@ -59,6 +59,12 @@ pub enum LakeError {
         /// the lake
         dir: PathBuf,
     },
+    /// a copy would replace the days of the lake itself
+    #[error(
+        "{} is the lake itself, and the copy would replace its files: name another folder",
+        .0.display()
+    )]
+    Same(PathBuf),
     /// a time outside of what a date can express
     #[error("the minute {0} ms since 1970 is not in the years 1970 to 9999: check the clock")]
     Time(i64),
@@ -341,6 +347,17 @@ fn hour_dir(start: i64) -> Result<PathBuf, LakeError> {
 /// The day of a time, as YYYY-MM-DD.
 pub(crate) fn date_of(ms: i64) -> Result<String, LakeError> {
     Ok(rfc3339(ms)?.get(..10).ok_or(LakeError::Time(ms))?.to_owned())
+}
+
+/// A day as YYYY-MM-DD, if the text is one.
+///
+/// # Errors
+/// If it is none.
+pub fn day(text: &str) -> Result<String, String> {
+    match humantime::parse_rfc3339(&format!("{text}T00:00:00Z")) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err(format!("{text:?} is not a day: write it as 2026-11-30")),
+    }
 }
 
 /// YYYY-MM-DDTHH:MM:SSZ

@@ -11,7 +11,7 @@ mod upload;
 
 pub use compact::{CompactedDay, compact};
 pub use file::{Effort, FileError, Writer, read};
-pub use lake::{HOUR_MS, Keep, Lake, LakeError, MINUTE_MS, StoredHour};
+pub use lake::{HOUR_MS, Keep, Lake, LakeError, MINUTE_MS, StoredHour, day};
 pub use row::{AGES, Group, Row, Rows, schema};
 #[cfg(feature = "upload")]
 pub use upload::{UploadError, Uploader};

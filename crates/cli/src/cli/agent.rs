@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use isotherm::agent::{LakeOptions, LakePlace};
 use isotherm::control::default_path;
 use isotherm::reclaim::NONE;
@@ -47,7 +48,7 @@ pub struct Lake {
     #[arg(long = "lake", value_name = "DIR|s3://BUCKET/PREFIX", value_parser = LakePlace::parse)]
     pub place: Option<LakePlace>,
     /// Name of this machine in the rows [default: its host name]
-    #[arg(long, value_name = "NAME", requires = "place")]
+    #[arg(long, value_name = "NAME", requires = "place", value_parser = NonEmptyStringValueParser::new())]
     pub host: Option<String>,
     /// Remove rows of this machine from the directory after this time
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = units::duration)]

@@ -35,7 +35,7 @@ pub struct CompactFleet {
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
     /// Copy this day (UTC), again if it is there [default: all days that have ended and have no copy]
-    #[arg(long, value_name = "YYYY-MM-DD")]
+    #[arg(long, value_name = "YYYY-MM-DD", value_parser = isotherm_fleet::day)]
     pub date: Option<String>,
 }
 

@@ -105,7 +105,7 @@ pub enum Command {
     /// come back
     #[command(name = "whatif")]
     WhatIf(Box<WhatIf>),
-    /// Work with the rows that isotherm agent writes on many hosts: answer questions
+    /// Work with the rows that isotherm agent writes on many hosts: answer questions, or copy them to fewer files
     Fleet(Fleet),
     /// Make a record of a recording of another tool: damo, perf or trace-cmd
     Import(Import),
