@@ -1,22 +1,19 @@
 //! Compute kernels of the kind that the mails measured: a sort, a graph traversal, a stencil and a hash join. They
 //! pass over all of their memory again and again, and some of them also access a small part of it at random.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use isotherm_linux::sys::Arena;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rustix::process::Signal;
 
+use super::counting::{Count, CountingProcess};
 use super::{Length, Running, Workload, WorkloadResult};
 use crate::beside::Beside;
-use crate::process::{Process, ProcessCpus, command};
 use crate::slices::{SLICE, Speeds};
 use crate::stop::Stop;
 
@@ -69,25 +66,16 @@ impl Workload for Computation {
     }
 
     fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>> {
-        let count = place.join("count");
-        let mut command = command(ProcessCpus::Workload, std::env::current_exe()?)?;
-        command.args([ARGUMENT, self.name(), &self.bytes.to_string()]);
-        let mut process =
-            Process::start(self.name(), command.stdout(File::create(&count)?), Signal::KILL)?;
-        let count = File::open(&count)?;
-        process.until(stop, Duration::from_secs(300), || done(&count).is_ok())?;
-        Ok(Box::new(Computing { process, count }))
+        let words = [ARGUMENT, self.name(), &self.bytes.to_string()];
+        Ok(Box::new(Computing(CountingProcess::start(self.name(), &words, place, stop)?)))
     }
 }
 
-struct Computing {
-    process: Process,
-    count: File,
-}
+struct Computing(CountingProcess);
 
 impl Running for Computing {
     fn pid(&self) -> i32 {
-        self.process.pid()
+        self.0.process.pid()
     }
 
     /// Its work is words per second.
@@ -100,25 +88,17 @@ impl Running for Computing {
         stop.sleep(length.lead_in)?;
         beside.begin()?;
         let slices = beside.slices(length.measured, SLICE, |length| {
-            let (begin, before) = (Instant::now(), done(&self.count)?);
+            let (begin, before) = (Instant::now(), self.0.count()?);
             stop.sleep(length)?;
-            let words = done(&self.count)?.saturating_sub(before);
+            let words = self.0.count()?.saturating_sub(before);
             Ok(Speeds::alone(words as f64 / begin.elapsed().as_secs_f64()))
         })?;
-        self.process.check()?;
+        self.0.process.check()?;
         WorkloadResult::by_slices(&slices)
     }
 }
 
-/// The words that the process has computed.
-fn done(count: &File) -> Result<u64> {
-    let mut bytes = [0; 8];
-    count.read_exact_at(&mut bytes, 0)?;
-    Ok(u64::from_ne_bytes(bytes))
-}
-
-/// If the command line requests it, computes until killed. The present count is at the beginning of standard output,
-/// which is a file. Does nothing otherwise.
+/// If the command line requests it, computes until killed. Does nothing otherwise.
 pub fn run_if_asked() -> Result<()> {
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() != Some(ARGUMENT) {
@@ -127,26 +107,12 @@ pub fn run_if_asked() -> Result<()> {
     let name = words.next().context("no kernel")?;
     let kernel = Kernel::ALL.into_iter().find(|k| k.name() == name).context("no such kernel")?;
     let bytes: u64 = words.next().context("no size")?.parse()?;
-    let out = File::from(rustix::io::dup(std::io::stdout())?);
-    let mut progress = Progress { out, words: 0 };
+    let mut progress = Count::new()?;
     match kernel {
         Kernel::Sort => sort(bytes, &mut progress),
         Kernel::Graph => graph(bytes, &mut progress),
         Kernel::Stencil => stencil(bytes, &mut progress),
         Kernel::Join => join(bytes, &mut progress),
-    }
-}
-
-/// Reports how much is done.
-struct Progress {
-    out: File,
-    words: u64,
-}
-
-impl Progress {
-    fn add(&mut self, words: usize) -> Result<()> {
-        self.words += words as u64;
-        Ok(self.out.write_all_at(&self.words.to_ne_bytes(), 0)?)
     }
 }
 
@@ -175,7 +141,7 @@ fn float(words: &Words, at: usize) -> f64 {
 }
 
 /// Merges sorted runs of twice the length in each pass, over and over.
-fn sort(bytes: u64, progress: &mut Progress) -> Result<()> {
+fn sort(bytes: u64, progress: &mut Count) -> Result<()> {
     let (a, b) = (filled(bytes, 0.5)?, filled(bytes, 0.5)?);
     let (mut from, mut to) = (a.words(), b.words());
     progress.add(0)?;
@@ -186,7 +152,7 @@ fn sort(bytes: u64, progress: &mut Progress) -> Result<()> {
                 run.iter().map(|_| random.next_u64() & RANDOM_BITS).collect();
             sorted.sort_unstable();
             run.iter().zip(sorted).for_each(|(to, value)| to.store(value, Relaxed));
-            progress.add(run.len())?;
+            progress.add(run.len() as u64)?;
         }
         let mut length = BATCH;
         while length < from.len() {
@@ -200,7 +166,7 @@ fn sort(bytes: u64, progress: &mut Progress) -> Result<()> {
     }
 }
 
-fn merge(left: &Words, right: &Words, to: &Words, progress: &mut Progress) -> Result<()> {
+fn merge(left: &Words, right: &Words, to: &Words, progress: &mut Count) -> Result<()> {
     let (mut l, mut r) = (0, 0);
     for batch in to.chunks(BATCH) {
         for word in batch {
@@ -209,13 +175,13 @@ fn merge(left: &Words, right: &Words, to: &Words, progress: &mut Progress) -> Re
             l += usize::from(takes_left);
             r += usize::from(!takes_left);
         }
-        progress.add(batch.len())?;
+        progress.add(batch.len() as u64)?;
     }
     Ok(())
 }
 
 /// Eight edges for each vertex. Vertices of low numbers have more.
-fn graph(bytes: u64, progress: &mut Progress) -> Result<()> {
+fn graph(bytes: u64, progress: &mut Count) -> Result<()> {
     const DEGREE: usize = 8;
     let edges = filled(bytes, 0.8)?;
     let (a, b) = (filled(bytes, 0.1)?, filled(bytes, 0.1)?);
@@ -233,14 +199,14 @@ fn graph(bytes: u64, progress: &mut Progress) -> Result<()> {
             let sum: f64 = own.iter().map(|e| float(from, e.load(Relaxed) as usize)).sum();
             set(to, i, (0.15 + 0.85 * sum / DEGREE as f64).to_bits());
             if i % (BATCH / DEGREE) == 0 {
-                progress.add(BATCH)?;
+                progress.add(BATCH as u64)?;
             }
         }
         (from, to) = (to, from);
     }
 }
 
-fn stencil(bytes: u64, progress: &mut Progress) -> Result<()> {
+fn stencil(bytes: u64, progress: &mut Count) -> Result<()> {
     const WIDTH: usize = 2048;
     let (a, b) = (filled(bytes, 0.5)?, filled(bytes, 0.5)?);
     let (mut from, mut to) = (a.words(), b.words());
@@ -252,14 +218,14 @@ fn stencil(bytes: u64, progress: &mut Progress) -> Result<()> {
                 let near = [at, at - 1, at + 1, at - WIDTH, at + WIDTH];
                 set(to, at, (near.map(|i| float(from, i)).iter().sum::<f64>() / 5.0).to_bits());
             }
-            progress.add(WIDTH)?;
+            progress.add(WIDTH as u64)?;
         }
         (from, to) = (to, from);
     }
 }
 
 /// A quarter of the memory is the hash table, half full.
-fn join(bytes: u64, progress: &mut Progress) -> Result<()> {
+fn join(bytes: u64, progress: &mut Count) -> Result<()> {
     let rows = filled(bytes, 0.75)?;
     let table = Arena::map((bytes / 4) / 4096 * 4096)?;
     let table = table.words();
@@ -281,13 +247,14 @@ fn join(bytes: u64, progress: &mut Progress) -> Result<()> {
             found +=
                 keys.filter(|&key| slot(key).is_some_and(|i| get(table, i) == key)).count() as u64;
             std::hint::black_box(found);
-            progress.add(batch.len())?;
+            progress.add(batch.len() as u64)?;
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::counting;
     use super::*;
 
     fn words(values: &[u64]) -> Vec<AtomicU64> {
@@ -297,10 +264,10 @@ mod tests {
     #[test]
     fn a_merge_is_in_order_and_counted() {
         let out = tempfile::tempfile().unwrap();
-        let mut progress = Progress { out: out.try_clone().unwrap(), words: 0 };
+        let mut progress = Count::to(out.try_clone().unwrap());
         let to = words(&[0; 5]);
         merge(&words(&[1, 4, 4]), &words(&[2, 9]), &to, &mut progress).unwrap();
         assert_eq!(to.iter().map(|w| w.load(Relaxed)).collect::<Vec<_>>(), [1, 2, 4, 4, 9]);
-        assert_eq!(done(&out).unwrap(), 5);
+        assert_eq!(counting::read(&out).unwrap(), 5);
     }
 }

@@ -3,6 +3,7 @@
 mod command;
 mod compile;
 mod contents;
+mod counting;
 pub mod kernel;
 mod open_loop;
 mod postgres;

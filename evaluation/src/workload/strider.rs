@@ -1,22 +1,18 @@
 //! Memory of which every `step`-th page is touched at random. If all pages are touched, huge pages are a
 //! gain; if few are, they are a waste.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::sys::Arena;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rustix::process::Signal;
 
+use super::counting::{Count, CountingProcess};
 use super::{Contents, Length, Reading, Running, Workload, WorkloadResult};
 use crate::beside::Beside;
-use crate::process::{Process, ProcessCpus, command};
 use crate::slices::{SLICE, Speeds};
 use crate::stop::Stop;
 
@@ -46,25 +42,16 @@ impl Workload for Strider {
     }
 
     fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>> {
-        let count = place.join("count");
-        let mut command = command(ProcessCpus::Workload, std::env::current_exe()?)?;
-        command.args([ARGUMENT, &self.bytes.to_string(), &self.step.to_string()]);
-        let mut process =
-            Process::start(self.name(), command.stdout(File::create(&count)?), Signal::KILL)?;
-        let count = File::open(&count)?;
-        process.until(stop, Duration::from_secs(120), || touches(&count).is_ok())?;
-        Ok(Box::new(Striding { process, count }))
+        let words = [ARGUMENT, &self.bytes.to_string(), &self.step.to_string()];
+        Ok(Box::new(Striding(CountingProcess::start(self.name(), &words, place, stop)?)))
     }
 }
 
-struct Striding {
-    process: Process,
-    count: File,
-}
+struct Striding(CountingProcess);
 
 impl Running for Striding {
     fn pid(&self) -> i32 {
-        self.process.pid()
+        self.0.process.pid()
     }
 
     /// Its work is touches per second of CPU time.
@@ -74,7 +61,7 @@ impl Running for Striding {
         beside: &mut Beside<'_>,
         stop: &Stop,
     ) -> Result<WorkloadResult> {
-        let now = || Reading::of(&self.process, touches(&self.count)?);
+        let now = || Reading::of(&self.0.process, self.0.count()?);
         let work = |length| {
             let before = now()?;
             stop.sleep(length)?;
@@ -84,20 +71,12 @@ impl Running for Striding {
         stop.sleep(length.lead_in)?;
         beside.begin()?;
         slices.extend(beside.slices(length.measured, SLICE, work)?);
-        self.process.check()?;
+        self.0.process.check()?;
         WorkloadResult::by_slices(&slices)
     }
 }
 
-/// The last count of the process.
-fn touches(count: &File) -> Result<u64> {
-    let mut bytes = [0; 8];
-    count.read_exact_at(&mut bytes, 0)?;
-    Ok(u64::from_ne_bytes(bytes))
-}
-
-/// If the command line requests it, touches memory until killed. The present count is at the beginning of
-/// standard output, which is a file. Does nothing otherwise.
+/// If the command line requests it, touches memory until killed. Does nothing otherwise.
 pub fn run_if_asked() -> Result<()> {
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() != Some(ARGUMENT) {
@@ -109,18 +88,18 @@ pub fn run_if_asked() -> Result<()> {
     let pages = bytes / PAGE_SIZE;
     let mut contents = Contents::new(step);
     (0..pages).step_by(usize::try_from(step)?).for_each(|page| fill(&memory, page, &mut contents));
-    let out = File::from(rustix::io::dup(std::io::stdout())?);
+    let mut count = Count::new()?;
+    count.add(0)?;
     let mut random = Xoshiro256PlusPlus::seed_from_u64(bytes);
-    let (touched, mut count) = (pages.div_ceil(step).max(1), 0u64);
+    let touched = pages.div_ceil(step).max(1);
     let words_of_memory = memory.words();
     loop {
-        out.write_all_at(&count.to_ne_bytes(), 0)?;
         for _ in 0..BATCH {
             let drawn = random.next_u64();
             let word = (drawn % touched * step) as usize * WORDS + (drawn >> 48) as usize % WORDS;
             std::hint::black_box(words_of_memory.get(word).map(|w| w.load(Relaxed)));
         }
-        count += BATCH;
+        count.add(BATCH)?;
     }
 }
 

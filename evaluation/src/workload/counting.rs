@@ -1,0 +1,72 @@
+//! Processes that this program starts as itself, and that count their work. The present count is at the beginning of
+//! their standard output, which is a file.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use rustix::process::Signal;
+
+use crate::process::{Process, ProcessCpus, command};
+use crate::stop::Stop;
+
+/// Time in which it must begin to count: before, it fills its memory.
+const FILLED_WITHIN: Duration = Duration::from_secs(300);
+
+/// Such a process.
+pub struct CountingProcess {
+    /// the process
+    pub process: Process,
+    count: File,
+}
+
+impl CountingProcess {
+    /// Starts this program with these words, and waits until it counts.
+    pub fn start(name: &str, words: &[&str], place: &Path, stop: &Stop) -> Result<Self> {
+        let path = place.join("count");
+        let mut command = command(ProcessCpus::Workload, std::env::current_exe()?)?;
+        command.args(words).stdout(File::create(&path)?);
+        let mut process = Process::start(name, &mut command, Signal::KILL)?;
+        let count = File::open(&path)?;
+        process.until(stop, FILLED_WITHIN, || read(&count).is_ok())?;
+        Ok(CountingProcess { process, count })
+    }
+
+    /// Its last count.
+    pub fn count(&self) -> Result<u64> {
+        read(&self.count)
+    }
+}
+
+/// The count in a file.
+pub fn read(count: &File) -> Result<u64> {
+    let mut bytes = [0; 8];
+    count.read_exact_at(&mut bytes, 0)?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// The count, in such a process.
+pub struct Count {
+    out: File,
+    count: u64,
+}
+
+impl Count {
+    /// Writes to standard output.
+    pub fn new() -> Result<Self> {
+        Ok(Count::to(File::from(rustix::io::dup(std::io::stdout())?)))
+    }
+
+    /// Writes to this file.
+    pub fn to(out: File) -> Self {
+        Count { out, count: 0 }
+    }
+
+    /// Adds work that is done, and reports the count.
+    pub fn add(&mut self, done: u64) -> Result<()> {
+        self.count += done;
+        Ok(self.out.write_all_at(&self.count.to_ne_bytes(), 0)?)
+    }
+}
