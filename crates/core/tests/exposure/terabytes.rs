@@ -276,35 +276,48 @@ fn hot_strips_of_128_kib_in_32_gib_are_found() {
     assert!(row.precision >= 0.97 && row.recall >= 0.97, "{}", row.line());
 }
 
-/// Of 96 GiB an eighth is touched each 20 s, an eighth all the time, and the rest never. The ages are those of the
-/// few blocks that are observed as a whole.
-#[test]
-fn ages_of_96_gib_are_known() {
-    let gib = |from: u64, to: u64| AddrRange::new(BASE + from * GIB, BASE + to * GIB);
-    let areas = [gib(0, 40), gib(40, 52), gib(52, 64), gib(64, 96)];
-    let field = Field::priced(&areas, 3, VIRTUAL);
-    field.touch(1, Touch::Random(0.05));
+/// Of a process, an eighth is touched at random each `period` seconds, an eighth all the time, and the rest never. For
+/// each age: the idle memory, as a share of all, and its truth; and the returns per second over their truth.
+fn ages_of(gib: u64, period: f64, ages: [f64; 2]) -> [(f64, f64, f64); 2] {
+    let part =
+        |from: u64, to: u64| AddrRange::new(BASE + from * gib / 8 * GIB, BASE + to * gib / 8 * GIB);
+    let field = Field::priced(&[part(0, 3), part(3, 4), part(4, 5), part(5, 8)], 3, VIRTUAL);
+    field.touch(1, Touch::Random(1.0 / period));
     field.touch(2, Touch::Random(100.0));
     let mut monitor = Exposure::new(field.clone(), Attrs::default(), &[TARGET], 1).unwrap();
     let snapshots = field.run(&mut monitor, seconds(240.0));
-    let pages = 96.0 * GIB as f64 / PAGE_SIZE as f64;
+    let pages = (gib * GIB / PAGE_SIZE) as f64;
     let rows = snapshots.iter().filter_map(|s| Some((s.end, s.targets[0].ages.clone()?)));
     let late: Vec<_> = rows.filter(|(end, _)| *end > seconds(120.0)).collect();
     assert!(late.len() >= 2, "{}", late.len());
     let mean = |of: &dyn Fn(&PageAges, Nanos) -> f64| {
         late.iter().map(|(end, row)| of(row, *end)).sum::<f64>() / late.len() as f64
     };
-    for age in [10.0, 30.0] {
-        let idle = mean(&|row, _| row.idle.at_least(age)) / pages;
-        let truth = 0.75 + 0.125 * (-age * 0.05_f64).exp();
-        println!("idle for {age} s: {idle:.3} of all, truth {truth:.3}");
-        assert!((idle - truth).abs() < 0.06, "{age}: {idle:.3}, not {truth:.3}");
-        let back =
-            mean(&|row, end| row.returned.at_least(age) / end.since(row.since).as_secs_f64());
-        let truth = 0.125 * pages * 0.05 * (-age * 0.05_f64).exp();
-        println!("touched again after {age} s: {back:.0} a second, truth {truth:.0}");
-        assert!((0.6..1.6).contains(&(back / truth)), "{age}: {back:.0}, not {truth:.0}");
-    }
     let known = mean(&|row, _| row.idle.total() as f64) / pages;
     assert!((known - 1.0).abs() < 0.02, "{known}");
+    ages.map(|age| {
+        let still = 0.125 * (-age / period).exp();
+        let idle = mean(&|row, _| row.idle.at_least(age)) / pages;
+        let back =
+            mean(&|row, end| row.returned.at_least(age) / end.since(row.since).as_secs_f64());
+        println!("{gib} GiB, touched each {period} s, idle for {age} s: {idle:.3}, truth {:.3}; returns {back:.0}/s, truth {:.0}", 0.75 + still, still * pages / period);
+        (idle, 0.75 + still, back * period / (still * pages))
+    })
+}
+
+/// The ages are those of the few blocks that are observed as a whole.
+#[test]
+fn ages_of_96_gib_are_known() {
+    for (idle, truth, back) in ages_of(96, 20.0, [10.0, 30.0]) {
+        assert!((idle - truth).abs() < 0.06, "{idle:.3}, not {truth:.3}");
+        assert!((0.6..1.6).contains(&back), "{back:.2}");
+    }
+}
+
+#[test]
+#[ignore = "prints figures, and takes minutes"]
+fn all_ages_of_large_processes() {
+    for (gib, period) in [(64, 20.0), (64, 5.0), (64, 60.0), (256, 20.0), (1024, 20.0)] {
+        ages_of(gib, period, [period / 2.0, period * 1.5]);
+    }
 }
