@@ -18,7 +18,7 @@ pub fn run(o: &Exec) -> Result<ExitCode> {
     let advice = all.within(budget);
     let stop = Stop::at_signals()?;
     let (status, applied) = match o.pid {
-        Some(pid) => (Some(0), exec::apply(pid, &advice, &stop)),
+        Some(pid) => (Some(0), exec::apply(pid, &advice, &stop)?),
         None => exec::run(&o.command, &advice, &stop)?,
     };
     say(format_args!(

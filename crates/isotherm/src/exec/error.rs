@@ -15,6 +15,9 @@ pub enum ExecError {
     /// the command cannot run
     #[error("{0}")]
     Command(#[from] FollowError),
+    /// the process to follow does not exist
+    #[error("there is no process {0}: give the pid of a program that runs")]
+    NoProcess(i32),
     /// the descendants of the command cannot be followed
     #[error("cannot follow the descendants of the command: {0}")]
     Family(#[source] io::Error),

@@ -1,4 +1,5 @@
-//! Runs a command, or follows a process, and applies the advice of an earlier run inside it: which ranges to lock, and which to make huge.
+//! Runs a command, or follows a process, and applies the advice of an earlier run inside it: locks ranges, and requests
+//! huge pages for others.
 
 mod advice;
 mod error;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use isotherm_core::AddrRange;
 use isotherm_linux::inject::{self, InjectError, Request};
-use isotherm_linux::proc;
+use isotherm_linux::{Thread, proc};
 use tracing::{debug, warn};
 
 use super::Applied;
@@ -17,7 +17,7 @@ use crate::reading::program;
 /// A process of the command.
 #[derive(Debug)]
 struct Process {
-    pid: i32,
+    process: Thread,
     /// where each mapping of the advice was found
     found: Vec<Option<AddrRange>>,
     /// the ranges that are locked by the advice
@@ -26,9 +26,9 @@ struct Process {
 }
 
 impl Process {
-    fn new(pid: i32) -> Self {
+    fn new(process: Thread) -> Self {
         let (found, locked) = (Vec::new(), Vec::new());
-        Process { pid, found, locked, applied: Applied::default() }
+        Process { process, found, locked, applied: Applied::default() }
     }
 
     /// Whether each mapping of the advice has been found.
@@ -42,14 +42,15 @@ impl Process {
     /// If the process has ended or cannot be made to call the kernel.
     fn apply(&mut self, program: &Program) -> Result<bool, InjectError> {
         let root = Path::new(crate::ROOT);
-        if self.applied.locked > 0 && proc::locked(root, self.pid)? < self.applied.locked {
+        if self.applied.locked > 0 && proc::locked(root, self.process.pid)? < self.applied.locked {
             // The program has given up some of it, and may have mapped it anew.
-            *self = Process::new(self.pid);
+            let locked = std::mem::take(&mut self.locked);
+            *self = Process { locked, ..Process::new(self.process) };
         }
         if self.is_done(program) {
             return Ok(false);
         }
-        let live = proc::mappings(root, self.pid)?;
+        let live = proc::mappings(root, self.process.pid)?;
         let found = place(&program.mappings, &self.found, &live);
         let new =
             program.mappings.iter().zip(&found).enumerate().filter_map(|(i, (mapping, at))| {
@@ -61,9 +62,10 @@ impl Process {
             self.found = found;
             return Ok(false);
         }
-        let results = inject::request(root, self.pid, &new)?;
-        self.found = found;
+        let (results, made) = inject::request(root, self.process, &new);
         new.iter().zip(results).for_each(|(request, result)| self.note(*request, result));
+        made?;
+        self.found = found;
         Ok(true)
     }
 
@@ -74,7 +76,7 @@ impl Process {
         | Request::HugePages(range)) = request;
         let sum = match (request, result) {
             (_, Err(e)) => {
-                debug!("process {}: {request:?}: {e}", self.pid);
+                debug!("process {}: {request:?}: {e}", self.process.pid);
                 &mut self.applied.refused
             }
             (Request::HugePages(_), Ok(())) => &mut self.applied.huge,
@@ -90,7 +92,7 @@ impl Process {
     fn unlock(&self) -> Result<(), InjectError> {
         let all: Vec<Request> = self.locked.iter().copied().map(Request::Unlock).collect();
         if !all.is_empty() {
-            inject::request(Path::new(crate::ROOT), self.pid, &all)?;
+            inject::request(Path::new(crate::ROOT), self.process, &all).1?;
         }
         Ok(())
     }
@@ -129,7 +131,7 @@ impl<'a> Processes<'a> {
                 Err(InjectError::Ended(_)) => {}
                 Err(InjectError::Proc(e)) if e.is_gone() => {}
                 Err(e) => {
-                    if self.refused.insert(process.pid) {
+                    if self.refused.insert(process.process.pid) {
                         warn!("{e}; the advice for it is not applied yet");
                     }
                 }
@@ -146,21 +148,22 @@ impl<'a> Processes<'a> {
     }
 
     /// Finds a process for each program that has none: the first process of a name has the advice of the first such
-    /// process of the record, and so on. Shared memory has that process which maps it and is first.
+    /// process of the record, and so on. Of the processes that map shared memory, the one with the lowest pid locks it.
     fn find(&mut self, names: &BTreeMap<i32, String>) {
         let programs = self.programs;
         let fits = |i: usize, pid: i32| {
             let name = programs.get(i).and_then(|program| program.name.as_deref());
             names.get(&pid).is_some_and(|own| name.is_none_or(|name| name == own))
         };
-        self.all.retain(|i, process| fits(*i, process.pid));
+        let root = Path::new(crate::ROOT);
+        self.all.retain(|i, p| fits(*i, p.process.pid) && p.process.lives(root));
         for (i, program) in programs.iter().enumerate().filter(|(_, p)| !p.mappings.is_empty()) {
             if self.all.contains_key(&i) {
                 continue;
             }
             let is_taken = |pid: i32| {
                 self.all.iter().any(|(i, p)| {
-                    p.pid == pid && programs.get(*i).is_some_and(|p| p.name.is_some())
+                    p.process.pid == pid && programs.get(*i).is_some_and(|p| p.name.is_some())
                 })
             };
             let is_right = |pid: i32| match program.name {
@@ -168,7 +171,8 @@ impl<'a> Processes<'a> {
                 None => maps(pid, program),
             };
             let found = names.keys().copied().find(|&pid| fits(i, pid) && is_right(pid));
-            self.all.extend(found.map(|pid| (i, Process::new(pid))));
+            let found = found.and_then(|pid| Thread::now(root, pid));
+            self.all.extend(found.map(|process| (i, Process::new(process))));
         }
     }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use isotherm_linux::cgroup::Cgroup;
-use isotherm_linux::proc;
+use isotherm_linux::{Thread, proc};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 
@@ -19,7 +19,7 @@ use crate::stop::Stop;
 const RESERVE: f64 = 0.1;
 /// At least so much, in bytes: reclaim finds too little in less.
 const MIN_RESERVE: u64 = 16 << 20;
-/// Maximum of that part: memory that is needed without advice to lock it has room there.
+/// Maximum of that part. Memory that is not locked uses it.
 const MAX_RESERVE: f64 = 0.5;
 /// Time between two looks at the command's mappings at first, and at most: it grows while nothing new appears.
 const SHORTEST: Duration = Duration::from_millis(20);
@@ -96,16 +96,20 @@ pub fn run(
 
 /// Applies `advice` in process `pid` and in its descendants until it ends or `stop` is over. Then undoes all locks,
 /// and returns what was applied.
-#[must_use]
-pub fn apply(pid: i32, advice: &Advice, stop: &Stop) -> Applied {
+///
+/// # Errors
+/// If there is no such process.
+pub fn apply(pid: i32, advice: &Advice, stop: &Stop) -> Result<Applied, ExecError> {
     let root = Path::new(crate::ROOT);
     let mut applying = Applying::new(advice);
-    while !stop.is_over() && proc::stat(root, pid).is_ok() {
+    let process = Thread::now(root, pid).ok_or(ExecError::NoProcess(pid))?;
+    let runs = || process.lives(root) && proc::stat(root, pid).is_ok_and(|stat| !stat.has_ended);
+    while !stop.is_over() && runs() {
         applying.round(&with_descendants(root, vec![pid]));
         std::thread::sleep(applying.pause);
     }
     applying.processes.unlock();
-    applying.processes.most
+    Ok(applying.processes.most)
 }
 
 /// Rounds of applying advice to what has appeared.
@@ -125,7 +129,7 @@ impl<'a> Applying<'a> {
         let is_new = self.processes.apply(pids);
         let longer = if is_new { SHORTEST } else { self.pause * 3 / 2 };
         // Looking takes at most a hundredth of the time.
-        self.pause = longer.max(since.elapsed() * 100).min(LONGEST);
+        self.pause = longer.min(LONGEST).max(since.elapsed() * 100);
     }
 }
 

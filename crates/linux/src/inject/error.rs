@@ -36,7 +36,7 @@ pub enum InjectError {
     NoInstruction(i32),
     /// It runs in 32-bit mode.
     #[error("process {0} is a 32-bit program: isotherm makes no system calls in it")]
-    Narrow(i32),
+    ThirtyTwoBit(i32),
     /// It is stopped by a signal.
     #[error("process {0} is stopped: continue it (kill -CONT {0})")]
     Stopped(i32),

@@ -14,14 +14,15 @@ use std::path::Path;
 use isotherm_core::AddrRange;
 
 use crate::proc;
+use crate::state::Thread;
 
 pub use error::InjectError;
 use tracee::{Syscall, Tracee, refused};
 
 /// Calls while the thread is stopped once: some milliseconds.
 const MAX_CALLS: usize = 256;
-/// How often a stop is tried again if it came at a bad moment.
-const TRIES: u32 = 20;
+/// Number of stops that are tried while they come at bad moments.
+const ATTEMPTS: u32 = 20;
 /// The encoding of `syscall` on x86-64.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// The vDSO has two pages or a few more.
@@ -30,7 +31,7 @@ const MAX_VDSO: u64 = 1 << 20;
 /// A change of a range of a process's memory that loses no data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
-    /// keep each page in memory from its next access on: `mlock2` with `MLOCK_ONFAULT`
+    /// keep each page in memory: at once if it is there, else from its next access on: `mlock2` with `MLOCK_ONFAULT`
     Lock(AddrRange),
     /// Read all pages, and keep them in memory: `mlock`. For memory that other processes access, in whose place
     /// this process never accesses it. The thread waits for the pages, so isotherm makes one such call at a stop.
@@ -57,39 +58,37 @@ impl Request {
     }
 }
 
-/// Makes `requests` in process `pid`. Returns the result of each request, in the same order.
-///
-/// # Errors
-/// If the process has ended, is stopped, or cannot be traced. The requests of earlier stops remain.
+/// Makes `requests` in a process. Returns the result of each request, in the same order; fewer results, and an error,
+/// if it has ended, is stopped, or cannot be traced.
 pub fn request(
     root: &Path,
-    pid: i32,
+    process: Thread,
     requests: &[Request],
-) -> Result<Vec<io::Result<()>>, InjectError> {
-    // A kernel without seccomp has no such field.
-    if proc::status_field(root, pid, "Seccomp:")?.is_some_and(|mode| mode != "0") {
-        return Err(InjectError::Filtered(pid));
-    }
-    let at = instruction(root, pid)?;
+) -> (Vec<io::Result<()>>, Result<(), InjectError>) {
     let mut results = Vec::new();
     let stops = requests.chunk_by(|a, b| !a.waits() && !b.waits());
     for some in stops.flat_map(|some| some.chunks(MAX_CALLS)) {
-        results.extend(at_one_stop(root, pid, at, some)?);
+        match at_one_stop(root, process, some) {
+            Ok(some) => results.extend(some),
+            Err(e) => return (results, Err(e)),
+        }
     }
-    Ok(results)
+    (results, Ok(()))
 }
 
 /// Makes the requests at one stop. Tries again after a stop at a bad moment.
 fn at_one_stop(
     root: &Path,
-    pid: i32,
-    at: u64,
+    process: Thread,
     requests: &[Request],
 ) -> Result<Vec<io::Result<()>>, InjectError> {
+    let pid = process.pid;
     let mut last = InjectError::Busy(pid);
-    for _ in 0..TRIES {
+    for _ in 0..ATTEMPTS {
         let tid = thread(root, pid)?;
+        let at = instruction(root, pid)?;
         let done = Tracee::stop(root, pid, tid).and_then(|mut tracee| {
+            check(root, process, tid, at)?;
             let calls = requests.iter().map(|r| tracee.call(at, r.syscall()));
             let calls: Result<Vec<_>, InjectError> = calls.collect();
             tracee.release()?;
@@ -102,6 +101,26 @@ fn at_one_stop(
         std::thread::yield_now();
     }
     Err(last)
+}
+
+/// Checks a stopped thread: that it is one of this process, that no filter may end it for a call, and that the
+/// instruction is still there, because the process may have executed another program since it was found.
+fn check(root: &Path, process: Thread, tid: i32, at: u64) -> Result<(), InjectError> {
+    let pid = process.pid;
+    if !process.lives(root) {
+        return Err(InjectError::Ended(pid));
+    }
+    // A kernel without seccomp has no such field.
+    if proc::status_field(root, tid, "Seccomp:")?.is_some_and(|mode| mode != "0") {
+        return Err(InjectError::Filtered(pid));
+    }
+    let mut code = SYSCALL.map(|_| 0);
+    let read = memory(root, pid).and_then(|memory| memory.read_exact_at(&mut code, at));
+    if read.is_ok() && code == SYSCALL { Ok(()) } else { Err(InjectError::Busy(pid)) }
+}
+
+fn memory(root: &Path, pid: i32) -> io::Result<File> {
+    File::open(root.join(format!("proc/{pid}/mem")))
 }
 
 /// A thread of the process that has not ended: the first one, as a rule.
@@ -127,9 +146,8 @@ fn instruction(root: &Path, pid: i32) -> Result<u64, InjectError> {
     let vdso = all.iter().find(|m| &*m.name == "[vdso]" && m.range.len() <= MAX_VDSO);
     let range = vdso.ok_or(InjectError::NoInstruction(pid))?.range;
     let mut code = vec![0; usize::try_from(range.len()).unwrap_or(0)];
-    let path = root.join(format!("proc/{pid}/mem"));
-    let read = File::open(&path).and_then(|memory| memory.read_exact_at(&mut code, range.start));
-    read.map_err(|source| refused(pid, source))?;
+    let read = memory(root, pid).and_then(|memory| memory.read_exact_at(&mut code, range.start));
+    read.map_err(|source| refused(root, pid, source))?;
     let offset = code.windows(SYSCALL.len()).position(|bytes| bytes == SYSCALL);
     offset.map(|i| range.start + i as u64).ok_or(InjectError::NoInstruction(pid))
 }

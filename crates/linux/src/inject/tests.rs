@@ -1,4 +1,4 @@
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -37,7 +37,17 @@ impl Started {
     }
 
     fn request(&self, request: Request) -> io::Result<()> {
-        self::request(Path::new(ROOT), self.pid(), &[request]).unwrap().remove(0)
+        let (mut results, made) = self.requests(&[request]);
+        made.unwrap();
+        results.remove(0)
+    }
+
+    fn requests(&self, all: &[Request]) -> (Vec<io::Result<()>>, Result<(), InjectError>) {
+        let root = Path::new(ROOT);
+        match Thread::now(root, self.pid()) {
+            Some(process) => request(root, process, all),
+            None => (Vec::new(), Err(InjectError::Ended(self.pid()))),
+        }
     }
 
     fn locked(&self) -> u64 {
@@ -91,8 +101,8 @@ fn a_computing_process_computes_the_same() {
     let heap = shell.wait_for_heap();
     let mut times = 0;
     while shell.0.try_wait().unwrap().is_none() {
-        match request(Path::new(ROOT), shell.pid(), &[Request::Lock(heap), Request::Unlock(heap)]) {
-            Ok(_) => times += 1,
+        match shell.requests(&[Request::Lock(heap), Request::Unlock(heap)]).1 {
+            Ok(()) => times += 1,
             Err(InjectError::Ended(_) | InjectError::Proc(_) | InjectError::NoInstruction(_)) => {}
             Err(e) => panic!("{e}"),
         }
@@ -102,6 +112,32 @@ fn a_computing_process_computes_the_same() {
     assert_eq!(said.trim(), "20000100000");
     assert!(shell.0.wait().unwrap().success(), "its parent still learns how it ended");
     assert!(times > 0);
+}
+
+/// Its parent learns of the end of a process only after the tracer has.
+#[test]
+fn the_parent_of_a_process_that_is_killed_in_a_stop_learns_of_it() {
+    for calls in [false, true] {
+        let script = "sleep 1000 & echo $!; wait $!; echo $?";
+        let mut shell = Started::new("sh", &["-c", script]);
+        let mut said = BufReader::new(shell.0.stdout.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        let (root, pid) = (Path::new(ROOT), line.trim().parse().unwrap());
+        let mut tracee = Tracee::stop(root, pid, pid).unwrap();
+        if calls {
+            let at = instruction(root, pid).unwrap();
+            let nothing = AddrRange::new(0x1000, 0x1000);
+            tracee.call(at, Request::Unlock(nothing).syscall()).unwrap().unwrap();
+        }
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        let _ = tracee.release();
+        line.clear();
+        said.read_line(&mut line).unwrap();
+        assert_eq!(line.trim(), "137", "{calls}");
+        assert!(shell.0.wait().unwrap().success());
+    }
 }
 
 #[test]
@@ -123,7 +159,7 @@ fn a_stopped_process_is_left_alone() {
     while !stat().contains(") T ") {
         std::thread::yield_now();
     }
-    let said = request(Path::new(ROOT), cat.pid(), &[Request::Lock(heap)]);
+    let (_, said) = cat.requests(&[Request::Lock(heap)]);
     assert!(matches!(said, Err(InjectError::Stopped(_))), "{said:?}");
     assert!(stat().contains(") T "), "{}", stat());
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus, getpid, waitid};
 
@@ -26,6 +26,8 @@ const MARK_SYSCALLS: usize = 1;
 const INTERRUPTED: i32 = 128 << 8 | libc::SIGTRAP;
 /// The status of a stop at a system call.
 const AT_SYSCALL: i32 = libc::SIGTRAP | 0x80;
+/// Signals of a thread that executes an instruction which is not there.
+const FAULTS: [i32; 4] = [libc::SIGSEGV, libc::SIGILL, libc::SIGBUS, libc::SIGTRAP];
 /// The code segment of 64-bit programs.
 const CODE_64: u64 = 0x33;
 
@@ -38,6 +40,7 @@ pub(super) struct Syscall {
 
 /// A stopped thread. It continues where it was when this value is released or dropped.
 pub(super) struct Tracee {
+    root: PathBuf,
     pid: i32,
     tid: i32,
     /// the registers to restore
@@ -51,16 +54,17 @@ pub(super) struct Tracee {
 impl Tracee {
     /// Stops a thread of process `pid`.
     pub(super) fn stop(root: &Path, pid: i32, tid: i32) -> Result<Self, InjectError> {
-        let refused = |e| refused(pid, e);
+        let refused = |e| refused(root, pid, e);
         trace(SEIZE, tid, 0, MARK_SYSCALLS).map_err(refused)?;
-        trace(INTERRUPT, tid, 0, 0).map_err(refused)?;
+        trace(INTERRUPT, tid, 0, 0).inspect_err(|_| let_go(pid, tid, 0)).map_err(refused)?;
         let stop = wait(pid, tid)?;
-        let before = registers(tid).inspect_err(|_| let_go(tid, 0)).map_err(refused)?;
+        let before = registers(tid).inspect_err(|_| let_go(pid, tid, 0)).map_err(refused)?;
         let (why, signal) = match stop {
-            INTERRUPTED if before.cs != CODE_64 => (InjectError::Narrow(pid), 0),
+            INTERRUPTED if before.cs != CODE_64 => (InjectError::ThirtyTwoBit(pid), 0),
             INTERRUPTED if is_in_sequence(root, tid, before.rip) => (InjectError::Busy(pid), 0),
             INTERRUPTED => {
-                return Ok(Tracee { pid, tid, before, has_called: false, is_held: true });
+                let root = root.to_owned();
+                return Ok(Tracee { root, pid, tid, before, has_called: false, is_held: true });
             }
             stop => match signal_of(stop) {
                 0 => (InjectError::Stopped(pid), 0),
@@ -68,7 +72,7 @@ impl Tracee {
                 signal => (InjectError::Busy(pid), signal),
             },
         };
-        let_go(tid, signal);
+        let_go(pid, tid, signal);
         Err(why)
     }
 
@@ -85,11 +89,11 @@ impl Tracee {
             rdx,
             ..self.before
         };
-        set_registers(self.tid, &entry).map_err(|e| refused(self.pid, e))?;
+        set_registers(self.tid, &entry).map_err(|e| self.refused(e))?;
         self.has_called = true;
         self.continue_to(AT_SYSCALL)?;
         self.continue_to(AT_SYSCALL)?;
-        let rax = registers(self.tid).map_err(|e| refused(self.pid, e))?.rax.cast_signed();
+        let rax = registers(self.tid).map_err(|e| self.refused(e))?.rax.cast_signed();
         // The kernel returns errors as -4095 to -1.
         let error = i32::try_from(-rax).ok().filter(|errno| (1..4096).contains(errno));
         Ok(error.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno))))
@@ -101,24 +105,33 @@ impl Tracee {
     }
 
     fn end(&mut self) -> Result<(), InjectError> {
-        if self.is_held && self.has_called {
+        let stopped = if self.is_held && self.has_called {
             // After a stop for an interruption, but not after one at a call, the kernel starts the call again in
             // which the thread was.
-            trace(INTERRUPT, self.tid, 0, 0).map_err(|e| refused(self.pid, e))?;
-            self.continue_to(INTERRUPTED)?;
-        }
+            trace(INTERRUPT, self.tid, 0, 0)
+                .map_err(|e| self.refused(e))
+                .and_then(|()| self.continue_to(INTERRUPTED))
+        } else {
+            Ok(())
+        };
         self.detach(0);
-        Ok(())
+        stopped
+    }
+
+    fn refused(&self, e: io::Error) -> InjectError {
+        refused(&self.root, self.pid, e)
     }
 
     /// Continues until a stop of this status. Any other stop is that of a signal: then lets the thread go with it.
     fn continue_to(&mut self, status: i32) -> Result<(), InjectError> {
-        trace(SYSCALL, self.tid, 0, 0).map_err(|e| refused(self.pid, e))?;
+        trace(SYSCALL, self.tid, 0, 0).map_err(|e| self.refused(e))?;
         let stop = wait(self.pid, self.tid).inspect_err(|_| self.is_held = false)?;
         if stop == status {
             return Ok(());
         }
-        self.detach(signal_of(stop));
+        // A fault of the instruction is not the program's.
+        let signal = signal_of(stop);
+        self.detach(if FAULTS.contains(&signal) { 0 } else { signal });
         Err(InjectError::Busy(self.pid))
     }
 
@@ -126,7 +139,7 @@ impl Tracee {
         if std::mem::replace(&mut self.is_held, false) {
             // Only a thread that was killed refuses it.
             let _ = set_registers(self.tid, &self.before);
-            let_go(self.tid, signal);
+            let_go(self.pid, self.tid, signal);
         }
     }
 }
@@ -142,15 +155,21 @@ fn signal_of(stop: i32) -> i32 {
     if stop >> 8 == 0 && stop != AT_SYSCALL { stop } else { 0 }
 }
 
-/// Lets a thread go, with a signal unless that is 0. Only a thread that was killed refuses that.
-fn let_go(tid: i32, signal: i32) {
-    let _ = trace(DETACH, tid, 0, usize::try_from(signal).unwrap_or(0));
+/// Lets a thread go, with a signal unless that is 0. Only a thread that was killed refuses that: its parent learns of
+/// its end after this process has.
+fn let_go(pid: i32, tid: i32, signal: i32) {
+    if trace(DETACH, tid, 0, usize::try_from(signal).unwrap_or(0)).is_err() {
+        let _ = wait(pid, tid);
+    }
 }
 
-pub(super) fn refused(pid: i32, source: io::Error) -> InjectError {
-    match source.raw_os_error() {
-        Some(libc::ESRCH) => InjectError::Ended(pid),
-        _ => InjectError::Trace { pid, source },
+/// The reason why the kernel refused. A process that ends meanwhile is refused with several errors.
+pub(super) fn refused(root: &Path, pid: i32, source: io::Error) -> InjectError {
+    let has_ended = proc::stat(root, pid).map_or(true, |stat| stat.has_ended);
+    if has_ended || source.raw_os_error() == Some(libc::ESRCH) {
+        InjectError::Ended(pid)
+    } else {
+        InjectError::Trace { pid, source }
     }
 }
 

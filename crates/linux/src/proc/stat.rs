@@ -13,6 +13,8 @@ pub struct Stat {
     pub comm: String,
     /// pid of the parent
     pub ppid: i32,
+    /// It has ended, and its parent has not been told yet (a zombie).
+    pub has_ended: bool,
     /// a kernel thread, without memory of its own
     pub kernel_thread: bool,
     /// number of its threads
@@ -48,7 +50,8 @@ fn parse(text: &str) -> Option<Stat> {
     let start_ticks = fields.get(19)?.parse().ok()?;
     let major_faults = fields.get(9)?.parse().ok()?;
     let kernel_thread = flags & PF_KTHREAD != 0;
-    Some(Stat { comm, ppid, kernel_thread, threads, start_ticks, major_faults })
+    let has_ended = matches!(*fields.first()?, "Z" | "X");
+    Some(Stat { comm, ppid, has_ended, kernel_thread, threads, start_ticks, major_faults })
 }
 
 /// Reads `/proc/PID/comm`: only the name, for less than half of the cost of [`stat`].
@@ -119,8 +122,15 @@ mod tests {
         let line = "42 (a (b) c) S 7 42 42 0 -1 4194560 100 0 5 0 1 2 0 0 20 0 3 0 99 1000 10";
         let comm = "a (b) c".into();
         let kernel_thread = false;
-        let want =
-            Stat { comm, ppid: 7, kernel_thread, threads: 3, start_ticks: 99, major_faults: 5 };
+        let want = Stat {
+            comm,
+            ppid: 7,
+            has_ended: false,
+            kernel_thread,
+            threads: 3,
+            start_ticks: 99,
+            major_faults: 5,
+        };
         assert_eq!(parse(line), Some(want));
         assert!(
             parse("2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 6 0 0")
