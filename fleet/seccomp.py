@@ -16,6 +16,14 @@ ROOT = Path(__file__).resolve().parent.parent
 UNIT = ROOT / "packaging/isotherm-agent.service"
 
 
+# The unit forbids these by other settings (RestrictNamespaces, LockPersonality, RestrictSUIDSGID), or isotherm has no
+# use for them.
+OTHERS = {
+    *("unshare", "setns", "personality", "mknod", "mknodat", "userfaultfd"),
+    *("io_uring_setup", "io_uring_enter", "io_uring_register"),
+}
+
+
 def analyzed(*args):
     return subprocess.run(["systemd-analyze", *args], check=True, capture_output=True, text=True).stdout
 
@@ -40,13 +48,13 @@ def expand(word, sets):
 
 
 def permitted(unit):
-    """The system calls that the unit permits."""
+    """The system calls that the unit permits, without those that isotherm does not need."""
     known = sets()
     permitted = expand("@default", known)
     for removes, words in re.findall(r"^SystemCallFilter=(~?)(.*)$", unit, re.MULTILINE):
         named = set().union(*(expand(word, known) for word in words.split()))
         permitted = permitted - named if removes else permitted | named
-    return permitted
+    return permitted - OTHERS
 
 
 def profile(calls):
