@@ -120,7 +120,8 @@ fn schemes_that_want_the_same_do_not_chase_each_other() {
     assert_eq!(done.status, 0, "{}", done.err);
     let log = run.log();
     let out = applied(&done);
-    assert!((32 * MIB..=96 * MIB).contains(&out), "{out} bytes went of 44 MiB: {}", done.text());
+    // Twice, if its heat seems to change once. A chase would take all of it several times a second.
+    assert!((32 * MIB..=150 * MIB).contains(&out), "{out} bytes went of 44 MiB: {}", done.text());
     let wrong = log.iter().find(|l| l["scheme"] == "pageout" && l["why"] == "taken");
     assert_eq!(wrong, None, "nobody is before it");
 }
