@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use isotherm_core::PAGE_SIZE;
 use isotherm_linux::sys::Arena;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -120,7 +121,7 @@ type Words = [AtomicU64];
 
 /// Memory of this part of `bytes`, filled with small random numbers.
 fn filled(bytes: u64, part: f64) -> Result<Arena> {
-    let memory = Arena::map((bytes as f64 * part) as u64 / 4096 * 4096)?;
+    let memory = Arena::map((bytes as f64 * part) as u64 / PAGE_SIZE * PAGE_SIZE)?;
     let mut random = Xoshiro256PlusPlus::seed_from_u64(bytes);
     memory.words().iter().for_each(|w| w.store(random.next_u64() & RANDOM_BITS, Relaxed));
     Ok(memory)
@@ -227,7 +228,7 @@ fn stencil(bytes: u64, progress: &mut Count) -> Result<()> {
 /// A quarter of the memory is the hash table, half full.
 fn join(bytes: u64, progress: &mut Count) -> Result<()> {
     let rows = filled(bytes, 0.75)?;
-    let table = Arena::map((bytes / 4) / 4096 * 4096)?;
+    let table = Arena::map(bytes / 4 / PAGE_SIZE * PAGE_SIZE)?;
     let table = table.words();
     let place = |key: u64| (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) as usize % table.len();
     let slot = |key: u64| {

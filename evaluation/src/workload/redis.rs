@@ -240,6 +240,7 @@ impl Running for Server {
             let slices = beside.slices(length.measured, SLICE, |length| {
                 Ok(Speeds::alone(self.closed_loop(&mut closed, length, stop)?))
             })?;
+            self.process.check()?;
             return WorkloadResult::by_slices(&slices);
         }
         let mut twin = None;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use isotherm_linux::cgroup::Cgroup;
 use isotherm_linux::{Thread, proc};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustix::thread::{CapabilitySet, capabilities};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+use rustix::thread::CapabilitySet;
 
 use super::process::Processes;
 use super::{Advice, ExecError};
@@ -37,13 +37,14 @@ pub struct Applied {
 }
 
 /// Bytes that may be locked for a process, or for a command: `wanted`, or else the memory that it may use, without
-/// the memory that it needs beside the advised ranges, and without a reserve. Without `CAP_IPC_LOCK` no more than
-/// `RLIMIT_MEMLOCK`.
+/// the memory that it needs beside the advised ranges, and without a reserve. Raises `RLIMIT_MEMLOCK` of the process
+/// (this one, which the command inherits, if `pid` is `None`) as far as it may. Without `CAP_IPC_LOCK`, that is another
+/// maximum.
 #[must_use]
 pub fn lock_budget(advice: &Advice, wanted: Option<u64>, pid: Option<i32>) -> u64 {
-    let pid = pid.or_else(|| i32::try_from(std::process::id()).ok()).unwrap_or(0);
-    let budget = wanted.unwrap_or_else(|| share(memory(pid), advice.needed_beside()));
-    raise_limit().map_or(budget, |most| budget.min(most))
+    let of = pid.or_else(|| i32::try_from(std::process::id()).ok()).unwrap_or(0);
+    let budget = wanted.unwrap_or_else(|| share(memory(of), advice.needed_beside()));
+    raise_limit(of).map_or(budget, |most| budget.min(most))
 }
 
 /// The part of `memory` that may be locked where `beside` is needed without being locked.
@@ -62,15 +63,18 @@ fn memory(pid: i32) -> u64 {
     limit.map_or(total, |limit| limit.min(total))
 }
 
-/// Raises `RLIMIT_MEMLOCK` for this process and those that it starts. Returns the limit, if there is one.
-fn raise_limit() -> Option<u64> {
-    let none = Rlimit { current: None, maximum: None };
-    if setrlimit(Resource::Memlock, none).is_err() {
-        let limit = getrlimit(Resource::Memlock);
-        let _ = setrlimit(Resource::Memlock, Rlimit { current: limit.maximum, ..limit });
+/// Raises `RLIMIT_MEMLOCK` of a process as far as possible. Returns the limit, if there is one for this process.
+fn raise_limit(pid: i32) -> Option<u64> {
+    let raised = |limit| prlimit(Pid::from_raw(pid), Resource::Memlock, limit).is_ok();
+    if raised(Rlimit { current: None, maximum: None }) {
+        return None;
     }
-    let is_exempt = capabilities(None).is_ok_and(|c| c.effective.contains(CapabilitySet::IPC_LOCK));
-    getrlimit(Resource::Memlock).current.filter(|_| !is_exempt)
+    // A process of the same user has the same limit, as a rule.
+    let own = getrlimit(Resource::Memlock);
+    let (current, maximum) = (own.current, own.maximum);
+    let limit = if raised(Rlimit { current: maximum, maximum }) { maximum } else { current };
+    let effective = proc::effective_capabilities(Path::new(crate::ROOT), pid).unwrap_or(0);
+    limit.filter(|_| effective & CapabilitySet::IPC_LOCK.bits() == 0)
 }
 
 /// Runs `command`, and applies `advice` in it and in its descendants as their mappings appear. Returns the exit

@@ -71,8 +71,11 @@ fn a_range_is_locked_and_unlocked_while_the_process_waits() {
     cat.request(Request::Unlock(heap)).unwrap();
     assert_eq!(cat.locked(), 0);
     cat.request(Request::LockNow(heap)).unwrap();
-    let rss = || proc::resident(Path::new(ROOT), cat.pid()).unwrap().all;
-    assert!(cat.locked() == heap.len() && rss() >= heap.len());
+    let smaps = std::fs::read_to_string(format!("/proc/{}/smaps", cat.pid())).unwrap();
+    let (_, of_heap) = smaps.split_once("[heap]").unwrap();
+    let resident = of_heap.lines().find(|line| line.starts_with("Rss:")).unwrap();
+    assert_eq!(resident.split_whitespace().nth(1).unwrap(), (heap.len() / 1024).to_string());
+    assert_eq!(cat.locked(), heap.len());
     // The call to read that was interrupted has been started again.
     cat.0.stdin.as_mut().unwrap().write_all(b"on").unwrap();
     drop(cat.0.stdin.take());

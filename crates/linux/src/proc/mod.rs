@@ -54,7 +54,7 @@ pub use ram::{Ram, system_ram};
 pub use smaps::{Usage, parse as parse_smaps, usage};
 pub use stat::{Resident, Stat, comm, command, cut_comm, resident, stat};
 pub(crate) use status::status_field;
-pub use status::{locked, swapped};
+pub use status::{effective_capabilities, locked, swapped};
 pub use threads::{ThreadTime, is_runnable, thread_comm, threads, tids};
 pub use vmstat::vmstat;
 pub use zoneinfo::{Counters, Pageset, Watermarks, Zone, ZoneInfo, parse_zoneinfo, zoneinfo};

@@ -7,6 +7,15 @@ use super::{ProcError, pid_file, read_limited};
 /// Groups of the process make it long: 65,536 of 11 bytes at most.
 const LIMIT: u64 = 1 << 20;
 
+/// The effective capabilities of a process, as a bit mask; 0 where the kernel has none.
+///
+/// # Errors
+/// If there is no such process.
+pub fn effective_capabilities(root: &Path, pid: i32) -> Result<u64, ProcError> {
+    let mask = status_field(root, pid, "CapEff:")?;
+    Ok(mask.and_then(|mask| u64::from_str_radix(&mask, 16).ok()).unwrap_or(0))
+}
+
 /// The value of a field of `pid`, whose name ends in a colon; `None` where the process or the kernel has no such
 /// field.
 ///
