@@ -5,6 +5,7 @@ standard output as text or JSON, and as a page to the file `html`.
 """
 
 import datetime
+import glob
 import html
 import json
 import os
@@ -30,6 +31,18 @@ def missing(package, engine):
     )
 
 
+def patterns(lake):
+    """Patterns of the files of a lake. A copy that is under way, or broke off, is in a hidden folder, which DuckDB would
+    read too."""
+    found = []
+    for entry in sorted(pathlib.Path(lake).glob("[!.]*")):
+        if entry.suffix == ".parquet":
+            found.append(glob.escape(str(entry)))
+        elif next(entry.glob("**/*.parquet"), None):
+            found.append(os.path.join(glob.escape(str(entry)), "**", "*.parquet"))
+    return found
+
+
 class DuckDb:
     """The lake in DuckDB, inside this process."""
 
@@ -47,8 +60,8 @@ class DuckDb:
         self.connection.execute(f"SET memory_limit = '{options['memory_mib']}MiB'")
         if options["threads"]:
             self.connection.execute(f"SET threads = {options['threads']}")
-        files = os.path.join(options["lake"].replace("'", "''"), "**", "*.parquet")
-        self.source = f"read_parquet('{files}', hive_partitioning = false)"
+        files = ", ".join("'" + pattern.replace("'", "''") + "'" for pattern in patterns(options["lake"]))
+        self.source = f"read_parquet([{files}], hive_partitioning = false)"
 
     def begin(self):
         """Makes the view `lake`, and returns the names of its columns."""
@@ -121,7 +134,7 @@ def check_lake(lake):
     path = pathlib.Path(lake)
     if not path.is_dir():
         raise Failure(f"{lake} is not a folder: name the folder of a lake with --lake")
-    if next(path.rglob("*.parquet"), None) is None:
+    if not patterns(lake):
         raise Failure(f"{lake} has no Parquet files: name the folder that isotherm agent --lake writes to")
 
 

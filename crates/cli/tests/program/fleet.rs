@@ -114,6 +114,21 @@ fn a_report_has_text_and_a_page() {
     }
 }
 
+/// As a compaction leaves it that broke off: whole files, and one without its end.
+#[test]
+fn a_copy_that_is_not_finished_does_not_count() {
+    let Some(fleet) = Fleet::with_lake() else { return };
+    let before: Value = serde_json::from_slice(&fleet.report(&["--json"])).unwrap();
+    let lake = fleet.dir.path().join("lake");
+    let aside = lake.join(".date=2026-01-05.new");
+    fs::create_dir(&aside).unwrap();
+    let day = fs::read_dir(lake.join("date=2026-01-05")).unwrap().next().unwrap().unwrap().path();
+    fs::copy(&day, aside.join("part-0001.parquet")).unwrap();
+    fs::write(aside.join("part-0002.parquet"), "PAR1").unwrap();
+    let after: Value = serde_json::from_slice(&fleet.report(&["--json"])).unwrap();
+    assert_eq!(before["answers"], after["answers"]);
+}
+
 #[test]
 fn bad_lakes_are_named() {
     let Some(fleet) = Fleet::new() else { return };
