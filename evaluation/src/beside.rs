@@ -41,6 +41,11 @@ impl<'a> Beside<'a> {
         self.turns.map(|turns| turns.in_slices_of(slice))
     }
 
+    /// Whether isotherm is at work and at rest by turns.
+    pub fn takes_turns(&self) -> bool {
+        self.turns.is_some()
+    }
+
     /// Duration of [`Beside::before`], in slices of this length.
     pub fn length_before(&self, slice: Duration) -> Duration {
         match self.turns(slice).map_or(0, Turns::before) {

@@ -12,7 +12,7 @@ use super::run::Run;
 use isotherm_bench::output::save_json;
 
 /// Version of the plan. It increases when a run, or a measured figure, changes its meaning.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 const SETUP: &str = "setup.json";
 const RUNS: &str = "runs.jsonl";
 

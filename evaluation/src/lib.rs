@@ -3,6 +3,7 @@
 
 pub mod beside;
 pub mod config;
+pub mod documents;
 pub mod estimate;
 pub mod folder;
 pub mod latency;
@@ -18,6 +19,7 @@ pub mod results;
 pub mod run;
 pub mod sampler;
 pub mod slices;
+pub mod small_pages;
 pub mod statistics;
 pub mod stop;
 pub mod table;

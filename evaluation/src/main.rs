@@ -22,7 +22,7 @@ use isotherm_evaluation::stop::Stop;
 use isotherm_evaluation::table::Form;
 use isotherm_evaluation::verdicts::{BY_QUOTAS, verdicts};
 use isotherm_evaluation::workload::{Keys, Length, NAMES, Redis, find, kernel, strider};
-use isotherm_evaluation::{locked, machine, pressure, tables};
+use isotherm_evaluation::{locked, machine, pressure, small_pages, tables};
 use isotherm_linux::swap::Swap;
 use rustix::process::geteuid;
 
@@ -134,6 +134,7 @@ enum Task {
 fn main() -> ExitCode {
     if let Err(e) = strider::run_if_asked()
         .and_then(|()| kernel::run_if_asked())
+        .and_then(|()| small_pages::run_if_asked())
         .and_then(|()| pressure::run_if_asked())
     {
         return failed(&e, 1);
@@ -296,7 +297,11 @@ impl OutputOptions {
         let form = self.form();
         let mut all = tables::columns(&results);
         all.extend(self.spread.then(|| tables::spread(&results)).into_iter().flatten());
-        all.extend([tables::grid(&results), tables::details(&results)]);
+        all.extend([
+            tables::beside_mails(&results),
+            tables::grid(&results),
+            tables::details(&results),
+        ]);
         all.iter().filter(|t| !t.rows.is_empty()).for_each(|t| println!("{}", t.print(form)));
         for (run, why) in results.failed() {
             println!("failed: {}, {}, {}: {why}", run.workload, run.config, run.repetition + 1);

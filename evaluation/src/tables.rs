@@ -1,6 +1,8 @@
 //! The tables of the mails, with the figures of this machine.
 
 use super::config::Config;
+use super::documents::{MAILS, reclamation};
+use super::estimate::Estimate;
 use super::results::{Figure, Results};
 use super::run::Figures;
 use super::statistics::summary;
@@ -51,6 +53,43 @@ fn column_table(results: &Results<'_>, (name, figure, digits): &(&str, Figure, u
     let more_of = |c: Config| if is_work { c.to_string() } else { "(overhead)".to_owned() };
     let head = row("", &|c| c.to_string(), &more_of);
     Table { title: (*name).to_owned(), head, rows }
+}
+
+/// The averages beside those of the mails, in percent.
+pub fn beside_mails(results: &Results<'_>) -> Table {
+    let configs = &Config::COLUMNS[1..];
+    let resident = |c| {
+        let each = results.workloads().into_iter();
+        let each = each.filter_map(|w| results.more(w, c, |f| Some(f.memory.resident)));
+        Estimate::mean(&each.collect::<Vec<_>>())
+    };
+    let of = |figure: &str, whose: String, cells: Vec<String>| {
+        [figure.to_owned(), whose].into_iter().chain(cells).collect::<Vec<_>>()
+    };
+    let here = |figure, value: &dyn Fn(Config) -> Option<Estimate>| {
+        let cell = |&c: &Config| value(c).map_or("-".to_owned(), |e| e.to_string());
+        of(
+            figure,
+            format!("here, {} programs", results.workloads().len()),
+            configs.iter().map(cell).collect(),
+        )
+    };
+    let mails = |figure, values: [[Option<f64>; 4]; 2]| {
+        let mails = MAILS.iter().zip(values);
+        let row = move |(mail, values): (&super::documents::Mail, [Option<f64>; 4])| {
+            let cells = values.map(|value| number(value, 2)).to_vec();
+            of(figure, format!("mail of {}, 25 programs", mail.name), cells)
+        };
+        mails.map(row).collect::<Vec<_>>()
+    };
+    let (time, memory) = ("more run time", "more resident memory");
+    let mut rows = mails(time, MAILS.map(|mail| mail.time.map(Some)));
+    rows.push(here(time, &|c| results.mean_slowdown(c)));
+    rows.extend(mails(memory, MAILS.map(|mail| mail.resident)));
+    rows.push(here(memory, &resident));
+    let head =
+        ["", "of"].map(str::to_owned).into_iter().chain(configs.iter().map(ToString::to_string));
+    Table { title: "beside the mails, in percent".to_owned(), head: head.collect(), rows }
 }
 
 /// The same figures for all configurations, with the spread of repetitions.
@@ -144,6 +183,9 @@ pub fn grid(results: &Results<'_>) -> Table {
         "major faults/s",
         "waiting for memory",
         "p99 more than orig's",
+        "saving in the mail",
+        "CPU in the mail",
+        "slowdown in the mail",
     ];
     let percent = |value: Option<f64>| match value {
         Some(v) => format!("{v:.2} %"),
@@ -160,11 +202,14 @@ pub fn grid(results: &Results<'_>) -> Table {
             if prioritised { "yes" } else { "no" }.to_owned(),
             percent(results.average(|w| results.saved(w, c))),
             percent(average(|f| f.own_cpu)),
-            percent(results.mean_slowdown(c).map(|e| e.value)),
+            results.mean_slowdown(c).map_or("-".to_owned(), |e| format!("{e} %")),
             percent(average(|f| f.acting)),
             number(average(faults), 1),
             percent(average(|f| Some(f.pressure))),
             percent(results.average(|w| results.overhead(w, c, |f| Some(f.latency?.p99)))),
+            percent(reclamation(c).map(|mail| mail.saved)),
+            percent(reclamation(c).map(|mail| mail.cpu)),
+            percent(reclamation(c).map(|mail| mail.slowdown)),
         ]
     };
     Table {
@@ -211,6 +256,18 @@ mod tests {
     }
 
     #[test]
+    fn the_mails_stand_beside_it() {
+        let runs = runs();
+        let table = beside_mails(&Results::of(runs.iter().collect()));
+        let row = |i: usize| table.rows[i].join("|");
+        assert_eq!(row(0), "more run time|mail of DAMON, 25 programs|1.02|-4.29|-1.56|8.41");
+        assert_eq!(row(2), "more run time|here, 2 programs|1.00|-|-|5.00");
+        assert_eq!(row(4), "more resident memory|mail of its schemes, 25 programs|-|-|-|-23.59");
+        assert_eq!(row(5), "more resident memory|here, 2 programs|0.00|-|-|-40.00");
+        assert!(table.rows.iter().all(|row| row.len() == table.head.len()));
+    }
+
+    #[test]
     fn the_grid() {
         let runs = runs();
         let results = Results::of(runs.iter().collect());
@@ -218,6 +275,7 @@ mod tests {
         assert_eq!(table.rows.len(), 2, "none, and 50 ms with priority");
         assert_eq!(table.rows[0][..5], ["none", "no", "30.00 %", "2.00 %", "5.00 %"]);
         assert_eq!(table.rows[1][..5], ["50 ms/s", "yes", "50.00 %", "2.00 %", "5.00 %"]);
+        assert_eq!(table.rows[0][9..], ["47.16 %", "11.62 %", "5.40 %"]);
         assert!(table.rows.iter().all(|row| row.len() == table.head.len()));
         let details = details(&results);
         assert_eq!(details.rows.len(), 6);

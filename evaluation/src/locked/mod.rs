@@ -75,9 +75,9 @@ pub struct Run {
 /// The programs: redis and PostgreSQL, whose load reads hot data, and all data from time to time; and the kernels.
 pub fn programs(setup: &Setup) -> Vec<Box<dyn Workload>> {
     let (bytes, rate, seed) = (setup.size << 20, setup.rate, setup.seed);
-    let kernels = Kernel::ALL.into_iter();
-    let kernels =
-        kernels.map(|kernel| Box::new(Computation { kernel, bytes }) as Box<dyn Workload>);
+    let kernels = NAMES.into_iter().filter_map(Kernel::find);
+    let kernels = kernels
+        .map(|kernel| Box::new(Computation { kernel, bytes, twin: false }) as Box<dyn Workload>);
     let servers: [Box<dyn Workload>; 2] = [
         Box::new(Redis { keys: Keys::Scanned, bytes, rate, seed }),
         Box::new(Postgres { bytes, scans: true, seed }),

@@ -8,10 +8,12 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use serde::Deserialize;
 
+use super::counted::{Counted, Counts};
 use super::{Length, Running, Workload, WorkloadResult};
 use crate::beside::Beside;
-use crate::process::{Process, ProcessCpus, command, last_words};
+use crate::process::{Process, ProcessCpus, last_words};
 use crate::run::Work;
+use crate::small_pages;
 use crate::stop::Stop;
 
 /// Maximum size of a file.
@@ -34,6 +36,10 @@ pub struct Other {
     /// second. Without it, its work is to end
     #[serde(default)]
     rate: Option<String>,
+    /// It works until it is ended, in one process. The last number after this text in its standard output is its work
+    /// so far. It is measured beside a twin, which isotherm does not know
+    #[serde(default)]
+    count: Option<String>,
     /// upper limit of its memory
     #[serde(default)]
     mib: Option<u64>,
@@ -53,6 +59,11 @@ impl Other {
         let text = read_to_string(path).with_context(cannot)?;
         let other: Other = toml::from_str(&text).with_context(cannot)?;
         ensure!(!other.command.is_empty(), "{}: no command", path.display());
+        ensure!(
+            other.rate.is_none() || other.count.is_none(),
+            "{}: a command has a rate or a count, not both",
+            path.display()
+        );
         Ok(Other { otherwise: bytes, ..other })
     }
 }
@@ -67,18 +78,54 @@ impl Workload for Other {
     }
 
     fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>> {
+        let Some(count) = &self.count else {
+            return Ok(Box::new(self.started(place, true, stop)?));
+        };
+        let start = |place: &Path, huge| {
+            let Started { mut process, out, said, .. } = self.started(place, huge, stop)?;
+            let so_far = || last_number(&read_to_string(&out).unwrap_or_default(), count).is_some();
+            process.until(stop, TIMEOUT, so_far).with_context(|| last_words(&said))?;
+            Ok(CountingCommand { process, out, said, mark: count.clone() })
+        };
+        Ok(Box::new(Counted::start(place, true, start)?))
+    }
+}
+
+impl Other {
+    /// Starts it, and waits until it is ready.
+    fn started(&self, place: &Path, huge: bool, stop: &Stop) -> Result<Started> {
         let [out, said] = ["out", "said"].map(|name| place.join(name));
         let (program, words) = self.command.split_first().context("no command")?;
-        let mut command = command(ProcessCpus::Workload, program)?;
+        let mut command = small_pages::command(ProcessCpus::Workload, program.as_ref(), huge)?;
         command.args(words).stdout(File::create(&out)?).stderr(File::create(&said)?);
         let mut begin = Instant::now();
         let mut process = Process::start_group(&self.name, &mut command, Signal::TERM)?;
         if let Some(ready) = &self.ready {
             let is_ready = || read_to_string(&out).is_ok_and(|text| text.contains(ready));
-            process.until(stop, TIMEOUT, is_ready)?;
+            process.until(stop, TIMEOUT, is_ready).with_context(|| last_words(&said))?;
             begin = Instant::now();
         }
-        Ok(Box::new(Started { process, begin, out, said, rate: self.rate.clone() }))
+        Ok(Started { process, begin, out, said, rate: self.rate.clone() })
+    }
+}
+
+/// A command that prints its work so far.
+struct CountingCommand {
+    process: Process,
+    out: PathBuf,
+    said: PathBuf,
+    mark: String,
+}
+
+impl Counts for CountingCommand {
+    fn process(&self) -> &Process {
+        &self.process
+    }
+
+    fn count(&mut self) -> Result<u64> {
+        self.process.check().with_context(|| last_words(&self.said))?;
+        let count = last_number(&read_to_string(&self.out)?, &self.mark);
+        Ok(count.context("it no longer prints its work")? as u64)
     }
 }
 
@@ -161,6 +208,7 @@ mod tests {
         assert_eq!(read("name = 'a'\ncommand = ['true']").unwrap().memory(), 7);
         assert!(read("name = 'a'\ncommand = []").is_err());
         assert!(read("name = 'a'\ncommand = ['a']\nnonsense = 1").is_err());
+        assert!(read("name = 'a'\ncommand = ['a']\nrate = 'r'\ncount = 'c'").is_err());
     }
 
     #[test]

@@ -9,7 +9,9 @@ use std::time::Duration;
 use anyhow::Result;
 use rustix::process::Signal;
 
-use crate::process::{Process, ProcessCpus, command};
+use super::counted::Counts;
+use crate::process::{Process, ProcessCpus};
+use crate::small_pages;
 use crate::stop::Stop;
 
 /// Time in which it must begin to count: before, it fills its memory.
@@ -23,19 +25,32 @@ pub struct CountingProcess {
 }
 
 impl CountingProcess {
-    /// Starts this program with these words, and waits until it counts.
-    pub fn start(name: &str, words: &[&str], place: &Path, stop: &Stop) -> Result<Self> {
+    /// Starts this program with these words, and waits until it counts. It uses no huge pages if it shall not.
+    pub fn start(
+        name: &str,
+        words: &[&str],
+        place: &Path,
+        huge: bool,
+        stop: &Stop,
+    ) -> Result<Self> {
         let path = place.join("count");
-        let mut command = command(ProcessCpus::Workload, std::env::current_exe()?)?;
+        let program = std::env::current_exe()?;
+        let mut command = small_pages::command(ProcessCpus::Workload, &program, huge)?;
         command.args(words).stdout(File::create(&path)?);
         let mut process = Process::start(name, &mut command, Signal::KILL)?;
         let count = File::open(&path)?;
         process.until(stop, FILLED_WITHIN, || read(&count).is_ok())?;
         Ok(CountingProcess { process, count })
     }
+}
 
-    /// Its last count.
-    pub fn count(&self) -> Result<u64> {
+impl Counts for CountingProcess {
+    fn process(&self) -> &Process {
+        &self.process
+    }
+
+    fn count(&mut self) -> Result<u64> {
+        self.process.check()?;
         read(&self.count)
     }
 }

@@ -3,6 +3,7 @@
 mod command;
 mod compile;
 mod contents;
+mod counted;
 mod counting;
 pub mod kernel;
 mod open_loop;
@@ -31,7 +32,7 @@ use super::slices::{SLICE, Slice, Sliced, Speeds, by_twin};
 use super::stop::Stop;
 
 pub use contents::Contents;
-pub use kernel::{Computation, Kernel};
+pub use kernel::{Computation, KERNELS, Kernel};
 pub use open_loop::OpenLoop;
 pub use postgres::Postgres;
 pub use redis::{Keys, Redis, Server};
@@ -216,9 +217,13 @@ pub fn find(name: &str, setup: &Setup) -> Result<Box<dyn Workload>> {
             let length = lead_in * MOST_PATIENCE + measured;
             Box::new(synthetic::Synthetic { name: name.to_owned(), seed: setup.seed, length })
         }
-        _ => bail!(
-            "{name} is no workload: choose from {}, {COMPILE_SHORT}, or FILE.toml",
-            NAMES.join(", ")
-        ),
+        _ => match Kernel::find(name) {
+            Some(kernel) => Box::new(Computation { kernel, bytes, twin: true }),
+            None => bail!(
+                "{name} is no workload: choose from {}, {COMPILE_SHORT}, {}, or FILE.toml",
+                NAMES.join(", "),
+                KERNELS.map(|kernel| kernel.name).join(", ")
+            ),
+        },
     })
 }

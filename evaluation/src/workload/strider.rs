@@ -10,10 +10,9 @@ use isotherm_linux::sys::Arena;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use super::counted::Counted;
 use super::counting::{Count, CountingProcess};
-use super::{Contents, Length, Reading, Running, Workload, WorkloadResult};
-use crate::beside::Beside;
-use crate::slices::{SLICE, Speeds};
+use super::{Contents, Running, Workload};
 use crate::stop::Stop;
 
 /// The argument with which the bench starts itself as this process.
@@ -41,38 +40,12 @@ impl Workload for Strider {
         self.bytes
     }
 
+    /// It has a twin without huge pages, for which the setting of huge pages makes no difference.
     fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>> {
         let words = [ARGUMENT, &self.bytes.to_string(), &self.step.to_string()];
-        Ok(Box::new(Striding(CountingProcess::start(self.name(), &words, place, stop)?)))
-    }
-}
-
-struct Striding(CountingProcess);
-
-impl Running for Striding {
-    fn pid(&self) -> i32 {
-        self.0.process.pid()
-    }
-
-    /// Its work is touches per second of CPU time.
-    fn work(
-        &mut self,
-        length: Length,
-        beside: &mut Beside<'_>,
-        stop: &Stop,
-    ) -> Result<WorkloadResult> {
-        let now = || Reading::of(&self.0.process, self.0.count()?);
-        let work = |length| {
-            let before = now()?;
-            stop.sleep(length)?;
-            Ok(Speeds::alone(now()?.pace_since(before)))
-        };
-        let mut slices = beside.before(SLICE, work)?;
-        stop.sleep(length.lead_in)?;
-        beside.begin()?;
-        slices.extend(beside.slices(length.measured, SLICE, work)?);
-        self.0.process.check()?;
-        WorkloadResult::by_slices(&slices)
+        let start =
+            |place: &Path, huge| CountingProcess::start(self.name(), &words, place, huge, stop);
+        Ok(Box::new(Counted::start(place, true, start)?))
     }
 }
 

@@ -1,128 +1,22 @@
-//! Compute kernels of the kind that the mails measured: a sort, a graph traversal, a stencil and a hash join. They
-//! pass over all of their memory again and again, and some of them also access a small part of it at random.
+//! Passes over all memory: a sort, page rank, a stencil and a hash join.
 
-use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::sys::Arena;
-use rand_core::{Rng, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_core::Rng;
 
-use super::counting::{Count, CountingProcess};
-use super::{Length, Running, Workload, WorkloadResult};
-use crate::beside::Beside;
-use crate::slices::{SLICE, Speeds};
-use crate::stop::Stop;
-
-/// The argument with which the bench starts itself as this process.
-const ARGUMENT: &str = "--be-the-kernel";
-/// Words between two reports.
-const BATCH: usize = 1 << 14;
-/// Random numbers are this small, so that memory compresses about 3:1.
-const RANDOM_BITS: u64 = (1 << 22) - 1;
-
-/// What it computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kernel {
-    /// a merge sort: each pass reads one half of the memory and writes the other half
-    Sort,
-    /// page rank: each pass reads all edges in order, and the ranks of their vertices at random
-    Graph,
-    /// a five-point stencil: each pass reads one half of the memory and writes the other half
-    Stencil,
-    /// a hash join: each pass reads all rows of one table, and looks them up in the hash table of the other
-    Join,
-}
-
-impl Kernel {
-    /// All of them.
-    pub const ALL: [Kernel; 4] = [Kernel::Sort, Kernel::Graph, Kernel::Stencil, Kernel::Join];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        ["sort", "graph", "stencil", "join"][self as usize]
-    }
-}
-
-/// The workload.
-#[derive(Debug, Clone, Copy)]
-pub struct Computation {
-    /// what it computes
-    pub kernel: Kernel,
-    /// size of all its memory
-    pub bytes: u64,
-}
-
-impl Workload for Computation {
-    fn name(&self) -> &str {
-        self.kernel.name()
-    }
-
-    fn memory(&self) -> u64 {
-        self.bytes
-    }
-
-    fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>> {
-        let words = [ARGUMENT, self.name(), &self.bytes.to_string()];
-        Ok(Box::new(Computing(CountingProcess::start(self.name(), &words, place, stop)?)))
-    }
-}
-
-struct Computing(CountingProcess);
-
-impl Running for Computing {
-    fn pid(&self) -> i32 {
-        self.0.process.pid()
-    }
-
-    /// Its work is words per second.
-    fn work(
-        &mut self,
-        length: Length,
-        beside: &mut Beside<'_>,
-        stop: &Stop,
-    ) -> Result<WorkloadResult> {
-        stop.sleep(length.lead_in)?;
-        beside.begin()?;
-        let slices = beside.slices(length.measured, SLICE, |length| {
-            let (begin, before) = (Instant::now(), self.0.count()?);
-            stop.sleep(length)?;
-            let words = self.0.count()?.saturating_sub(before);
-            Ok(Speeds::alone(words as f64 / begin.elapsed().as_secs_f64()))
-        })?;
-        self.0.process.check()?;
-        WorkloadResult::by_slices(&slices)
-    }
-}
-
-/// If the command line requests it, computes until killed. Does nothing otherwise.
-pub fn run_if_asked() -> Result<()> {
-    let mut words = std::env::args().skip(1);
-    if words.next().as_deref() != Some(ARGUMENT) {
-        return Ok(());
-    }
-    let name = words.next().context("no kernel")?;
-    let kernel = Kernel::ALL.into_iter().find(|k| k.name() == name).context("no such kernel")?;
-    let bytes: u64 = words.next().context("no size")?.parse()?;
-    let mut progress = Count::new()?;
-    match kernel {
-        Kernel::Sort => sort(bytes, &mut progress),
-        Kernel::Graph => graph(bytes, &mut progress),
-        Kernel::Stencil => stencil(bytes, &mut progress),
-        Kernel::Join => join(bytes, &mut progress),
-    }
-}
+use super::super::counting::Count;
+use super::{BATCH, RANDOM_BITS, random};
 
 type Words = [AtomicU64];
 
 /// Memory of this part of `bytes`, filled with small random numbers.
 fn filled(bytes: u64, part: f64) -> Result<Arena> {
     let memory = Arena::map((bytes as f64 * part) as u64 / PAGE_SIZE * PAGE_SIZE)?;
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(bytes);
+    let mut random = random(bytes);
     memory.words().iter().for_each(|w| w.store(random.next_u64() & RANDOM_BITS, Relaxed));
     Ok(memory)
 }
@@ -141,12 +35,13 @@ fn float(words: &Words, at: usize) -> f64 {
     f64::from_bits(get(words, at))
 }
 
-/// Merges sorted runs of twice the length in each pass, over and over.
-fn sort(bytes: u64, progress: &mut Count) -> Result<()> {
+/// A merge sort: each pass reads one half of the memory, and writes the other half. It merges sorted runs of twice
+/// the length in each pass.
+pub fn sort(bytes: u64, progress: &mut Count) -> Result<()> {
     let (a, b) = (filled(bytes, 0.5)?, filled(bytes, 0.5)?);
     let (mut from, mut to) = (a.words(), b.words());
     progress.add(0)?;
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(bytes);
+    let mut random = random(bytes);
     loop {
         for run in from.chunks(BATCH) {
             let mut sorted: Vec<u64> =
@@ -181,13 +76,14 @@ fn merge(left: &Words, right: &Words, to: &Words, progress: &mut Count) -> Resul
     Ok(())
 }
 
-/// Eight edges for each vertex. Vertices of low numbers have more.
-fn graph(bytes: u64, progress: &mut Count) -> Result<()> {
+/// Page rank: each pass reads all edges in order, and the ranks of their vertices at random. Each vertex has eight
+/// edges, most of them to vertices of low numbers.
+pub fn graph(bytes: u64, progress: &mut Count) -> Result<()> {
     const DEGREE: usize = 8;
     let edges = filled(bytes, 0.8)?;
     let (a, b) = (filled(bytes, 0.1)?, filled(bytes, 0.1)?);
     let vertices = a.words().len();
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(bytes);
+    let mut random = random(bytes);
     for edge in edges.words() {
         let [x, y] = [random.next_u32(), random.next_u32()].map(|r| f64::from(r) / 2f64.powi(32));
         edge.store((x * y * vertices as f64) as u64, Relaxed);
@@ -207,7 +103,8 @@ fn graph(bytes: u64, progress: &mut Count) -> Result<()> {
     }
 }
 
-fn stencil(bytes: u64, progress: &mut Count) -> Result<()> {
+/// A five-point stencil: each pass reads one half of the memory, and writes the other half.
+pub fn stencil(bytes: u64, progress: &mut Count) -> Result<()> {
     const WIDTH: usize = 2048;
     let (a, b) = (filled(bytes, 0.5)?, filled(bytes, 0.5)?);
     let (mut from, mut to) = (a.words(), b.words());
@@ -225,8 +122,9 @@ fn stencil(bytes: u64, progress: &mut Count) -> Result<()> {
     }
 }
 
-/// A quarter of the memory is the hash table, half full.
-fn join(bytes: u64, progress: &mut Count) -> Result<()> {
+/// A hash join: each pass reads all rows of one table, and looks them up in the hash table of the other, which is a
+/// quarter of the memory and half full.
+pub fn join(bytes: u64, progress: &mut Count) -> Result<()> {
     let rows = filled(bytes, 0.75)?;
     let table = Arena::map(bytes / 4 / PAGE_SIZE * PAGE_SIZE)?;
     let table = table.words();
@@ -255,7 +153,7 @@ fn join(bytes: u64, progress: &mut Count) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::counting;
+    use super::super::super::counting;
     use super::*;
 
     fn words(values: &[u64]) -> Vec<AtomicU64> {
