@@ -112,6 +112,32 @@ fn rec_is_held_against_its_own_slices_at_rest() {
     assert!(figures["seconds"].as_f64().unwrap() >= 9.0, "half of 2 s, and 4 slices of 2: {all}");
 }
 
+/// Without turns, each slice is a pair of its own: the program, and its twin without huge pages.
+#[test]
+fn a_kernel_and_a_counting_command_have_a_twin() {
+    if !can_run() {
+        return;
+    }
+    let Some(_alone) = Alone::without_swap() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let counter = "i=0; while :; do i=$((i + 1)); [ $((i % 1000)) -gt 0 ] || echo so far: $i; done";
+    let counter =
+        format!("name = 'counter'\ncommand = ['sh', '-c', '{counter}']\ncount = 'far:'\n");
+    std::fs::write(dir.path().join("counter.toml"), counter).unwrap();
+    let workloads = ["--configs", "thp", "--workloads", "dedup,counter.toml"];
+    let done = evaluate(dir.path(), &[&workloads[..], &["--seconds", "4"]].concat());
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let all = all_runs(dir.path());
+    for (i, name) in ["dedup", "counter"].iter().enumerate() {
+        let run = &all["runs"][i];
+        assert_eq!(run["workload"], *name, "{all}");
+        let sliced = &run["outcome"]["Ok"]["sliced"];
+        assert_eq!(sliced["pairs"].as_array().map(Vec::len), Some(2), "{all}");
+        let [own, twin] = ["watched", "alone"].map(|key| sliced[key].as_f64().unwrap());
+        assert!(own > 0.0 && twin > 0.0, "{all}");
+    }
+}
+
 #[test]
 fn a_folder_that_is_not_there_is_wrong_usage() {
     let dir = tempfile::tempdir().unwrap();
