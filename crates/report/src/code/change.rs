@@ -70,7 +70,7 @@ pub struct ChangedStack {
     pub after_bytes: f64,
 }
 
-/// What has changed from one report to another.
+/// The changes from one report to another.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CodeChange {
     /// version of the keys and their meaning
