@@ -154,7 +154,7 @@ struct Watched {
     /// by super block and number of the inode
     files: BTreeMap<(u64, u64), WatchedFile>,
     next_id: u32,
-    /// names to tell
+    /// names to report
     news: Vec<TargetFact>,
     /// There were more files than can be watched.
     is_cut: bool,
