@@ -25,7 +25,7 @@ const MAX_RESERVE: f64 = 0.5;
 const SHORTEST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// What was applied.
+/// The amount of applied advice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Applied {
     /// maximum number of bytes that were locked at any time

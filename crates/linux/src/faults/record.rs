@@ -36,7 +36,7 @@ pub struct Sampled {
     pub at: Nanos,
     /// the touched or allocated address
     pub address: u64,
-    /// what happened
+    /// kind of the event
     pub kind: SampleKind,
     /// number of faults or allocations that this one represents
     pub weight: u64,
@@ -78,7 +78,7 @@ pub struct StackCopy {
     pub bytes: Box<[u8]>,
 }
 
-/// What a record reports.
+/// The content of a record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Record {
     Fault(Sampled),

@@ -75,7 +75,7 @@ pub struct ChangedStack {
 pub struct CodeChange {
     /// version of the keys and their meaning
     pub schema_version: u32,
-    /// what the rows stand for
+    /// meaning of the rows
     pub by: &'static str,
     /// the first report
     pub before: CodeSide,

@@ -173,7 +173,7 @@ pub struct Code {
     /// the part of the record that was used; memory is that of its last snapshot
     #[serde(flatten)]
     pub basis: Basis,
-    /// what the rows stand for
+    /// meaning of the rows
     pub by: &'static str,
     /// all resident memory of the targets
     pub all: CodeMemory,

@@ -258,7 +258,7 @@ struct Working {
     is_stopped: bool,
 }
 
-/// What was counted in an interval.
+/// The counts of an interval.
 #[derive(Default)]
 struct Counts {
     is_on: bool,
