@@ -1,7 +1,7 @@
 //! System calls that fail, by the fault injection of `strace`.
 //!
-//! One call, or all calls from one on, return an error that the kernel could return. The program must end with a
-//! message, or retreat and go on; it must neither panic nor hang, and it must not lose an earlier record.
+//! One call, or that call and all later ones, return an error that the kernel could return. The program must end with
+//! a message, or continue without the call. It must neither panic nor hang, nor lose an earlier record.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -65,7 +65,7 @@ const CALLS: [(&str, &[&str]); 40] = [
     ("wait4", &["EINTR"]),
     ("lseek", &["EINVAL"]),
 ];
-/// What strace has written.
+/// The file that strace writes.
 const TRACE: &str = "/tmp/work/trace";
 /// Calls that are repeated after these errors would be repeated without end.
 const TRANSIENT: [&str; 2] = ["EINTR", "EAGAIN"];
@@ -123,7 +123,7 @@ impl Calls {
         Ok(calls)
     }
 
-    /// The program under `strace`, which is no parent of it.
+    /// The program under `strace`, which is not its parent.
     fn traced(&self, of: usize, options: &[&str]) -> Command {
         let pid = self.target.pid().to_string();
         let args = COMMANDS[of].iter().map(|word| if *word == "PID" { &pid } else { *word });

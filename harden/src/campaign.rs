@@ -54,7 +54,7 @@ impl Results {
     }
 }
 
-/// Runs trials until there are `trials` of them, and continues the campaign in `folder`. The number of faults.
+/// Runs trials until there are `trials` of them, and continues the campaign in `folder`. Returns the number of faults.
 pub fn run(
     kind: Kind,
     program: &Path,
@@ -85,14 +85,14 @@ pub fn run(
     Ok(faults)
 }
 
-/// A hash of a file, with which results of another build are told apart.
+/// A hash of a file, to distinguish results of different builds.
 fn hash(file: &Path) -> Result<u64> {
     let mut hasher = DefaultHasher::new();
     hasher.write(&fs::read(file).with_context(|| file.display().to_string())?);
     Ok(hasher.finish())
 }
 
-/// Repeats one trial, and prints its result. The number of faults.
+/// Repeats one trial, and prints its result. Returns the number of faults.
 pub fn repeat(kind: Kind, program: &Path, seed: u64, n: u64) -> Result<usize> {
     let mut faults = 0;
     batch(kind, program, seed, n, n + 1, |trial| {

@@ -1,7 +1,7 @@
 //! Kills at random moments, each followed by a start.
 //!
-//! Settings of the machine must be put back by the next command, records must be readable up to their last flush, and a
-//! service must take up the state that it acknowledged.
+//! The next command must restore settings of the machine, records must be readable up to their last flush, and a
+//! service must restore the state that it acknowledged.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ const WATCHING: [(&str, Kill); 3] =
     [("record", Kills::record), ("run", Kills::run_schemes), ("reclaim", Kills::reclaim)];
 const SETTINGS: [(&str, Kill); 2] = [("interleave", Kills::interleave), ("swap", Kills::swap)];
 
-/// What the program should not have done; `None` if it did right.
+/// A fault of the program; `None` if there was none.
 type Fault = Option<String>;
 
 impl Kills {
@@ -201,7 +201,7 @@ impl Kills {
             .or_else(|| (before != after).then(|| format!("weights {before:?} became {after:?}"))))
     }
 
-    /// Swap in compressed memory. Nobody else may have swap meanwhile.
+    /// Swap in compressed memory. No other program may have swap meanwhile.
     fn swap(&self, random: &mut Random) -> Result<Fault> {
         let lock = File::open(SWAP_LOCK).context(SWAP_LOCK)?;
         flock(&lock, FlockOperation::LockExclusive)?;

@@ -27,12 +27,12 @@ use crate::random::Random;
 use crate::sandbox::{Privileges, WORK_DIR};
 use crate::target::Deed;
 
-/// What came of one trial.
+/// The outcome of one trial.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Trial {
     /// class of outcomes in which it is counted, for example `exit 2`
     pub class: String,
-    /// what the program should not have done
+    /// the fault of the program; `None` if there was none
     pub fault: Option<String>,
 }
 
@@ -53,9 +53,9 @@ pub enum Kind {
     Settings,
     /// system calls that fail
     Calls,
-    /// targets that misbehave, beside a process that nobody may touch
+    /// targets that misbehave, beside a process that the program must not touch
     Targets,
-    /// programs that follow processes which come and go, by the minute
+    /// programs that follow processes as they start and end; a trial is a minute
     Soak,
 }
 

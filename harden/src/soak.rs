@@ -1,7 +1,7 @@
-//! A recorder, a service and a page in the browser that follow 50 processes which come and go. A trial is a minute.
+//! A recorder, a service and a page in the browser that follow 50 processes as they start and end. A trial is a minute.
 //!
-//! In each minute after the first, nobody may use more memory, descriptors or threads than the processes explain, and
-//! the cost of watching must be within the budget.
+//! In each minute after the first, no program may use more memory, descriptors or threads than the processes explain,
+//! and the cost of watching must be within the budget.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::target::{Deed, NAME, Target};
 use crate::{Experiment, Trial, processes};
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// Processes at a time, and the time after which one of them is replaced.
+/// Number of processes, and the time after which one of them is replaced.
 const PROCESSES: usize = 50;
 const EVERY: Duration = Duration::from_millis(100);
 /// Memory that an allocator may keep, per process.

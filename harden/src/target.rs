@@ -18,12 +18,12 @@ const PAGE: usize = 4096;
 /// Mappings of a target that has as many as the kernel permits by default.
 const AREAS: usize = 65_000;
 
-/// What a target does besides touching memory.
+/// The behaviour of a target, besides touching memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Deed {
     /// nothing else
     Touch,
-    /// touches its memory once, and sleeps: a process that nobody may touch
+    /// touches its memory once, and sleeps: a process that the program must not touch
     Canary,
     /// has children that end at once
     Fork,
@@ -37,7 +37,7 @@ pub enum Deed {
     Rename,
     /// ends within a second
     Die,
-    /// stops, and continues when it is killed only
+    /// stops, and ends only when it is killed
     Stop,
     /// enters other namespaces
     Namespaces,
@@ -50,7 +50,7 @@ pub const NAME: &str = "odd";
 pub struct Target(Child);
 
 impl Target {
-    /// A target with this deed.
+    /// A target with this behaviour.
     pub fn start(deed: Deed) -> Result<Self> {
         let mut command = Command::new("/proc/self/exe");
         command.arg("target").arg(name(deed));

@@ -16,8 +16,8 @@ use crate::sandbox::{PROGRAM, WORK_DIR};
 use crate::target::{Deed, NAME, Target};
 use crate::{Experiment, Trial, processes};
 
-/// Pids of the sandbox, few so that they come again soon. The kernel does not use pids below 300 (`RESERVED_PIDS`)
-/// again.
+/// Pids of the sandbox. They are few, so that the kernel soon assigns each of them again. It does not assign pids below
+/// 300 (`RESERVED_PIDS`) again.
 const PIDS: std::ops::Range<u32> = 300..600;
 /// The program must end this long after its `--duration` at the latest, on a busy machine.
 const TIME: Duration = Duration::from_secs(60);
@@ -39,7 +39,7 @@ impl Targets {
         Ok(targets)
     }
 
-    /// A canary that is watched must show it, or the experiment proves nothing.
+    /// A canary must detect that it is watched, or the experiment proves nothing.
     fn prove(&self) -> Result<()> {
         let canary = Canary::start()?;
         let pid = canary.target.pid().to_string();
@@ -64,7 +64,7 @@ impl Targets {
     }
 }
 
-/// A process that nobody may touch.
+/// A process that the program must not touch.
 struct Canary {
     target: Target,
     referenced: u64,
@@ -82,7 +82,7 @@ impl Canary {
         Ok(Canary { referenced: referenced(target.pid())?, target })
     }
 
-    /// Its evidence, if somebody touched it.
+    /// The evidence, if the program touched it.
     fn touched(&self) -> Result<Option<String>> {
         let now = referenced(self.target.pid())?;
         let before = self.referenced;

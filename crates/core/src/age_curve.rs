@@ -8,7 +8,7 @@ use crate::time::Nanos;
 
 /// Shortest idle time in s that is known well: a page is cleared some seconds after its touch.
 pub const SHORTEST_AGE: f64 = 5.0;
-/// Ages up to this share of the time for which ages were counted are known from enough of it.
+/// Known ages reach up to this share of the time for which ages were counted.
 pub const KNOWN_SHARE: f64 = 2.0 / 3.0;
 /// Why a record without idle ages gives no answer.
 pub const NO_AGES: &str = "the record has no idle ages: record for at least a minute with the default monitor (other \
@@ -46,7 +46,7 @@ pub struct AgeCurve {
     rows: Vec<AgeRow>,
 }
 
-/// What holds for memory that is idle for T or more.
+/// The figures of the memory that is idle for T or more.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Beyond {
     /// bytes idle for T or more, mean over the time
@@ -139,7 +139,7 @@ impl AgeCurve {
         self.mean(|a| (a.idle.total() + a.swapped.total()) as f64) * PAGE_SIZE as f64
     }
 
-    /// The most of it at any time.
+    /// The maximum of this memory at any time.
     #[must_use]
     pub fn most_bytes(&self) -> f64 {
         let bytes = |r: &AgeRow| (r.ages.idle.total() + r.ages.swapped.total()) as f64;
@@ -204,7 +204,7 @@ impl AgeCurve {
     }
 }
 
-/// What holds for several targets together.
+/// The figures of several targets together.
 #[must_use]
 pub fn together<'a>(curves: impl Iterator<Item = &'a AgeCurve>, age: f64) -> Beyond {
     curves.map(|c| c.beyond(age)).fold(Beyond::default(), Beyond::plus)

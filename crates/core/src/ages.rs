@@ -117,9 +117,9 @@ pub struct HugeAges {
     pub returned: AgeHistogram,
 }
 
-/// What a monitor knows of the ages of one target's pages, for the monitor that follows it.
+/// The known ages of one target's pages, for the monitor that follows this one.
 ///
-/// A page's accessed bit stays in its page table while nobody looks. So the next monitor sees whether the page was
+/// A page's accessed bit stays in its page table between two monitors. So the next one can observe whether the page was
 /// touched meanwhile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptAges {

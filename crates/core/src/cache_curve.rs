@@ -1,4 +1,4 @@
-//! How often a page cache of any size would hold what is read: its miss-ratio curve.
+//! The miss-ratio curve of a page cache: how often caches of different sizes would hold the page that is read.
 //!
 //! A sample of the pages behaves like all of them in a cache that is smaller by the same factor (SHARDS, Waldspurger
 //! et al., FAST 2015). So each size is tried in miniature, on the recorded accesses to the sampled pages. The misses
@@ -18,9 +18,9 @@ const GROUPS: usize = 8;
 const T95: f64 = 2.365;
 /// A cache in miniature has at least so many pages in each group.
 const FEWEST_PAGES: usize = 12;
-/// Fewer reads of sampled pages give no curve.
+/// Minimum number of reads of sampled pages for a curve.
 const FEWEST_READS: usize = 1000;
-/// With more missing accesses than this share there is no curve.
+/// Maximum share of missing accesses with which there is a curve.
 const MOST_MISSING: f64 = 0.01;
 
 /// The reason why a record gives no curve.
@@ -44,7 +44,7 @@ pub enum NoCurve {
     Missing(f64),
 }
 
-/// What a cache of one size would do, in the second half of the record.
+/// The misses of a cache of one size, in the second half of the record.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CachePoint {
     /// size of the cache in bytes

@@ -21,7 +21,7 @@ const COUNT_DECAY: f64 = 7.0 / 8.0;
 /// The rate of a window has changed if two rates are likelier than one by this log-likelihood ratio.
 const CHANGED_LLR: f64 = 8.0;
 
-/// What was observed of a window in an interval.
+/// The counts of a window in an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CountedWindow {
     /// pages in memory

@@ -6,7 +6,7 @@ use crate::call::TargetId;
 use crate::range::AddrRange;
 use crate::time::Nanos;
 
-/// What happened to a sampled page or allocation.
+/// The kind of an event of a sampled page or allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FaultKind {
     /// A thread touched the page, and the kernel did not have to read it from a disk or from swap.
@@ -65,7 +65,7 @@ pub struct Fault {
     pub target: TargetId,
     /// its time, on the clock of the snapshots
     pub at: Nanos,
-    /// what happened
+    /// kind of the event
     pub kind: FaultKind,
     /// the thread that touched the page; 0 if none did
     pub tid: u32,

@@ -1,7 +1,7 @@
-//! Makes few large files of the many small ones of a lake, a day at a time.
+//! Copies the many small files of a lake to a few large ones, a day at a time.
 //!
 //! The lake of many hosts has a file for each host and hour, which is more than engines open quickly. The large files
-//! are a copy that can be made again at any time.
+//! are a copy: they can be written again at any time.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use crate::file::{Effort, Writer, read};
 use crate::lake::{LakeError, date_of, parts};
 use crate::row::Rows;
 
-/// Rows after which a new file begins.
+/// Number of rows after which a new file begins.
 const ROWS_OF_FILE: usize = 8 << 20;
 
 /// The result for one day.

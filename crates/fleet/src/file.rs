@@ -23,11 +23,11 @@ use parquet::schema::types::ColumnPath;
 
 use crate::row::{Group, NUMBERS, Row, Rows, TEXTS, schema};
 
-/// Rows that are turned into columns at once: they stay in the cache of a core.
+/// Maximum number of rows to convert to columns at once: they stay in the cache of a core.
 const BATCH: usize = 1024;
-/// Rows of a row group.
+/// Maximum number of rows in a row group.
 const ROW_GROUP: usize = 128 << 10;
-/// Rows of a file that [`read`] accepts.
+/// Maximum number of rows in a file that [`read`] accepts.
 const MOST_ROWS: i64 = 1 << 20;
 
 /// Failures of writing or reading a file of rows.
@@ -54,7 +54,7 @@ pub enum FileError {
     TooLarge,
 }
 
-/// How much effort compression takes.
+/// The effort of compression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
     /// for a file that will be rewritten soon, or for many rows

@@ -1,7 +1,7 @@
 //! A lake on disk: a file for each host and hour, `DIR/date=YYYY-MM-DD/hour=HH/host=NAME/rows.parquet`.
 //!
-//! Every minute the file of the running hour is written aside and moved into place. A reader therefore never sees
-//! part of a file, and a crash loses only the minute that was not written yet.
+//! Every minute, the file of the running hour is written under another name and moved into place. So a reader never
+//! sees part of a file, and a crash loses only the minute that was not written yet.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
@@ -16,7 +16,7 @@ use crate::row::Rows;
 pub const MINUTE_MS: i64 = 60_000;
 /// Milliseconds of an hour.
 pub const HOUR_MS: i64 = 60 * MINUTE_MS;
-/// Rows that are kept in memory while they cannot be written.
+/// Maximum number of rows to keep in memory while they cannot be written.
 const MOST_ROWS: usize = if cfg!(test) { 640 } else { 64 << 10 };
 /// The file of an hour, and the name under which it is written.
 const NAME: &str = "rows.parquet";
@@ -70,12 +70,12 @@ pub enum LakeError {
     Time(i64),
 }
 
-/// What to keep on disk. The oldest hours of this host are removed first.
+/// The limits of the rows on disk. The oldest hours of this host are removed first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Keep {
-    /// hours that are older
+    /// maximum age of an hour
     pub age: Option<Duration>,
-    /// the rest, if all hours are larger together
+    /// maximum size of all hours together, in bytes
     pub bytes: Option<u64>,
 }
 
@@ -200,7 +200,7 @@ impl Lake {
         Some((hour.start, self.path(hour.start), hour.stored))
     }
 
-    /// Removes an hour that is finished; `lost`: how many of its minutes are nowhere else. The next row reports them.
+    /// Removes a finished hour; `lost`: number of its minutes that have no other copy. The next row reports them.
     ///
     /// # Errors
     /// If it cannot be removed.
@@ -241,7 +241,7 @@ impl Lake {
             Err(source @ FileError::Io(_)) => {
                 return Err(LakeError::File { what: "read", path, source });
             }
-            // The disk has damaged it. Nothing of it can be used, and it must not end monitoring.
+            // The file is damaged. None of it can be used, but monitoring must continue.
             Err(_) => {
                 let aside = path.with_file_name(BAD);
                 fs::rename(&path, aside).map_err(|e| io_error("set aside", &path, e))?;
@@ -368,7 +368,7 @@ fn rfc3339(ms: i64) -> Result<String, LakeError> {
     Ok(humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(time)).to_string())
 }
 
-/// The name of a directory for a host, whatever its name is.
+/// A valid directory name for a host of any name.
 fn directory_name(host: &str) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() || "-._".contains(c) { c } else { '_' };
     let name: String = host.chars().map(safe).collect();

@@ -149,13 +149,13 @@ macro_rules! row {
 row! {
     /// resident memory; like all sizes up to `swapped_bytes` the mean over the snapshots of the minute
     resident_bytes: i64,
-    /// of it: hot
+    /// hot part of it
     hot_bytes: i64,
-    /// of it: neither hot nor cold
+    /// part of it that is neither hot nor cold
     warm_bytes: i64,
-    /// of it: cold
+    /// cold part of it
     cold_bytes: i64,
-    /// of it: accesses cannot be observed
+    /// part of it whose accesses cannot be observed
     unknown_bytes: i64,
     /// in swap
     swapped_bytes: i64,
@@ -252,7 +252,8 @@ impl Rows {
         self.rows.extend(more.rows.into_iter().map(row));
     }
 
-    /// Number of minutes that are lost if all but the first `kept` minutes are, with those that their rows report.
+    /// Number of minutes that are lost if only the first `kept` minutes remain, including the lost minutes that the
+    /// other rows report.
     pub(crate) fn lost_after(&self, kept: usize) -> usize {
         let mut lost: BTreeMap<i64, i64> = BTreeMap::new();
         for row in &self.rows {

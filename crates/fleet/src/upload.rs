@@ -71,7 +71,7 @@ pub struct Uploader {
     store: Arc<dyn ObjectStore>,
     prefix: String,
     runtime: Runtime,
-    /// bytes of finished hours that may wait
+    /// maximum size of the finished hours that wait, in bytes
     most_bytes: u64,
     every: Duration,
     /// when the next upload is due, in ms since 1970
@@ -133,7 +133,7 @@ impl Uploader {
         let put = self.put_all(lake);
         self.drop_oldest(lake)?;
         if put? {
-            // More waits: there is no reason to wait.
+            // Finished hours remain: upload them in the next turn, without a pause.
             self.due = now;
         }
         Ok(())
@@ -147,7 +147,7 @@ impl Uploader {
         self.put_all(lake).map(drop)
     }
 
-    /// Puts what there is; returns whether finished hours are left.
+    /// Puts the finished hours and the running one; returns whether finished hours remain.
     fn put_all(&mut self, lake: &mut Lake) -> Result<bool, UploadError> {
         let finished = lake.finished()?;
         for hour in finished.iter().take(HOURS_AT_ONCE) {
@@ -189,7 +189,7 @@ impl Uploader {
             }
             bytes = bytes.saturating_sub(hour.bytes);
             let put = self.put.remove(&hour.start).unwrap_or(0);
-            // A file that cannot be read has nothing to lose.
+            // A file that cannot be read has no minutes to count as lost.
             let lost = read(&hour.path).map_or(0, |rows| rows.lost_after(put));
             lake.remove(hour, lost)?;
         }

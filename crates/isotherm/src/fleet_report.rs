@@ -27,7 +27,7 @@ pub enum FleetReportError {
     Options(#[from] serde_json::Error),
 }
 
-/// What computes the answers.
+/// The engine that computes the answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
@@ -56,7 +56,7 @@ impl LakeAge {
     }
 }
 
-/// What to report.
+/// The options of a report.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FleetReport {
     /// folder of the lake
@@ -69,7 +69,7 @@ pub struct FleetReport {
     pub objective_ppm: u32,
     /// part of each host that stays free, in percent
     pub headroom: u32,
-    /// what computes the answers
+    /// engine that computes the answers
     pub engine: Engine,
     /// URL of the cluster of Spark
     pub master: String,

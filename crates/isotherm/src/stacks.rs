@@ -21,25 +21,25 @@ use tracing::warn;
 
 use crate::ROOT;
 
-/// Interval between two readings of the rings,
+/// Interval between two readings of the rings.
 const READ_INTERVAL: Duration = Duration::from_millis(200);
-/// and after one that has found this number of samples.
+/// Interval after a reading that has found [`BUSY_SAMPLES`] or more, or an allocation.
 const BUSY_READ_INTERVAL: Duration = Duration::from_millis(20);
 const BUSY_SAMPLES: usize = 32;
 /// Number of sampled pages whose state is read each time.
 const CHECKED_PAGES: usize = 128;
 /// Maximum number of sampled pages whose state is followed.
 const MOST_FOLLOWED: usize = 1 << 18;
-/// Maximum number of samples of processes that are not attached yet,
+/// Maximum number of samples of processes that are not attached yet.
 const MOST_EARLY: usize = 1 << 16;
-/// and their maximum age.
+/// Maximum age of such samples.
 const EARLY: Duration = Duration::from_secs(10);
-/// The mappings of a process are read again if a frame is in none of them, but no sooner than this,
+/// Minimum time until the mappings of a process are read again, if a frame is in none of them.
 const REREAD: Duration = Duration::from_secs(1);
-/// and less and less often if that does not help, because the program generates code.
+/// Maximum of that time: it doubles if reading does not help, because the program generates code.
 const REREAD_MOST: Duration = Duration::from_secs(64);
 
-/// What a record shall contain, in this order.
+/// News of code and faults, in the order in which a record contains them.
 #[derive(Debug, PartialEq, Eq)]
 pub enum StackNews {
     /// the files that a target executes from now on
@@ -48,7 +48,7 @@ pub enum StackNews {
     Fault(Fault),
 }
 
-/// How many page faults and allocations were sampled.
+/// Numbers of sampled page faults and allocations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SampleCounts {
     /// sampled faults
@@ -301,7 +301,8 @@ impl Stacks {
                     self.fault(s, now, &mut out);
                 }
                 FaultNews::Fault(s) => {
-                    // Any process may use a library that stays, so such samples may be of strangers.
+                    // Other processes may have loaded a library that remains installed, so a sample may be of an
+                    // unwatched process.
                     let may_be_ours = !s.is_of_allocation() || self.library.is_some();
                     if may_be_ours && s.at + EARLY > now && self.early.len() < MOST_EARLY {
                         self.early.push_back(s);
@@ -424,7 +425,7 @@ fn change(target: TargetId, at: Nanos, kind: FaultKind, range: AddrRange) -> Fau
     Fault { target, at, kind, tid: 0, thread: "".into(), range, weight: 0, frames: [].into() }
 }
 
-/// Attaches a target of which a recording may do without.
+/// Attaches a target; a recording continues without its samples if that fails.
 pub fn try_target(stacks: &mut Stacks, fact: &TargetFact) {
     if let Err(e) = stacks.target(fact) {
         warn!("{e}");

@@ -17,7 +17,7 @@ pub fn chain(e: &(dyn Error + 'static)) -> String {
     })
 }
 
-/// Whether the reader of our output has closed the pipe, for example `head`.
+/// Whether the reader of isotherm's output, for example `head`, has closed the pipe.
 #[must_use]
 pub fn is_closed_pipe(e: &(dyn Error + 'static)) -> bool {
     let io = causes(e).find_map(|cause| cause.downcast_ref::<std::io::Error>());

@@ -1,4 +1,4 @@
-//! What damo's records and those of isotherm have in common.
+//! The common parts of damo's records and those of isotherm.
 
 use isotherm_core::{Attrs, RegionView};
 

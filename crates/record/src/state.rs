@@ -326,7 +326,7 @@ impl State {
         is_early
     }
 
-    /// Skips the next snapshots, as far as nobody wants them.
+    /// Skips the next snapshots that the caller does not need.
     fn pass_early(&mut self) -> Result<(), Bad> {
         while let Some((seq, end)) = self.rows.as_ref().and_then(Rows::peek) {
             if end >= self.skip_until || self.ages.keys().any(|(at, _)| *at == end) {

@@ -1,8 +1,8 @@
-//! What several settings would do: what each saves, what comes back, and what it takes.
+//! The effects of several settings: the saved memory, the memory that comes back, and the cost.
 
 use serde::Serialize;
 
-/// What each setting would have done in the time of a record.
+/// The effect that each setting would have had in the time of a record.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WhatIf {
     /// version of the keys and their meaning
@@ -21,7 +21,7 @@ pub struct WhatIf {
     pub settings: Vec<WhatIfRow>,
 }
 
-/// What one setting would have done. Figures are means over the time that counts.
+/// The effect of one setting. Figures are means over the time that counts.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct WhatIfRow {
     /// name of the setting

@@ -41,7 +41,7 @@ pub enum Mode {
     Save(String),
 }
 
-/// What the caller is to do.
+/// The action that the caller must take.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Effect {
     /// end

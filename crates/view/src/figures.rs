@@ -150,7 +150,7 @@ impl Moment {
             + 3 * ALLOCATION_BYTES
     }
 
-    /// What several moments may share.
+    /// Data that several moments may share.
     pub(crate) fn parts(&self) -> impl Iterator<Item = Part<'_>> {
         let of_views = self.snapshot.targets.iter().flat_map(|view| {
             let ages = view.ages.as_ref().map(Part::Ages);
@@ -165,7 +165,7 @@ const ALLOCATION_BYTES: usize = 32;
 /// Bytes of an entry of the pressures, at most: the nodes of the map are half full at least.
 const PRESSURE_BYTES: usize = 64;
 
-/// What several moments may share, for as long as any of them exists.
+/// Data that several moments may share, for as long as any of them exists.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Part<'a> {
     Mappings(&'a Arc<Vec<Mapping>>),

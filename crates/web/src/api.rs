@@ -30,15 +30,15 @@ const EVENT_EVERY: Duration = Duration::from_millis(250);
 /// Bytes of a record that are read at once.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// What all requests share.
+/// The shared state of all requests.
 pub struct Shared {
     /// the recordings of the page
     pub sources: Vec<Arc<Source>>,
     /// a number that changes when a source does
     pub changes: watch::Receiver<u64>,
-    /// who may ask
+    /// the access control
     pub guard: Guard,
-    /// what was refused
+    /// numbers of refused requests
     pub refused: Arc<Refused>,
     /// connections now
     pub connections: Arc<AtomicUsize>,

@@ -12,7 +12,7 @@ const MAX_LEVEL: u16 = 1023;
 /// The highest level of a rate in a byte. Adjacent levels differ by 15 %.
 const MAX_BYTE_LEVEL: u16 = 83;
 
-/// What is known of the accesses.
+/// The state of the memory of a cell, or the basis of its rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Class {

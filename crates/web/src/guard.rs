@@ -1,4 +1,4 @@
-//! Who may ask what: the checks that every request passes first.
+//! Access control: the checks that every request passes first.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -134,7 +134,7 @@ impl Guard {
     /// If the system has no random numbers.
     pub fn new(hosts: Vec<String>, port: u16, tls: bool) -> std::io::Result<Self> {
         let hosts = hosts.into_iter().map(|host| host.to_ascii_lowercase()).collect();
-        // Cookies do not tell ports apart, so that the name must.
+        // Cookies do not distinguish ports, so the name must.
         let cookie_name = format!("isotherm-{port}");
         Ok(Guard { token: Secret::random()?, cookie: Secret::random()?, cookie_name, hosts, tls })
     }

@@ -1,4 +1,4 @@
-//! What is known of a recording: for each target its heat over time, its axis of addresses and its ages.
+//! The index of a recording: for each target its heat over time, its axis of addresses and its ages.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -34,7 +34,7 @@ const NAME_BYTES: usize = 64;
 /// How an [`Index`] is kept.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// what to give up when memory is short
+    /// data to drop when memory is short
     pub retention: Retention,
     /// maximum memory of everything but whole snapshots, in bytes
     pub memory: usize,
@@ -46,7 +46,7 @@ pub struct Limits {
     pub thresholds: Thresholds,
 }
 
-/// What is known of a recording.
+/// The index of a recording.
 #[derive(Debug)]
 pub struct Index {
     limits: Limits,
@@ -77,7 +77,7 @@ struct Target {
     seen: Nanos,
 }
 
-/// What a scheme has done at some time.
+/// An action of a scheme at some time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SchemeMark {
     /// when, since the start of the recording
@@ -221,7 +221,7 @@ impl Index {
             let retention = self.limits.retention;
             self.targets.values_mut().for_each(|t| t.pyramid.shrink(retention));
             let before = std::mem::replace(&mut bytes, self.bytes());
-            // What is left of the heat is needed for the levels that are being made.
+            // The remaining heat is needed for the levels that are being made.
             if bytes == before && !self.forget_first() {
                 break;
             }
@@ -248,7 +248,7 @@ impl Index {
         self.marks.push_back(mark);
     }
 
-    /// What schemes have done.
+    /// The actions of schemes.
     pub fn marks(&self) -> impl Iterator<Item = &SchemeMark> {
         self.marks.iter()
     }

@@ -41,7 +41,7 @@ const RECORD_MEMORY: usize = 128 << 20;
 const LIVE_MEMORY: usize = 20 << 20;
 const LIVE_RING: usize = 20 << 20;
 
-/// What the commands have in common.
+/// The common options of the commands.
 #[derive(Debug, Clone)]
 pub struct WebOptions {
     /// where to listen

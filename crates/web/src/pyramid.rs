@@ -135,7 +135,7 @@ impl Runs {
     }
 }
 
-/// What to give up when memory is short.
+/// The data to drop when memory is short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retention {
     /// The finest level, over all time: for a record.

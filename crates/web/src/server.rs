@@ -76,7 +76,7 @@ pub enum ServerError {
     Pem {
         /// path of the file
         path: PathBuf,
-        /// what is wrong
+        /// the fault
         why: String,
     },
     /// the certificate and the key do not fit

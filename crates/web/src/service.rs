@@ -56,7 +56,7 @@ pub fn follow(control: Option<&Path>, options: &WebOptions) -> Result<()> {
     Ok(())
 }
 
-/// What is known of a service.
+/// The state of a service.
 struct Service<'a> {
     control: Option<&'a Path>,
     source: &'a Source,
@@ -155,7 +155,7 @@ fn above(path: &str) -> Option<&str> {
     }
 }
 
-/// What each scheme has done since the last status.
+/// The actions of each scheme since the last status.
 fn marks(status: &Value, done: &mut BTreeMap<String, u64>, ms: f64) -> Vec<SchemeMark> {
     let schemes = status["schemes"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mark = |scheme: &Value| {

@@ -150,7 +150,7 @@ impl SpanQuery {
     }
 }
 
-/// What is at a point.
+/// The memory at a point.
 #[derive(Debug, Serialize)]
 pub struct Point {
     from_ms: f64,
@@ -412,7 +412,7 @@ impl Source {
         axis.segments(byte, 1, 1).first().map(|s| s.range.start).ok_or(outside)
     }
 
-    /// What is at a point: range, mapping, rate with its interval, age.
+    /// The memory at a point: range, mapping, rate with its interval, age.
     ///
     /// # Errors
     /// If there is no such target, or the record cannot be read.

@@ -60,7 +60,7 @@ impl Running for Stressing {
         true
     }
 
-    /// Its work is what it counts in a second of its CPU time, with the lead-in: it tells no less.
+    /// Its work is its count per second of its CPU time, including the lead-in, which it does not report separately.
     fn work(
         &mut self,
         length: Length,

@@ -28,7 +28,7 @@ pub struct Service {
 pub enum ServiceTask {
     /// Show its state: hot and cold memory, its actions, and its cost
     Status(Status),
-    /// Stop acting, and keep watching; a recorder leaves out what comes until resume
+    /// Stop acting, and keep watching; a recorder writes no snapshots until resume
     Pause(Control),
     /// Act again
     Resume(Control),

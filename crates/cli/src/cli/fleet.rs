@@ -18,8 +18,8 @@ pub struct Fleet {
 /// The tasks of `fleet`.
 #[derive(Debug, Subcommand)]
 pub enum FleetTask {
-    /// Answer questions about the memory of many hosts: what is cold, what page-out would save,
-    /// which limits suffice, which hosts could be emptied, what new images changed
+    /// Answer questions about the memory of many hosts: how much is cold, how much page-out would save, which limits
+    /// suffice, which hosts could be emptied, and what new images changed
     Report(ReportOfFleet),
     /// Copy the small files of a lake to a few large files for each day, which engines open faster
     Compact(CompactFleet),

@@ -80,7 +80,7 @@ pub enum Command {
     Now(Now),
     /// Watch processes on the terminal as they run, with heat maps; or a service, or a record
     Top(Box<Top>),
-    /// Watch processes for a while, and show how much memory they need, and what could be given up
+    /// Watch processes for a while, and show how much memory they need, and how much they could give up
     Need(NeedNow),
     /// Show which files the page cache holds, by file, folder, control group, process or file system
     Files(Files),
@@ -93,7 +93,7 @@ pub enum Command {
     /// short
     #[command(args_override_self = true)]
     Reclaim(Reclaim),
-    /// Run a command, and lock its hot memory or make it huge, by the advice of an earlier run
+    /// Run a command, and lock its hot memory or request huge pages, by the advice of an earlier run
     Exec(Exec),
     /// Control a running record, run or reclaim: show its state, change its settings, end it
     Service(Service),
@@ -101,8 +101,7 @@ pub enum Command {
     Report(Report),
     /// Show live processes, a running service or records in a browser
     Web(Box<Web>),
-    /// Play a record through schemes, memory limits or tiers: what each would save, and what would
-    /// come back
+    /// Play a record through schemes, memory limits or tiers: how much each would save, and how much would come back
     #[command(name = "whatif")]
     WhatIf(Box<WhatIf>),
     /// Work with the rows that isotherm agent writes on many hosts: answer questions, or copy them to fewer files
@@ -257,7 +256,7 @@ pub struct Edit {
     /// Join snapshots to ones of at least this length, with the means of their regions
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub aggr: Option<Duration>,
-    /// Leave out what is damaged, and write an end if it is missing
+    /// Leave out damaged parts, and write an end if it is missing
     #[arg(long)]
     pub repair: bool,
 }

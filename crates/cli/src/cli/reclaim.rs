@@ -24,9 +24,9 @@ pub struct Reclaim {
     /// its neighbours are in use, as in a hash table
     #[arg(long)]
     pub pages: bool,
-    /// Choose the age for each control group so that an objective is met, and correct it by what comes back:
-    /// "refault 0.2%": at most this share of the working set is read back within a minute; "save 30%": this share
-    /// of the memory is paged out. Implies --pages
+    /// Choose the age for each control group by an objective, and correct it by the memory that comes back. "refault
+    /// 0.2%": at most this share of the working set is read back within a minute. "save 30%": this share of the memory
+    /// is paged out. Implies --pages
     #[arg(long, value_name = "OBJECTIVE", value_parser = aim, conflicts_with = "min_age")]
     pub aim: Option<Aim>,
     /// Time for paging out in each window of time; none: no limit

@@ -60,8 +60,8 @@ pub struct Record {
     /// uses which memory
     #[arg(long, conflicts_with_all = ["physical", "file", "dir", "mount", "cached"])]
     pub stacks: bool,
-    /// Sample allocations too, one about every BYTES bytes, so that isotherm report code shows who
-    /// allocated the memory instead of who touched it first. The command loads a library for that;
+    /// Sample allocations too, one about every BYTES bytes, so that isotherm report code shows which code
+    /// allocated the memory, instead of which code touched it first. The command loads a library for that;
     /// running processes must have loaded it (isotherm system alloc-library)
     #[arg(long, value_name = "BYTES", value_parser = units::size, require_equals = true)]
     #[arg(num_args = 0..=1, default_missing_value = "512K")]

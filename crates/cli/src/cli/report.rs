@@ -132,15 +132,15 @@ pub enum ReportKind {
     Access(Access),
     /// Print every region of every snapshot, one per line; as JSON, one snapshot per line
     Raw(Raw),
-    /// Show how much memory is needed, how much could be given up, and what would come back
+    /// Show how much memory the targets need, how much they could give up, and how much would come back
     Need(Need),
     /// Recommend which ranges to lock, make huge or page out, and how big a memory limit to set
     Advice(Advice),
     /// Show how much memory is hot, warm, cold, unknown or saved, by control group or process, over
     /// time
     Cgroups(Cgroups),
-    /// Show which code uses which memory, of a recording with --stacks: how much of it is hot, warm and
-    /// cold; as a table, a flame graph, folded stacks or a profile of pprof
+    /// Show how much hot, warm and cold memory each function has, of a recording with --stacks or --alloc: as a
+    /// table, a flame graph, folded stacks or a profile of pprof
     Code(Code),
     /// Measure how accurate a recording of `isotherm lab workload` is, against the truth that it
     /// wrote
@@ -299,8 +299,7 @@ pub struct NeedAsked {
     /// memory, 100us from a fast disk
     #[arg(long, value_name = "TIME", default_value = "20us", value_parser = units::duration)]
     pub fault: Duration,
-    /// Rows below that of all together: processes, or control groups, each including the groups below
-    /// it
+    /// Rows below the sum: processes, or control groups, each including the groups below it
     #[arg(long, value_name = "cgroup|process", default_value = "process", value_parser = by())]
     pub by: By,
     /// Of files, also show the hit ratio of a page cache of this size; may be given several times
@@ -386,7 +385,7 @@ pub struct Code {
     /// contains it, the whole call path, the thread, or the data: the global variable or the mapping
     #[arg(long, value_name = "WHAT", default_value = "function", value_parser = code_by())]
     pub by: CodeBy,
-    /// Show who touched memory first, even if the record has sampled allocations (record --alloc)
+    /// Show which code touched memory first, even if the record has sampled allocations (record --alloc)
     #[arg(long)]
     pub first_touch: bool,
     /// Show the call stacks that brought memory back by major faults

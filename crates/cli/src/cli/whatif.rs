@@ -41,11 +41,11 @@ pub struct WhatIf {
     /// With --min-age, decide page by page
     #[arg(long, help_heading = "Settings")]
     pub pages: bool,
-    /// Limit the memory: page out what was untouched for the longest time while there is more
+    /// Limit the memory: while there is more, page out the memory that was untouched for the longest time
     #[arg(long, value_name = "SIZE", value_parser = limit, help_heading = "Settings")]
     pub limit: Vec<u64>,
-    /// Tiers of memory, the fastest first, each with its size and the time of an access: what was untouched for the
-    /// longest time moves down
+    /// Tiers of memory, the fastest first, each with its size and the time of an access. The memory that was untouched
+    /// for the longest time moves down
     #[arg(
         long, value_name = "SIZE:TIME,...", value_parser = tiers, help_heading = "Settings"
     )]
@@ -55,7 +55,7 @@ pub struct WhatIf {
         long, value_name = "WHAT=FROM..TO", value_parser = sweep, help_heading = "Settings"
     )]
     pub sweep: Vec<Sweep>,
-    /// Memory of the machine, for schemes that go by free memory
+    /// Memory of the machine, for schemes that depend on free memory
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub memory: Option<u64>,
     /// Time for which the program waits until a page is back: about 20us from swap in compressed memory, 100us from

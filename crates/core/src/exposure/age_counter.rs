@@ -75,7 +75,7 @@ fn is_among(n: u64, shift: u32) -> bool {
     shift == 0 || n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - shift) == 0
 }
 
-/// What is known of one page; times are in ms, at least 1.
+/// The known times of one page, in ms, at least 1.
 #[derive(Debug, Clone, Copy, Default)]
 struct Stamp {
     /// when the page was touched first after a clear, to half of the time between two reads; 0: never
@@ -109,7 +109,7 @@ pub(super) struct BlockState {
     pub young: YoungAge,
 }
 
-/// What the monitor presumes of pages that were touched and not cleared since.
+/// The presumed ages of pages that were touched and not cleared since.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) enum YoungAge {
     /// Nothing: they may be touched all the time.
@@ -197,7 +197,7 @@ impl AgeCounter {
         self.found(start, &pages.without(&known), huge, (before, ms));
     }
 
-    /// What is known, for the monitor that follows.
+    /// The known ages, for the monitor that follows this one.
     pub fn kept(&self, now: Nanos, ms: u32) -> Option<KeptAges> {
         let (begun, _) = self.begun?;
         let ago = |at: u32| if at == 0 { 0 } else { ms.saturating_sub(at).max(1) };

@@ -97,7 +97,7 @@ pub struct AimStep {
     pub scheme: Arc<str>,
     /// path of the control group; `None` for processes outside of any
     pub group: Option<Arc<str>>,
-    /// Pages that are idle for so long are paged out; none if there is no age.
+    /// The minimum age of page-out; `None` if no age meets the objective, so that no page is paged out.
     pub age: Option<Duration>,
     /// why
     pub why: AimReason,
@@ -118,7 +118,7 @@ pub enum AimReason {
     Curve,
     /// too much came back since the last choice
     TooMuch,
-    /// Far too much came back: nothing goes until the next choice.
+    /// Far too much memory came back: no page is paged out until the next choice.
     FarTooMuch,
     /// At no age that is known yet the objective is met.
     NoAge,
@@ -152,7 +152,7 @@ pub(super) struct Aims {
 }
 
 impl Aims {
-    /// Adds what the snapshot and the metrics say, and appends new choices of `scheme` to `steps`.
+    /// Adds a snapshot and metrics, and appends new choices of `scheme` to `steps`.
     pub fn update(
         &mut self,
         (scheme, aim): (&Arc<str>, Aim),
@@ -194,7 +194,7 @@ impl Aims {
         self.groups.retain(|_, group| !group.curves.is_empty());
     }
 
-    /// The minimum age for a target; `None` if nothing of it may go.
+    /// The minimum age for a target; `None` if none of its memory may be paged out.
     pub fn age(&self, target: TargetId) -> Option<Duration> {
         self.groups.get(self.of_targets.get(&target)?)?.age
     }
@@ -204,7 +204,8 @@ impl Aims {
         self.groups.values().filter_map(|group| group.age).min()
     }
 
-    /// Bytes that may go within `time`: what is idle goes within a minute, and twice what comes back.
+    /// Maximum number of bytes to page out within `time`: the idle memory within a minute, plus twice the memory that
+    /// comes back.
     pub fn bytes(&self, time: Duration) -> u64 {
         let a_second =
             self.groups.values().map(|g| g.idle / CHOICE_INTERVAL.as_secs_f64() + 2.0 * g.expected);
@@ -261,7 +262,7 @@ impl GroupAim {
         if since < CHOICE_INTERVAL {
             let far = self.allowed.is_some_and(|most| a_second > STOP_FACTOR * most);
             let stop = self.age.is_some() && since >= MIN_STOP_TIME && far;
-            // The next choice makes the age longer, by what came back until then.
+            // The next choice makes the age longer, by the memory that came back until then.
             return stop.then(|| self.step(now, AimReason::FarTooMuch, a_second)).inspect(|_| {
                 self.age = None;
             });

@@ -1,11 +1,11 @@
-//! What the kernel counts for control groups, per minute.
+//! The kernel's counters of control groups, per minute.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use isotherm_linux::cgroup::Cgroup;
 
-/// Of one group in one minute; `None`: not counted, or not for the whole minute.
+/// The counters of one group over one minute. `None`: the kernel does not count it, or did not for the whole minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counted {
     /// pages that came back soon after reclaim

@@ -23,7 +23,7 @@ use crate::stop::Stop;
 use crate::watch::{AttrsFor, LookBy, WatchedMemory, open};
 use crate::words::STATUS;
 
-/// What the agent watches, and where it writes.
+/// The options of the agent: its processes, its lake, its socket and its metrics.
 pub struct AgentOptions {
     /// the processes to watch
     pub targets: Selection,

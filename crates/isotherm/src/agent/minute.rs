@@ -10,14 +10,14 @@ use isotherm_fleet::{AGES, Row};
 
 use super::counters::Counted;
 
-/// What was seen in one minute.
+/// The sums over the snapshots of one minute.
 #[derive(Debug, Default)]
 pub struct Minute {
     snapshots: u32,
     groups: BTreeMap<Arc<str>, Sums>,
 }
 
-/// Of one control group.
+/// The sums of one control group.
 #[derive(Debug, Default)]
 struct Sums {
     heat: HeatBytes,
@@ -28,7 +28,7 @@ struct Sums {
     last: Last,
 }
 
-/// As of the last snapshot.
+/// The state of a control group at the last snapshot.
 #[derive(Debug, Default)]
 struct Last {
     heat: HeatBytes,
@@ -77,7 +77,7 @@ pub struct Observed<'a> {
     pub attribution: &'a Attribution,
     /// its idle ages, if they are known
     pub ages: Option<&'a PageAges>,
-    /// whether these are of this snapshot
+    /// whether the idle ages were counted for this snapshot
     pub ages_are_new: bool,
     /// bytes that isotherm has paged out and that are still in swap; `None` if it does not page out
     pub saved: Option<u64>,
@@ -87,7 +87,7 @@ impl Minute {
     /// Adds a snapshot.
     pub fn snapshot<'a>(&mut self, targets: impl Iterator<Item = Observed<'a>>) {
         if self.snapshots == 0 {
-            // The others are of the minute before.
+            // The other groups had processes only in the previous minute.
             self.groups.retain(|_, sums| sums.paged_out.is_some_and(|bytes| bytes > 0));
         }
         self.snapshots += 1;

@@ -174,7 +174,7 @@ impl Agent {
         }
     }
 
-    /// Adds what schemes have done.
+    /// Adds the memory that schemes have paged out.
     pub(crate) fn acted(&mut self, events: &[Event], scene: &Scene<'_>) {
         let Some((collector, paged_out)) =
             self.0.as_mut().and_then(|c| Some((&mut c.minute, c.paged_out.as_mut()?)))

@@ -1,7 +1,7 @@
-//! What a control group belongs to: a pod, a container, a systemd unit.
+//! The owner of a control group: a pod, a container or a systemd unit.
 //!
-//! The path of a group has a pattern for each program that makes groups; files in which these programs keep their
-//! state have the names. No program is asked.
+//! The path of a group has a pattern for each program that creates groups. The names are in files in which these
+//! programs keep their state. isotherm queries none of these programs.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -55,7 +55,7 @@ impl Names {
     }
 }
 
-/// What the path of a group says.
+/// The parts of a group's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Place<'a> {
     /// number of the container, in hexadecimal

@@ -1,4 +1,4 @@
-//! Writes rows in a thread of its own. The session never waits for it, and what waits is bounded.
+//! Writes rows in a thread of its own. The session never waits for it, and the number of waiting minutes is bounded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use tracing::{info, warn};
 
 use crate::words::chain;
 
-/// Number of minutes that may wait.
+/// Maximum number of minutes that wait.
 const MOST_WAITING: usize = 120;
 
 /// The rows of one minute.

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-/// A longer file is not advice.
+/// Maximum length of a file of advice, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
-/// The version of the keys that is read here.
+/// The version of the keys that this module reads.
 const VERSION: u32 = 1;
 
 /// The reason why a file is no advice.
@@ -34,7 +34,7 @@ pub enum AdviceError {
     },
 }
 
-/// What is to be done with a range.
+/// The action for a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Action {
@@ -173,7 +173,7 @@ impl Advice {
         Ok(advice)
     }
 
-    /// All processes that share memory lock the same pages, so one of them suffices, whichever it is.
+    /// All processes that share memory lock the same pages, so any one of them suffices.
     fn separate_shared_memory(&mut self) {
         let mut shared: BTreeMap<(String, u64), Vec<Part>> = BTreeMap::new();
         for program in &mut self.programs {
@@ -229,7 +229,7 @@ impl AdvisedMapping {
     }
 }
 
-/// The same parts without what a hotter one of the same action covers.
+/// The same parts, without the ranges that a hotter part of the same action covers.
 fn disjoint(mut parts: Vec<Part>) -> Vec<Part> {
     parts.sort_by(|a, b| b.rate_hz.total_cmp(&a.rate_hz));
     let mut kept: Vec<Part> = Vec::new();
@@ -244,7 +244,7 @@ fn disjoint(mut parts: Vec<Part>) -> Vec<Part> {
 }
 
 impl Part {
-    /// What is left of it before and after another part.
+    /// The remaining parts before and after another part.
     fn without(self, other: &Part) -> impl Iterator<Item = Part> + use<> {
         let (start, end) = (self.offset, self.offset + self.bytes);
         let pieces = [(start, end.min(other.offset)), (start.max(other.offset + other.bytes), end)];

@@ -6,7 +6,7 @@ use isotherm_report::mapping_name;
 
 use super::advice::{Action, AdvisedMapping, Part};
 
-/// A mapping is taken for the recorded one if its length differs by at most this part.
+/// A mapping may correspond to the recorded one if their lengths differ by at most one in this many bytes.
 const TOLERANCE: u64 = 16;
 
 /// Bytes of shared memory that a process reads at once to lock them: some milliseconds from a disk.
@@ -46,14 +46,14 @@ fn nearest(
     same_name.map(|(_, range)| *range).filter(fits).min_by_key(differs)
 }
 
-/// What mappings that the kernel would join have in common.
+/// The properties that mappings have in common if the kernel would join them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Live<'a> {
     name: &'a str,
     kind: MappingKind,
 }
 
-/// A lock divides a mapping: adjacent mappings of anonymous memory are one.
+/// Joins adjacent mappings of anonymous memory, because a lock divides a mapping.
 fn joined(live: &[Mapping]) -> Vec<(Live<'_>, AddrRange)> {
     let mut all: Vec<(Live<'_>, AddrRange)> = Vec::new();
     for mapping in live {

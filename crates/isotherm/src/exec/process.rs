@@ -43,7 +43,7 @@ impl Process {
     fn apply(&mut self, program: &Program) -> Result<bool, InjectError> {
         let root = Path::new(crate::ROOT);
         if self.applied.locked > 0 && proc::locked(root, self.process.pid)? < self.applied.locked {
-            // The program has given up some of it, and may have mapped it anew.
+            // The program has unmapped some of it, and may have mapped it again.
             let locked = std::mem::take(&mut self.locked);
             *self = Process { locked, ..Process::new(self.process) };
         }
@@ -106,7 +106,7 @@ pub(super) struct Processes<'a> {
     all: BTreeMap<usize, Process>,
     /// processes that could not be made to call the kernel
     refused: BTreeSet<i32>,
-    /// the most that was applied at any time
+    /// the maximum that was applied at any time
     pub(super) most: Applied,
 }
 

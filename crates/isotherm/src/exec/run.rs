@@ -14,18 +14,18 @@ use crate::follow::{StartedCommand, resolve};
 use crate::interleave::{Family, with_descendants};
 use crate::stop::Stop;
 
-/// Part of the limit of the group, or of the machine's memory without a limit, that is never locked: for what the
-/// kernel needs, and for memory that comes and goes.
+/// Share of the group's limit, or of the machine's memory without a limit, that is never locked: the kernel and
+/// short-lived memory need it.
 const RESERVE: f64 = 0.1;
-/// At least so much, in bytes: reclaim finds too little in less.
+/// Minimum of the reserve, in bytes: in less memory, reclaim finds too few pages.
 const MIN_RESERVE: u64 = 16 << 20;
-/// Maximum of that part. Memory that is not locked uses it.
+/// Maximum of the reserve, as a share. Memory that is not locked uses it.
 const MAX_RESERVE: f64 = 0.5;
 /// Time between two looks at the command's mappings at first, and at most: it grows while nothing new appears.
 const SHORTEST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// What was applied.
+/// The amount of applied advice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Applied {
     /// maximum number of bytes that were locked at any time
@@ -36,10 +36,11 @@ pub struct Applied {
     pub refused: u64,
 }
 
-/// Bytes that may be locked for a process, or for a command: `wanted`, or else the memory that it may use, without
-/// the memory that it needs beside the advised ranges, and without a reserve. Raises `RLIMIT_MEMLOCK` of the process
-/// (this one, which the command inherits, if `pid` is `None`) as far as it may. Without `CAP_IPC_LOCK`, that is another
-/// maximum.
+/// Maximum number of bytes to lock in a process, or in a command if `pid` is `None`. It is `wanted`, or else the memory
+/// that the process may use, minus a reserve for the memory that it needs beside the advised ranges.
+///
+/// Raises `RLIMIT_MEMLOCK` of the process as far as the kernel permits. For a command it raises the limit of this
+/// process, which the command inherits. Without `CAP_IPC_LOCK`, that limit is another maximum.
 #[must_use]
 pub fn lock_budget(advice: &Advice, wanted: Option<u64>, pid: Option<i32>) -> u64 {
     let of = pid.or_else(|| i32::try_from(std::process::id()).ok()).unwrap_or(0);
@@ -47,7 +48,7 @@ pub fn lock_budget(advice: &Advice, wanted: Option<u64>, pid: Option<i32>) -> u6
     raise_limit(of).map_or(budget, |most| budget.min(most))
 }
 
-/// The part of `memory` that may be locked where `beside` is needed without being locked.
+/// The part of `memory` that may be locked if the process needs `beside` bytes that are not locked.
 fn share(memory: u64, beside: u64) -> u64 {
     let part = |part: f64| (memory as f64 * part) as u64;
     let most = part(MAX_RESERVE);
@@ -116,7 +117,7 @@ pub fn apply(pid: i32, advice: &Advice, stop: &Stop) -> Result<Applied, ExecErro
     Ok(applying.processes.most)
 }
 
-/// Rounds of applying advice to what has appeared.
+/// Applies advice in rounds to the mappings that have appeared.
 struct Applying<'a> {
     processes: Processes<'a>,
     /// time until the next round

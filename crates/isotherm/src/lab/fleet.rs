@@ -40,7 +40,7 @@ pub enum LabFleetError {
     },
 }
 
-/// What was written.
+/// The size of the written lake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Written {
     /// rows of the lake
@@ -66,7 +66,7 @@ struct TruthLine<'a> {
     returned_bytes_per_minute: f64,
     /// the new image, if there was a deploy
     image: Option<String>,
-    /// what it added to the cold memory of a group, on average
+    /// cold memory that it added to a group, on average
     deploy_cold_bytes: Option<f64>,
 }
 

@@ -105,7 +105,7 @@ impl PageUse {
         });
     }
 
-    /// What system calls report of a file.
+    /// The figures of a file by system calls.
     pub(super) fn of_calls(size_bytes: u64, pages: &Cached) -> Self {
         let bytes = |pages: Option<u64>| Some(pages? * PAGE_SIZE);
         PageUse {
@@ -119,7 +119,7 @@ impl PageUse {
     }
 }
 
-/// What the meaning of a part depends on.
+/// The properties of a file that determine the meaning of its marks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kind {
     /// its pages are memory

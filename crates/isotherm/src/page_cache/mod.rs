@@ -1,4 +1,4 @@
-//! What is in the page cache, by file, folder, control group, process and file system.
+//! The content of the page cache, by file, folder, control group, process and file system.
 //!
 //! A [`Reader`] reads a [`Reading`]: the files, each with its [`PageUse`]. [`rows`] groups and sorts them.
 

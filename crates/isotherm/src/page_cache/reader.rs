@@ -40,7 +40,7 @@ pub struct Reading {
     pub groups: MemoryGroups,
     /// names of processes by the files that they hold; empty unless it was wanted
     pub holders: HashMap<u64, Vec<String>>,
-    /// what the figures do not contain, in sentences
+    /// remarks on memory that the figures do not contain, in sentences
     pub remarks: Vec<String>,
 }
 
@@ -261,7 +261,7 @@ impl Bpf<'_> {
         Ok(())
     }
 
-    /// Those of the scope. An overlay has no pages of its own.
+    /// The file systems of the scope. An overlay has no pages of its own.
     fn super_blocks(
         &mut self,
         folders: &[PathBuf],

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::figures::{FileUse, PageUse};
 use super::reader::Reading;
 
-/// What a row shows.
+/// The kind of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum By {

@@ -15,7 +15,7 @@ pub struct Scope {
     pub cgroup: Option<PathBuf>,
 }
 
-/// Why files cannot be shown.
+/// The reasons why files cannot be shown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScopeError {

@@ -43,7 +43,7 @@ pub fn table(total: &Row<'_>, rows: &[Row<'_>], by: By, limit: usize, reads: boo
     out
 }
 
-/// What the figures do not contain, one sentence in a line.
+/// Remarks on memory that the figures do not contain, one sentence per line.
 #[must_use]
 pub fn remarks(total: &Row<'_>, by: By, reading: &Reading, reads: bool) -> String {
     let mut lines = reading.remarks.clone();

@@ -1,4 +1,4 @@
-//! What a record contains about itself.
+//! The metadata of a record.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -316,7 +316,7 @@ impl Session {
         Some((self.watch.news(), trace))
     }
 
-    /// What is known of the ages of the targets' pages, for the session that follows.
+    /// The known ages of the targets' pages, for the session that follows this one.
     #[must_use]
     pub fn kept_ages(&self) -> Vec<(TargetId, KeptAges)> {
         self.watch.kept_ages()

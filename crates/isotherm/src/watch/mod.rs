@@ -196,7 +196,7 @@ pub trait Watch: Source {
         Err(WatchError::Keeps)
     }
 
-    /// What is known of the ages of the targets' pages, for the monitor that follows.
+    /// The known ages of the targets' pages, for the monitor that follows this one.
     fn kept_ages(&self) -> Vec<(TargetId, KeptAges)> {
         Vec::new()
     }

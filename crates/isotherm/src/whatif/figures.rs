@@ -6,7 +6,7 @@ use isotherm_core::PAGE_SIZE;
 use isotherm_report::{WhatIf, WhatIfPoint, WhatIfRow, WhatIfTier};
 use isotherm_sim::whatif::{Moment, Played, Prices, TierUse};
 
-/// The figures of what was played, from a record of this title and time.
+/// The figures of the played settings, from a record of this title and time.
 #[must_use]
 pub fn figures(
     title: &str,

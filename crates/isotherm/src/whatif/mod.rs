@@ -1,4 +1,4 @@
-//! A record, played through several settings: what each would have done.
+//! Plays a record through several settings, and computes the effect of each.
 
 mod figures;
 mod options;

@@ -92,7 +92,7 @@ pub(super) struct WorkProgress {
     /// time per page of the last work of this action
     pace: Option<Duration>,
     began: Stopwatch,
-    /// how far it has got
+    /// address up to which the work has been done
     reached: u64,
     applied: Applied,
     /// of pages tried and not tried

@@ -28,7 +28,7 @@ pub fn possible(root: &Path, action: &Action) -> Support {
     }
 }
 
-/// What stays as it is: why `action` makes no sense.
+/// The reason why `action` can never be done, which does not change while isotherm runs.
 pub(super) fn never(clearing: Clearing, action: &Action) -> Result<(), String> {
     if clearing == Clearing::Refs {
         return Err(needs_second_look("clear_refs"));

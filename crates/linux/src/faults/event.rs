@@ -19,7 +19,7 @@ const MOST_FRAMES: u16 = 64;
 /// Bytes to copy from the top of the stack.
 const STACK_BYTES: u32 = 8192;
 
-/// What an event counts.
+/// The quantity that an event counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Counts {
     /// nothing: it only owns a ring

@@ -34,12 +34,12 @@ use crate::sys::online_cpu_list;
 const MINOR: Counts = Counts::Minor { period: 61 };
 /// Major faults are rarer and take longer.
 const MAJOR: Counts = Counts::Major { period: 13 };
-/// What the rings of a pair are for.
+/// The use of the rings of a pair.
 const ALLOCATIONS: [Counts; 2] = [Counts::Allocations, Counts::Releases];
 /// Data pages of the ring of a CPU.
 const MINOR_PAGES: usize = 1024;
 const MAJOR_PAGES: usize = 256;
-/// Pages that a sample takes in a ring, with 8 KiB of stack and up to 64 frames, rounded up.
+/// Size of a sample in a ring, in pages: 8 KiB of stack and up to 64 frames, rounded up.
 const SAMPLE_PAGES: f64 = 2.25;
 const ALLOCATION_PAGES: usize = 1024;
 const RELEASE_PAGES: usize = 256;
@@ -84,7 +84,7 @@ pub enum FaultsError {
     },
 }
 
-/// What is new since the last call of [`FaultSampler::drain`].
+/// A sample or an event since the last call of [`FaultSampler::drain`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum FaultNews {
     /// a fault

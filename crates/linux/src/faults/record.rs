@@ -10,7 +10,7 @@ use super::event::Counts;
 /// `PERF_CONTEXT_MAX`: values from here on separate the parts of a call chain.
 const CONTEXTS: u64 = (-4095_i64).cast_unsigned();
 
-/// What a sample reports.
+/// The kind of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SampleKind {
     /// a page fault that did not wait for a disk
@@ -36,7 +36,7 @@ pub struct Sampled {
     pub at: Nanos,
     /// the touched or allocated address
     pub address: u64,
-    /// what happened
+    /// kind of the event
     pub kind: SampleKind,
     /// number of faults or allocations that this one represents
     pub weight: u64,
@@ -78,7 +78,7 @@ pub struct StackCopy {
     pub bytes: Box<[u8]>,
 }
 
-/// What a record reports.
+/// The content of a record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Record {
     Fault(Sampled),
@@ -103,7 +103,7 @@ pub(super) enum Record {
     Lost(u64),
 }
 
-/// Parses a record of a ring for what `counts` says; `None` if it is of no interest.
+/// Parses a record of a ring of events that count `counts`; `None` if the record is not needed.
 pub(super) fn parse(kind: u32, misc: u16, content: &[u8], counts: Counts) -> Option<Record> {
     let mut rest = Fields(content);
     match kind {

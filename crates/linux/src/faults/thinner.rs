@@ -57,7 +57,7 @@ fn log(value: &[u8]) -> Vec<(Nanos, u64)> {
     changes
 }
 
-/// The stride in force at a time. Before the first entry that is left, it is that one's.
+/// The stride in force at a time. Before the first remaining entry, it is that of this entry.
 fn in_force(log: &[(Nanos, u64)], at: Nanos) -> u64 {
     let after = log.partition_point(|&(since, _)| since <= at);
     log.get(after.saturating_sub(1)).map_or(1, |&(_, stride)| stride)

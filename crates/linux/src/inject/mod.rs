@@ -19,13 +19,13 @@ use crate::state::Thread;
 pub use error::InjectError;
 use tracee::{Syscall, Tracee, refused};
 
-/// Calls while the thread is stopped once: some milliseconds.
+/// Maximum number of calls in one stop of the thread: they take some milliseconds.
 const MAX_CALLS: usize = 256;
-/// Number of stops that are tried while they come at bad moments.
+/// Maximum number of stops to try, while each one interrupts the thread where it cannot make a call.
 const ATTEMPTS: u32 = 20;
 /// The encoding of `syscall` on x86-64.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
-/// The vDSO has two pages or a few more.
+/// Maximum size of a vDSO, in bytes. It has two pages or a few more.
 const MAX_VDSO: u64 = 1 << 20;
 
 /// A change of a range of a process's memory that loses no data.

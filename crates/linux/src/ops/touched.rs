@@ -12,7 +12,7 @@ const LAST: u64 = u16::MAX as u64;
 /// A page counts as idle for a time at most this part of the time too early.
 const EARLY_DIVISOR: u32 = 4;
 
-/// What is known of the pages of a block.
+/// The known touches of the pages of a block.
 #[derive(Debug)]
 struct BlockStamps {
     /// pages that were young at their last reading, and that isotherm has not cleared since

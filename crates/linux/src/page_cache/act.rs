@@ -75,7 +75,7 @@ impl FileAction {
             let (step, (tried, applied)) = match stepped {
                 Ok((step, _)) if step.is_empty() => break,
                 Ok(stepped) => stepped,
-                // What was done is charged. The file may have shrunk meanwhile.
+                // The applied pages are charged. The file may have shrunk meanwhile.
                 Err(_) if done.tried > 0 => {
                     done.failure = Some(Failure::Refused);
                     break;

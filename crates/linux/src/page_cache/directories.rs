@@ -20,7 +20,7 @@ impl Directories {
         self.0.insert(id, Directory { parent, name });
     }
 
-    /// Those that are not known yet, each once.
+    /// The folders that are not known yet, each once.
     pub(super) fn missing(&self, ids: impl IntoIterator<Item = u64>) -> Vec<u64> {
         let new = ids.into_iter().filter(|id| *id != 0 && !self.0.contains_key(id));
         new.collect::<HashSet<_>>().into_iter().collect()

@@ -35,7 +35,7 @@ pub enum PageCacheError {
     /// a file or folder cannot be used
     #[error("cannot {what} {path}: {source}")]
     Path {
-        /// what isotherm tried
+        /// the attempted operation
         what: &'static str,
         /// the file or folder
         path: PathBuf,

@@ -54,7 +54,7 @@ impl PageCache {
     }
 }
 
-/// What the program lists. An open file has no range.
+/// An open file or a mapping, as the program lists it. An open file has no range.
 fn listed(program: &ProgramMut<'_>) -> Result<Vec<MappedPart>, PageCacheError> {
     let bytes = written(program, 0, LIMIT)
         .map_err(|e| PageCacheError::Run(format!("the list of open files: {e}")))?;

@@ -129,7 +129,7 @@ pub struct Part {
     pub sample: Option<Sample>,
 }
 
-/// What the kernel notes of a page.
+/// The marks of the kernel on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
     /// `PG_referenced`: it was read once, or once more since it was activated
@@ -146,7 +146,7 @@ impl PageCache {
     /// Loads the program, and checks on a file of our own that it reads the truth.
     ///
     /// # Errors
-    /// What is missing, and what to do.
+    /// If the kernel does not load the program, with the remedy, or if it does not read the truth.
     pub fn load() -> Result<Self, PageCacheError> {
         Self::load_with(Reading::Direct).or_else(|e| Self::load_with(Reading::Probe).map_err(|_| e))
     }

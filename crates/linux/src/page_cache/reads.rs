@@ -15,11 +15,11 @@ use crate::walker::bpf_help;
 
 /// One page read or written of this many counts, as in `reads.bpf.c`.
 const SHARE: u64 = 64;
-/// The bit of a window in `reads.bpf.c` that tells writes from reads.
+/// The bit of a window in `reads.bpf.c` that distinguishes writes from reads.
 const WRITTEN: u64 = 1 << 63;
 /// A file has at most 2^this pages.
 const WHOLE_FILE: u32 = 63;
-/// Counts that one system call takes out of the kernel.
+/// Maximum number of counts that one system call reads from the kernel.
 const BATCH: u32 = 4096;
 
 /// Counts which file is read how often, on the whole machine. It does not observe reads of tmpfs, accesses through
@@ -84,7 +84,7 @@ pub struct AccessCount {
     pub counted: u64,
 }
 
-/// Reads of one time.
+/// The reads during one measurement.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Reads {
     seconds: f64,

@@ -13,7 +13,7 @@ pub struct Stat {
     pub comm: String,
     /// pid of the parent
     pub ppid: i32,
-    /// It has ended, and its parent has not been told yet (a zombie).
+    /// It has ended, and its parent has not waited for it yet (a zombie).
     pub has_ended: bool,
     /// a kernel thread, without memory of its own
     pub kernel_thread: bool,

@@ -13,7 +13,7 @@ use isotherm_core::{AddrRange, Nanos, Snapshot, TargetId, TargetView};
 pub use self::aggregate::aggregate;
 pub use self::rewrite::{EditError, Lacked, Rewriter};
 
-/// What of a record to keep, and in which form.
+/// The parts of a record to keep, and their form.
 #[derive(Debug, Clone, Default)]
 pub struct Edit {
     /// Time since the begin of the record. Snapshots that lie within it stay.

@@ -40,7 +40,7 @@ pub enum EditError {
     Empty,
 }
 
-/// What a record lacked.
+/// The missing parts of a record.
 #[derive(Debug, Default)]
 pub struct Lacked {
     /// set if the record has no end

@@ -166,7 +166,7 @@ pub enum ImportError {
         format: Format,
         /// offset of the place
         at: u64,
-        /// what is wrong there
+        /// the fault at that place
         why: String,
     },
     /// The file has more than an importer may hold in memory.
@@ -181,7 +181,7 @@ pub enum ImportError {
         at: u64,
         /// limit
         most: usize,
-        /// what there is too much of
+        /// the quantity that exceeds its limit
         what: &'static str,
     },
     /// The file has no result of DAMON.

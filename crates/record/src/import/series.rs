@@ -1,4 +1,4 @@
-//! What an importer has read: the results of each target, in little memory.
+//! The results of each target that an importer has read, in little memory.
 
 use super::fault::Fault;
 
@@ -37,7 +37,7 @@ pub(super) struct Span {
     regions_end: u32,
 }
 
-/// What a file calls a target.
+/// The name or number of a target in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Name {
     /// the number in the tracepoint `damon_aggregated` and in damo's records

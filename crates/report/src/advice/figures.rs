@@ -87,7 +87,7 @@ pub struct ActionRow {
 /// A range of a program's memory.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RangeRow {
-    /// what is advised
+    /// the advised action
     pub action: Action,
     /// number of the target
     pub target: u32,

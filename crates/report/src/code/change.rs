@@ -70,12 +70,12 @@ pub struct ChangedStack {
     pub after_bytes: f64,
 }
 
-/// What has changed from one report to another.
+/// The changes from one report to another.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CodeChange {
     /// version of the keys and their meaning
     pub schema_version: u32,
-    /// what the rows stand for
+    /// meaning of the rows
     pub by: &'static str,
     /// the first report
     pub before: CodeSide,

@@ -15,7 +15,7 @@ pub(crate) struct Claim {
     pub frames: Arc<[u64]>,
     /// the files that the target executed at that time
     pub code: Arc<Vec<CodeMapping>>,
-    /// Always true for allocations: their regions say how much of them is resident.
+    /// Always true for allocations, because the regions state how much of them is resident.
     pub resident: bool,
 }
 

@@ -25,14 +25,14 @@ pub use estimate::Estimate;
 use estimate::HeatSum;
 pub use rows::CodeRow;
 
-/// The rows say who allocated memory.
+/// The value of `owner` if the rows show the code that allocated memory.
 pub(crate) const ALLOCATION: &str = "allocation";
 /// Maximum number of stacks; further ones share one without frames. A limit, because records come from outside.
 const MAX_STACKS: usize = 100_000;
 /// Stacks with fewer named frames are short: most of them lack a frame pointer.
 const WHOLE_STACK: usize = 3;
 
-/// What the rows of the report stand for.
+/// The meaning of the rows of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CodeBy {
     /// the innermost function that is in no C or C++ library and no allocator
@@ -173,13 +173,13 @@ pub struct Code {
     /// the part of the record that was used; memory is that of its last snapshot
     #[serde(flatten)]
     pub basis: Basis,
-    /// what the rows stand for
+    /// meaning of the rows
     pub by: &'static str,
     /// all resident memory of the targets
     pub all: CodeMemory,
     /// the memory whose pages have a stack
     pub with_stack: CodeMemory,
-    /// `allocation` if the rows say who allocated memory, `first_touch` if they say who touched it first
+    /// `allocation` if the rows show the code that allocated memory, `first_touch` for the code that touched it first
     pub owner: &'static str,
     /// number of sampled pages or allocations
     pub samples: u64,

@@ -12,7 +12,7 @@ use crate::filter::Options;
 use crate::names::{label_of, short};
 use crate::pieces::{cut, each_piece};
 
-/// Libraries and functions that allocate and copy memory for others. Their callers decide what it is for.
+/// Libraries and functions that allocate and copy memory for others. Their callers decide its use.
 const HELPER_LIBRARIES: [&str; 12] = [
     "libc.so",
     "libc-2",

@@ -18,7 +18,7 @@ pub struct CacheNeed {
     pub files: u64,
     /// one page in so many was sampled
     pub sampled_one_in: u64,
-    /// length of the second half of the record, which is what counts
+    /// length of the second half of the record, over which reads and misses are counted
     pub counted_ms: f64,
     /// pages read per second in it
     pub reads_per_second: f64,
@@ -34,7 +34,7 @@ pub struct CacheNeed {
     pub refused: Option<String>,
 }
 
-/// What a page cache of one size holds.
+/// The hit ratio of a page cache of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CacheRow {
     /// its size

@@ -1,4 +1,4 @@
-//! How much memory does it need? What could be given up, and what would come back.
+//! How much memory do targets need, how much could they give up, and how much would come back?
 //!
 //! C(T) is the memory that is idle for T or more, and R(T) the part of it that is touched per second. Whoever
 //! gives up what is idle for T saves C(T), and R(T) comes back. The objective bounds R by a share of the working
@@ -26,7 +26,7 @@ const STEPS: [f64; 17] = [
     5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 1200.0, 1800.0,
     3600.0, 7200.0, 14_400.0,
 ];
-/// With more unknown memory than this share there is no verdict.
+/// Maximum share of unknown memory with which there is a verdict.
 const MOST_UNKNOWN: f64 = 0.25;
 /// Headroom of a limit above the need, and the growth of returns within it that makes a cliff.
 const HEADROOM: f64 = 0.05;
@@ -66,7 +66,7 @@ pub struct Need {
     pub objective_percent_per_minute: f64,
     /// time for which the program waits until a page is back
     pub fault_us: f64,
-    /// targets that have ended: they are left out
+    /// number of targets that have ended, and are left out
     pub ended_targets: u64,
     /// All targets together, and if there are several, each of them or of their control groups. Empty if they are
     /// files, whose need is `cache`.
@@ -102,14 +102,14 @@ pub struct NeedRow {
     pub refused: Option<String>,
 }
 
-/// What giving up the memory that is idle for some time would save and cost.
+/// The saving and the cost of giving up the memory that is idle for some time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct NeedPoint {
     /// the idle time
     pub idle_ms: f64,
     /// memory that is idle for this time or longer
     pub saved_bytes: u64,
-    /// the rest of the memory, with what is unknown
+    /// the rest of the memory, including unknown memory
     pub kept_bytes: u64,
     /// saved memory that would come back per second
     pub returned_bytes_per_second: f64,
@@ -263,7 +263,7 @@ impl NeedBuilder {
         })
     }
 
-    /// What is known of the page cache; `None` if no accesses were listed.
+    /// The hit ratio of the page cache; `None` if no accesses were listed.
     fn cache(&self) -> Option<CacheNeed> {
         let wanted = |id: TargetId| self.options.filter.wants(id);
         let middle = |t: &CacheTrace| Nanos(t.since.0.midpoint(t.until.0));
@@ -333,7 +333,7 @@ impl NeedBuilder {
     }
 }
 
-/// What a verdict rests on; memory in bytes, times in s.
+/// The basis of a verdict; memory in bytes, times in s.
 struct Needing<'a> {
     curves: &'a [&'a AgeCurve],
     objective: Objective,

@@ -158,7 +158,7 @@ fn without_stack(c: &Code) -> CodeMemory {
     }
 }
 
-/// What the figures cover, and what they cannot.
+/// The coverage and the limits of the figures.
 fn reach(c: &Code) -> String {
     if c.by == "data" {
         return String::new();

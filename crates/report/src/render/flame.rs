@@ -31,7 +31,7 @@ const UNKNOWN: Rgb = [190, 190, 190];
 /// The colours of a graph, and what they mean.
 struct Legend([(Rgb, String); 4]);
 
-/// What a function shows.
+/// The figures of a function.
 #[derive(Debug, Default)]
 struct Node {
     /// bytes by colour
@@ -81,7 +81,7 @@ impl Node {
 /// A flame graph of functions with up to four colours.
 struct Graph {
     title: String,
-    /// what is drawn
+    /// description of the drawn quantity
     subtitle: String,
     legend: Legend,
     /// name of the lowest line

@@ -1,4 +1,4 @@
-//! What settings would do, as text and as a picture.
+//! The effects of settings, as text and as a picture.
 
 use std::fmt::Write;
 
@@ -16,7 +16,7 @@ const LINES: usize = 12;
 const BAR: usize = 12;
 const MIB: f64 = 1_048_576.0;
 
-/// What settings would do, as text for people.
+/// The effects of settings, as text for people.
 #[must_use]
 pub fn what_if_text(w: &WhatIf) -> String {
     let mut out = format!(

@@ -1,4 +1,4 @@
-//! What is expected of a day: shares of memory by idle age, exactly, and as a histogram of ages shows them.
+//! The expected values of a day: shares of memory by idle age, exactly, and as a histogram of ages shows them.
 
 use isotherm_core::AgeHistogram;
 
@@ -23,7 +23,7 @@ pub struct Expected {
     pub returned: [f32; AGES],
 }
 
-/// What is expected of every minute of a day, for all services.
+/// The expected values of every minute of a day, for all services.
 #[derive(Debug)]
 pub struct Day {
     number: u32,
@@ -135,7 +135,7 @@ impl Span {
         let touched = load.until(self.start) - load.until(since);
         let middle = (self.start + self.end) / 2.0;
         let now = load.at(middle);
-        // What the exponents rise by in the minute. The load one age ago is as good as constant.
+        // The growth of the exponents in the minute. The load one age ago is nearly constant.
         let rise = load.until(self.end) - load.until(self.end - age) - touched;
         let leaked = generation.leak * (middle - age - generation.born) / DAY;
         generation.classes.iter().fold((leaked, 0.0), |(idle, returned), class| {

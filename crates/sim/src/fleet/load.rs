@@ -65,7 +65,7 @@ impl Load {
         Load { load, sum }
     }
 
-    /// The minute of a time, as an index, and the part of it that is over.
+    /// The minute of a time, as an index, and the part of the minute that has passed.
     fn index(&self, t: f64) -> (usize, f64) {
         let minutes =
             (t / MINUTE + f64::from(HISTORY_DAYS * 1440)).clamp(0.0, self.load.len() as f64 - 1e-9);

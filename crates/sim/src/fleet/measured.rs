@@ -10,7 +10,7 @@ const PAGE: f64 = 4096.0;
 /// Memory is cold from this age on, in s.
 const COLD_S: u64 = 5;
 
-/// What an agent writes of a group for a minute. Counts are of bytes if the name says nothing else.
+/// The figures that an agent writes for a group and a minute, in bytes unless the name has another unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measured {
     /// memory in use
@@ -36,7 +36,7 @@ pub struct Measured {
 }
 
 impl Fleet {
-    /// What the agent measures of a group in a minute of a day.
+    /// The figures that the agent measures for a group in a minute of a day.
     #[must_use]
     pub fn measure(&self, day: &Day, group: &Group, minute: u32) -> Measured {
         let service = &self.services()[group.service];

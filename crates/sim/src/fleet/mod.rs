@@ -1,4 +1,4 @@
-//! A simulated fleet: what agents on many hosts would have measured, and the truth beside it.
+//! A simulated fleet: the rows that agents on many hosts would have written, and the truth beside them.
 //!
 //! Services of five kinds run on the hosts: caches, web services, batch jobs, services that leak, and idle ones. A
 //! service consists of classes of pages ([`Service`]). From these follow exactly, for each minute, which share of its
@@ -32,7 +32,7 @@ const DAY: f64 = 86_400.0;
 pub const DAY_MINUTES: u32 = 1440;
 const GIB: u64 = 1 << 30;
 
-/// What to simulate.
+/// The options of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FleetSpec {
     /// number of hosts
@@ -91,7 +91,7 @@ impl Fleet {
         Fleet { spec, ages, services }
     }
 
-    /// What is simulated.
+    /// The options of the simulation.
     #[must_use]
     pub fn spec(&self) -> &FleetSpec {
         &self.spec
@@ -140,7 +140,7 @@ impl Fleet {
         if count > 0.0 { sum / count } else { 0.0 }
     }
 
-    /// What day `number` is expected to show, for every service.
+    /// The expected values of day `number`, for every service.
     #[must_use]
     pub fn day(&self, number: u32) -> Day {
         Day::new(&self.services, &self.ages, number)

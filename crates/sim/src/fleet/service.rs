@@ -9,7 +9,7 @@ const SERVICES: u32 = 40;
 const TEAMS: [&str; 8] = ["cart", "search", "billing", "users", "orders", "ads", "mail", "stock"];
 const MIB: u64 = 1 << 20;
 
-/// What a service is.
+/// The kind of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// a cache, whose entries are read by Zipf's law
@@ -87,7 +87,7 @@ pub struct Service {
     pub name: String,
     /// the team it belongs to: a Kubernetes namespace
     pub namespace: String,
-    /// what it is
+    /// kind of the service
     pub kind: Kind,
     /// mean size of a group, without its growth
     pub bytes: u64,

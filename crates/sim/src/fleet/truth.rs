@@ -1,4 +1,4 @@
-//! What page-out would really save: pages are simulated touch by touch.
+//! The memory that page-out would really save: pages are simulated touch by touch.
 
 use super::service::{Generation, PageClass, Service};
 use super::{AGES, DAY, DAY_MINUTES, Fleet, MINUTE};
@@ -6,10 +6,11 @@ use crate::random::{mix, unit};
 
 /// Touches to simulate of a class of pages, about.
 const TOUCHES: f64 = 200_000.0;
-/// Pages with more touches in a minute than this are not idle in it for a minute: the odds are `exp` of it.
+/// A page with more expected touches per minute than this counts as never idle for a minute. The probability that it is
+/// idle is `exp(-BUSY)` or less.
 const BUSY: f64 = 40.0;
 
-/// What page-out of a service at a minimum age would do, over the whole time.
+/// The effect of page-out of a service at a minimum age, over the whole time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Truth {
     /// number of the service

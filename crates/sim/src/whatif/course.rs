@@ -1,4 +1,4 @@
-//! What happens over time.
+//! The figures of a setting over time.
 
 /// Most parts of a course. Beyond it, two are joined into one.
 const MAX_PARTS: usize = 480;

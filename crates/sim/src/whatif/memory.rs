@@ -1,4 +1,4 @@
-//! The simulated memory of all targets: what was touched, and what actions do to it.
+//! The simulated memory of all targets: its touches, and the effect of actions on it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Memory {
         samples.push(ages, end.0 as f64 / 1e9);
     }
 
-    /// Takes the memory to the end of a snapshot.
+    /// Advances the memory to the end of a snapshot.
     pub fn advance(&mut self, snapshot: &Snapshot) -> Touches {
         let to = snapshot.end.0 as f64 / 1e9;
         if self.now > 0.0 {

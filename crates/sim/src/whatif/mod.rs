@@ -1,4 +1,4 @@
-//! What if: a record, played through schemes, a memory limit, or tiers of memory.
+//! Plays a record through schemes, a memory limit, or tiers of memory.
 //!
 //! A [`Player`] receives the snapshots of a record in order. A sample of the pages of its targets is touched as the
 //! record's page ages say ([`isotherm_core::PageAges`]). The schemes are those of [`isotherm_core::scheme`], run by
@@ -24,16 +24,16 @@ use self::run::Run;
 /// Rows of page ages come each minute at least: with the next one it is known what was touched.
 const LOOK_AHEAD: Duration = Duration::from_secs(65);
 
-/// What is played.
+/// A setting to play.
 #[derive(Debug, Clone)]
 pub struct Setting {
     /// name of the setting
     pub name: String,
-    /// what is done to the memory
+    /// the actions on the memory
     pub policy: Policy,
 }
 
-/// What is done to the memory.
+/// The actions on the memory.
 #[derive(Debug, Clone)]
 pub enum Policy {
     /// schemes act
@@ -140,7 +140,7 @@ pub enum WhatIfError {
     /// an invalid scheme
     #[error(transparent)]
     Scheme(#[from] SchemeError),
-    /// a scheme that needs what a record does not show
+    /// a scheme that needs data that a record does not contain
     #[error("the scheme {scheme} cannot be played: {why}")]
     Unplayable {
         /// its name
@@ -164,7 +164,7 @@ pub struct TierUse {
     pub moved_down: f64,
 }
 
-/// What a setting does.
+/// The effect of a setting.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Played {
     /// name of the setting

@@ -174,7 +174,7 @@ impl Run {
         let span = self.course.span();
         let begun = self.begun.zip(self.begin).map(|(b, a)| b.since(a).as_secs_f64());
         let age = self.min_age.as_secs_f64();
-        // What was paged out while the ages were not known yet does not count.
+        // Memory that was paged out before the ages were known does not count.
         let from = match self.doing {
             Doing::Schemes(_) => begun.unwrap_or(0.0) + age + self.step.as_secs_f64(),
             Doing::Tiers { .. } => begun.unwrap_or(0.0) + span * (1.0 - KNOWN_SHARE),

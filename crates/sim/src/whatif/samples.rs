@@ -15,7 +15,7 @@ use isotherm_core::{
 
 use crate::random::{mix, unit};
 
-/// Ages below this are not told apart, in s.
+/// Resolution of ages, in s: younger pages have the same age.
 const MIN_AGE_S: f64 = 0.01;
 /// Of memory that was paged out some time ago, pages whose age is less than this share of the time are other
 /// pages: the program has freed the memory since.
@@ -168,7 +168,7 @@ impl Samples {
         self.all.iter().map(|s| s.pages * s.out).sum::<f64>() * PAGE_SIZE as f64
     }
 
-    /// Takes the samples to the time and the regions of a snapshot. There is a sample in every `stride` pages.
+    /// Advances the samples to the time and the regions of a snapshot. There is one sample in `stride` pages.
     pub fn advance(&mut self, view: &TargetView, to: f64, stride: u64) -> Touches {
         let mut touches = Touches::default();
         while let Some(end) = self.rows.front().map(|r| r.end).filter(|end| *end <= to) {
@@ -176,7 +176,7 @@ impl Samples {
                 self.pass(end, &mut touches);
                 self.take_ages();
             }
-            // The last row holds until there is another one.
+            // The last row is in force until the next one.
             if self.rows.len() == 1 {
                 break;
             }
@@ -197,7 +197,7 @@ impl Samples {
         };
         let now = self.now;
         let mut due = self.due();
-        // The last row goes on at its rates.
+        // The rates of the last row continue.
         let part = if row.end > now { dt / (row.end - now) } else { dt / row.seconds() };
         self.now = to;
         let is_old = |s: &Sample| s.is_idle || now - s.touched >= dt;

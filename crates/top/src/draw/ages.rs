@@ -1,4 +1,4 @@
-//! How much memory has been idle for how long.
+//! Idle memory by age.
 
 use isotherm_core::{PAGE_SIZE, TargetId};
 use ratatui::Frame;

@@ -53,7 +53,7 @@ impl Weighed for News {
     }
 }
 
-/// What to show.
+/// The source to show.
 pub enum Source {
     /// processes that are watched now
     Live(LiveOptions),

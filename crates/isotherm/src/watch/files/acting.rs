@@ -70,7 +70,7 @@ impl Files {
     }
 }
 
-/// Only a missing file is gone. Others may be opened by somebody else, or later.
+/// Only a missing file is gone. Another process may open other files, or isotherm may later.
 fn why_not_opened(e: &io::Error) -> Failure {
     match e.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Failure::Gone,

@@ -154,7 +154,7 @@ struct Watched {
     /// by super block and number of the inode
     files: BTreeMap<(u64, u64), WatchedFile>,
     next_id: u32,
-    /// names to tell
+    /// names to report
     news: Vec<TargetFact>,
     /// There were more files than can be watched.
     is_cut: bool,
@@ -258,7 +258,7 @@ struct Working {
     is_stopped: bool,
 }
 
-/// What was counted in an interval.
+/// The counts of an interval.
 #[derive(Default)]
 struct Counts {
     is_on: bool,

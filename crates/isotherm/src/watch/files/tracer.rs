@@ -6,24 +6,24 @@ use std::time::Duration;
 use isotherm_core::{CacheAccess, CacheTrace, Nanos, PAGE_SIZE, TargetId};
 use isotherm_linux::page_cache::{PageCacheError, ReadCounter, Traced};
 
-/// Pages to sample at least, if the files have as many.
+/// Minimum number of pages to sample, if the files have as many.
 const SAMPLED_PAGES: u64 = 16_384;
 /// Fewer are sampled only if their accesses come faster than `MOST_PER_SECOND`.
 const FEWEST_SAMPLED: u64 = 2048;
 /// The coarsest sampling: one page in 2^this.
 const MOST_SAMPLING: u8 = 15;
-/// Accesses per second that are recorded at most in the long run: about 40 KB.
+/// Maximum number of accesses per second to record, on average over time: about 40 KB per second.
 const MOST_PER_SECOND: f64 = 8000.0;
-/// Accesses of a burst. The kernel's list has room for three times as many.
+/// Maximum number of accesses in a burst. The kernel's list has room for three times as many.
 const BURST: f64 = 40_000.0;
-/// After so many accesses the sampling becomes coarser, so that long records stay small.
+/// Number of accesses after which the sampling becomes coarser, so that long records stay small.
 const MOST_PER_SAMPLING: u64 = 1 << 19;
-/// Accesses to files of which it is not known yet whether they are to be watched. With more, the kernel lists no
-/// more accesses to these files until it is known.
+/// Maximum number of accesses to files that may or may not be watched. Beyond it, the kernel lists no more accesses to
+/// these files until that is known.
 const MOST_UNKNOWN: usize = 20_000;
-/// Accesses that wait until it is known to which files they were.
+/// Maximum number of accesses that wait until their files are known.
 const MOST_WAITING: usize = 1 << 20;
-/// Other files that are known as such.
+/// Maximum number of unwatched files to remember.
 const MOST_OTHERS: usize = 50_000;
 /// Time between two readings of the kernel's list.
 const EVERY: Duration = Duration::from_millis(100);

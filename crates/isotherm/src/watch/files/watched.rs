@@ -20,7 +20,7 @@ const WINDOW: u64 = PAGE_SIZE << WINDOW_SHIFT;
 /// Rates below this, in Hz, are no sign of an access: see `NO_HEAT_HZ` of the monitors.
 const NO_HEAT_HZ: f32 = 0.02;
 
-/// What was observed in an interval.
+/// The observed accesses of an interval.
 pub struct Interval<'a> {
     /// its length
     pub time: Duration,

@@ -128,7 +128,7 @@ directories! {
 
     /// A condition for the property.
     ProbeFilter of "nr_filters" {
-        /// what the filter tests
+        /// property that the filter tests
         kind: ProbeFilterType = "type";
         /// whether it applies to memory that matches, or to memory that does not
         matching: bool;
@@ -256,7 +256,7 @@ directories! {
 
     /// A condition for memory, in addition to the access pattern.
     Filter of "nr_filters" {
-        /// what the filter tests
+        /// property that the filter tests
         kind: FilterType = "type";
         /// whether it applies to memory that matches, or to memory that does not
         matching: bool;
