@@ -124,7 +124,7 @@ struct OutputOptions {
 
 /// The requested work.
 enum Task {
-    Tell(Setup, Folder),
+    Report(Setup, Folder),
     Pressure(Setup),
     /// `None`: only print
     Locked(Option<Setup>, PathBuf),
@@ -157,7 +157,7 @@ fn task(o: &Options) -> Result<Task> {
         if o.locked {
             return Ok(Task::Locked(None, folder.clone()));
         }
-        return Ok(Task::Tell(Folder::setup(folder)?, Folder::read(folder)?));
+        return Ok(Task::Report(Folder::setup(folder)?, Folder::read(folder)?));
     }
     ensure!(geteuid().is_root(), "this program makes swap and observes processes: run it as root");
     ensure!((1..=1000).contains(&o.times), "{} times: choose 1 to 1000", o.times);
@@ -176,12 +176,12 @@ fn task(o: &Options) -> Result<Task> {
 
 fn done(o: &Options, task: Task) -> Result<()> {
     match task {
-        Task::Tell(setup, folder) => o.output.tell(&setup, &folder),
+        Task::Report(setup, folder) => o.output.report(&setup, &folder),
         Task::Pressure(setup) => short_of_memory(o, &setup),
         Task::Locked(setup, folder) => with_locked_memory(o, setup.as_ref(), &folder),
         Task::Runs(setup, mut folder) => {
             let done = run_all(o, &setup, &mut folder);
-            o.output.tell(&setup, &folder)?;
+            o.output.report(&setup, &folder)?;
             done
         }
     }
@@ -287,7 +287,7 @@ impl OutputOptions {
         if self.markdown { Form::Markdown } else { Form::Text }
     }
 
-    fn tell(&self, setup: &Setup, folder: &Folder) -> Result<()> {
+    fn report(&self, setup: &Setup, folder: &Folder) -> Result<()> {
         let runs = folder.last();
         if let Some(path) = &self.json {
             let all = serde_json::json!({ "setup": setup, "runs": runs });

@@ -15,7 +15,7 @@ use crate::arguments::RECORD;
 use crate::random::Random;
 use crate::run::{Ended, run};
 use crate::sandbox::{PROGRAM, WORK_DIR};
-use crate::target::{Deed, Target};
+use crate::target::{Behaviour, Target};
 use crate::{Experiment, Trial, processes};
 
 /// A command that does not end by itself gets SIGINT after this time.
@@ -116,7 +116,8 @@ pub struct Calls {
 impl Calls {
     pub fn new() -> Result<Self> {
         let folder = Path::new(WORK_DIR).join("cwd");
-        let mut calls = Calls { target: Target::start(Deed::Touch)?, folder, counts: Vec::new() };
+        let mut calls =
+            Calls { target: Target::start(Behaviour::Touch)?, folder, counts: Vec::new() };
         for of in 0..COMMANDS.len() {
             calls.counts.push(calls.count(of)?);
         }
@@ -210,8 +211,8 @@ impl Experiment for Calls {
         // A debug build has shared libraries, which the loader reads before the program starts.
         let not_started = ended.err.contains("while loading shared libraries");
         // Where writing to standard error fails, there is no message.
-        let untold = log.lines().any(|l| l.contains("write(2, ") && l.contains("(INJECTED)"));
-        let silent = ended.failed() && ended.text().is_empty() && !untold;
+        let cannot_print = log.lines().any(|l| l.contains("write(2, ") && l.contains("(INJECTED)"));
+        let silent = ended.failed() && ended.text().is_empty() && !cannot_print;
         let silent = silent.then(|| "it failed without a message".to_owned());
         let fault = match fault(&ended, &left).or(silent).filter(|_| !not_started) {
             None => self.check()?,

@@ -14,7 +14,7 @@ use rustix::fs::{FlockOperation, flock};
 use crate::random::Random;
 use crate::run::{Ended, run};
 use crate::sandbox::{PROGRAM, SWAP_LOCK, WORK_DIR};
-use crate::target::{Deed, Target};
+use crate::target::{Behaviour, Target};
 use crate::{Experiment, Trial};
 
 /// A command that ends by itself has this time to do so before SIGINT.
@@ -51,7 +51,7 @@ impl Kills {
     }
 
     fn new(commands: &'static [(&'static str, Kill)]) -> Result<Self> {
-        let target = Target::start(Deed::Touch)?;
+        let target = Target::start(Behaviour::Touch)?;
         Ok(Kills { target, folder: Path::new(WORK_DIR).join("cwd"), commands })
     }
 

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::random::Random;
 use crate::sandbox::{Privileges, WORK_DIR};
-use crate::target::Deed;
+use crate::target::Behaviour;
 
 /// The outcome of one trial.
 #[derive(Debug, Serialize, Deserialize)]
@@ -138,7 +138,7 @@ enum Task {
     Inside { kind: Kind, seed: u64, from: u64, to: u64 },
     /// Be a process to watch
     #[command(hide = true)]
-    Target { deed: Deed },
+    Target { deed: Behaviour },
 }
 
 fn main() -> Result<ExitCode> {

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::random::Random;
 use crate::sandbox::{PROGRAM, WORK_DIR};
-use crate::target::{Deed, NAME, Target};
+use crate::target::{Behaviour, NAME, Target};
 use crate::{Experiment, Trial, processes};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -90,7 +90,7 @@ impl Soak {
         let folder = Path::new(WORK_DIR);
         let mut targets = Vec::new();
         for _ in 0..PROCESSES {
-            targets.push(Target::start(Deed::Touch)?);
+            targets.push(Target::start(Behaviour::Touch)?);
         }
         let mut programs = Vec::new();
         for (name, args) in COMMANDS {
@@ -109,7 +109,7 @@ impl Soak {
 
     /// Replaces one process after the other for a minute.
     fn churn(&mut self, random: &mut Random) -> Result<()> {
-        let deeds = [Deed::Touch, Deed::Touch, Deed::Rename, Deed::Die];
+        let deeds = [Behaviour::Touch, Behaviour::Touch, Behaviour::Rename, Behaviour::Die];
         let begin = Instant::now();
         while begin.elapsed() < MINUTE {
             let place = random.below(self.targets.len());

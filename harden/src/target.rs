@@ -20,7 +20,7 @@ const AREAS: usize = 65_000;
 
 /// The behaviour of a target, besides touching memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Deed {
+pub enum Behaviour {
     /// nothing else
     Touch,
     /// touches its memory once, and sleeps: a process that the program must not touch
@@ -51,7 +51,7 @@ pub struct Target(Child);
 
 impl Target {
     /// A target with this behaviour.
-    pub fn start(deed: Deed) -> Result<Self> {
+    pub fn start(deed: Behaviour) -> Result<Self> {
         let mut command = Command::new("/proc/self/exe");
         command.arg("target").arg(name(deed));
         Target::by(&mut command)
@@ -81,36 +81,36 @@ impl Drop for Target {
     }
 }
 
-fn name(deed: Deed) -> String {
+fn name(deed: Behaviour) -> String {
     deed.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// The work of a target. It ends with its parent.
-pub fn be(deed: Deed) -> Result<()> {
+pub fn be(deed: Behaviour) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    rename(if deed == Deed::Canary { "canary" } else { NAME })?;
+    rename(if deed == Behaviour::Canary { "canary" } else { NAME })?;
     let mut memory = vec![1_u8; MEMORY];
     for turn in 0_u64.. {
         for byte in memory[..HOT].iter_mut().step_by(PAGE) {
             *byte = std::hint::black_box(byte.wrapping_add(1));
         }
         match deed {
-            Deed::Touch => {}
-            Deed::Canary => loop {
+            Behaviour::Touch => {}
+            Behaviour::Canary => loop {
                 std::thread::park();
             },
-            Deed::Fork => drop(Command::new("/bin/true").status()),
-            Deed::Exec if turn > 3 => {
+            Behaviour::Fork => drop(Command::new("/bin/true").status()),
+            Behaviour::Exec if turn > 3 => {
                 let again = Command::new("/proc/self/exe").args(["target", "exec"]).exec();
                 return Err(again).context("exec");
             }
-            Deed::Unmap => unmap(turn)?,
-            Deed::Areas if turn == 0 => areas()?,
-            Deed::Rename if turn % 2 == 0 => rename("\u{1b}[2J\n\r\u{7}\u{1b}]0;")?,
-            Deed::Rename => rename(NAME)?,
-            Deed::Die if turn > u64::from(std::process::id() % 150) => return Ok(()),
-            Deed::Stop if turn == 60 => kill_process(getpid(), Signal::STOP)?,
-            Deed::Namespaces if turn == 20 => {
+            Behaviour::Unmap => unmap(turn)?,
+            Behaviour::Areas if turn == 0 => areas()?,
+            Behaviour::Rename if turn % 2 == 0 => rename("\u{1b}[2J\n\r\u{7}\u{1b}]0;")?,
+            Behaviour::Rename => rename(NAME)?,
+            Behaviour::Die if turn > u64::from(std::process::id() % 150) => return Ok(()),
+            Behaviour::Stop if turn == 60 => kill_process(getpid(), Signal::STOP)?,
+            Behaviour::Namespaces if turn == 20 => {
                 let mut inside = Command::new("unshare");
                 inside.args([
                     "--mount",

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::random::Random;
 use crate::run::{Ended, run};
 use crate::sandbox::{PROGRAM, WORK_DIR};
-use crate::target::{Deed, NAME, Target};
+use crate::target::{Behaviour, NAME, Target};
 use crate::{Experiment, Trial, processes};
 
 /// Pids of the sandbox. They are few, so that the kernel soon assigns each of them again. It does not assign pids below
@@ -72,7 +72,7 @@ struct Canary {
 
 impl Canary {
     fn start() -> Result<Self> {
-        let target = Target::start(Deed::Canary)?;
+        let target = Target::start(Behaviour::Canary)?;
         let begin = Instant::now();
         // It sleeps once it has touched all.
         while !is_asleep(target.pid()) || referenced(target.pid())? < 8 << 10 {
@@ -129,16 +129,16 @@ fn use_pids_up_to(pid: u32) -> Result<()> {
 impl Experiment for Targets {
     fn trial(&mut self, random: &mut Random) -> Result<Trial> {
         let deeds = [
-            Deed::Touch,
-            Deed::Fork,
-            Deed::Exec,
-            Deed::Unmap,
-            Deed::Areas,
-            Deed::Rename,
-            Deed::Die,
-            Deed::Die,
-            Deed::Stop,
-            Deed::Namespaces,
+            Behaviour::Touch,
+            Behaviour::Fork,
+            Behaviour::Exec,
+            Behaviour::Unmap,
+            Behaviour::Areas,
+            Behaviour::Rename,
+            Behaviour::Die,
+            Behaviour::Die,
+            Behaviour::Stop,
+            Behaviour::Namespaces,
         ];
         fs::create_dir(&self.folder)?;
         let mut targets = Vec::new();

@@ -31,7 +31,7 @@ pub struct Stop {
     /// SIGHUP has arrived, for a command that does not end at SIGHUP
     reload: Arc<AtomicBool>,
     /// readable once a signal has arrived, so that a wait ends; `None`: no signal is caught
-    awoken: Option<UnixStream>,
+    wake_pipe: Option<UnixStream>,
 }
 
 /// The reason for ending.
@@ -53,7 +53,7 @@ impl Stop {
     #[must_use]
     pub fn never() -> Self {
         let (signal, reload) = (Arc::default(), Arc::default());
-        Stop { end: None, signal, reload, awoken: None }
+        Stop { end: None, signal, reload, wake_pipe: None }
     }
 
     /// Ends at a signal other than SIGHUP, which causes a reload.
@@ -63,8 +63,8 @@ impl Stop {
 
     fn of(ending: &[i32], reloading: &[i32]) -> Result<Self, StopError> {
         let (signal, reload) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-        let (awoken, waker) = UnixStream::pair()?;
-        awoken.set_nonblocking(true)?;
+        let (wake_pipe, waker) = UnixStream::pair()?;
+        wake_pipe.set_nonblocking(true)?;
         waker.set_nonblocking(true)?;
         // The pipe is registered after the flag, so that a thread that the pipe wakes finds the flag set.
         for &number in ending.iter().filter(|&&n| !sys::is_ignored(n)) {
@@ -76,7 +76,7 @@ impl Stop {
             signal_hook::flag::register(number, Arc::clone(&reload))?;
             pipe::register(number, waker.try_clone()?)?;
         }
-        Ok(Stop { end: None, signal, reload, awoken: Some(awoken) })
+        Ok(Stop { end: None, signal, reload, wake_pipe: Some(wake_pipe) })
     }
 
     /// Whether SIGHUP has arrived since the last call.
@@ -95,7 +95,7 @@ impl Stop {
             end: Some(self.end.map_or(end, |own| own.min(end))),
             signal: Arc::clone(&self.signal),
             reload: Arc::clone(&self.reload),
-            awoken: self.awoken.as_ref().map(UnixStream::try_clone).transpose()?,
+            wake_pipe: self.wake_pipe.as_ref().map(UnixStream::try_clone).transpose()?,
         })
     }
 
@@ -142,13 +142,13 @@ impl Wait for &Stop {
     }
 
     fn fds<'a>(&'a self, out: &mut Vec<PollFd<'a>>) {
-        out.extend(self.awoken.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN)));
+        out.extend(self.wake_pipe.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN)));
     }
 
     fn go_on(&mut self, ready: &[bool]) {
         if ready.contains(&true) {
             // Each signal writes one byte. Bytes beyond these remain for the next read.
-            let _ = self.awoken.as_ref().map(|mut awoken| awoken.read(&mut [0; 64]));
+            let _ = self.wake_pipe.as_ref().map(|mut wake_pipe| wake_pipe.read(&mut [0; 64]));
         }
     }
 }

@@ -29,7 +29,9 @@ pub fn ask(path: Option<&Path>, request: &Request) -> Result<Value, ControlError
     }
     line.push(b'\n');
     let stream = UnixStream::connect(&path).map_err(|e| match e.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused => ControlError::Nobody { path: name() },
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+            ControlError::NoService { path: name() }
+        }
         _ => speak(e),
     })?;
     let answer = exchange(&stream, &line).map_err(|e| match e.kind() {

@@ -158,7 +158,7 @@ pub enum ControlError {
         "no service listens on {path}: start one (isotherm reclaim --all; record and run listen with --control \
          PATH), or name its socket with --control"
     )]
-    Nobody {
+    NoService {
         /// path of the socket
         path: String,
     },

@@ -2,7 +2,7 @@
 
 use super::move_result::MoveResult;
 use super::pieces::Piece;
-use crate::sys::UNTOLD;
+use crate::sys::STATUS_NOT_STORED;
 
 /// The kernel stops at a page that it cannot move. isotherm then calls it again for the remaining pages, at
 /// most this often, while their number decreases.
@@ -25,7 +25,7 @@ enum Fate {
     NoRoom,
     Busy,
     /// the kernel has stopped before it, or at it
-    Untold,
+    NotStored,
 }
 
 impl Fate {
@@ -37,8 +37,8 @@ impl Fate {
             (now, _) if now < 0 => Fate::Gone,
             (_, status) if status == -libc::EACCES => Fate::Shared,
             (_, status) if status == -libc::ENOMEM => Fate::NoRoom,
-            (_, UNTOLD) if full => Fate::NoRoom,
-            (_, UNTOLD) => Fate::Untold,
+            (_, STATUS_NOT_STORED) if full => Fate::NoRoom,
+            (_, STATUS_NOT_STORED) => Fate::NotStored,
             _ => Fate::Busy,
         }
     }
@@ -72,7 +72,7 @@ impl Batch {
                 Fate::Shared => out.left.shared += pages,
                 Fate::NoRoom => out.left.no_room += pages,
                 Fate::Busy => out.left.busy += pages,
-                Fate::Untold => rest.push(*piece),
+                Fate::NotStored => rest.push(*piece),
             }
         }
         // The first piece was tried, and stopped the kernel: it moves to the end, so that the others need not
@@ -96,15 +96,15 @@ mod tests {
     fn the_status_of_a_piece_gives_its_result() {
         let fate = |now, status, full| Fate::of(2, now, status, full);
         for (now, status, full, expected) in [
-            (2, UNTOLD, true, Fate::Moved),
+            (2, STATUS_NOT_STORED, true, Fate::Moved),
             (2, -libc::EACCES, false, Fate::Moved),
-            (-libc::ENOENT, UNTOLD, false, Fate::Gone),
+            (-libc::ENOENT, STATUS_NOT_STORED, false, Fate::Gone),
             (-libc::EFAULT, 2, false, Fate::Gone),
-            (UNTOLD, UNTOLD, true, Fate::Gone),
+            (STATUS_NOT_STORED, STATUS_NOT_STORED, true, Fate::Gone),
             (0, -libc::EACCES, true, Fate::Shared),
             (0, -libc::ENOMEM, false, Fate::NoRoom),
-            (0, UNTOLD, true, Fate::NoRoom),
-            (0, UNTOLD, false, Fate::Untold),
+            (0, STATUS_NOT_STORED, true, Fate::NoRoom),
+            (0, STATUS_NOT_STORED, false, Fate::NotStored),
             (0, -libc::EBUSY, true, Fate::Busy),
             (0, 2, false, Fate::Busy),
         ] {
@@ -117,7 +117,7 @@ mod tests {
     /// As in `do_pages_move`: what it refuses at once has what was queued before it moved, and if one
     /// of that fails, it says no more.
     fn attempt(kinds: &[u8], on: &mut [i32], pieces: &[Piece]) -> Vec<i32> {
-        let mut status = vec![UNTOLD; pieces.len()];
+        let mut status = vec![STATUS_NOT_STORED; pieces.len()];
         let mut queued = Vec::new();
         let mut move_queued = |queued: &mut Vec<usize>, status: &mut Vec<i32>| {
             let fails = queued.iter().any(|&i| kinds[pieces[i].start as usize] == b'p');
@@ -126,7 +126,7 @@ mod tests {
                 if kinds[at] == b'm' {
                     on[at] = 1;
                 }
-                status[i] = if fails { UNTOLD } else { 1 };
+                status[i] = if fails { STATUS_NOT_STORED } else { 1 };
             }
             fails
         };

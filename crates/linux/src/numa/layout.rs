@@ -14,7 +14,7 @@ use super::pieces::{Piece, Pieces};
 use super::windows::windows;
 use crate::ops::{HeldProcess, refused};
 use crate::proc::{KPageFlags, Pagemap, ProcError};
-use crate::sys::{self, UNTOLD};
+use crate::sys::{self, STATUS_NOT_STORED};
 
 /// Minimal number of pages to move at a time, except for the last ones of a node: each call flushes the page
 /// lists of all CPUs.
@@ -167,7 +167,7 @@ impl Layout {
         let addrs: Vec<u64> = pieces.iter().map(|p| p.start).collect();
         match sys::page_nodes(self.held.pid, &addrs) {
             Ok(nodes) => Ok(nodes),
-            Err(e) if self.is_ending(&e) => Ok(vec![UNTOLD; pieces.len()]),
+            Err(e) if self.is_ending(&e) => Ok(vec![STATUS_NOT_STORED; pieces.len()]),
             Err(source) => Err(self.failed("found", source)),
         }
     }

@@ -17,20 +17,20 @@ pub struct Holdings {
     /// buffers that `io_uring` has fixed, by the descriptor of the ring
     rings: BTreeMap<u32, Vec<AddrRange>>,
     /// The process may hold more: not all of its descriptors could be read.
-    untold: bool,
+    is_incomplete: bool,
 }
 
 impl Holdings {
     /// All memory, or the buffers of one ring.
     #[cfg(test)]
     pub(crate) fn of(everything: Option<Unknown>, fixed: Vec<AddrRange>) -> Self {
-        Holdings { everything, rings: BTreeMap::from([(3, fixed)]), untold: false }
+        Holdings { everything, rings: BTreeMap::from([(3, fixed)]), is_incomplete: false }
     }
 
     /// The reason for which no access to its memory can be observed, if there is one.
     #[must_use]
     pub fn hides_all(&self) -> Option<Unknown> {
-        self.everything.or(self.untold.then_some(Unknown::Dma))
+        self.everything.or(self.is_incomplete.then_some(Unknown::Dma))
     }
 
     /// The memory that is fixed for devices, sorted.
@@ -82,7 +82,7 @@ pub(crate) fn holdings_of(
     (descriptors, all): (Vec<Descriptor>, bool),
     before: &Holdings,
 ) -> Holdings {
-    let mut found = Holdings { untold: !all, ..Holdings::default() };
+    let mut found = Holdings { is_incomplete: !all, ..Holdings::default() };
     let mut busy = Vec::new();
     for Descriptor { fd, link } in descriptors {
         if let Some(why) = hides(&link) {
@@ -97,8 +97,8 @@ pub(crate) fn holdings_of(
     loop {
         busy.retain(|&fd| {
             match buffers_of_ring(&pid_file(root, pid, "fdinfo").join(fd.to_string())) {
-                Ring::Tells(ranges) => drop(found.rings.insert(fd, ranges)),
-                Ring::IsSilent => found.untold = true,
+                Ring::Buffers(ranges) => drop(found.rings.insert(fd, ranges)),
+                Ring::Unreadable => found.is_incomplete = true,
                 Ring::IsBusy => return true,
             }
             false
@@ -111,7 +111,7 @@ pub(crate) fn holdings_of(
     for fd in busy {
         match before.rings.get(&fd) {
             Some(ranges) => drop(found.rings.insert(fd, ranges.clone())),
-            None => found.untold = true,
+            None => found.is_incomplete = true,
         }
     }
     found
@@ -151,20 +151,20 @@ fn hides(link: &str) -> Option<Unknown> {
 
 /// The result of reading the buffers of a ring.
 enum Ring {
-    Tells(Vec<AddrRange>),
+    Buffers(Vec<AddrRange>),
     /// the kernel is working on the ring
     IsBusy,
     /// the ring cannot be read
-    IsSilent,
+    Unreadable,
 }
 
 /// The buffers in the ring's file in `fdinfo`. A ring that has been closed holds none.
 fn buffers_of_ring(fdinfo: &Path) -> Ring {
     match read_limited(fdinfo, 4 << 20).map(|text| fixed_buffers(&text)) {
-        Ok(Some(ranges)) => Ring::Tells(ranges),
+        Ok(Some(ranges)) => Ring::Buffers(ranges),
         Ok(None) => Ring::IsBusy,
-        Err(e) if e.is_gone() => Ring::Tells(Vec::new()),
-        Err(_) => Ring::IsSilent,
+        Err(e) if e.is_gone() => Ring::Buffers(Vec::new()),
+        Err(_) => Ring::Unreadable,
     }
 }
 

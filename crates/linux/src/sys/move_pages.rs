@@ -6,7 +6,7 @@ use std::ptr;
 use super::NodeMask;
 
 /// The status of a page for which the kernel has stored none, because it had stopped before.
-pub const UNTOLD: i32 = i32::MIN;
+pub const STATUS_NOT_STORED: i32 = i32::MIN;
 /// Move pages that only this process maps.
 const MOVE: libc::c_int = 1 << 1;
 
@@ -22,20 +22,20 @@ pub fn page_nodes(pid: i32, pages: &[u64]) -> io::Result<Vec<i32>> {
 
 /// Moves each of `pages` to the node with the same index in `nodes`, with its whole folio. Returns the number
 /// of pages that the kernel did not move. Also returns a status for each page, even after an error: the node,
-/// a negative error number, or [`UNTOLD`].
+/// a negative error number, or [`STATUS_NOT_STORED`].
 ///
 /// The error is ESRCH if there is no such process, EPERM if it may not be accessed, EACCES for a node outside
 /// its cpuset, ENODEV for a node without memory, ENOMEM if the node is full, or E2BIG.
 pub fn move_pages(pid: i32, pages: &[u64], nodes: &[i32]) -> (io::Result<u64>, Vec<i32>) {
     if pages.len() != nodes.len() {
         let unlike = Err(io::Error::from(io::ErrorKind::InvalidInput));
-        return (unlike, vec![UNTOLD; pages.len()]);
+        return (unlike, vec![STATUS_NOT_STORED; pages.len()]);
     }
     call(pid, pages, Some(nodes))
 }
 
 fn call(pid: i32, pages: &[u64], nodes: Option<&[i32]>) -> (io::Result<u64>, Vec<i32>) {
-    let mut status = vec![UNTOLD; pages.len()];
+    let mut status = vec![STATUS_NOT_STORED; pages.len()];
     let nodes = nodes.map_or(ptr::null(), <[i32]>::as_ptr);
     // SAFETY: the arrays have the stated number of elements (the caller has checked that of `nodes`) and live
     // until the call returns. The addresses belong to the other process and are not dereferenced in this one.
@@ -81,7 +81,10 @@ mod tests {
         assert_eq!((left.unwrap(), &status[..]), (0, &nodes[..1]), "it is there already");
         let (refused, status) = move_pages(own_pid(), &pages[1..3], &[nodes[0], 1000]);
         assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::ENODEV));
-        assert!(status[0] < 0 && status[0] != UNTOLD, "what was said before that: {status:?}");
+        assert!(
+            status[0] < 0 && status[0] != STATUS_NOT_STORED,
+            "what was said before that: {status:?}"
+        );
     }
 
     #[test]

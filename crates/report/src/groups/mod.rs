@@ -220,7 +220,7 @@ impl GroupsBuilder {
     fn figures(&self, key: &Key, course: &Course) -> GroupRow {
         let (target, label, cgroup) = match key {
             Key::Others => (None, "(others)".to_owned(), None),
-            Key::Cgroup(path) if path.is_empty() => (None, "(not told)".to_owned(), None),
+            Key::Cgroup(path) if path.is_empty() => (None, "(unknown group)".to_owned(), None),
             Key::Cgroup(path) => (None, path.clone(), None),
             Key::Process(id) => {
                 let cgroup = self.attributions.get(id).map(|a| a.cgroup.to_string());

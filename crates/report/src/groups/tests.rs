@@ -97,7 +97,7 @@ fn missing_figures_are_not_zero() {
     b.push(&snapshot(0, 1.0, vec![view(0, true)]));
     let groups = b.finish().unwrap();
     let only = &groups.rows[0];
-    assert_eq!((groups.rows.len(), &*only.label), (1, "(not told)"));
+    assert_eq!((groups.rows.len(), &*only.label), (1, "(unknown group)"));
     assert_eq!((only.mean.saved_bytes, only.refaulted_bytes), (None, None));
     assert_eq!(only.mean.hot_bytes, 32 * KIB);
 }

@@ -38,7 +38,7 @@ pub fn follow(o: &ServiceOptions, to: &mut NewsSender) -> Result<String> {
                 last = Some(new.seq);
             }
             // It has answered before, so this is the end of the view's source, not an error of the command.
-            Err(e @ ControlError::Nobody { .. }) if last.is_some() => {
+            Err(e @ ControlError::NoService { .. }) if last.is_some() => {
                 return Ok(format!("the service has ended ({e})"));
             }
             Err(e) => return Err(e.into()),
