@@ -4,13 +4,17 @@
 standard output as text or JSON, and as a page to the file `html`.
 """
 
+import sys
+
+# `python3 -c` would import modules from the current folder, in which others may have put files of these names.
+sys.path = [entry for entry in sys.path if entry]
+
 import datetime
 import glob
 import html
 import json
 import os
 import pathlib
-import sys
 import time
 
 SCHEMA_VERSION = 1
@@ -26,8 +30,8 @@ class Failure(Exception):
 
 def missing(package, engine):
     return Failure(
-        f"the engine {engine} requires the Python package {package}, which {sys.executable} does not have: "
-        f"{sys.executable} -m pip install {package}"
+        f"the engine {engine} requires the Python package {package}, which {sys.executable} does not have. Install it "
+        "in a virtual environment: python3 -m venv DIR && . DIR/bin/activate && python3 -m pip install " + package
     )
 
 
@@ -283,10 +287,16 @@ def tables(report):
     )
 
 
+def printable(name):
+    """A name without characters that a terminal would obey. Whoever makes a control group chooses its name."""
+    return "".join(c if c.isprintable() else "?" for c in name)
+
+
 def text(report):
-    out = [report["summary"]]
+    out = [printable(report["summary"])]
     for title, sentence, head, rows in tables(report):
         out += ["", title, sentence]
+        rows = [[printable(cell) for cell in row] for row in rows]
         if not rows:
             out.append("none")
             continue
@@ -346,6 +356,11 @@ def escaped(value):
     return html.escape(str(value), quote=True)
 
 
+def short(name, most=22):
+    """A name that fits beside a bar."""
+    return name if len(name) <= most else "…" + name[1 - most :]
+
+
 def rect(x, y, width, height, kind, title=""):
     tip = f"<title>{escaped(title)}</title>" if title else ""
     return (
@@ -394,7 +409,7 @@ def bars(rows, top, name, right=130):
     parts = ticks(scale, top, 0, bottom)
     for i, (title, pieces, end) in enumerate(rows):
         y, x = i * BAR + 4, 0.0
-        parts.append(label(LABEL - 8, y + 13, title, "end"))
+        parts.append(label(LABEL - 8, y + 13, short(title), "end"))
         for value, kind, tip in pieces:
             parts.append(rect(scale(x), y, scale(x + value) - scale(x), BAR - 7, kind, tip))
             x += value
@@ -448,7 +463,7 @@ def limits_chart(rows):
     parts = ticks(scale, top, 0, bottom)
     for i, row in enumerate(shown):
         y, at = i * BAR + 4, lambda key: scale(row[key]) - LABEL
-        parts.append(label(LABEL - 8, y + 13, row["service"], "end"))
+        parts.append(label(LABEL - 8, y + 13, short(row["service"]), "end"))
         if row["limit_bytes"] is not None:
             parts.append(rect(LABEL, y, at("limit_bytes"), BAR - 7, "track", f"limit now: {size(row['limit_bytes'])}"))
         parts.append(rect(LABEL, y + 3, at("peak_bytes"), BAR - 13, "faint", f"peak: {size(row['peak_bytes'])}"))
@@ -502,7 +517,7 @@ def rollout_chart(rows):
         y = i * BAR + 12
         kind = "hot" if row["is_significant"] else "quiet"
         change, error = row["change_bytes"], row["error_bytes"]
-        parts.append(label(LABEL - 8, y + 4, row["service"], "end"))
+        parts.append(label(LABEL - 8, y + 4, short(row["service"]), "end"))
         parts.append(line(scale(change - 2 * error), y, scale(change + 2 * error), y, f"path s-{kind}"))
         tip = f"<title>{escaped(row['new_image'])}: {size(change)}, error {size(error)}</title>"
         parts.append(f'<circle cx="{scale(change):.1f}" cy="{y}" r="5" class="{kind}">{tip}</circle>')
@@ -557,7 +572,8 @@ def write(path, content):
     """Writes a file aside and renames it."""
     aside = f"{path}.{os.getpid()}"
     try:
-        with open(aside, "w", encoding="utf-8") as file:
+        # Not through a link that another user has put there.
+        with open(aside, "x", encoding="utf-8") as file:
             file.write(content)
         os.replace(aside, path)
     except OSError as error:

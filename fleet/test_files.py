@@ -141,6 +141,12 @@ class Kubernetes(unittest.TestCase):
         writable = {m["mountPath"] for m in self.agent["volumeMounts"] if not m.get("readOnly")}
         self.assertEqual(writable, {"/lake", "/run/isotherm"})
 
+    def test_idle_ages_outlive_the_pod(self):
+        (mount,) = [m for m in self.agent["volumeMounts"] if m["mountPath"] == "/run/isotherm"]
+        (volume,) = [v for v in self.pod["volumes"] if v["name"] == mount["name"]]
+        # The agent leaves up to 64 MiB beside its control socket.
+        self.assertEqual(volume["hostPath"], {"path": "/run/isotherm-isotherm", "type": "DirectoryOrCreate"})
+
     def test_agent_writes_the_lake_in_the_name_of_the_node(self):
         args = self.agent["args"]
         self.assertEqual(self.agent["command"], ["/usr/bin/isotherm"])

@@ -1,20 +1,46 @@
 -- How much memory is cold, and whose is it? By day and service.
--- Bytes are means over the minutes of each control group and day, summed over the groups.
-WITH daily AS (
+-- Bytes are means over the minutes in which a host was observed on a day, summed over the control groups: a group that
+-- existed for an hour of the day counts for a 24th.
+WITH hours AS (
+  -- A bit for each minute: engines count bits faster than distinct values.
+  SELECT day, host, bit_or(CAST(power(2, floor((minute_s % 3600) / 60)) AS BIGINT)) AS minutes
+  FROM lake
+  WHERE snapshots > 0
+  GROUP BY day, host, floor(minute_s / 3600)
+),
+observed AS (
+  SELECT day, host, CAST(sum(bit_count(minutes)) AS BIGINT) AS minutes
+  FROM hours
+  GROUP BY day, host
+),
+sums AS (
   SELECT
     day,
     service,
     host,
     cgroup,
-    CAST(floor(sum(resident_bytes) / count(*)) AS BIGINT) AS resident,
-    CAST(floor(sum(hot_bytes) / count(*)) AS BIGINT) AS hot,
-    CAST(floor(sum(warm_bytes) / count(*)) AS BIGINT) AS warm,
-    CAST(floor(sum(cold_bytes) / count(*)) AS BIGINT) AS cold,
-    CAST(floor(sum(unknown_bytes) / count(*)) AS BIGINT) AS unknown,
-    CAST(floor(sum(swapped_bytes) / count(*)) AS BIGINT) AS swapped
+    CAST(sum(resident_bytes) AS BIGINT) AS resident,
+    CAST(sum(hot_bytes) AS BIGINT) AS hot,
+    CAST(sum(warm_bytes) AS BIGINT) AS warm,
+    CAST(sum(cold_bytes) AS BIGINT) AS cold,
+    CAST(sum(unknown_bytes) AS BIGINT) AS unknown,
+    CAST(sum(swapped_bytes) AS BIGINT) AS swapped
   FROM lake
   WHERE snapshots > 0
   GROUP BY day, service, host, cgroup
+),
+daily AS (
+  SELECT
+    s.day,
+    s.service,
+    CAST(floor(s.resident / o.minutes) AS BIGINT) AS resident,
+    CAST(floor(s.hot / o.minutes) AS BIGINT) AS hot,
+    CAST(floor(s.warm / o.minutes) AS BIGINT) AS warm,
+    CAST(floor(s.cold / o.minutes) AS BIGINT) AS cold,
+    CAST(floor(s.unknown / o.minutes) AS BIGINT) AS unknown,
+    CAST(floor(s.swapped / o.minutes) AS BIGINT) AS swapped
+  FROM sums AS s
+  INNER JOIN observed AS o ON o.day = s.day AND o.host = s.host
 )
 SELECT
   day,

@@ -1,29 +1,40 @@
 -- Which hosts could be emptied, if memory that is idle for {age} were paged out? By host.
 -- {age}: an age of the lake's columns, such as 2m.
 -- {headroom}: the part of each host's memory that stays free, in percent.
--- A host requires the sum of what its control groups required in their worst minutes (needed_bytes): the resident
--- memory that was idle for less than {age}. Hosts are emptied in the order of this figure, for as long as the other
--- hosts have room for all that was emptied, and one of them for each group.
+-- A host requires what it required in its worst hour (needed_bytes): the sum over the control groups of that hour, each
+-- in its worst minute, of the resident memory that was idle for less than {age}. Hosts are emptied in the order of this
+-- figure, until the other hosts have no room for all that was emptied, or none of them for one of the groups.
 WITH peaks AS (
   SELECT
     host,
+    floor(minute_s / 3600) AS hour,
     cgroup,
     max(host_bytes) AS host_bytes,
     max(resident_bytes) AS resident,
     max(resident_bytes - idle_{age}) AS needed
   FROM lake
   WHERE snapshots > 0
-  GROUP BY host, cgroup
+  GROUP BY host, floor(minute_s / 3600), cgroup
+),
+hours AS (
+  SELECT
+    host,
+    max(host_bytes) AS host_bytes,
+    sum(resident) AS resident,
+    sum(needed) AS needed,
+    max(needed) AS largest_group
+  FROM peaks
+  GROUP BY host, hour
 ),
 hosts AS (
   SELECT
     host,
     CAST(max(host_bytes) AS BIGINT) AS host_bytes,
-    CAST(sum(resident) AS BIGINT) AS resident_bytes,
-    CAST(sum(needed) AS BIGINT) AS needed_bytes,
-    CAST(max(needed) AS BIGINT) AS largest_group_bytes,
-    CAST(floor(max(host_bytes) * (100 - {headroom}) / 100) - sum(needed) AS BIGINT) AS room_bytes
-  FROM peaks
+    CAST(max(resident) AS BIGINT) AS resident_bytes,
+    CAST(max(needed) AS BIGINT) AS needed_bytes,
+    CAST(max(largest_group) AS BIGINT) AS largest_group_bytes,
+    CAST(floor(max(host_bytes) * (100 - {headroom}) / 100) - max(needed) AS BIGINT) AS room_bytes
+  FROM hours
   GROUP BY host
 ),
 ordered AS (
@@ -45,6 +56,14 @@ ordered AS (
       ORDER BY needed_bytes, host ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
     ), 0) AS largest_room_bytes
   FROM hosts
+),
+fitting AS (
+  SELECT
+    *,
+    CASE
+      WHEN moved_bytes <= room_elsewhere_bytes AND largest_group_bytes <= largest_room_bytes THEN 1 ELSE 0
+    END AS fits
+  FROM ordered
 )
 SELECT
   host,
@@ -55,8 +74,6 @@ SELECT
   room_bytes,
   moved_bytes,
   room_elsewhere_bytes,
-  CASE
-    WHEN moved_bytes <= room_elsewhere_bytes AND largest_group_bytes <= largest_room_bytes THEN 1 ELSE 0
-  END AS can_be_emptied
-FROM ordered
+  min(fits) OVER (ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS can_be_emptied
+FROM fitting
 ORDER BY place

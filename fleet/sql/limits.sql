@@ -6,13 +6,24 @@
 -- For each service the smallest minimum age of page-out that keeps the objective on every day; the limit is the memory
 -- that the largest control group of the service required in its worst minute: the resident memory that was idle for
 -- less. A service that keeps the objective at no age has no row.
-WITH daily AS (
+WITH hours AS (
+  -- A bit for each minute: engines count bits faster than distinct values.
+  SELECT day, host, bit_or(CAST(power(2, floor((minute_s % 3600) / 60)) AS BIGINT)) AS minutes
+  FROM lake
+  WHERE snapshots > 0
+  GROUP BY day, host, floor(minute_s / 3600)
+),
+observed AS (
+  SELECT day, host, CAST(sum(bit_count(minutes)) AS BIGINT) AS minutes
+  FROM hours
+  GROUP BY day, host
+),
+daily AS (
   SELECT
     day,
     service,
     host,
     cgroup,
-    count(*) AS minutes,
     sum(resident_bytes) AS resident,
     max(limit_bytes) AS limit_now,
     max(resident_bytes) AS peak,
@@ -85,15 +96,15 @@ ages AS (
 ),
 unpivoted AS (
   SELECT
-    day,
-    service,
-    host,
-    cgroup,
+    d.day,
+    d.service,
+    d.host,
+    d.cgroup,
     age_s,
     age,
     limit_now,
     peak,
-    CAST(floor(resident / minutes) AS BIGINT) AS resident,
+    CAST(floor(d.resident / o.minutes) AS BIGINT) AS resident,
     CAST(floor(CASE age_s
       WHEN 10 THEN returned_10s
       WHEN 15 THEN returned_15s
@@ -114,7 +125,7 @@ unpivoted AS (
       WHEN 345600 THEN returned_4d
       WHEN 604800 THEN returned_7d
       WHEN 1209600 THEN returned_14d
-    END / minutes) AS BIGINT) AS returned,
+    END / o.minutes) AS BIGINT) AS returned,
     CASE age_s
       WHEN 10 THEN needed_10s
       WHEN 15 THEN needed_15s
@@ -136,7 +147,8 @@ unpivoted AS (
       WHEN 604800 THEN needed_7d
       WHEN 1209600 THEN needed_14d
     END AS needed
-  FROM daily
+  FROM daily AS d
+  INNER JOIN observed AS o ON o.day = d.day AND o.host = d.host
   CROSS JOIN ages
 ),
 by_day AS (

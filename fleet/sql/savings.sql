@@ -1,21 +1,45 @@
 -- What would page-out at a minimum age save, and how much would come back? By service, at {age}.
 -- {age}: an age of the lake's columns, such as 2m.
--- saved_bytes: memory that was idle for {age} or longer: a mean over the minutes of each control group and day, summed
--- over the groups, then a mean over the days, in which a group that did not exist on a day saves nothing on it.
+-- saved_bytes: memory that was idle for {age} or longer: a mean over the minutes in which a host was observed on a day,
+-- summed over the control groups, then a mean over the days. A group saves nothing while it does not exist.
 -- returned_bytes_per_minute: memory that was touched after {age} idle, and would have come back from swap.
-WITH daily AS (
+WITH hours AS (
+  -- A bit for each minute: engines count bits faster than distinct values.
+  SELECT day, host, bit_or(CAST(power(2, floor((minute_s % 3600) / 60)) AS BIGINT)) AS minutes
+  FROM lake
+  WHERE snapshots > 0
+  GROUP BY day, host, floor(minute_s / 3600)
+),
+observed AS (
+  SELECT day, host, CAST(sum(bit_count(minutes)) AS BIGINT) AS minutes
+  FROM hours
+  GROUP BY day, host
+),
+sums AS (
   SELECT
     day,
     service,
     host,
     cgroup,
-    CAST(floor(sum(resident_bytes) / count(*)) AS BIGINT) AS resident,
-    CAST(floor(sum(aged_bytes) / count(*)) AS BIGINT) AS aged,
-    CAST(floor(sum(idle_{age}) / count(*)) AS BIGINT) AS idle,
-    CAST(floor(sum(returned_{age}) / count(*)) AS BIGINT) AS returned
+    CAST(sum(resident_bytes) AS BIGINT) AS resident,
+    CAST(sum(aged_bytes) AS BIGINT) AS aged,
+    CAST(sum(idle_{age}) AS BIGINT) AS idle,
+    CAST(sum(returned_{age}) AS BIGINT) AS returned
   FROM lake
   WHERE snapshots > 0
   GROUP BY day, service, host, cgroup
+),
+daily AS (
+  SELECT
+    s.day,
+    s.service,
+    s.host,
+    CAST(floor(s.resident / o.minutes) AS BIGINT) AS resident,
+    CAST(floor(s.aged / o.minutes) AS BIGINT) AS aged,
+    CAST(floor(s.idle / o.minutes) AS BIGINT) AS idle,
+    CAST(floor(s.returned / o.minutes) AS BIGINT) AS returned
+  FROM sums AS s
+  INNER JOIN observed AS o ON o.day = s.day AND o.host = s.host
 ),
 days AS (
   SELECT CAST(count(DISTINCT day) AS BIGINT) AS days FROM daily
