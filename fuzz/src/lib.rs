@@ -6,8 +6,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod heap;
+#[cfg(feature = "services")]
 mod kernel;
+#[cfg(feature = "services")]
 mod texts;
+#[cfg(feature = "services")]
 mod web;
 
 use std::io::Cursor;
@@ -20,8 +23,11 @@ use isotherm_record::import::{Format, Import, ImportError, Presumed};
 use isotherm_record::{Facts, Limits, ReadError, Reader, Why, Writer, export_perf_script};
 use libfuzzer_sys::Corpus;
 
+#[cfg(feature = "services")]
 pub use kernel::kernel_files;
+#[cfg(feature = "services")]
 pub use texts::{control, options_file, scheme_text, scheme_toml};
+#[cfg(feature = "services")]
 pub use web::web_requests;
 
 /// Maximal memory that an input may hold, in bytes. Inputs have at most 64 KiB, a reader has buffers of 256 KiB, and

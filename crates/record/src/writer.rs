@@ -16,6 +16,7 @@ use crate::attributions::from_attributions;
 use crate::bad::Bad;
 use crate::check;
 use crate::columns::{Columns, bytes_of};
+use crate::event::Event;
 use crate::facts::{End, Facts, TargetFact, Why};
 use crate::faults::{CodeSet, from_code, from_faults};
 use crate::files::{Files, Sink, Whole};
@@ -294,6 +295,29 @@ impl<S: Sink> Writer<S> {
         let first = self.waits.map_or(s.start, |(first, ..)| first);
         self.waits = Some((first, s.start, s.end));
         if self.is_due() { self.flush() } else { Ok(Progress::Going) }
+    }
+
+    /// Adds a part of another recording: its targets, their attributions, and its snapshots, numbered from 0.
+    ///
+    /// # Errors
+    /// As those of [`Writer::target`], [`Writer::attribution`] and [`Writer::snapshot`].
+    pub fn part(&mut self, events: Vec<Event>) -> Result<Progress, WriteError> {
+        let mut seq = 0;
+        for event in events {
+            let progress = match event {
+                Event::Target(fact) => self.target(fact)?,
+                Event::Attribution(a) => self.attribution(a)?,
+                Event::Snapshot(s) => {
+                    seq += 1;
+                    self.snapshot(&Snapshot { seq: seq - 1, ..Snapshot::clone(&s) })?
+                }
+                _ => Progress::Going,
+            };
+            if progress == Progress::Full {
+                break;
+            }
+        }
+        Ok(self.progress())
     }
 
     /// The latest time for a call of [`Writer::flush`] if no further snapshot comes; none if no snapshot waits.

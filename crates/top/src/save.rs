@@ -11,19 +11,12 @@ use isotherm_view::View;
 /// Writes the snapshots of `span` to `path`; returns their number. An earlier record of that name becomes
 /// FILE.old.
 pub fn save(view: &View, span: &Range<Nanos>, path: &Path) -> Result<u64> {
-    let events = view.events(span);
+    let events = view.events(span, usize::MAX);
     let first = events.iter().find_map(|e| if let Event::Snapshot(s) = e { Some(s) } else { None });
     let Some(first) = first else { bail!("there is no snapshot in the marked time") };
     let facts = facts(view, first.start, first.attrs);
     let mut writer = Writer::create(path, &facts, Limits::default())?;
-    for event in events {
-        let _ = match event {
-            Event::Target(fact) => writer.target(fact)?,
-            Event::Attribution(a) => writer.attribution(a)?,
-            Event::Snapshot(s) => writer.snapshot(&s)?,
-            _ => continue,
-        };
-    }
+    let _ = writer.part(events)?;
     let done = writer.finish(Why::Stopped, "saved by isotherm top");
     Ok(done.with_context(|| format!("cannot finish {}", path.display()))?.snapshots)
 }

@@ -1,6 +1,6 @@
 //! The history of a recording, and the questions that views ask it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +18,10 @@ use crate::figures::Moment;
 use crate::ring::Ring;
 use crate::table::{By, Column, Key, REFAULTS_OVER, Row, refault_rates};
 
-/// Maximum number of targets and of pressures that are remembered; beyond it, those that have ended are forgotten.
+/// Maximum number of targets that are remembered; beyond it, those that have ended are forgotten.
 const MAX_TARGETS: usize = 1 << 14;
+/// Up to this number no target is forgotten.
+const FEW_TARGETS: usize = 1 << 10;
 /// The time over which the cost is a mean.
 const COST_OVER: Duration = Duration::from_secs(10);
 
@@ -29,6 +31,8 @@ pub struct View {
     ring: Ring,
     facts: Option<Facts>,
     targets: BTreeMap<TargetId, TargetFact>,
+    /// number of targets above which some are forgotten
+    room: usize,
     attributions: BTreeMap<TargetId, Attribution>,
     /// major faults that moments already contain
     counted_faults: BTreeMap<TargetId, u64>,
@@ -78,6 +82,7 @@ impl View {
             ring: Ring::new(memory),
             facts: None,
             targets: BTreeMap::new(),
+            room: FEW_TARGETS,
             attributions: BTreeMap::new(),
             counted_faults: BTreeMap::new(),
             pressure: Arc::default(),
@@ -120,14 +125,25 @@ impl View {
         self.ring.push(moment);
     }
 
-    /// Forgets targets that are not in the newest moment, if there are too many.
+    /// Forgets targets that no moment has, once there are as many as others; all but those of the newest moment, if
+    /// there are too many.
     fn forget(&mut self, now: &Moment) {
-        if self.targets.len().max(self.attributions.len()) > MAX_TARGETS {
-            let stays = |id: &TargetId| now.target(*id).is_some();
-            self.targets.retain(|id, _| stays(id));
-            self.attributions.retain(|id, _| stays(id));
-            self.counted_faults.retain(|id, _| stays(id));
+        if self.targets.len().max(self.attributions.len()) <= self.room {
+            return;
         }
+        let ids = |m: &Moment| m.snapshot.targets.iter().map(|view| view.id).collect::<Vec<_>>();
+        let kept = self.ring.between(&(Nanos(0)..now.snapshot.start), Duration::ZERO);
+        let mut stay: BTreeSet<TargetId> = kept.into_iter().chain([now]).flat_map(ids).collect();
+        if stay.len() > MAX_TARGETS {
+            stay = ids(now).into_iter().collect();
+        }
+        self.room = (2 * stay.len()).clamp(FEW_TARGETS, MAX_TARGETS.max(stay.len()));
+        // New targets may not be in a snapshot yet.
+        let last = stay.last().copied();
+        let stays = |id: &TargetId| stay.contains(id) || Some(*id) > last;
+        self.targets.retain(|id, _| stays(id));
+        self.attributions.retain(|id, _| stays(id));
+        self.counted_faults.retain(|id, _| stays(id));
     }
 
     /// The history.
@@ -373,25 +389,87 @@ impl View {
         CostShares { looking: share(|s| s.cost.cpu), lost: share(|s| s.cost.lost) }
     }
 
-    /// The events of a span, as a record of it: its targets, their attributions, and its finest snapshots,
-    /// numbered from 0.
+    /// The events of a span, as a record of it: its targets, their attributions, and its finest snapshots; of the
+    /// oldest ones only, if all have more than `max_regions` regions. Saved bytes and refaults of each snapshot are
+    /// attributions before it.
     #[must_use]
-    pub fn events(&self, span: &Range<Nanos>) -> Vec<Event> {
-        let moments = self.ring.between(span, Duration::ZERO);
-        let named = |id: &TargetId| {
-            let unnamed = || TargetFact { id: *id, pid: None, command: self.name(*id) };
-            self.targets.get(id).cloned().unwrap_or_else(unnamed)
+    pub fn events(&self, span: &Range<Nanos>, max_regions: usize) -> Vec<Event> {
+        let end = self.ring.last().map_or(span.end, |m| m.snapshot.end.max(span.end));
+        let since = self.ring.between(&(span.start..end), Duration::ZERO);
+        let mut room = max_regions;
+        let fits = |(i, m): &(usize, &&Moment)| {
+            let n = m.snapshot.nr_regions();
+            let fits = *i == 0 || n <= room;
+            room = room.saturating_sub(n);
+            fits && m.snapshot.start < span.end
         };
-        let ids: std::collections::BTreeSet<TargetId> =
-            moments.iter().flat_map(|m| m.snapshot.targets.iter().map(|view| view.id)).collect();
+        let n = since.iter().enumerate().take_while(fits).count();
+        let (moments, later) = since.split_at(n);
+        let targets = self.named(moments);
+        let mut known = self.attributions_before(moments, later);
+        let first = known.values().cloned().map(Event::Attribution).collect::<Vec<_>>();
+        let mut out: Vec<Event> = targets.chain(first).collect();
+        for moment in moments {
+            for (id, figures) in moment.all_figures() {
+                let Some(a) = known.get_mut(&id) else { continue };
+                if figures.refaults > 0 || figures.saved != a.swapped {
+                    a.at = moment.snapshot.end;
+                    a.major_faults = a.major_faults.saturating_add(figures.refaults);
+                    a.swapped = figures.saved;
+                    out.push(Event::Attribution(a.clone()));
+                }
+            }
+            out.push(Event::Snapshot(Arc::clone(&moment.snapshot)));
+        }
+        out
+    }
+
+    /// The newest snapshot as a record of it alone, with the attributions as they were read.
+    #[must_use]
+    pub fn newest(&self) -> Vec<Event> {
+        let Some(last) = self.ring.last() else { return Vec::new() };
+        let ids = last.snapshot.targets.iter().map(|view| view.id);
+        let mut attributions: Vec<_> =
+            ids.filter_map(|id| self.attributions.get(&id)).cloned().collect();
+        attributions.sort_by_key(|a| a.at);
+        let attributions = attributions.into_iter().map(Event::Attribution);
+        let snapshot = Event::Snapshot(Arc::clone(&last.snapshot));
+        self.named(&[last]).chain(attributions).chain([snapshot]).collect()
+    }
+
+    /// The facts of all targets of these moments.
+    fn named(&self, moments: &[&Moment]) -> impl Iterator<Item = Event> {
+        let named = |id: TargetId| {
+            let unnamed = || TargetFact { id, pid: None, command: self.name(id) };
+            Event::Target(self.targets.get(&id).cloned().unwrap_or_else(unnamed))
+        };
+        let views = moments.iter().flat_map(|m| &m.snapshot.targets);
+        let ids: BTreeSet<TargetId> = views.map(|view| view.id).collect();
+        ids.into_iter().map(named)
+    }
+
+    /// The attributions of the targets of `moments` as they were before these. `later` are all moments after them,
+    /// because major faults are counted back from the last reading.
+    fn attributions_before(
+        &self,
+        moments: &[&Moment],
+        later: &[&Moment],
+    ) -> BTreeMap<TargetId, Attribution> {
         let start = moments.first().map_or(Nanos(0), |m| m.snapshot.start);
-        let targets = ids.iter().map(|id| Event::Target(named(id)));
-        let attributions = ids.iter().filter_map(|id| self.attributions.get(id));
-        let at_start = |a: &Attribution| Event::Attribution(Attribution { at: start, ..a.clone() });
-        let snapshots = (0..).zip(&moments).map(|(seq, m)| {
-            Event::Snapshot(Arc::new(Snapshot { seq, ..Snapshot::clone(&m.snapshot) }))
-        });
-        targets.chain(attributions.map(at_start)).chain(snapshots).collect()
+        let mut known: BTreeMap<TargetId, Attribution> = BTreeMap::new();
+        for (id, figures) in moments.iter().flat_map(|m| m.all_figures()) {
+            let Some(a) = self.attributions.get(&id) else { continue };
+            known.entry(id).or_insert_with(|| {
+                let major_faults = self.counted_faults.get(&id).copied().unwrap_or_default();
+                Attribution { at: start, swapped: figures.saved, major_faults, ..a.clone() }
+            });
+        }
+        for (id, figures) in moments.iter().chain(later).flat_map(|m| m.all_figures()) {
+            if let Some(a) = known.get_mut(&id) {
+                a.major_faults = a.major_faults.saturating_sub(figures.refaults);
+            }
+        }
+        known
     }
 }
 

@@ -138,19 +138,79 @@ fn a_span_is_a_record_of_itself() {
         isotherm_record::Limits::default(),
     )
     .unwrap();
-    for event in view.events(&part) {
-        match &event {
-            Event::Target(fact) => _ = writer.target(fact.clone()).unwrap(),
-            Event::Attribution(a) => _ = writer.attribution(a.clone()).unwrap(),
-            Event::Snapshot(s) => _ = writer.snapshot(s).unwrap(),
-            other => panic!("{other:?}"),
-        }
-        again.push(event);
-    }
+    let events = view.events(&part, usize::MAX);
+    let _ = writer.part(events.clone()).unwrap();
+    events.into_iter().for_each(|event| again.push(event));
     assert_eq!(span(&again), part);
     assert_eq!(again.name(TargetId(1)), "app1");
     let hot = |view: &View| view.series(&Key::Process(TargetId(0)), Column::Hot, &part, 3);
     assert_eq!(hot(&again), hot(&view));
+}
+
+/// What a service hands over piece by piece is what it has: also bytes in swap and refaults of earlier times.
+#[test]
+fn a_history_moves_to_another_view_in_pieces() {
+    let mut view = filled();
+    let Event::Attribution(a) = attribution(1, "/a", 7, span(&view).end) else { unreachable!() };
+    view.push(Event::Attribution(Attribution { swapped: 5000, ..a }));
+    let last = Snapshot::clone(&view.ring().last().unwrap().snapshot);
+    let (start, end) = (last.end, last.end + Duration::from_secs(1));
+    view.push(Event::Snapshot(Snapshot { seq: 10, start, end, ..last }.into()));
+    let all = span(&view);
+    let mut again = View::new(16 << 20);
+    let (mut from, mut pieces) = (all.start, 0);
+    while from < all.end {
+        // Each snapshot has four regions.
+        let events = view.events(&(from..all.end), 13);
+        let Some(Event::Snapshot(s)) = events.last() else { panic!("{events:?}") };
+        (from, pieces) = (s.end, pieces + 1);
+        events.into_iter().for_each(|event| again.push(event));
+    }
+    assert_eq!(pieces, 4);
+    assert_eq!(span(&again), all);
+    for (id, column) in [(0, Column::Refaults), (1, Column::Saved), (2, Column::Saved)] {
+        let course = |view: &View| view.series(&Key::Process(TargetId(id)), column, &all, 11);
+        assert_eq!(course(&again), course(&view), "{column:?}");
+    }
+    let saved = view.series(&Key::Process(TargetId(1)), Column::Saved, &all, 11);
+    assert_eq!((saved[9], saved[10]), (Some(100.0), Some(5000.0)));
+}
+
+#[test]
+fn the_newest_snapshot_has_attributions_in_the_order_of_their_times() {
+    let mut view = filled();
+    view.push(attribution(1, "/a", 7, span(&view).end));
+    view.push(attribution(0, "/a/b", 30, Nanos(3)));
+    let facts = Facts::new("0.1.0", Attrs::default(), Nanos(0));
+    let limits = isotherm_record::Limits::default();
+    let mut writer =
+        isotherm_record::Writer::to(Vec::new(), "memory".as_ref(), &facts, limits).unwrap();
+    let newest = view.newest();
+    assert_eq!(newest.len(), 7);
+    let _ = writer.part(newest).unwrap();
+}
+
+/// As on a machine whose processes live for a moment.
+#[test]
+fn targets_are_known_as_long_as_a_moment_has_them() {
+    let mut view = View::new(1 << 20);
+    for id in 0..5000u32 {
+        view.push(Event::Target(TargetFact {
+            id: TargetId(id),
+            pid: Some(id),
+            command: "a".into(),
+        }));
+        // The snapshot is from before the target was found.
+        let known = id.saturating_sub(1);
+        let of = target(known, vec![scene::region(0, MIB, 1.0)]);
+        view.push(Event::Snapshot(scene::snapshot(id.into(), 1.0, vec![of]).into()));
+    }
+    let all = view.ring().between(&span(&view), Duration::ZERO);
+    let ids = all.iter().flat_map(|m| &m.snapshot.targets).map(|view| view.id);
+    let held: BTreeSet<TargetId> = ids.collect();
+    assert!(held.len() > 10 && held.iter().all(|id| view.targets.contains_key(id)));
+    assert!(view.targets.contains_key(&TargetId(4999)), "the newest");
+    assert!(view.targets.len() <= FEW_TARGETS + 1, "{}", view.targets.len());
 }
 
 #[test]

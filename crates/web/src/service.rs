@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use isotherm::control::{ControlError, Request, ask, snapshot};
+use isotherm::control::{ControlError, Request, ask, snapshots};
 use isotherm::stop::Stop;
 use isotherm::words::chain;
 use isotherm_core::{HeatBytes, Nanos};
@@ -69,16 +69,15 @@ struct Service<'a> {
 }
 
 impl Service<'_> {
-    /// Adds a status, and the snapshot that came since the last one.
+    /// Adds a status, and the snapshot that came since the last one; at first all that the service keeps.
     fn take(&mut self, status: &Value) -> Result<()> {
         let now = sys::monotonic();
-        match snapshot(self.control, self.last) {
-            Ok(None) => {}
-            Ok(Some(new)) => {
-                let mut index = self.source.change();
-                new.events.into_iter().for_each(|event| index.push(event));
-                self.last = Some(new.seq);
-            }
+        let take = |events: Vec<_>| {
+            let mut index = self.source.change();
+            events.into_iter().for_each(|event| index.push(event));
+        };
+        match snapshots(self.control, self.last, take) {
+            Ok(last) => self.last = last,
             // The kernel watches, so that there are no regions.
             Err(ControlError::Refused(_)) => self.totals(status, now),
             Err(e) => return Err(e.into()),

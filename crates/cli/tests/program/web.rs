@@ -5,6 +5,9 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
+use isotherm::control::snapshots;
+use isotherm_core::Nanos;
+use isotherm_record::Event;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -104,20 +107,39 @@ fn a_live_process_is_shown_and_its_end_too() {
     assert_eq!(web.end(), Some(0));
 }
 
+/// The time of the snapshots that a service keeps, in ms.
+fn kept_ms(socket: &Path) -> u64 {
+    let (mut first, mut last) = (None, Nanos(0));
+    let asked = snapshots(Some(socket), None, |events| {
+        for event in events {
+            let Event::Snapshot(s) = event else { continue };
+            assert!(s.start >= last, "{:?} after {last:?}", s.start);
+            first.get_or_insert(s.start);
+            last = s.end;
+        }
+    });
+    asked.map_or(0, |_| last.since(first.unwrap_or(last)).as_millis() as u64)
+}
+
+/// Two processes: their attributions are read at different times.
 #[test]
-fn a_recorder_is_shown_by_its_socket() {
+fn a_recorder_is_shown_by_its_socket_from_its_start() {
     needs_root!();
     let dir = TempDir::new().unwrap();
-    let load = Load::start(64, 16);
+    let (load, other) = (Load::start(64, 16), Load::start(8, 1));
+    let pids = [load.pid().to_string(), other.pid().to_string()];
     let mut recorder =
-        isotherm(["record", "--pid", &load.pid().to_string(), "--control", "socket"]);
+        isotherm(["record", "--pid", &pids[0], "--pid", &pids[1], "--control", "socket"]);
     let mut recorder = recorder.current_dir(dir.path()).stderr(Stdio::null()).spawn().unwrap();
-    until("the socket", || dir.path().join("socket").exists());
+    until("a history", || kept_ms(&dir.path().join("socket")) > 5000);
     let web = Web::start(dir.path(), &["--service", "--control", "socket"]);
+    let span_ms = || web.state()["sources"][0]["span_ms"].as_f64().unwrap_or(0.0);
+    until("snapshots", || span_ms() > 0.0);
+    assert!(span_ms() > 5000.0, "{} ms", span_ms());
     until("memory by process and by group", || {
         let of =
-            |by: &str| web.get(&format!("/api/source/0/table?ms=0&by={by}")).unwrap_or_default();
-        of("process")[0]["hot"].as_u64() > Some(12 << 20) && of("cgroup")[0]["processes"] == 1
+            |by: &str| web.get(&format!("/api/source/0/table?ms=1e12&by={by}")).unwrap_or_default();
+        of("process")[0]["hot"].as_u64() > Some(12 << 20) && of("cgroup")[0]["processes"] == 2
     });
     assert_eq!(web.end(), Some(0));
     kill_process(Pid::from_child(&recorder), Signal::INT).unwrap();

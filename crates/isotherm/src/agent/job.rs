@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::Snapshot;
+use isotherm_core::{Nanos, Snapshot};
 use isotherm_linux::sys::{self, KeptCapabilities};
 use sd_notify::NotifyState;
 use tracing::info;
@@ -16,9 +16,7 @@ use crate::follow::{Follower, Selection};
 use crate::metrics::{Metrics, MetricsTo};
 use crate::notify::Notify;
 use crate::record::sweep;
-use crate::session::{
-    End, Job, JobContext, LatestSnapshot, Progress, SavedAges, Session, WatchStatus,
-};
+use crate::session::{End, Job, JobContext, Progress, SavedAges, Session, WatchStatus};
 use crate::stop::Stop;
 use crate::watch::{AttrsFor, LookBy, WatchedMemory, open};
 use crate::words::STATUS;
@@ -117,8 +115,8 @@ impl Job for AgentJob {
                 let scene = on.state.scene(None);
                 Ok(Answer::status(WatchStatus::new(&scene, on.watch.attrs(), false, None)))
             }
-            Request::Snapshot { after } => {
-                Ok(Answer::snapshot(LatestSnapshot::of(&on.state.scene(None), after)?))
+            Request::Snapshot { after, from } => {
+                Ok(Answer::snapshot(on.state.snapshots(after, from.map(Nanos))?))
             }
             Request::Stop => Ok(Answer::done()),
             Request::Attributes(new) => {

@@ -12,11 +12,11 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::schemes::Form;
-use crate::session::LatestSnapshot;
+use crate::session::KeptSnapshots;
 
 pub use ask::{ask, say_to};
 pub use attributes::Attributes;
-pub use snapshot::{ServiceSnapshot, snapshot};
+pub use snapshot::snapshots;
 pub use socket::{Control, answer, wait};
 pub use status_text::{machine_text, status_text};
 
@@ -55,10 +55,13 @@ pub enum Request {
         /// pids to stop watching
         remove: Vec<i32>,
     },
-    /// return the last snapshot
+    /// return the last snapshot, or the history
     Snapshot {
         /// number of the last snapshot that the client has: there is no answer before a later one
         after: Option<u64>,
+        /// in ns: return the first kept snapshots that start then or later instead, as many as fit in an answer
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<u64>,
     },
     /// start a record, or end it
     Record {
@@ -94,7 +97,7 @@ pub struct Answer<T> {
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<T>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    snapshot: Option<LatestSnapshot>,
+    snapshot: Option<KeptSnapshots>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
 }
@@ -122,7 +125,7 @@ impl<T> Answer<T> {
     }
 
     /// The answer to [`Request::Snapshot`]; `None` if there is none yet.
-    pub fn snapshot(snapshot: Option<LatestSnapshot>) -> Self {
+    pub fn snapshot(snapshot: Option<KeptSnapshots>) -> Self {
         Answer { snapshot, ..Answer::done() }
     }
 }

@@ -534,6 +534,12 @@ impl Follower {
         std::mem::take(&mut self.news)
     }
 
+    /// The facts of the targets that are watched now.
+    pub fn facts(&self) -> impl Iterator<Item = TargetFact> {
+        let lasting = self.lasting.iter().flat_map(|l| l.facts.iter().cloned());
+        lasting.chain(self.processes.iter().map(|(&pid, p)| fact(p.target, pid, p.command.clone())))
+    }
+
     /// The targets that are watched now.
     pub fn targets(&self) -> Vec<TargetId> {
         let lasting = self.lasting.iter().flat_map(|l| l.facts.iter().map(|fact| fact.id));

@@ -18,7 +18,7 @@ use crate::follow::{Follower, Selection, StartedCommand, resolve};
 use crate::metrics::{Metrics, MetricsTo};
 use crate::notify::Notify;
 use crate::session::{
-    End, Job, JobContext, LatestSnapshot, Progress, RecordState, Session, SessionState, WatchStatus,
+    End, Job, JobContext, Progress, RecordState, Session, SessionState, WatchStatus,
 };
 use crate::stacks::{SampleCounts, StackNews, StackOptions, Stacks, try_target};
 use crate::stop::Stop;
@@ -338,9 +338,8 @@ impl Job for RecordJob {
     ) -> Result<Answer<WatchStatus>, RecordError> {
         match request {
             Request::Status => return Ok(Answer::status(self.state(on))),
-            Request::Snapshot { after } => {
-                let latest = LatestSnapshot::of(&on.state.scene(None), after)?;
-                return Ok(Answer::snapshot(latest));
+            Request::Snapshot { after, from } => {
+                return Ok(Answer::snapshot(on.state.snapshots(after, from.map(Nanos))?));
             }
             Request::Pause => {
                 self.paused = true;

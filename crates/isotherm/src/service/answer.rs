@@ -1,12 +1,13 @@
 //! Answers to requests over the control socket while schemes are running.
 
+use isotherm_core::Nanos;
 use isotherm_record::Limits;
 
 use super::ServiceError;
 use super::running::SchemeJob;
 use super::state::ServiceStatus;
 use crate::control::{Answer, Request};
-use crate::session::{JobContext, LatestSnapshot};
+use crate::session::JobContext;
 
 impl SchemeJob {
     /// Carries out a request.
@@ -20,9 +21,8 @@ impl SchemeJob {
             Request::Status => {
                 return Ok(Answer::status(ServiceStatus::new(self, attrs, on.state)));
             }
-            Request::Snapshot { after } => {
-                let latest = LatestSnapshot::of(&on.state.scene(None), after)?;
-                return Ok(Answer::snapshot(latest));
+            Request::Snapshot { after, from } => {
+                return Ok(Answer::snapshot(on.state.snapshots(after, from.map(Nanos))?));
             }
             Request::Pause => self.pause(true),
             Request::Resume => self.pause(false),

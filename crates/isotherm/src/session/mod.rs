@@ -4,9 +4,9 @@ mod attributions;
 mod error;
 mod events;
 mod gauge;
+mod history;
 pub(crate) mod idle_ages;
 mod job;
-mod latest;
 pub(crate) mod memory;
 pub(crate) mod probes;
 mod saved_ages;
@@ -23,7 +23,7 @@ use isotherm_core::{
     Attrs, CacheTrace, Driver, EndReason, KeptAges, Nanos, OpsError, Snapshot, TargetId, drive,
 };
 use isotherm_linux::sys;
-use isotherm_record::{TargetFact, Why};
+use isotherm_record::{Event, TargetFact, Why, WriteError};
 use tracing::{debug, trace};
 
 use crate::agent::Agent;
@@ -39,9 +39,9 @@ pub use attributions::Attributions;
 pub use error::SessionError;
 pub use events::{EventReceiver, EventSender, Weighed, events};
 pub use gauge::{CostShares, SupportShares};
+pub use history::{History, KeptSnapshots};
 pub use idle_ages::IdleAges;
 pub use job::Job;
-pub use latest::LatestSnapshot;
 pub(crate) use saved_ages::SavedAges;
 
 use self::job::Keep;
@@ -96,6 +96,8 @@ pub struct SessionState {
     pub last: Option<Arc<Snapshot>>,
     /// the control socket
     pub control: Option<Control>,
+    /// recent snapshots, if there is a socket to ask for them
+    history: Option<History>,
     /// figures for Prometheus
     pub metrics: Metrics,
     /// rows for a lake
@@ -115,6 +117,27 @@ impl SessionState {
             ages: &self.ages,
             status: &self.status,
             engine,
+        }
+    }
+
+    /// The kept snapshots that start at `from` or later, as many as fit in an answer; without `from` the last one. `None`
+    /// if there is none after the snapshot number `after`.
+    ///
+    /// # Errors
+    /// If snapshots cannot be encoded.
+    pub fn snapshots(
+        &self,
+        after: Option<u64>,
+        from: Option<Nanos>,
+    ) -> Result<Option<KeptSnapshots>, WriteError> {
+        let Some(history) = &self.history else { return Ok(None) };
+        from.map_or_else(|| history.last(after), |from| history.since(from))
+    }
+
+    /// Adds an event to the history, if there is one.
+    fn keep(&mut self, event: impl FnOnce() -> Event) {
+        if let Some(history) = &mut self.history {
+            history.push(event());
         }
     }
 
@@ -154,9 +177,7 @@ impl JobContext<'_> {
             let targets = self.state.follower.targets();
             self.watch.set_targets(&targets).map_err(SessionError::from)?;
         }
-        for fact in &news {
-            job.target(fact)?;
-        }
+        self.name(&news, job)?;
         self.state.attributions.forget(&ended);
         for target in ended {
             debug!("target {} has ended, or is no longer selected", target.0);
@@ -172,8 +193,21 @@ impl JobContext<'_> {
         let read = attributions.read(follower, self.watch.hold());
         let renamed = follower.renamed(&read);
         attributions.read_anew(&renamed);
-        renamed.iter().try_for_each(|fact| job.target(fact))?;
-        read.into_iter().try_for_each(|a| job.attribution(a))
+        self.name(&renamed, job)?;
+        for a in read {
+            self.state.keep(|| Event::Attribution(a.clone()));
+            job.attribution(a)?;
+        }
+        Ok(())
+    }
+
+    /// Reports new targets, or new names of targets.
+    fn name<J: Job + ?Sized>(&mut self, facts: &[TargetFact], job: &mut J) -> Result<(), J::Error> {
+        for fact in facts {
+            self.state.keep(|| Event::Target(fact.clone()));
+            job.target(fact)?;
+        }
+        Ok(())
     }
 }
 
@@ -237,6 +271,7 @@ impl Session {
             status: Status::new(&attrs, progress),
             last: None,
             control: None,
+            history: None,
             metrics: Metrics::default(),
             agent: Agent::default(),
             notify: Notify::default(),
@@ -252,6 +287,7 @@ impl Session {
         metrics: Metrics,
         notify: Notify,
     ) -> Self {
+        self.state.history = control.is_some().then(|| History::new(self.state.follower.facts()));
         (self.state.control, self.state.metrics, self.state.notify) = (control, metrics, notify);
         self
     }
@@ -428,13 +464,13 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
         let SessionState { ages, attributions, last, .. } = &mut *self.state;
         ages.add(&s, attributions);
         *last = Some(Arc::clone(&s));
+        self.state.keep(|| Event::Snapshot(Arc::clone(&s)));
         self.state.with_agent(|agent, scene| agent.snapshot(&s, scene));
         let news = watch.news();
         self.state.follower.add_lasting(&news);
-        for fact in &news {
-            self.job.target(fact).map_err(DriverError)?;
-        }
-        self.job.snapshot(&mut JobContext { watch, state: self.state }, &s).map_err(DriverError)
+        let mut on = JobContext { watch, state: self.state };
+        on.name(&news, self.job).map_err(DriverError)?;
+        self.job.snapshot(&mut on, &s).map_err(DriverError)
     }
 
     fn ended(&mut self, why: EndReason) -> End {

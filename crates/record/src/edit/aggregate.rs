@@ -32,7 +32,8 @@ pub fn aggregate(parts: &[&Snapshot], aggr: Duration) -> Option<Snapshot> {
         let views: Vec<(&TargetView, f64)> = parts
             .iter()
             .filter_map(|s| {
-                let view = s.targets.iter().find(|v| v.id == view.id)?;
+                let place = s.targets.binary_search_by_key(&view.id, |v| v.id).ok()?;
+                let view = s.targets.get(place)?;
                 Some((view, s.end.since(s.start).as_secs_f64().max(1e-9)))
             })
             .collect();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use isotherm::control::{ControlError, snapshot};
+use isotherm::control::{ControlError, snapshots};
 use isotherm_record::Event;
 
 use super::NewsSender;
@@ -19,24 +19,24 @@ pub struct ServiceOptions {
     pub control: Option<PathBuf>,
 }
 
-/// Asks for snapshots until the view or the service ends.
+/// Asks for the snapshots that the service keeps, and then for new ones until the view or the service ends.
 pub fn follow(o: &ServiceOptions, to: &mut NewsSender) -> Result<String> {
     let (mut last, mut pressures) = (None, Pressures::default());
     loop {
-        match snapshot(o.control.as_deref(), last) {
-            Ok(None) => {}
-            Ok(Some(new)) => {
-                if let Some(groups) = pressures.read() {
-                    to.pressure(groups);
+        if let Some(groups) = pressures.read() {
+            to.pressure(groups);
+        }
+        let asked = snapshots(o.control.as_deref(), last, |events| {
+            for event in events {
+                if let Event::Attribution(a) = &event {
+                    pressures.attribution(a);
                 }
-                for event in new.events {
-                    if let Event::Attribution(a) = &event {
-                        pressures.attribution(a);
-                    }
-                    to.offer(event);
-                }
-                last = Some(new.seq);
+                // The history waits until there is room, new snapshots do not.
+                let _ = if last.is_none() { to.send(event) } else { to.offer(event) };
             }
+        });
+        match asked {
+            Ok(new) => last = new,
             // It has answered before, so this is the end of the view's source, not an error of the command.
             Err(e @ ControlError::NoService { .. }) if last.is_some() => {
                 return Ok(format!("the service has ended ({e})"));
