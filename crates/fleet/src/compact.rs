@@ -10,12 +10,16 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::file::{Effort, Writer, read};
-use crate::lake::{LakeError, date_of, parts};
+use crate::file::{Effort, FileError, Writer, read};
+use crate::lake::{HOUR_MS, LakeError, date_of, io_error, lock, parts};
 use crate::row::Rows;
 
 /// Number of rows after which a new file begins.
 const ROWS_OF_FILE: usize = 8 << 20;
+/// Time after the end of a day in which its last rows still arrive.
+const SETTLE_MS: i64 = HOUR_MS;
+/// The folder in which a day is written before it has its name.
+const ASIDE: (&str, &str) = (".date=", ".new");
 
 /// The result for one day.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,58 +33,151 @@ pub struct CompactedDay {
     /// number of files that were written
     pub files: usize,
     /// files that were left out because they cannot be read, and the reasons
-    pub left_out: Vec<(PathBuf, String)>,
+    pub left_out: Vec<(String, String)>,
+}
+
+/// The small files of a lake, wherever they are. Names are relative to the lake, with `/`.
+pub trait Files {
+    /// The directories in `dir` whose names begin with `prefix`: the rests of their names, in any order.
+    ///
+    /// # Errors
+    /// If `dir` cannot be read.
+    fn parts(&self, dir: &str, prefix: &str) -> Result<Vec<String>, LakeError>;
+
+    /// Reads files, in this order; or the reason why one is damaged or gone.
+    ///
+    /// # Errors
+    /// If one cannot be read now. It may be readable later.
+    fn read(&self, names: &[String]) -> Result<Vec<Result<Rows, String>>, LakeError>;
+
+    /// The folder that has them, if they are in one.
+    fn folder(&self) -> Option<&Path> {
+        None
+    }
+}
+
+/// A lake in a folder.
+#[derive(Debug)]
+pub struct Folder<'a>(pub &'a Path);
+
+impl Files for Folder<'_> {
+    fn parts(&self, dir: &str, prefix: &str) -> Result<Vec<String>, LakeError> {
+        Ok(parts(&self.0.join(dir), prefix)?.into_iter().map(|(rest, _)| rest).collect())
+    }
+
+    fn read(&self, names: &[String]) -> Result<Vec<Result<Rows, String>>, LakeError> {
+        let read = |name: &String| {
+            let path = self.0.join(name);
+            match read(&path) {
+                // The agent has removed it meanwhile.
+                Err(FileError::Io(e)) if e.kind() == io::ErrorKind::NotFound => {
+                    Ok(Err(e.to_string()))
+                }
+                Err(source @ FileError::Io(_)) => {
+                    Err(LakeError::File { what: "read", path, source })
+                }
+                rows => Ok(rows.map_err(|e| e.to_string())),
+            }
+        };
+        names.iter().map(read).collect()
+    }
+
+    fn folder(&self) -> Option<&Path> {
+        Some(self.0)
+    }
 }
 
 /// Copies the days of the lake `from` to `to/date=D/part-NNNN.parquet`, sorted by host, control group and minute.
-/// Without `date`, these are the days that ended before `now`, in ms since 1970, and that `to` does not have. Calls
-/// `done` after each day.
+/// Without `date`, these are the days that ended at least an hour before `now`, in ms since 1970, and that `to` does
+/// not have. Days without rows are skipped. Calls `done` after each day.
 ///
 /// # Errors
-/// If a directory cannot be read or a file cannot be written.
+/// If a directory cannot be read, a file cannot be written, or another process copies to `to`.
 pub fn compact(
-    from: &Path,
+    from: &dyn Files,
     to: &Path,
     date: Option<&str>,
     now: i64,
     mut done: impl FnMut(&CompactedDay),
 ) -> Result<(), LakeError> {
-    let today = date_of(now)?;
-    let is_same = |a: PathBuf| fs::canonicalize(to).is_ok_and(|b| a == b);
-    if fs::canonicalize(from).is_ok_and(is_same) {
-        return Err(LakeError::Same(to.to_owned()));
+    let unfinished = date_of(now - SETTLE_MS)?;
+    fs::create_dir_all(to).map_err(|e| io_error("create", to, e))?;
+    if let Some(from) = from.folder() {
+        check_apart(from, to)?;
     }
-    for (day, dir) in parts(from, "date=")? {
+    let path = to.join(".isotherm.compact.lock");
+    let _lock = lock(&path)?.ok_or_else(|| LakeError::Compacting(to.to_owned()))?;
+    // Of a copy that broke off.
+    for (name, aside) in parts(to, ASIDE.0)? {
+        if name.ends_with(ASIDE.1) {
+            remove_all(&aside)?;
+        }
+    }
+    let mut days = from.parts("", "date=")?;
+    days.sort();
+    for day in days {
         let wanted = match date {
             Some(date) => day == date,
-            None => day < today && !to.join(format!("date={day}")).exists(),
+            None => day < unfinished && !to.join(format!("date={day}")).exists(),
         };
-        if wanted {
-            done(&compact_day(&dir, to, day)?);
+        if !wanted {
+            continue;
+        }
+        let hosts = hosts_of(from, &day)?;
+        if !hosts.is_empty() {
+            done(&compact_day(from, hosts, to, day)?);
         }
     }
     Ok(())
 }
 
-fn compact_day(dir: &Path, to: &Path, date: String) -> Result<CompactedDay, LakeError> {
-    let mut hosts: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
-    for (_, hour) in parts(dir, "hour=")? {
-        for (host, dir) in parts(&hour, "host=")? {
-            hosts.entry(host).or_default().push(dir.join("rows.parquet"));
+/// Checks that neither folder is in the other one.
+fn check_apart(lake: &Path, copy: &Path) -> Result<(), LakeError> {
+    let real = |dir: &Path| fs::canonicalize(dir).map_err(|e| io_error("read", dir, e));
+    let (a, b) = (real(lake)?, real(copy)?);
+    if a == b {
+        Err(LakeError::Same(copy.to_owned()))
+    } else if a.starts_with(&b) || b.starts_with(&a) {
+        Err(LakeError::Nested { lake: lake.to_owned(), copy: copy.to_owned() })
+    } else {
+        Ok(())
+    }
+}
+
+/// The files of a day by host.
+fn hosts_of(from: &dyn Files, date: &str) -> Result<BTreeMap<String, Vec<String>>, LakeError> {
+    let mut hosts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let dir = format!("date={date}");
+    let mut hours = from.parts(&dir, "hour=")?;
+    hours.sort();
+    for hour in hours {
+        let dir = format!("{dir}/hour={hour}");
+        for host in from.parts(&dir, "host=")? {
+            let file = format!("{dir}/host={host}/rows.parquet");
+            hosts.entry(host).or_default().push(file);
         }
     }
-    let (aside, place) = (to.join(format!(".date={date}.new")), to.join(format!("date={date}")));
-    remove_all(&aside)?;
-    fs::create_dir_all(&aside).map_err(|e| error("create", &aside, e))?;
+    Ok(hosts)
+}
+
+fn compact_day(
+    from: &dyn Files,
+    hosts: BTreeMap<String, Vec<String>>,
+    to: &Path,
+    date: String,
+) -> Result<CompactedDay, LakeError> {
+    let place = to.join(format!("date={date}"));
+    let aside = to.join(format!("{}{date}{}", ASIDE.0, ASIDE.1));
+    fs::create_dir_all(&aside).map_err(|e| io_error("create", &aside, e))?;
     let mut out =
         CompactedDay { date, hosts: hosts.len(), rows: 0, files: 0, left_out: Vec::new() };
     let mut part: Option<Part> = None;
     for files in hosts.into_values() {
         let mut rows = Rows::default();
-        for path in files {
-            match read(&path) {
+        for (name, read) in files.iter().zip(from.read(&files)?) {
+            match read {
                 Ok(hour) => rows.append(hour),
-                Err(e) => out.left_out.push((path, e.to_string())),
+                Err(why) => out.left_out.push((name.clone(), why)),
             }
         }
         rows.sort();
@@ -95,15 +192,23 @@ fn compact_day(dir: &Path, to: &Path, date: String) -> Result<CompactedDay, Lake
         part = open.write(&rows)?;
     }
     part.map_or(Ok(()), Part::finish)?;
+    // A day that is there is not copied again, so all of it must be on disk first.
+    sync(&aside)?;
     // The exchange is atomic: a reader sees all of the previous copy, or all of this one.
     if place.exists() {
         renameat_with(CWD, &aside, CWD, &place, RenameFlags::EXCHANGE)
-            .map_err(|e| error("replace", &place, e.into()))?;
+            .map_err(|e| io_error("replace", &place, e.into()))?;
         remove_all(&aside)?;
     } else {
-        fs::rename(&aside, &place).map_err(|e| error("create", &place, e))?;
+        fs::rename(&aside, &place).map_err(|e| io_error("create", &place, e))?;
     }
+    sync(to)?;
     Ok(out)
+}
+
+/// Makes sure that the names in a directory are on disk.
+fn sync(dir: &Path) -> Result<(), LakeError> {
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|e| io_error("write", dir, e))
 }
 
 /// A file that is being written.
@@ -115,7 +220,7 @@ struct Part {
 
 impl Part {
     fn create(path: PathBuf) -> Result<Self, LakeError> {
-        let file = File::create(&path).map_err(|e| error("create", &path, e))?;
+        let file = File::create(&path).map_err(|e| io_error("create", &path, e))?;
         let writer = Writer::new(io::BufWriter::new(file), Effort::Fast)
             .map_err(|source| LakeError::File { what: "write", path: path.clone(), source })?;
         Ok(Part { path, writer, rows: 0 })
@@ -139,19 +244,15 @@ impl Part {
             Ok(out) => out.into_inner().map_err(io::IntoInnerError::into_error),
             Err(source) => return Err(LakeError::File { what: "write", path, source }),
         };
-        file.and_then(|file| file.sync_all()).map_err(|e| error("write", &path, e))
+        file.and_then(|file| file.sync_all()).map_err(|e| io_error("write", &path, e))
     }
 }
 
 fn remove_all(dir: &Path) -> Result<(), LakeError> {
     match fs::remove_dir_all(dir) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(error("remove", dir, e)),
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_error("remove", dir, e)),
         _ => Ok(()),
     }
-}
-
-fn error(what: &'static str, path: &Path, source: io::Error) -> LakeError {
-    LakeError::Io { what, path: path.to_owned(), source }
 }
 
 #[cfg(test)]
@@ -176,7 +277,7 @@ mod tests {
 
     fn days(from: &Path, to: &Path, date: Option<&str>, now: i64) -> Vec<CompactedDay> {
         let mut all = Vec::new();
-        compact(from, to, date, now, |day| all.push(day.clone())).unwrap();
+        compact(&Folder(from), to, date, now, |day| all.push(day.clone())).unwrap();
         all
     }
 
@@ -201,18 +302,28 @@ mod tests {
         assert_eq!(days(&raw, &big, None, now), []);
         assert_eq!(days(&raw, &big, Some("2026-11-25"), now), done);
         assert_eq!(fs::read(&path).unwrap(), bytes);
-        assert_eq!(fs::read_dir(&big).unwrap().count(), 1);
+        let names = fs::read_dir(&big).unwrap().map(|e| e.unwrap().file_name());
+        let hidden = |name: &std::ffi::OsString| name.to_string_lossy().starts_with('.');
+        assert_eq!(names.filter(|name| !hidden(name)).count(), 1);
     }
 
     #[test]
-    fn a_lake_is_no_copy_of_itself() {
+    fn a_lake_and_its_copy_are_apart() {
         let dir = tempfile::TempDir::new().unwrap();
-        write(dir.path(), "one", 2);
-        let files = fs::read_dir(dir.path()).unwrap().count();
-        let same = dir.path().join(".");
-        let refused = compact(dir.path(), &same, None, i64::from(u32::MAX) * 1000, |_| {});
-        assert!(matches!(refused, Err(LakeError::Same(_))), "{refused:?}");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), files);
+        let lake = dir.path().join("lake");
+        write(&lake, "one", 2);
+        let refused =
+            |to: &Path| compact(&Folder(&lake), to, None, i64::from(u32::MAX) * 1000, |_| {});
+        assert!(matches!(refused(&lake.join(".")), Err(LakeError::Same(_))));
+        for nested in [lake.join("copy"), dir.path().to_owned()] {
+            let refused = refused(&nested);
+            assert!(matches!(refused, Err(LakeError::Nested { .. })), "{refused:?}");
+        }
+        assert!(refused(&dir.path().join("lake2")).is_ok());
+    }
+
+    #[test]
+    fn days_are_written_as_they_are_in_names() {
         assert!(crate::day("2026-02-28").is_ok());
         assert!(
             ["", "tomorrow", "2026-02-30", "2026-2-28"].map(crate::day).iter().all(Result::is_err)
@@ -220,14 +331,58 @@ mod tests {
     }
 
     #[test]
+    fn two_do_not_copy_to_one_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let (raw, big) = (dir.path().join("raw"), dir.path().join("big"));
+        write(&raw, "h", 2);
+        let now = DAY + 26 * HOUR_MS;
+        let second = || compact(&Folder(&raw), &big, None, now, |_| {});
+        compact(&Folder(&raw), &big, None, now, |_| {
+            assert!(matches!(second(), Err(LakeError::Compacting(_))));
+        })
+        .unwrap();
+        assert!(second().is_ok());
+    }
+
+    #[test]
+    fn what_broke_off_is_removed_and_a_day_without_rows_is_not_done() {
+        let dir = tempfile::tempdir().unwrap();
+        let (raw, big) = (dir.path().join("raw"), dir.path().join("big"));
+        write(&raw, "h", 2);
+        fs::create_dir_all(raw.join("date=2026-11-24/hour=03")).unwrap();
+        fs::create_dir_all(big.join(".date=2026-11-20.new")).unwrap();
+        let done = days(&raw, &big, None, DAY + 26 * HOUR_MS);
+        assert_eq!(done.iter().map(|day| &*day.date).collect::<Vec<_>>(), ["2026-11-25"]);
+        assert_eq!(parts(&big, ".date=").unwrap(), []);
+        assert!(!big.join("date=2026-11-24").exists());
+    }
+
+    #[test]
     fn a_day_that_has_not_ended_waits_and_a_damaged_file_is_left_out() {
         let dir = tempfile::tempdir().unwrap();
         let (raw, big) = (dir.path().join("raw"), dir.path().join("big"));
         write(&raw, "h", 2);
-        assert_eq!(days(&raw, &big, None, DAY + 23 * HOUR_MS), []);
-        let bad = raw.join("date=2026-11-25/hour=00/host=h/rows.parquet");
-        fs::write(&bad, "no").unwrap();
-        let done = days(&raw, &big, None, DAY + 24 * HOUR_MS);
-        assert_eq!((done[0].rows, &done[0].left_out[0].0), (8, &bad));
+        // Agents write the last minute of a day after its end.
+        assert_eq!(days(&raw, &big, None, DAY + 25 * HOUR_MS - 1), []);
+        let bad = "date=2026-11-25/hour=00/host=h/rows.parquet";
+        fs::write(raw.join(bad), "no").unwrap();
+        let done = days(&raw, &big, None, DAY + 25 * HOUR_MS);
+        assert_eq!((done[0].rows, &*done[0].left_out[0].0), (8, bad));
+    }
+
+    #[test]
+    fn a_day_waits_for_a_file_that_cannot_be_read_now() {
+        let dir = tempfile::tempdir().unwrap();
+        let (raw, big) = (dir.path().join("raw"), dir.path().join("big"));
+        write(&raw, "h", 2);
+        let file = raw.join("date=2026-11-25/hour=00/host=h/rows.parquet");
+        fs::rename(&file, dir.path().join("file")).unwrap();
+        // As root, permissions do not matter. A directory cannot be read as a file.
+        fs::create_dir(&file).unwrap();
+        let now = DAY + 25 * HOUR_MS;
+        assert!(compact(&Folder(&raw), &big, None, now, |_| {}).is_err());
+        fs::remove_dir(&file).unwrap();
+        fs::rename(dir.path().join("file"), &file).unwrap();
+        assert_eq!(days(&raw, &big, None, now)[0].rows, 16);
     }
 }

@@ -1,7 +1,6 @@
 //! One Parquet file of rows.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use arrow_array::{
     TimestampMillisecondArray,
 };
 use arrow_schema::{ArrowError, DataType, TimeUnit};
+use bytes::Bytes;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
@@ -158,12 +158,17 @@ fn used<'a>(groups: &'a [Group], rows: &[Row]) -> Result<(Vec<&'a Group>, Int32A
 /// Reads a file of rows. Columns that it does not have are null or 0; other columns are ignored.
 ///
 /// # Errors
-/// If it cannot be read, or is no such file.
+/// [`FileError::Io`] if it cannot be read, and others if it is no such file.
 pub fn read(path: &Path) -> Result<Rows, FileError> {
+    // All of it, so that a failure of the disk or network is not taken for a damaged file.
+    decode(std::fs::read(path)?.into())
+}
+
+/// Decodes the contents of a file of rows, as [`read`] does.
+pub(crate) fn decode(file: Bytes) -> Result<Rows, FileError> {
     // The types are those of the file: strings, not dictionaries.
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-    let builder =
-        ParquetRecordBatchReaderBuilder::try_new_with_options(File::open(path)?, options)?;
+    let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)?;
     if builder.metadata().file_metadata().num_rows() > MOST_ROWS {
         return Err(FileError::TooLarge);
     }

@@ -6,8 +6,11 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
+
+use rustix::fs::OFlags;
 
 use crate::file::{Effort, FileError, Writer, read};
 use crate::row::Rows;
@@ -65,6 +68,25 @@ pub enum LakeError {
         .0.display()
     )]
     Same(PathBuf),
+    /// a folder within the other would be read as a part of it
+    #[error(
+        "one of {} and {} is within the other, so its rows would count twice: name a folder beside the lake",
+        lake.display(),
+        copy.display()
+    )]
+    Nested {
+        /// the lake
+        lake: PathBuf,
+        /// the copy
+        copy: PathBuf,
+    },
+    /// two copies would mix their files
+    #[error("another isotherm fleet compact writes to {}: wait until it ends", .0.display())]
+    Compacting(PathBuf),
+    /// the object storage cannot be used
+    #[cfg(feature = "upload")]
+    #[error("{0}")]
+    Bucket(#[from] crate::bucket::BucketError),
     /// a time outside of what a date can express
     #[error("the minute {0} ms since 1970 is not in the years 1970 to 9999: check the clock")]
     Time(i64),
@@ -124,14 +146,10 @@ impl Lake {
         let host = directory_name(host);
         fs::create_dir_all(dir).map_err(|e| io_error("create", dir, e))?;
         let path = dir.join(format!(".isotherm.{host}.lock"));
-        let lock = File::create(&path).map_err(|e| io_error("create", &path, e))?;
-        lock.try_lock().map_err(|e| match e {
-            TryLockError::WouldBlock => {
-                LakeError::Locked { host: host.clone(), dir: dir.to_owned() }
-            }
-            TryLockError::Error(e) => io_error("lock", &path, e),
-        })?;
+        let lock = lock(&path)?;
         let dir = dir.to_owned();
+        let lock =
+            lock.ok_or_else(|| LakeError::Locked { host: host.clone(), dir: dir.clone() })?;
         let mut lake = Lake { dir, host, keep, hours: Vec::new(), lost: 0, _lock: lock };
         if let Some(last) = lake.stored()?.pop() {
             lake.load(last.start)?;
@@ -168,6 +186,33 @@ impl Lake {
         let written = self.write();
         self.forget_oldest();
         written
+    }
+
+    /// Adds the minutes of an hour that were stored elsewhere and are not here, and writes its file.
+    ///
+    /// # Errors
+    /// If the file cannot be read or written.
+    pub fn merge(&mut self, start: i64, mut more: Rows) -> Result<(), LakeError> {
+        let is_new = |minutes: &BTreeSet<i64>, minute: i64| {
+            (start..start + HOUR_MS).contains(&minute) && !minutes.contains(&minute)
+        };
+        if let Some(hour) = self.hours.iter_mut().find(|hour| hour.start == start) {
+            more.rows.retain(|row| is_new(&hour.minutes, row.minute));
+            hour.minutes.extend(more.rows.iter().map(|row| row.minute));
+            hour.rows.append(more);
+            return self.write();
+        }
+        let path = self.path(start);
+        let failed = |source| LakeError::File { what: "read", path: path.clone(), source };
+        let mut rows = read(&path).map_err(failed)?;
+        let minutes = rows.rows.iter().map(|row| row.minute).collect();
+        more.rows.retain(|row| is_new(&minutes, row.minute));
+        if more.rows.is_empty() {
+            return Ok(());
+        }
+        rows.append(more);
+        rows.sort();
+        write_aside(&path, &rows, Effort::Small)
     }
 
     /// Counts minutes that were lost before they came here. The next row reports them.
@@ -375,13 +420,30 @@ fn directory_name(host: &str) -> String {
     if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
+/// Locks the file `path`, and creates it if necessary; `None` if another process has locked it.
+pub(crate) fn lock(path: &Path) -> Result<Option<File>, LakeError> {
+    // The directory may be one in which others make links.
+    let flags = OFlags::NOFOLLOW.bits().cast_signed();
+    let mut options = File::options();
+    options.write(true).create(true).truncate(false).custom_flags(flags);
+    let file = options.open(path).map_err(|e| io_error("create", path, e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(e)) => Err(io_error("lock", path, e)),
+    }
+}
+
 /// Writes a file beside its path, makes sure that it is on disk, and moves it into place.
 pub(crate) fn write_aside(path: &Path, rows: &Rows, effort: Effort) -> Result<(), LakeError> {
     let dir = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(dir).map_err(|e| io_error("create", dir, e))?;
     let aside = path.with_file_name(ASIDE);
     let written = (|| {
-        let mut writer = Writer::new(io::BufWriter::new(File::create(&aside)?), effort)?;
+        // A link that another user has put there must not be followed.
+        let _ = fs::remove_file(&aside);
+        let file = File::create_new(&aside)?;
+        let mut writer = Writer::new(io::BufWriter::new(file), effort)?;
         writer.write(&rows.groups, &rows.rows)?;
         let file = writer.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.sync_all()?;
@@ -396,7 +458,7 @@ pub(crate) fn write_aside(path: &Path, rows: &Rows, effort: Effort) -> Result<()
     })
 }
 
-fn io_error(what: &'static str, path: &Path, source: io::Error) -> LakeError {
+pub(crate) fn io_error(what: &'static str, path: &Path, source: io::Error) -> LakeError {
     LakeError::Io { what, path: path.to_owned(), source }
 }
 

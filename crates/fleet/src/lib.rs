@@ -2,6 +2,8 @@
 //!
 //! Nothing here reads a machine or a clock: rows and times are passed in.
 
+#[cfg(feature = "upload")]
+mod bucket;
 mod compact;
 mod file;
 mod lake;
@@ -9,7 +11,9 @@ mod row;
 #[cfg(feature = "upload")]
 mod upload;
 
-pub use compact::{CompactedDay, compact};
+#[cfg(feature = "upload")]
+pub use bucket::{Bucket, BucketError};
+pub use compact::{CompactedDay, Files, Folder, compact};
 pub use file::{Effort, FileError, Writer, read};
 pub use lake::{HOUR_MS, Keep, Lake, LakeError, MINUTE_MS, StoredHour, day};
 pub use row::{AGES, Group, Row, Rows, schema};

@@ -40,7 +40,7 @@ pub struct Group {
     pub host: String,
     /// path of the control group
     pub cgroup: String,
-    /// name of the service: owner of the pod, container or unit; else the last part of the path
+    /// name of the service: namespace and owner of the pod, container or unit; else the last part of the path
     pub service: String,
     /// name of the pod
     pub pod: String,

@@ -7,19 +7,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
-use object_store::aws::AmazonS3Builder;
-use object_store::path::Path as Key;
-use object_store::{ObjectStore, ObjectStoreExt, RetryConfig};
-use tokio::runtime::{Builder, Runtime};
-
-use crate::file::read;
+use crate::bucket::{Bucket, BucketError};
+use crate::file::{decode, read};
 use crate::lake::{Lake, LakeError};
 
-/// Time that one object may take.
-const MOST_TIME: Duration = Duration::from_secs(20);
 /// Number of finished hours that are put in one turn, so that rows do not wait for long.
 const HOURS_AT_ONCE: usize = 6;
 
@@ -27,28 +20,9 @@ const HOURS_AT_ONCE: usize = 6;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UploadError {
-    /// the place or the credentials are invalid
-    #[error("cannot use {url}: {source}; see AWS_REGION, AWS_ENDPOINT and AWS_ALLOW_HTTP")]
-    Place {
-        /// as the user gave it
-        url: String,
-        /// the reason
-        source: object_store::Error,
-    },
-    /// an object cannot be put
-    #[error("cannot put {key}: {source}")]
-    Put {
-        /// its name
-        key: String,
-        /// the reason
-        source: object_store::Error,
-    },
-    /// the storage does not answer
-    #[error("cannot put {key}: no answer within {} s", MOST_TIME.as_secs())]
-    Slow {
-        /// its name
-        key: String,
-    },
+    /// the storage cannot be used
+    #[error("{0}")]
+    Bucket(#[from] BucketError),
     /// a file of the directory cannot be read
     #[error("cannot read {}: {source}", path.display())]
     Read {
@@ -60,64 +34,27 @@ pub enum UploadError {
     /// the directory cannot be used
     #[error("{0}")]
     Lake(#[from] LakeError),
-    /// the runtime of the client cannot be started
-    #[error("cannot start the client of the object storage: {0}")]
-    Runtime(#[source] io::Error),
 }
 
 /// Uploads the hours of a lake.
 #[derive(Debug)]
 pub struct Uploader {
-    store: Arc<dyn ObjectStore>,
-    prefix: String,
-    runtime: Runtime,
+    bucket: Bucket,
     /// maximum size of the finished hours that wait, in bytes
     most_bytes: u64,
     every: Duration,
-    /// when the next upload is due, in ms since 1970
-    due: i64,
-    /// minutes of each hour that have been put
+    /// when the last upload began and when the next one is due, in ms since 1970
+    due: Option<(i64, i64)>,
+    /// minutes of each hour that this process has put
     put: BTreeMap<i64, usize>,
 }
 
 impl Uploader {
-    /// Uploads to `s3://BUCKET/PREFIX`, with credentials from the environment, every `every`. While hours wait that
-    /// are together larger than `most_bytes`, the oldest are dropped.
-    ///
-    /// # Errors
-    /// If the place or the credentials are invalid. Whether the bucket can be reached shows later.
-    pub fn s3(url: &str, every: Duration, most_bytes: u64) -> Result<Self, UploadError> {
-        // Two libraries may have different defaults; this is the one that is linked.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        // A later turn tries again.
-        let retry =
-            RetryConfig { max_retries: 2, retry_timeout: MOST_TIME / 2, ..RetryConfig::default() };
-        let store = AmazonS3Builder::from_env().with_url(url).with_retry(retry).build();
-        let store = store.map_err(|source| UploadError::Place { url: url.to_owned(), source })?;
-        let prefix = url.split_once("://").and_then(|(_, place)| place.split_once('/'));
-        Uploader::to(Arc::new(store), prefix.map_or("", |(_, prefix)| prefix), every, most_bytes)
-    }
-
-    /// Uploads to any storage.
-    ///
-    /// # Errors
-    /// If its client cannot be started.
-    pub fn to(
-        store: Arc<dyn ObjectStore>,
-        prefix: &str,
-        every: Duration,
-        most_bytes: u64,
-    ) -> Result<Self, UploadError> {
-        let runtime = Builder::new_current_thread().enable_all().build();
-        Ok(Uploader {
-            store,
-            prefix: prefix.trim_matches('/').to_owned(),
-            runtime: runtime.map_err(UploadError::Runtime)?,
-            most_bytes,
-            every,
-            due: i64::MIN,
-            put: BTreeMap::new(),
-        })
+    /// Uploads to `bucket` every `every`. While hours wait that are together larger than `most_bytes`, the oldest are
+    /// dropped.
+    #[must_use]
+    pub fn new(bucket: Bucket, every: Duration, most_bytes: u64) -> Self {
+        Uploader { bucket, most_bytes, every, due: None, put: BTreeMap::new() }
     }
 
     /// Puts hours that are finished, and the running one, if that is due at `now`, in ms since 1970. Drops the
@@ -126,20 +63,22 @@ impl Uploader {
     /// # Errors
     /// If the storage cannot be reached. The hours stay, and are put in a later turn.
     pub fn turn(&mut self, lake: &mut Lake, now: i64) -> Result<(), UploadError> {
-        if now < self.due {
+        // A clock that was set back must not delay uploads.
+        if self.due.is_some_and(|(last, due)| (last..due).contains(&now)) {
             return Ok(());
         }
-        self.due = now.saturating_add(i64::try_from(self.every.as_millis()).unwrap_or(i64::MAX));
+        let every = i64::try_from(self.every.as_millis()).unwrap_or(i64::MAX);
+        self.due = Some((now, now.saturating_add(every)));
         let put = self.put_all(lake);
         self.drop_oldest(lake)?;
         if put? {
             // Finished hours remain: upload them in the next turn, without a pause.
-            self.due = now;
+            self.due = None;
         }
         Ok(())
     }
 
-    /// Puts everything, at the end.
+    /// Puts hours once more, at the end.
     ///
     /// # Errors
     /// If the storage cannot be reached. The hours stay in the directory.
@@ -151,6 +90,7 @@ impl Uploader {
     fn put_all(&mut self, lake: &mut Lake) -> Result<bool, UploadError> {
         let finished = lake.finished()?;
         for hour in finished.iter().take(HOURS_AT_ONCE) {
+            self.complete(lake, hour.start, &hour.path)?;
             self.put(lake, &hour.path)?;
             self.put.remove(&hour.start);
             lake.remove(hour, 0)?;
@@ -158,25 +98,35 @@ impl Uploader {
         if let Some((start, path, minutes)) = lake.running()
             && self.put.get(&start) != Some(&minutes)
         {
+            self.complete(lake, start, &path)?;
             self.put(lake, &path)?;
-            self.put.insert(start, minutes);
+            self.put.insert(start, lake.running().map_or(minutes, |(_, _, minutes)| minutes));
         }
         Ok(finished.len() > HOURS_AT_ONCE)
+    }
+
+    /// Adds the minutes that the object of an hour has and its file does not: they would be lost when the file
+    /// replaces the object. The file lacks them if the clock was set back after the hour was put and removed, or if
+    /// the directory was lost.
+    fn complete(&self, lake: &mut Lake, start: i64, path: &Path) -> Result<(), UploadError> {
+        if self.put.contains_key(&start) {
+            return Ok(());
+        }
+        match self.bucket.get(&lake.name(path)) {
+            // What is no file of rows, or may not be read, cannot be kept.
+            Ok(there) => match there.map(decode) {
+                Some(Ok(rows)) => Ok(lake.merge(start, rows)?),
+                _ => Ok(()),
+            },
+            Err(e) if e.is_forbidden() => Ok(()),
+            Err(e) => Err(e.into()),
+        }
     }
 
     fn put(&self, lake: &Lake, path: &Path) -> Result<(), UploadError> {
         let bytes =
             fs::read(path).map_err(|source| UploadError::Read { path: path.to_owned(), source })?;
-        let key = format!("{}/{}", self.prefix, lake.name(path));
-        let put = async {
-            let place = Key::from(key.as_str());
-            tokio::time::timeout(MOST_TIME, self.store.put(&place, bytes.into())).await
-        };
-        match self.runtime.block_on(put) {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(source)) => Err(UploadError::Put { key, source }),
-            Err(_) => Err(UploadError::Slow { key }),
-        }
+        Ok(self.bucket.put(&lake.name(path), bytes)?)
     }
 
     /// Drops the oldest finished hours while all of them are larger than the limit.
@@ -194,5 +144,86 @@ impl Uploader {
             lake.remove(hour, lost)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use object_store::ObjectStore;
+    use object_store::memory::InMemory;
+
+    use super::*;
+    use crate::lake::{HOUR_MS, Keep, MINUTE_MS};
+    use crate::row::{Group, Row, Rows};
+
+    const BEGIN: i64 = 1_795_564_800_000;
+    const EVERY: Duration = Duration::from_secs(300);
+
+    fn uploader(store: &Arc<InMemory>) -> Uploader {
+        let store = Arc::clone(store) as Arc<dyn ObjectStore>;
+        Uploader::new(Bucket::new(store, "/p/").unwrap(), EVERY, 1 << 20)
+    }
+
+    /// Writes these minutes, and uploads when it is due.
+    fn pass(lake: &mut Lake, uploader: &mut Uploader, minutes: std::ops::Range<i64>) {
+        for n in minutes {
+            let minute = BEGIN + n * MINUTE_MS;
+            let group = Group { host: "h".into(), cgroup: "/g".into(), ..Group::default() };
+            let row = Row { minute, resident_bytes: n, ..Row::default() };
+            lake.append(minute, Rows { groups: vec![group], rows: vec![row] }).unwrap();
+            uploader.turn(lake, minute + MINUTE_MS).unwrap();
+        }
+    }
+
+    /// The minutes of an hour in the bucket.
+    fn minutes(uploader: &Uploader, hour: i64) -> Vec<i64> {
+        let name = format!("date=2026-11-25/hour={hour:02}/host=h/rows.parquet");
+        let rows = uploader.bucket.get(&name).unwrap().map(|bytes| decode(bytes).unwrap().rows);
+        rows.unwrap_or_default().iter().map(|r| (r.minute - BEGIN) / MINUTE_MS).collect()
+    }
+
+    #[test]
+    fn an_hour_in_the_bucket_survives_a_clock_that_is_set_back() {
+        let (dir, store) = (tempfile::tempdir().unwrap(), Arc::default());
+        let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
+        let mut upload = uploader(&store);
+        pass(&mut lake, &mut upload, 0..50);
+        pass(&mut lake, &mut upload, 55..66);
+        let first: Vec<i64> = (0..50).chain(55..60).collect();
+        assert_eq!(minutes(&upload, 0), first);
+        assert_eq!(lake.finished().unwrap(), []);
+        // Minutes that are there already, and one that is not.
+        pass(&mut lake, &mut upload, 48..51);
+        pass(&mut lake, &mut upload, 66..76);
+        upload.finish(&mut lake).unwrap();
+        let all: Vec<i64> = (0..51).chain(55..60).collect();
+        assert_eq!(minutes(&upload, 0), all);
+        assert_eq!(minutes(&upload, 1), (60..76).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_running_hour_survives_the_loss_of_the_directory() {
+        let store = Arc::default();
+        for minutes in [0..20, 20..30] {
+            let dir = tempfile::tempdir().unwrap();
+            let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
+            let mut upload = uploader(&store);
+            pass(&mut lake, &mut upload, minutes);
+            upload.finish(&mut lake).unwrap();
+        }
+        assert_eq!(minutes(&uploader(&store), 0), (0..30).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_does_not_delay_uploads() {
+        let (dir, store) = (tempfile::tempdir().unwrap(), Arc::default());
+        let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
+        let mut upload = uploader(&store);
+        let hours = HOUR_MS / MINUTE_MS;
+        pass(&mut lake, &mut upload, 9 * hours..9 * hours + 2);
+        pass(&mut lake, &mut upload, 0..6);
+        assert_eq!(minutes(&upload, 0), (0..6).collect::<Vec<_>>());
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use isotherm_fleet::{Group, Keep, Lake, MINUTE_MS, Row, Rows, Uploader, read};
+use isotherm_fleet::{Bucket, Group, Keep, Lake, MINUTE_MS, Row, Rows, Uploader, compact, read};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::{ObjectStoreExt, RetryConfig};
 
@@ -135,8 +135,8 @@ fn an_hour_without_the_bucket_is_caught_up_and_what_is_dropped_is_counted() {
     let dir = tempfile::tempdir().unwrap();
     let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
     let store = store(port);
-    let uploader =
-        |most| Uploader::to(Arc::new(store.clone()), "/fleet/", UPLOAD_EVERY, most).unwrap();
+    let place = || Bucket::new(Arc::new(store.clone()), "/fleet/").unwrap();
+    let uploader = |most| Uploader::new(place(), UPLOAD_EVERY, most);
     let mut upload = uploader(64 << 20);
 
     let server = Server::start(&moto, port);
@@ -172,5 +172,8 @@ fn an_hour_without_the_bucket_is_caught_up_and_what_is_dropped_is_counted() {
     let missing = (180..186 + 11 * 60).filter(|m| minutes.binary_search(m).is_err()).count();
     assert!(missing > 4 * 60, "{missing}");
     assert_eq!(usize::try_from(dropped).unwrap(), missing);
+    let (copy, mut rows) = (dir.path().join("copy"), 0);
+    compact(&place(), &copy, None, BEGIN + (49 * 60) * MINUTE_MS, |day| rows += day.rows).unwrap();
+    assert_eq!(rows, 10 * minutes.len());
     assert_eq!(lake.finished().unwrap(), []);
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use isotherm::agent::LakePlace;
 use isotherm::fleet_report::{Engine, FleetReport, LakeAge};
 use isotherm::{UsageError, units};
 
@@ -28,13 +29,13 @@ pub enum FleetTask {
 /// Options of `fleet compact`.
 #[derive(Debug, Args)]
 pub struct CompactFleet {
-    /// Folder of the lake, which isotherm agent writes
-    #[arg(long, value_name = "DIR")]
-    pub lake: PathBuf,
+    /// The lake that isotherm agent writes: a folder, or s3://BUCKET/PREFIX with credentials from the environment
+    #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX", value_parser = LakePlace::parse)]
+    pub lake: LakePlace,
     /// Folder of the copy
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
-    /// Copy this day (UTC), again if it is there [default: all days that have ended and have no copy]
+    /// Copy this day (UTC), again if it is there [default: all days that ended an hour ago or earlier and have no copy]
     #[arg(long, value_name = "YYYY-MM-DD", value_parser = isotherm_fleet::day)]
     pub date: Option<String>,
 }

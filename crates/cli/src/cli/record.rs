@@ -12,7 +12,7 @@ use isotherm_linux::{Part, Way};
 use isotherm_record::Limits;
 
 use super::file_targets::{FileTargets, OF_PROCESSES};
-use super::{DEFAULT_RECORD, Metrics, Targets, UsageError, Watching};
+use super::{DEFAULT_RECORD, Lake, Metrics, Targets, UsageError, Watching};
 
 /// Options of `record`.
 #[derive(Debug, Args)]
@@ -86,6 +86,9 @@ pub struct Record {
     pub metrics: Metrics,
     #[command(flatten)]
     pub watching: Watching,
+    // The heading would apply to all options that follow.
+    #[command(flatten, next_help_heading = "Rows for a lake")]
+    pub lake: Lake,
 }
 
 impl Record {

@@ -58,14 +58,15 @@ pub struct Acting {
     pub duration: Option<Duration>,
     #[command(flatten)]
     pub metrics: Metrics,
-    #[command(flatten, next_help_heading = "Rows for a lake")]
-    pub lake: Lake,
     #[command(flatten)]
     pub targets: Targets,
     #[command(flatten)]
     pub files: FileTargets,
     #[command(flatten)]
     pub watching: Watching,
+    // The heading would apply to all options that follow.
+    #[command(flatten, next_help_heading = "Rows for a lake")]
+    pub lake: Lake,
 }
 
 impl Acting {

@@ -1,9 +1,11 @@
 //! `isotherm agent`.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use isotherm::agent::{AgentOptions, run as watch};
+use isotherm::session::{Progress, Silent};
 
 use super::line::Line;
 use crate::cli::Agent;
@@ -24,6 +26,9 @@ pub fn run(o: &Agent) -> Result<ExitCode> {
         metrics: o.metrics.to.clone(),
         metrics_every: o.metrics.every,
     };
-    watch(&options, &o.watching, Box::new(Line::new()))?;
+    // In the logs of many machines, a line every few seconds would outgrow the rows.
+    let line = std::io::stderr().is_terminal();
+    let progress: Box<dyn Progress> = if line { Box::new(Line::new()) } else { Box::new(Silent) };
+    watch(&options, &o.watching, progress)?;
     Ok(ExitCode::SUCCESS)
 }

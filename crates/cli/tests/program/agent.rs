@@ -1,7 +1,9 @@
 //! `isotherm agent` on real processes, with its rows read back.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use isotherm_fleet::{Rows, read};
 use rustix::process::{Pid, Signal, kill_process};
@@ -26,6 +28,7 @@ fn a_minute_becomes_a_row_for_each_group() {
     let pid = load.pid().to_string();
     let mut agent = isotherm(["agent", "--lake", lake.to_str().unwrap(), "--host", "a/b"])
         .args(["--pid", &pid, "--command-lines", "--control", socket.to_str().unwrap()])
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     until("there is a row", || !files(&lake).is_empty());
@@ -37,6 +40,9 @@ fn a_minute_becomes_a_row_for_each_group() {
     assert!(second.err.contains("another isotherm writes the rows of a_b"), "{}", second.err);
     kill_process(Pid::from_child(&agent), Signal::TERM).unwrap();
     assert_eq!(wait(&mut agent).code(), Some(0));
+    let mut log = String::new();
+    agent.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    assert!(log.contains("ran ") && !log.contains(" regions "), "{log}");
     assert!(dir.path().join("socket.ages.json").exists(), "the next agent goes on with the ages");
     let path = files(&lake).remove(0);
     assert!(path.parent().unwrap().ends_with("host=a_b"), "{}", path.display());
@@ -47,7 +53,7 @@ fn a_minute_becomes_a_row_for_each_group() {
     let mib = |bytes: i64| bytes >> 20;
     assert!((64..100).contains(&mib(row.resident_bytes)), "{row:?}");
     let parts = row.hot_bytes + row.warm_bytes + row.cold_bytes + row.unknown_bytes;
-    assert!((row.resident_bytes - parts).abs() < 8, "{row:?}");
+    assert_eq!(row.resident_bytes, parts, "{row:?}");
     assert!(row.snapshots > 0 && row.own_cpu_us > 0 && row.host_bytes > row.resident_bytes);
     assert_eq!((row.saved_bytes, row.minute % 60_000), (None, 0));
 }
@@ -60,6 +66,7 @@ fn a_lake_is_required() {
         (&["agent", "--lake", "ftp://x/y"], "s3://BUCKET/PREFIX"),
         (&["agent", "--lake", "x", "--upload-every", "1s"], "one row a minute"),
         (&["run", "--host", "h", "--scheme-line", "x", "--pid", "1"], "--lake"),
+        (&["record", "--lake", "x", "--physical"], "watch processes"),
         (&["fleet", "compact", "--lake", "none", "--to", "x"], "there is no lake"),
     ] {
         let done = run_in(dir.path(), args);

@@ -1,6 +1,8 @@
 //! The kernel's counters of control groups, per minute.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use isotherm_linux::cgroup::Cgroup;
@@ -27,6 +29,8 @@ pub struct Counters(BTreeMap<String, Known>);
 #[derive(Debug)]
 struct Known {
     group: Option<Cgroup>,
+    /// number of its directory: a service that starts again gets a new group at the same path
+    inode: Option<u64>,
     last: Counted,
 }
 
@@ -37,13 +41,16 @@ impl Counters {
         let mut all = Vec::new();
         for path in paths {
             let known = before.remove(path).filter(|known| known.group.is_some());
-            let (group, last) = known.map_or_else(
-                || (Cgroup::of_path(root, path), Counted::default()),
-                |known| (known.group, known.last),
+            let (group, old, last) = known.map_or_else(
+                || (Cgroup::of_path(root, path), None, Counted::default()),
+                |known| (known.group, known.inode, known.last),
             );
+            let inode = group.as_ref().and_then(|group| fs::metadata(group.dir()).ok());
+            let inode = inode.map(|is| is.ino());
             let now = group.as_ref().map(totals).unwrap_or_default();
+            let last = if inode == old { last } else { Counted::default() };
             all.push(now.since(&last));
-            self.0.insert(path.to_owned(), Known { group, last: now });
+            self.0.insert(path.to_owned(), Known { group, inode, last: now });
         }
         all
     }
@@ -51,7 +58,7 @@ impl Counters {
 
 impl Counted {
     fn since(&self, last: &Counted) -> Counted {
-        let since = |now: Option<u64>, last: Option<u64>| Some(now?.saturating_sub(last?));
+        let since = |now: Option<u64>, last: Option<u64>| now?.checked_sub(last?);
         Counted {
             refaults: since(self.refaults, last.refaults),
             major_faults: since(self.major_faults, last.major_faults),
@@ -132,5 +139,20 @@ mod tests {
             limit_bytes,
         };
         assert_eq!(read()[0], expected);
+        // The service has started again. Its new group counts from 0, and is beyond the old one already.
+        let group = root.join("cg/a/b");
+        fs::rename(&group, root.join("old")).unwrap();
+        for entry in fs::read_dir(root.join("old")).unwrap() {
+            let file = entry.unwrap();
+            put(
+                &group,
+                file.file_name().to_str().unwrap(),
+                &fs::read_to_string(file.path()).unwrap(),
+            );
+        }
+        put(root, "cg/a/b/memory.stat", &stat(9));
+        assert_eq!(read()[0], first[0]);
+        put(root, "cg/a/b/memory.stat", &stat(11));
+        assert_eq!(read()[0].major_faults, Some(2));
     }
 }

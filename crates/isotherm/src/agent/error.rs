@@ -2,7 +2,7 @@
 
 use std::io;
 
-use isotherm_fleet::{LakeError, UploadError};
+use isotherm_fleet::{BucketError, LakeError};
 use isotherm_record::WriteError;
 
 use crate::control::ControlError;
@@ -25,7 +25,7 @@ pub enum AgentError {
     Lake(#[from] LakeError),
     /// the object storage cannot be used
     #[error("{0}")]
-    Upload(#[from] UploadError),
+    Bucket(#[from] BucketError),
     /// the session has failed
     #[error("{0}")]
     Session(#[from] SessionError),

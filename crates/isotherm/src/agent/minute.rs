@@ -173,14 +173,16 @@ impl Minute {
                 _ => scaled(own_cpu_us, until, all) - scaled(own_cpu_us, before, all),
             };
             before = until;
+            let [hot, warm, cold, unknown] =
+                [sums.heat.hot, sums.heat.warm, sums.heat.cold, sums.heat.unknown].map(mean);
             rows.push(Row {
                 group: u32::try_from(i).unwrap_or(u32::MAX),
                 minute,
-                resident_bytes: mean(resident(&sums.heat)),
-                hot_bytes: mean(sums.heat.hot),
-                warm_bytes: mean(sums.heat.warm),
-                cold_bytes: mean(sums.heat.cold),
-                unknown_bytes: mean(sums.heat.unknown),
+                resident_bytes: hot + warm + cold + unknown,
+                hot_bytes: hot,
+                warm_bytes: warm,
+                cold_bytes: cold,
+                unknown_bytes: unknown,
                 swapped_bytes: mean(sums.swapped),
                 saved_bytes: sums.last.saved.map(signed),
                 paged_out_bytes: sums.paged_out.map(signed),
@@ -269,6 +271,10 @@ mod tests {
         assert_eq!(sizes(&rows[1]), (2, 2, 0, 4));
         assert!(rows.iter().all(|r| r.snapshots == 2 && r.minute == 60_000 && r.host_bytes == 99));
         assert_eq!((rows[0].paged_out_bytes, rows[0].refaults), (None, None));
+        // Each part is rounded down, and the whole is still their sum.
+        minute.snapshot(std::iter::once(observed(&a, None, 1, 1)));
+        let row = minute.rows(60_000, 0, 99, &[])[0];
+        assert_eq!(sizes(&row), (26, 13, 13, 0));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use isotherm_core::scheme::{Event, Outcome};
 use isotherm_core::{Action, Nanos, Snapshot, TargetId};
-use isotherm_fleet::{Keep, Lake, MINUTE_MS, Rows, Uploader};
+use isotherm_fleet::{Bucket, Keep, Lake, MINUTE_MS, Rows, Uploader};
 use isotherm_linux::{proc, sys};
 
 use self::counters::Counters;
@@ -119,7 +119,9 @@ impl Agent {
         };
         let uploader = match &o.place {
             LakePlace::Dir(_) => None,
-            LakePlace::Objects(url) => Some(Uploader::s3(url, o.upload_every, o.spool_bytes)?),
+            LakePlace::Objects(url) => {
+                Some(Uploader::new(Bucket::s3(url)?, o.upload_every, o.spool_bytes))
+            }
         };
         let lake = Lake::open(dir, &host, keep)?;
         Ok(Agent(Some(Collector {

@@ -115,7 +115,9 @@ fn names(root: &Path, path: &str, logs: &ContainerLogs) -> Group {
             ("", "", Some(unit)) => of_unit(path, unit).to_owned(),
             ("", "", None) => place.last.to_owned(),
             ("", container, _) => container.to_owned(),
-            (pod, ..) => owner(pod).to_owned(),
+            // The service `web` of another namespace is another service.
+            (pod, ..) if group.namespace.is_empty() => owner(pod).to_owned(),
+            (pod, ..) => format!("{}/{}", group.namespace, owner(pod)),
         };
     }
     group
@@ -132,8 +134,8 @@ fn of_unit<'a>(path: &'a str, unit: &'a str) -> &'a str {
     if name.starts_with("session-") { user().unwrap_or(name) } else { name }
 }
 
-/// The owner of a pod, by the way in which Kubernetes names pods: `NAME-HASH-RANDOM` of a Deployment, `NAME-RANDOM`
-/// of a DaemonSet or a Job, `NAME-NUMBER` of a StatefulSet. Other pods are their own owners.
+/// The owner of a pod, by the way in which Kubernetes names pods: `NAME-HASH-RANDOM` of a Deployment, `NAME-TIME-RANDOM`
+/// of a CronJob, `NAME-RANDOM` of a DaemonSet or a Job, `NAME-NUMBER` of a StatefulSet. Other pods are their own owners.
 fn owner(pod: &str) -> &str {
     let Some((front, last)) = pod.rsplit_once('-') else { return pod };
     let is_ordinal = last.len() <= 5 && last.bytes().all(|b| b.is_ascii_digit());
@@ -145,6 +147,8 @@ fn owner(pod: &str) -> &str {
     }
     match front.rsplit_once('-') {
         Some((name, hash)) if (6..=10).contains(&hash.len()) && is_random(hash) => name,
+        // Minutes since 1970.
+        Some((name, time)) if time.len() == 8 && time.bytes().all(|b| b.is_ascii_digit()) => name,
         _ => front,
     }
 }
@@ -336,7 +340,8 @@ mod tests {
         ] {
             let group = of(root.path(), &path);
             let names = [&group.service, &group.pod, &group.namespace, &group.container, &group.unit];
-            assert_eq!(names, ["shop", "shop-7d4b9c6f5d-x2v8k", "prod", "main", ""], "{path}");
+            let expected = ["prod/shop", "shop-7d4b9c6f5d-x2v8k", "prod", "main", ""];
+            assert_eq!(names, expected, "{path}");
         }
     }
 
@@ -347,6 +352,7 @@ mod tests {
             ("web-front-6b7c9d8f4-bq2lz", "web-front"),
             ("node-exporter-8xz4k", "node-exporter"),
             ("postgres-0", "postgres"),
+            ("backup-29930880-x2v8k", "backup"),
             ("kafka-broker-12", "kafka-broker"),
             ("etcd-control-plane", "etcd-control-plane"),
             ("debug", "debug"),
@@ -364,6 +370,6 @@ mod tests {
         assert_eq!(service(), N);
         fs::create_dir_all(dir.path().join("var/log/containers")).unwrap();
         fs::write(dir.path().join(format!("var/log/containers/a-0_ns_c-{N}.log")), "").unwrap();
-        assert!((0..=AGAIN).any(|_| service() == "a"));
+        assert!((0..=AGAIN).any(|_| service() == "ns/a"));
     }
 }

@@ -36,6 +36,9 @@ pub enum RecordError {
     /// the metrics cannot be written
     #[error("{0}")]
     Metrics(#[from] MetricsError),
+    /// the lake cannot be used
+    #[error("{0}")]
+    Lake(#[from] crate::agent::AgentError),
     /// privileges cannot be given up
     #[error("cannot give up capabilities")]
     Privileges(#[source] io::Error),

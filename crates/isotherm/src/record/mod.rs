@@ -13,6 +13,7 @@ use isotherm_linux::sys::{self, KeptCapabilities};
 use isotherm_record::{Facts, Limits, Progress as Written, Summary, TargetFact, Why, Writer};
 use tracing::{error, info, warn};
 
+use crate::agent::{Agent, LakeOptions};
 use crate::control::{Answer, Control, Request};
 use crate::follow::{Follower, Selection, StartedCommand, resolve};
 use crate::metrics::{Metrics, MetricsTo};
@@ -51,6 +52,8 @@ pub struct RecordOptions {
     pub metrics: Option<MetricsTo>,
     /// interval between two writes of the metrics
     pub metrics_every: Duration,
+    /// the lake to write rows to
+    pub lake: Option<LakeOptions>,
 }
 
 impl RecordOptions {
@@ -102,6 +105,7 @@ pub fn record(
     let program = resolve(&o.targets.command)?;
     let control = o.control.as_deref().map(Control::open).transpose()?;
     let metrics = Metrics::open(o.metrics.as_ref(), o.metrics_every)?;
+    let agent = Agent::open(o.lake.as_ref(), false)?;
     let facts = facts(attrs, seed, ready.describe());
     let mut stacks = o.stacks.map(|stacks| Stacks::open(program.is_some(), stacks)).transpose()?;
     let writer = match o.to_stdout() {
@@ -112,7 +116,8 @@ pub fn record(
     let started = follower.start(ready.hold(), program, &o.targets.command, &environment);
     let (mut started, mut writer) = or_finish(started, writer)?;
     // Processes that start later may belong to other users.
-    let reach = o.limits.rotate.is_some() || o.targets.may_be_strangers() || metrics.writes();
+    let writes = metrics.writes() || agent.writes();
+    let reach = o.limits.rotate.is_some() || o.targets.may_be_strangers() || writes;
     let files = ready.takes_files() || o.stacks.is_some();
     let frames = ready.takes_frames();
     let mut privileges = Privileges { reach, files, frames, writing: None };
@@ -127,7 +132,7 @@ pub fn record(
     privileges.fit(&writer)?;
     let begun = Session::begin(ready, follower, attrs, seed, progress);
     let (session, writer) = or_finish(begun, writer)?;
-    let mut session = session.speaking(control, metrics, Notify::default());
+    let mut session = session.speaking(control, metrics, Notify::default()).writing(agent);
     let mut recording = RecordJob {
         writer,
         stacks,

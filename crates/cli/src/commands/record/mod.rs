@@ -56,6 +56,7 @@ pub fn in_passing(
         control: None,
         metrics: None,
         metrics_every: Duration::MAX,
+        lake: None,
     };
     let _ = watching.check()?;
     let progress: Box<dyn Progress> = if line { Box::new(Line::new()) } else { Box::new(Silent) };
@@ -72,6 +73,11 @@ fn options(o: &Record) -> Result<RecordOptions> {
     if targets.is_empty() && !o.physical && !o.of_files() {
         let text = "nothing to watch: give --pid PID, --comm NAME, --cgroup PATH, a command after -- \
                     (isotherm record -- ./app), --physical, or files by --file, --dir, --mount or --cached";
+        return Err(UsageError::new(text).into());
+    }
+    if o.lake.place.is_some() && (o.physical || o.of_files()) {
+        let text = "--lake has rows of control groups, which --physical and files do not have: leave out --lake, or \
+                    watch processes";
         return Err(UsageError::new(text).into());
     }
     if o.alloc == Some(0) {
@@ -91,6 +97,7 @@ fn options(o: &Record) -> Result<RecordOptions> {
         control: o.control.clone(),
         metrics: o.metrics.to.clone(),
         metrics_every: o.metrics.every,
+        lake: o.lake.options(),
     })
 }
 
