@@ -48,9 +48,6 @@ const MINUTE: f64 = 60.0;
 /// The first limit is so far above the predicted one, and a step is so long: shares of the memory in use.
 const AHEAD: f64 = 0.03;
 const STEP: f64 = 0.02;
-/// Before the first measurement, the groups are at their limits for so many times the usual time: the kernel does not
-/// know the ages of pages yet.
-const FIRST_SETTLE: u64 = 3;
 /// More than so much at the step below the smallest limit is a cliff, as in `report need`.
 const CLIFF: f64 = 10.0;
 
@@ -223,10 +220,9 @@ fn main() -> Result<()> {
         let path = of(case);
         case.predict(&isotherm, &path, &o.objectives)?;
     }
-    let mut settle = o.settle * FIRST_SETTLE;
     while cases.iter().any(|case| case.next().is_some()) {
         cases.iter_mut().try_for_each(Case::begin)?;
-        sleep(Duration::from_secs(std::mem::replace(&mut settle, o.settle)));
+        sleep(Duration::from_secs(o.settle));
         let before = faults(&cases)?;
         sleep(Duration::from_secs(o.measure));
         let after = faults(&cases)?;
