@@ -2,6 +2,7 @@
 
 use std::fs::{create_dir, read_to_string, remove_dir, write};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -53,6 +54,22 @@ impl Limited {
         &self.group
     }
 
+    /// Lowers or raises the limit, in steps down of at most `step` bytes: one far below the use is refused.
+    pub fn move_to(&self, limit: u64, step: u64) -> Result<()> {
+        let mut at = self.group.memory_current()?;
+        while at > limit {
+            at = limit.max(at.saturating_sub(step.max(1)));
+            // The kernel may find too little to reclaim at first.
+            for _ in 0..20 {
+                if self.group.set_memory_max(Limit::Bytes(at)).is_ok() {
+                    break;
+                }
+                sleep(Duration::from_millis(100));
+            }
+        }
+        Ok(self.group.set_memory_max(Limit::Bytes(limit))?)
+    }
+
     /// How often the group reached its limit, so that an allocation had to reclaim.
     pub fn times_reached(&self) -> Result<u64> {
         let [file, key] = match self.version() {
@@ -82,7 +99,7 @@ impl Drop for Limited {
             if remove_dir(self.group.dir()).is_ok() {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(100));
+            sleep(Duration::from_millis(100));
         }
         eprintln!("the group of this bench is still there: rmdir {}", self.group.dir().display());
     }

@@ -1,4 +1,4 @@
-//! What `isotherm report need` predicts for a process.
+//! What `isotherm report need` and `isotherm whatif` predict for a process.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -50,6 +50,27 @@ pub fn curve(isotherm: &Path, record: &Path) -> Result<Vec<Point>> {
         Ok(Point { age: figure(p, "idle_ms")? / 1e3, saved, returned })
     };
     points.iter().map(point).collect()
+}
+
+/// What `isotherm whatif` says of `reclaim --pages` at these minimum ages in s, without quotas.
+///
+/// # Errors
+/// If it refuses one of them.
+pub fn played(isotherm: &Path, record: &Path, ages: &[u64]) -> Result<Vec<Point>> {
+    let mut command = Command::new(isotherm);
+    command.arg("whatif").arg(record).args(["--pages", "--json"]);
+    command.args(["--quota", "none", "--quota-size", "none"]);
+    for age in ages {
+        command.args(["--min-age", &format!("{age}s")]);
+    }
+    let played: Value = serde_json::from_slice(&command.output()?.stdout).context("no report")?;
+    let settings = played["settings"].as_array().context("no settings")?;
+    let point = |(setting, age): (&Value, &u64)| {
+        let figure = |key: &str| setting[key].as_f64().context("no figure");
+        let (saved, returned) = (figure("saved_bytes")?, figure("returned_bytes_per_second")?);
+        Ok(Point { age: *age as f64, saved, returned })
+    };
+    settings.iter().zip(ages).map(point).collect()
 }
 
 /// The median factor between predictions and measurements, and how many are within 1.5.

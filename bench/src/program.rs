@@ -1,7 +1,7 @@
 //! The program that is measured.
 
-use std::path::PathBuf;
-use std::process::Child;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Result, bail};
 
@@ -25,4 +25,15 @@ impl Drop for Ended {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Starts `isotherm reclaim` for a process with this objective, without watermarks or quotas.
+pub fn reclaim_by_aim(isotherm: &Path, pid: i32, aim: &str) -> Result<Ended> {
+    let child = Command::new(isotherm)
+        .args(["reclaim", "--pid", &pid.to_string(), "--aim", aim])
+        .args(["--watermarks", "none", "--control", "none"])
+        .args(["--quota", "none", "--quota-size", "none"])
+        .stdout(Stdio::null())
+        .spawn()?;
+    Ok(Ended(child))
 }

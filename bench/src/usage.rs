@@ -42,6 +42,15 @@ fn duration(t: libc::timeval) -> Duration {
     Duration::from_secs(number(t.tv_sec)) + Duration::from_micros(number(t.tv_usec))
 }
 
+/// Faults of the calling thread so far that waited for swap or a disk.
+pub fn own_major_faults() -> u64 {
+    // SAFETY: rusage is a plain C structure of numbers, for which zeros are valid.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a local variable that lives until the call returns.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
+    u64::try_from(usage.ru_majflt).unwrap_or(0)
+}
+
 /// The resource use of a process so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Used {

@@ -13,12 +13,16 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
+use crate::usage::{self, own_major_faults};
+
 /// The argument with which a bench starts itself as this process.
 const ARGUMENT: &str = "--be-the-user";
 /// Interval between touches.
 const TICK: Duration = Duration::from_millis(2);
 /// Idle times of [`User::idle`], in s.
 pub const AGES: [u64; 10] = [5, 10, 15, 20, 25, 30, 35, 40, 50, 60];
+/// A touch that takes longer may have waited for a page.
+const LONG_TOUCH: Duration = Duration::from_micros(4);
 const PAGES_A_MIB: u64 = (1 << 20) / PAGE_SIZE;
 
 /// How a part of the memory is used.
@@ -45,6 +49,33 @@ struct UsedPart {
 /// The workloads, each with its size in MiB.
 pub const WORKLOADS: [(&str, u64); 5] =
     [("zipf-strewn", 256), ("zipf-together", 320), ("mix", 320), ("scan", 256), ("move", 320)];
+
+/// How much larger and slower than usual a workload is.
+#[derive(Debug, Clone, Copy)]
+pub struct Scale {
+    /// of all sizes, in percent
+    pub size: u64,
+    /// of all times, in percent
+    pub time: u64,
+}
+
+impl Default for Scale {
+    fn default() -> Self {
+        Scale { size: 100, time: 100 }
+    }
+}
+
+impl Scale {
+    /// Seconds that the usual workload would have taken.
+    fn usual(self, seconds: f64) -> f64 {
+        seconds * 100.0 / self.time as f64
+    }
+
+    fn part(self, part: &UsedPart) -> UsedPart {
+        let (mib, size) = (part.mib * self.size / 100, self.size as f64 / 100.0);
+        UsedPart { mib, touches: self.usual(part.touches * size), ..part.clone() }
+    }
+}
 
 fn parts(name: &str) -> Result<Vec<UsedPart>> {
     let part = |mib, touches, by| UsedPart { mib, touches, by };
@@ -74,7 +105,9 @@ pub fn run_if_asked() -> Result<()> {
     }
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let name = words.next().context("no workload")?;
-    let mib: u64 = words.next().context("no size")?.parse()?;
+    let mut number =
+        || -> Result<u64> { Ok(words.next().context("a number is missing")?.parse()?) };
+    let (mib, scale) = (number()?, Scale { size: number()?, time: number()? });
     let (send, requests) = mpsc::channel();
     std::thread::spawn(move || {
         for _ in std::io::stdin().lines().map_while(Result::ok) {
@@ -82,7 +115,8 @@ pub fn run_if_asked() -> Result<()> {
         }
         std::process::exit(0)
     });
-    use_memory(&parts(&name)?, mib, &requests)
+    let parts: Vec<UsedPart> = parts(&name)?.iter().map(|part| scale.part(part)).collect();
+    use_memory(&parts, mib * scale.size / 100, scale, &requests)
 }
 
 /// What is known of all pages.
@@ -91,9 +125,23 @@ struct Truth {
     last: Vec<f32>,
     /// number of touches of pages that were idle for each of [`AGES`]
     returned: [u64; AGES.len()],
+    /// major faults so far, and the time of the touches that had them
+    faults: u64,
+    stalled: Duration,
 }
 
 impl Truth {
+    /// Notes how long a touch took. One that takes long may have waited for a page.
+    fn waited(&mut self, time: Duration) {
+        if time > LONG_TOUCH {
+            let faults = own_major_faults();
+            if faults > self.faults {
+                self.stalled += time;
+            }
+            self.faults = faults;
+        }
+    }
+
     fn touch(&mut self, page: u64, now: f64) {
         let last = std::mem::replace(&mut self.last[page as usize], now as f32);
         let age = now - f64::from(last);
@@ -107,11 +155,18 @@ impl Truth {
             let since = (now - age as f64) as f32;
             self.last.iter().filter(|last| **last <= since).count() as u64
         });
-        idle.into_iter().chain(self.returned).map(|n| n.to_string() + " ").collect()
+        let stalled = u64::try_from(self.stalled.as_micros()).unwrap_or(u64::MAX);
+        let all = idle.into_iter().chain(self.returned).chain([stalled]);
+        all.map(|n| n.to_string() + " ").collect()
     }
 }
 
-fn use_memory(parts: &[UsedPart], mib: u64, requests: &mpsc::Receiver<()>) -> Result<()> {
+fn use_memory(
+    parts: &[UsedPart],
+    mib: u64,
+    scale: Scale,
+    requests: &mpsc::Receiver<()>,
+) -> Result<()> {
     let memory = Arena::map(mib << 20)?;
     memory.back(AddrRange::new(0, mib << 20), Backing::Base)?;
     (0..mib * PAGES_A_MIB).for_each(|page| memory.write(page));
@@ -125,7 +180,12 @@ fn use_memory(parts: &[UsedPart], mib: u64, requests: &mpsc::Receiver<()>) -> Re
     let begin = Instant::now();
     let mut last = 0.0;
     let pages = (mib * PAGES_A_MIB) as usize;
-    let mut truth = Truth { last: vec![0.0; pages], returned: [0; AGES.len()] };
+    let mut truth = Truth {
+        last: vec![0.0; pages],
+        returned: [0; AGES.len()],
+        faults: 0,
+        stalled: Duration::ZERO,
+    };
     loop {
         sleep(TICK);
         let now = begin.elapsed().as_secs_f64();
@@ -133,8 +193,10 @@ fn use_memory(parts: &[UsedPart], mib: u64, requests: &mpsc::Receiver<()>) -> Re
             user.due += user.part.touches * (now - last);
             while user.due >= 1.0 {
                 user.due -= 1.0;
-                let page = user.next(&mut random, now);
+                let page = user.next(&mut random, scale.usual(now));
+                let before = Instant::now();
                 memory.read(page);
+                truth.waited(before.elapsed());
                 truth.touch(page, now);
             }
         }
@@ -209,12 +271,20 @@ pub struct Idle {
     pub idle: [f64; AGES.len()],
     /// touched after so long, since the start
     pub returned: [f64; AGES.len()],
+    /// time for which its touches have waited for pages, since the start
+    pub stalled: Duration,
 }
 
 impl User {
     /// Starts this program again as the workload `name`, with `mib` MiB.
     pub fn start(name: &str, mib: u64) -> Result<Self> {
-        let args = [ARGUMENT.to_owned(), name.to_owned(), mib.to_string()];
+        User::start_scaled(name, mib, Scale::default())
+    }
+
+    /// The same, larger or slower.
+    pub fn start_scaled(name: &str, mib: u64, scale: Scale) -> Result<Self> {
+        let numbers = [mib, scale.size, scale.time].map(|n| n.to_string());
+        let args = [ARGUMENT.to_owned(), name.to_owned()].into_iter().chain(numbers);
         let mut command = Command::new(std::env::current_exe()?);
         let mut child = command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let answers = BufReader::new(child.stdout.take().context("no standard output")?);
@@ -235,9 +305,11 @@ impl User {
         let mut line = String::new();
         self.answers.read_line(&mut line)?;
         let counts = line.split_whitespace().map(str::parse::<u64>);
-        let bytes = counts.map(|n| Ok((n? * PAGE_SIZE) as f64)).collect::<Result<Vec<f64>>>()?;
+        let mut counts = counts.collect::<Result<Vec<u64>, _>>()?;
+        let stalled = Duration::from_micros(counts.pop().context("no answer")?);
+        let bytes: Vec<f64> = counts.into_iter().map(|n| (n * PAGE_SIZE) as f64).collect();
         let (idle, returned) = bytes.split_at(bytes.len() / 2);
-        Ok(Idle { idle: idle.try_into()?, returned: returned.try_into()? })
+        Ok(Idle { idle: idle.try_into()?, returned: returned.try_into()?, stalled })
     }
 
     /// Its major faults since the start.
@@ -245,9 +317,7 @@ impl User {
     /// # Errors
     /// If the process has ended.
     pub fn major_faults(&self) -> Result<u64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()))?;
-        let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-        Ok(fields.nth(9).context("no majflt")?.parse()?)
+        Ok(usage::of(self.pid())?.major_faults)
     }
 }
 

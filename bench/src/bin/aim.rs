@@ -1,14 +1,12 @@
 //! Does `reclaim --aim` keep its objective, minute by minute? Each workload is reclaimed by an objective of its own
 //! choice, and its major faults are held against it.
 
-use std::path::Path;
-use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use isotherm_bench::program::{Ended, beside};
+use isotherm_bench::program::{Ended, beside, reclaim_by_aim};
 use isotherm_bench::user::{self, AGES, User, WORKLOADS};
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::proc;
@@ -51,7 +49,7 @@ fn main() -> Result<()> {
         .collect::<Result<Vec<User>>>()?;
     sleep(Duration::from_secs(5));
     let aim = format!("refault {}%", o.percent);
-    let running = users.iter().map(|user| reclaim(&isotherm, user, &aim));
+    let running = users.iter().map(|user| reclaim_by_aim(&isotherm, user.pid(), &aim));
     let running = running.collect::<Result<Vec<Ended>>>()?;
     sleep(Duration::from_secs(180));
     let mut courses = vec![Course::default(); users.len()];
@@ -78,16 +76,6 @@ fn main() -> Result<()> {
     }
     println!("\nthe objective of {} % a minute was kept in {kept} of {all} minutes", o.percent);
     Ok(())
-}
-
-fn reclaim(isotherm: &Path, user: &User, aim: &str) -> Result<Ended> {
-    let child = Command::new(isotherm)
-        .args(["reclaim", "--pid", &user.pid().to_string(), "--aim", aim])
-        .args(["--watermarks", "none", "--control", "none"])
-        .args(["--quota", "none", "--quota-size", "none"])
-        .stdout(Stdio::null())
-        .spawn()?;
-    Ok(Ended(child))
 }
 
 fn minute(users: &mut [User], courses: &mut [Course]) -> Result<()> {

@@ -11,7 +11,6 @@ use isotherm_bench::prediction::{Point, curve, factors, record};
 use isotherm_bench::program::{Ended, beside};
 use isotherm_bench::user::{self, User, WORKLOADS, touches_per_second};
 use isotherm_core::PAGE_SIZE;
-use isotherm_linux::cgroup::Limit;
 use isotherm_linux::swap::Swap;
 
 #[derive(Parser)]
@@ -83,7 +82,8 @@ fn main() -> Result<()> {
     println!();
     let mut cells: Vec<Vec<Cell>> = cases.iter().map(|_| Vec::new()).collect();
     for percent in &o.limits {
-        cases.iter().try_for_each(|case| lower(case, case.rest * percent / 100))?;
+        let lower = |case: &Case| case.group.move_to(case.rest * percent / 100, case.rest / 20);
+        cases.iter().try_for_each(lower)?;
         sleep(Duration::from_secs(o.settle));
         let before = faults(&cases)?;
         sleep(Duration::from_secs(o.measure));
@@ -118,23 +118,6 @@ fn returned(curve: &[Point], gone: f64) -> f64 {
         Some(p) => y1 + (p.returned - y1) * (gone - x1) / (p.saved - x1).max(1.0),
         None => y1,
     }
-}
-
-/// Lowers the limit in steps of 5 % of the memory: a limit far below the use is refused.
-fn lower(case: &Case, limit: u64) -> Result<()> {
-    let group = case.group.group();
-    let mut at = group.memory_current()?;
-    while at > limit {
-        at = limit.max(at - case.rest / 20);
-        // The kernel may find too little to reclaim at first.
-        for _ in 0..20 {
-            if group.set_memory_max(Limit::Bytes(at)).is_ok() {
-                break;
-            }
-            sleep(Duration::from_millis(100));
-        }
-    }
-    Ok(group.set_memory_max(Limit::Bytes(limit))?)
 }
 
 /// Major faults of each workload so far.

@@ -11,7 +11,7 @@ use isotherm_core::scheme::{
     Engine, Goal, Mark, Metrics, Pattern, Quota, Scheme, Watermarks, Weights,
 };
 use isotherm_core::{
-    Act, Action, AddrRange, Applied, Attrs, Exposure, Nanos, OpsError, PAGE_SIZE, PageFilter,
+    Act, Action, AddrRange, Applied, Attrs, Cost, Exposure, Nanos, OpsError, PAGE_SIZE, PageFilter,
     PageKind, Snapshot, Source, Step, Support, TargetId, Work,
 };
 use isotherm_sim::whatif::{Played, Player, Policy, Prices, Setting, Surroundings, Tier};
@@ -294,4 +294,34 @@ fn schemes_that_need_more_than_a_record_are_refused() {
     assert!(why(named).contains("--memory"));
     let user = |s: &mut Scheme| s.quota.goals = vec![Goal::User { name: "x".into(), target: 1.0 }];
     assert!(why(user).contains("metric of the user"));
+}
+
+/// A reader that is ahead of the player knows which snapshots the player looks at, also once it looks less often.
+#[test]
+fn the_pace_is_that_of_the_player() {
+    let settings = [10, 600].map(|age| {
+        setting(&age.to_string(), Policy::Schemes(vec![reclaim(secs(age), true, None)]))
+    });
+    let mut player =
+        Player::new(settings.into(), Prices::default(), &Surroundings::default()).unwrap();
+    let mut pace = player.pace();
+    let mut steps = Vec::new();
+    for second in 0..9000 {
+        let (start, end) = (Nanos(second * 1_000_000_000), Nanos((second + 1) * 1_000_000_000));
+        let s = Snapshot {
+            seq: second,
+            start,
+            end,
+            attrs: Attrs::default(),
+            cost: Cost::default(),
+            quality: None,
+            targets: Vec::new(),
+        };
+        player.push(&Arc::new(s)).unwrap();
+        steps.push(pace.push(end).since(end));
+    }
+    // The next step follows when the snapshots that are played with 65 s of delay are.
+    assert_eq!([steps[4000], steps[4200], steps[8999]], [1, 2, 2].map(|s| secs(s) * 7 / 8));
+    let played = player.finish().unwrap();
+    assert_eq!([played[0].step, played[1].step], [secs(2), secs(20)]);
 }

@@ -1,17 +1,23 @@
 //! Plays a part of a record.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
 use std::time::Duration;
 
 use isotherm_core::scheme::{Metrics, Process};
 use isotherm_core::{Attrs, Nanos, Snapshot};
-use isotherm_record::{Event, ReadError};
+use isotherm_record::{Event, ReadError, Reader};
 use isotherm_report::{Filter, FilterError, Options};
-use isotherm_sim::whatif::Player;
+use isotherm_sim::whatif::{Pace, Player};
 
 use tracing::info;
 
 use super::{Head, Part, ReadingError, open, options};
+
+/// Snapshots that are read ahead.
+const AHEAD: usize = 64;
 
 /// A record that is to be played.
 pub struct PlayedRecord<'a> {
@@ -58,18 +64,35 @@ impl<'a> PlayedRecord<'a> {
         metrics
     }
 
-    /// Plays the selected part. Returns its time, since the start of the record.
+    /// Plays the selected part, while another thread reads ahead. Returns its time, since the start of the record.
     ///
     /// # Errors
     /// If the record cannot be read or played, or the part is empty.
     pub fn play(&self, player: &mut Player) -> Result<(Duration, Duration), ReadingError> {
-        let mut reader = open(&self.part.input)?;
+        let reader = open(&self.part.input)?;
+        let pace = player.pace();
+        let (send, snapshots) = sync_channel(AHEAD);
+        thread::scope(|scope| {
+            let reading = scope.spawn(move || self.read(reader, pace, &send));
+            // If this fails, the reader ends too, as nobody receives.
+            snapshots.into_iter().try_for_each(|s| player.push(&s))?;
+            reading.join().unwrap_or_else(|panic| resume_unwind(panic))
+        })
+    }
+
+    /// Sends the snapshots that are to be played, until nobody receives them.
+    fn read(
+        &self,
+        mut reader: Reader,
+        mut pace: Pace,
+        play: &SyncSender<Arc<Snapshot>>,
+    ) -> Result<(Duration, Duration), ReadingError> {
         let Filter { time, targets, .. } = &self.options.filter;
         let wanted = time.clone().unwrap_or(Duration::ZERO..Duration::MAX);
         let (mut begin, mut span) = (None, Duration::ZERO);
         let mut played: Option<(Duration, Duration)> = None;
         while let Some(event) = reader.next() {
-            let s = match event {
+            let mut s = match event {
                 Ok(Event::Snapshot(s)) => s,
                 Ok(_) => continue,
                 Err(torn @ ReadError::Torn { .. }) => {
@@ -79,25 +102,23 @@ impl<'a> PlayedRecord<'a> {
                 Err(e) => return Err(e.into()),
             };
             let begin = *begin.get_or_insert(s.start);
-            let (from, to) = (s.start.since(begin), s.end.since(begin));
-            span = to;
+            let (from, until) = (s.start.since(begin), s.end.since(begin));
+            span = until;
             if from < wanted.start {
                 reader.skip_until(begin + wanted.start);
             }
-            if to > wanted.end {
+            if until > wanted.end {
                 // What follows is not read, but for the length of the record.
                 reader.skip_until(Nanos(u64::MAX));
             } else if from >= wanted.start {
-                played = Some((played.map_or(from, |p| p.0), to));
-                match targets {
-                    None => player.push(&s)?,
-                    Some(ids) => {
-                        let mut part = Snapshot::clone(&s);
-                        part.targets.retain(|t| ids.contains(&t.id));
-                        player.push(&Arc::new(part))?;
-                    }
+                played = Some((played.map_or(from, |p| p.0), until));
+                reader.skip_until(pace.push(s.end));
+                if let Some(ids) = targets {
+                    Arc::make_mut(&mut s).targets.retain(|t| ids.contains(&t.id));
                 }
-                reader.skip_until(player.next());
+                if play.send(s).is_err() {
+                    break;
+                }
             }
         }
         let none = || match (time, begin) {

@@ -7,6 +7,7 @@
 
 mod course;
 mod memory;
+mod pace;
 mod run;
 mod samples;
 
@@ -15,14 +16,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{Figures, Goal, Mark, Metrics, Scheme, SchemeError, Scope};
-use isotherm_core::{Nanos, OpsError, Snapshot};
+use isotherm_core::{OpsError, Snapshot};
 
 pub use course::Moment;
+pub use pace::Pace;
 
+use self::pace::is_ripe;
 use self::run::Run;
-
-/// Rows of page ages come each minute at least: with the next one it is known what was touched.
-const LOOK_AHEAD: Duration = Duration::from_secs(65);
 
 /// A setting to play.
 #[derive(Debug, Clone)]
@@ -217,17 +217,16 @@ impl Player {
             }
         }
         self.waiting.push_back(Arc::clone(s));
-        while self.waiting.front().is_some_and(|first| first.end + LOOK_AHEAD <= s.end) {
+        while self.waiting.front().is_some_and(|first| is_ripe(first.end, s.end)) {
             self.play_next()?;
         }
         Ok(())
     }
 
-    /// Snapshots that end before this time, and have no ages, need not be pushed.
+    /// Which snapshots need to be pushed, if none was yet.
     #[must_use]
-    pub fn next(&self) -> Nanos {
-        let step = self.runs.iter().map(Run::step).min().unwrap_or_default();
-        self.waiting.back().map_or(Nanos(0), |last| last.end + step)
+    pub fn pace(&self) -> Pace {
+        Pace::new(self.runs.iter().map(|run| run.looks().clone()).collect())
     }
 
     /// The results, in the order of the settings.

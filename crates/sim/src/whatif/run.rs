@@ -10,19 +10,10 @@ use isotherm_core::{
 
 use super::course::{Course, Moment};
 use super::memory::Memory;
+use super::pace::{Looks, jittered};
 use super::samples::visible_share;
 use super::{Played, Policy, Prices, Setting, Surroundings, Tier, TierUse, WhatIfError};
 
-/// Shortest time between two looks at the record.
-const MIN_STEP: Duration = Duration::from_secs(1);
-/// Looks per minimum age: at first as many as `reclaim --pages` has, at least a few.
-const LOOKS: u32 = 30;
-const LEAST_LOOKS: u32 = 4;
-/// Longest time between two looks without a minimum age, and with a short one.
-const MAX_STEP: Duration = Duration::from_secs(30);
-const LONGEST_OF_SHORT: Duration = Duration::from_secs(15);
-/// Looks until the time between two of them is doubled.
-const STEPS: u32 = 4096;
 /// Turns of the schemes between two looks, and the least time between two turns.
 const TURNS: u32 = 16;
 const TURN: Duration = Duration::from_millis(10);
@@ -32,11 +23,7 @@ pub(super) struct Run {
     doing: Doing,
     memory: Memory,
     min_age: Duration,
-    step: Duration,
-    longest: Duration,
-    /// looks at this step
-    looks: u32,
-    due: Nanos,
+    looks: Looks,
     begin: Option<Nanos>,
     /// begin of the counting of ages
     begun: Option<Nanos>,
@@ -80,37 +67,32 @@ impl Run {
                 Doing::Schemes(Box::new(Acting::new(schemes, surroundings, &memory)?))
             }
         };
-        let least = |looks: u32| (min_age / looks).max(MIN_STEP);
-        let is_aged = !min_age.is_zero();
         let mut run = Run {
             name,
             doing,
             memory,
             min_age,
-            step: MIN_STEP,
-            longest: if is_aged { least(LEAST_LOOKS).max(LONGEST_OF_SHORT) } else { MAX_STEP },
-            looks: 0,
-            due: Nanos(0),
+            looks: Looks::new(min_age),
             begin: None,
             begun: None,
             last: Nanos(0),
             course: Course::default(),
         };
-        run.set_step(least(LOOKS))?;
+        run.take_step()?;
         Ok(run)
     }
 
-    fn set_step(&mut self, step: Duration) -> Result<(), WhatIfError> {
-        (self.step, self.looks) = (step.min(self.longest), 0);
+    /// Lets the schemes know the time between two looks.
+    fn take_step(&mut self) -> Result<(), WhatIfError> {
         match &mut self.doing {
-            Doing::Schemes(acting) => acting.set_step(self.step),
+            Doing::Schemes(acting) => acting.set_step(self.looks.step()),
             Doing::Tiers { .. } => Ok(()),
         }
     }
 
-    /// Time between two looks.
-    pub fn step(&self) -> Duration {
-        jittered(self.step)
+    /// When it looks at the record.
+    pub fn looks(&self) -> &Looks {
+        &self.looks
     }
 
     pub fn push(&mut self, target: TargetId, ages: &Arc<PageAges>, end: Nanos) {
@@ -122,15 +104,14 @@ impl Run {
     /// Plays a snapshot, if it is due.
     pub fn play(&mut self, s: &Snapshot) -> Result<(), WhatIfError> {
         let begin = *self.begin.get_or_insert(s.start);
-        if s.end < self.due {
+        let step = self.looks.step();
+        if !self.looks.look(s.end) {
             return Ok(());
         }
-        self.due = s.end + self.step();
-        if self.looks >= STEPS && self.step < self.longest {
-            self.set_step(self.step * 2)?;
+        if self.looks.step() != step {
+            self.take_step()?;
         }
-        self.looks += 1;
-        let from = if self.looks == 1 && self.last == Nanos(0) { s.start } else { self.last };
+        let from = if self.last == Nanos(0) { s.start } else { self.last };
         self.last = s.end;
         let paged_out = self.memory.paged_out;
         let before = match &self.doing {
@@ -176,7 +157,7 @@ impl Run {
         let age = self.min_age.as_secs_f64();
         // Memory that was paged out before the ages were known does not count.
         let from = match self.doing {
-            Doing::Schemes(_) => begun.unwrap_or(0.0) + age + self.step.as_secs_f64(),
+            Doing::Schemes(_) => begun.unwrap_or(0.0) + age + self.looks.step().as_secs_f64(),
             Doing::Tiers { .. } => begun.unwrap_or(0.0) + span * (1.0 - KNOWN_SHARE),
         };
         let counted = self.course.since(from);
@@ -204,7 +185,7 @@ impl Run {
             name: self.name,
             refused,
             min_age: self.min_age,
-            step: self.step,
+            step: self.looks.step(),
             counted,
             course: self.course.into_moments(),
             quota_passed,
@@ -311,11 +292,6 @@ impl Acting {
 fn windows(scheme: &Scheme, step: Duration) -> u32 {
     let times = jittered(step).as_secs_f64() / scheme.quota.reset.as_secs_f64().max(1e-3);
     (times.floor() as u32).max(1)
-}
-
-/// The least time between two looks, because snapshots do not come at exact times.
-fn jittered(step: Duration) -> Duration {
-    step - step / 8
 }
 
 /// The age that a scheme demands.

@@ -1,0 +1,278 @@
+//! The smallest limit that keeps an objective: found from one record, and by a search with real limits.
+//!
+//! Each workload is recorded without a limit. Then its limit is lowered step by step, until more memory comes back
+//! than the objective allows.
+
+use std::path::Path;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use isotherm_bench::limited::Limited;
+use isotherm_bench::prediction::record;
+use isotherm_bench::program::{Ended, beside};
+use isotherm_bench::user::{self, Scale, User, WORKLOADS};
+use isotherm_core::PAGE_SIZE;
+use isotherm_linux::swap::Swap;
+use serde_json::Value;
+
+#[derive(Parser)]
+struct Options {
+    /// length of the records in s
+    #[arg(long, default_value_t = 300)]
+    record: u64,
+    /// time at each limit before faults are counted, in s
+    #[arg(long, default_value_t = 35)]
+    settle: u64,
+    /// time in which they are counted, in s
+    #[arg(long, default_value_t = 25)]
+    measure: u64,
+    /// objectives: memory that may come back per minute, in percent of the memory that stays; the strictest first
+    #[arg(long, value_delimiter = ',', default_value = "5,20,60")]
+    objectives: Vec<f64>,
+    /// size of the workloads, in percent of the usual ones
+    #[arg(long, default_value_t = 100)]
+    size: u64,
+    /// time of their periods, in percent of the usual one
+    #[arg(long, default_value_t = 100)]
+    time: u64,
+    /// only this workload
+    #[arg(long)]
+    only: Option<String>,
+}
+
+const MIB: f64 = 1_048_576.0;
+const MINUTE: f64 = 60.0;
+/// The first limit is so far above the predicted one, and a step is so long: shares of the memory in use.
+const AHEAD: f64 = 0.03;
+const STEP: f64 = 0.02;
+/// More than so much at the step below the smallest limit is a cliff, as in `report need`.
+const CLIFF: f64 = 10.0;
+
+/// What `report need` says.
+struct Predicted {
+    objective: f64,
+    /// bytes that must stay
+    kept: f64,
+    /// bytes that can be given up
+    saved: f64,
+    is_cliff: bool,
+}
+
+/// A limit in bytes, and the memory that came back per minute at it, in percent of what stayed.
+#[derive(Clone, Copy)]
+struct Tried {
+    limit: f64,
+    percent: f64,
+}
+
+/// The search for the smallest limit that keeps one objective.
+#[derive(Default)]
+struct Search {
+    /// the lowest limit that has kept it, and the highest that has not
+    kept: Option<Tried>,
+    broken: Option<Tried>,
+}
+
+impl Search {
+    fn note(&mut self, tried: Tried, objective: f64) {
+        if tried.percent > objective {
+            self.broken = Some(tried);
+        } else {
+            self.kept = Some(tried);
+        }
+    }
+
+    /// The next limit to try; `None` at the end.
+    fn next(&self, rest: f64, predicted: f64) -> Option<f64> {
+        let first = (predicted + AHEAD * rest).min(rest * (1.0 - STEP / 2.0));
+        match (self.kept, self.broken) {
+            (None, None) => Some(first),
+            (Some(kept), None) => {
+                Some(first.min(kept.limit - STEP * rest)).filter(|l| *l > 0.2 * rest)
+            }
+            (None, Some(broken)) => Some(broken.limit + STEP * rest).filter(|l| *l < rest),
+            (Some(kept), Some(broken)) => {
+                let is_close = kept.limit - broken.limit < 0.6 * STEP * rest;
+                (!is_close).then(|| kept.limit.midpoint(broken.limit))
+            }
+        }
+    }
+
+    /// The smallest limit, between the two that are known.
+    fn found(&self, rest: f64, objective: f64) -> Option<f64> {
+        let broken = self.broken?;
+        let kept = self.kept.unwrap_or(Tried { limit: rest, percent: 0.0 });
+        let part = (objective - kept.percent) / (broken.percent - kept.percent);
+        Some(kept.limit + part * (broken.limit - kept.limit))
+    }
+}
+
+/// A workload in its group.
+struct Case {
+    name: &'static str,
+    // Dropped before its group.
+    user: User,
+    group: Limited,
+    /// memory in use without a limit, in bytes
+    rest: f64,
+    predicted: Vec<Predicted>,
+    searches: Vec<Search>,
+    /// the limit that is tried now
+    limit: Option<f64>,
+}
+
+impl Case {
+    fn start(name: &'static str, mib: u64, scale: Scale) -> Result<Self> {
+        let group = Limited::named(name, 8 << 30)?;
+        let user = group.within(|| User::start_scaled(name, mib, scale))?;
+        let (predicted, searches) = (Vec::new(), Vec::new());
+        Ok(Case { name, user, group, rest: 0.0, predicted, searches, limit: None })
+    }
+
+    fn predict(&mut self, isotherm: &Path, record: &Path, objectives: &[f64]) -> Result<()> {
+        self.rest = self.group.group().memory_current()? as f64;
+        for objective in objectives {
+            match predict(isotherm, record, *objective)? {
+                Ok(predicted) => {
+                    self.predicted.push(predicted);
+                    self.searches.push(Search::default());
+                }
+                Err(why) => println!("{} at {objective} % a minute: {why}", self.name),
+            }
+        }
+        Ok(())
+    }
+
+    /// The search that is not at its end, and the limit that it tries next.
+    fn next(&self) -> Option<(usize, f64)> {
+        let all = self.searches.iter().zip(&self.predicted).enumerate();
+        let next = |(i, (s, p)): (usize, (&Search, &Predicted))| {
+            Some((i, s.next(self.rest, self.rest - p.saved)?))
+        };
+        all.filter_map(next).next()
+    }
+
+    /// Sets the next limit.
+    fn begin(&mut self) -> Result<()> {
+        self.limit = self.next().map(|(_, limit)| limit);
+        match self.limit {
+            Some(limit) => self.group.move_to(limit as u64, self.rest as u64 / 50),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes what came back at the limit: for the objective that is searched for, and for all that follow.
+    fn note(&mut self, faults: f64) {
+        let Some((limit, (first, _))) = self.limit.zip(self.next()) else { return };
+        for (search, p) in self.searches.iter_mut().zip(&self.predicted).skip(first) {
+            let stays = p.kept + p.saved - (self.rest - limit);
+            let percent = faults * PAGE_SIZE as f64 * MINUTE / stays * 100.0;
+            eprintln!("{}: {:.1} MiB, {percent:.1} % a minute", self.name, limit / MIB);
+            search.note(Tried { limit, percent }, p.objective);
+            if percent <= p.objective {
+                break;
+            }
+        }
+    }
+}
+
+fn predict(isotherm: &Path, record: &Path, objective: f64) -> Result<Result<Predicted, String>> {
+    let mut command = Command::new(isotherm);
+    command.args(["report", "need", "--json", "--objective", &objective.to_string(), "-i"]);
+    let need: Value = serde_json::from_slice(&command.arg(record).output()?.stdout)?;
+    let row = &need["needs"][0];
+    if let Some(why) = row["refused"].as_str() {
+        return Ok(Err(why.to_owned()));
+    }
+    let verdict = &row["verdict"];
+    let figure = |key: &str| verdict["at"][key].as_f64().context("no figure");
+    Ok(Ok(Predicted {
+        objective,
+        kept: figure("kept_bytes")?,
+        saved: figure("saved_bytes")?,
+        is_cliff: verdict["is_cliff"].as_bool().context("no verdict")?,
+    }))
+}
+
+fn main() -> Result<()> {
+    user::run_if_asked()?;
+    let o = Options::parse();
+    ensure!(o.objectives.is_sorted(), "the strictest objective comes first");
+    let isotherm = beside()?;
+    let _swap = Swap::start(4 << 30)?;
+    eprintln!("if this program is killed, restore its changes by hand: {}", Swap::HOW_TO_REMOVE);
+    let dir = tempfile::tempdir()?;
+    let scale = Scale { size: o.size, time: o.time };
+    let wanted = |name: &str| o.only.as_deref().is_none_or(|only| only == name);
+    let workloads = WORKLOADS.iter().filter(|(name, _)| wanted(name));
+    let cases = workloads.map(|(name, mib)| Case::start(name, *mib, scale));
+    let mut cases = cases.collect::<Result<Vec<Case>>>()?;
+    sleep(Duration::from_secs(5));
+    let of = |case: &Case| dir.path().join(case.name);
+    let recorders = cases.iter().map(|case| record(&isotherm, &case.user, &of(case), o.record));
+    for mut recorder in recorders.collect::<Result<Vec<Ended>>>()? {
+        ensure!(recorder.0.wait()?.success(), "a recorder failed");
+    }
+    for case in &mut cases {
+        let path = of(case);
+        case.predict(&isotherm, &path, &o.objectives)?;
+    }
+    while cases.iter().any(|case| case.next().is_some()) {
+        cases.iter_mut().try_for_each(Case::begin)?;
+        sleep(Duration::from_secs(o.settle));
+        let before = faults(&cases)?;
+        sleep(Duration::from_secs(o.measure));
+        let after = faults(&cases)?;
+        for ((case, before), after) in cases.iter_mut().zip(before).zip(after) {
+            case.note((after - before) as f64 / o.measure as f64);
+        }
+    }
+    print(&cases);
+    Ok(())
+}
+
+/// Major faults of each workload so far.
+fn faults(cases: &[Case]) -> Result<Vec<u64>> {
+    cases.iter().map(|case| case.user.major_faults()).collect()
+}
+
+fn print(cases: &[Case]) {
+    println!(
+        "{:<16}{:>12}{:>18}{:>18}{:>10}{:>20}",
+        "", "% a minute", "predicted limit", "smallest limit", "error", "cliff: said, is"
+    );
+    let mut errors = Vec::new();
+    for case in cases {
+        for (p, search) in case.predicted.iter().zip(&case.searches) {
+            let Some(found) = search.found(case.rest, p.objective) else {
+                println!("{:<16}{:>12}  no limit was too small", case.name, p.objective);
+                continue;
+            };
+            let predicted = case.rest - p.saved;
+            let error = (predicted - found) / (p.kept + p.saved) * 100.0;
+            let is_cliff = search.broken.is_some_and(|b| b.percent > CLIFF * p.objective);
+            println!(
+                "{:<16}{:>12}{:>14.1} MiB{:>14.1} MiB{error:>8.1} %{:>20}",
+                case.name,
+                p.objective,
+                predicted / MIB,
+                found / MIB,
+                format!("{}, {}", yes(p.is_cliff), yes(is_cliff)),
+            );
+            errors.push(error);
+        }
+    }
+    let mean = errors.iter().map(|e| e.abs()).sum::<f64>() / errors.len().max(1) as f64;
+    let small = errors.iter().filter(|e| **e < -2.0).count();
+    println!(
+        "\nmean error {mean:.2} % of the resident memory; too small by more than 2 %: {small} of {}",
+        errors.len()
+    );
+}
+
+fn yes(is: bool) -> &'static str {
+    if is { "yes" } else { "no" }
+}

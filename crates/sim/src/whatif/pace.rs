@@ -1,0 +1,108 @@
+//! Which snapshots of a record are looked at. This depends only on their times, so that a reader may be ahead of
+//! the player.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use isotherm_core::Nanos;
+
+/// Rows of page ages come each minute at least: with the next one it is known what was touched.
+const LOOK_AHEAD: Duration = Duration::from_secs(65);
+/// Shortest time between two looks at the record.
+const MIN_STEP: Duration = Duration::from_secs(1);
+/// Looks per minimum age: at first as many as `reclaim --pages` has, at least a few.
+const LOOKS: u32 = 30;
+const LEAST_LOOKS: u32 = 4;
+/// Longest time between two looks without a minimum age, and with a short one.
+const MAX_STEP: Duration = Duration::from_secs(30);
+const LONGEST_OF_SHORT: Duration = Duration::from_secs(15);
+/// Looks until the time between two of them is doubled.
+const STEPS: u32 = 4096;
+
+/// The looks of one setting.
+#[derive(Debug, Clone)]
+pub(super) struct Looks {
+    step: Duration,
+    longest: Duration,
+    /// looks at this step
+    done: u32,
+    due: Nanos,
+}
+
+impl Looks {
+    /// The looks of a setting that demands an age; zero if it demands none.
+    pub fn new(min_age: Duration) -> Self {
+        let least = |looks: u32| (min_age / looks).max(MIN_STEP);
+        let longest = match min_age.is_zero() {
+            true => MAX_STEP,
+            false => least(LEAST_LOOKS).max(LONGEST_OF_SHORT),
+        };
+        Looks { step: least(LOOKS).min(longest), longest, done: 0, due: Nanos(0) }
+    }
+
+    /// Time between two looks.
+    pub fn step(&self) -> Duration {
+        self.step
+    }
+
+    /// Whether a look is due at the snapshot that ends at `end`.
+    pub fn look(&mut self, end: Nanos) -> bool {
+        if end < self.due {
+            return false;
+        }
+        self.due = end + jittered(self.step);
+        if self.done >= STEPS && self.step < self.longest {
+            (self.step, self.done) = ((self.step * 2).min(self.longest), 0);
+        }
+        self.done += 1;
+        true
+    }
+}
+
+/// The least time between two looks, because snapshots do not come at exact times.
+pub(super) fn jittered(step: Duration) -> Duration {
+    step - step / 8
+}
+
+/// Whether the snapshot that ends at `end` need not wait for later ages, because of one that ends at `now`.
+pub(super) fn is_ripe(end: Nanos, now: Nanos) -> bool {
+    end + LOOK_AHEAD <= now
+}
+
+/// Which snapshots a [`Player`](super::Player) needs.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use isotherm_core::Nanos;
+/// # use isotherm_sim::whatif::{Player, Policy, Prices, Setting, Surroundings};
+/// # fn main() -> Result<(), isotherm_sim::whatif::WhatIfError> {
+/// let limit = Setting { name: "1G".into(), policy: Policy::Limit(1 << 30) };
+/// let player = Player::new(vec![limit], Prices::default(), &Surroundings::default())?;
+/// let mut pace = player.pace();
+/// assert!(pace.push(Nanos(5_000_000_000)) <= Nanos(6_000_000_000), "a limit is looked at each second");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Pace {
+    looks: Vec<Looks>,
+    waiting: VecDeque<Nanos>,
+}
+
+impl Pace {
+    pub(super) fn new(looks: Vec<Looks>) -> Self {
+        Pace { looks, waiting: VecDeque::new() }
+    }
+
+    /// Notes that the snapshot that ends at `end` is pushed. Snapshots that end before the returned time, and have
+    /// no ages, need not be pushed.
+    pub fn push(&mut self, end: Nanos) -> Nanos {
+        self.waiting.push_back(end);
+        while let Some(first) = self.waiting.front().copied().filter(|first| is_ripe(*first, end)) {
+            self.waiting.pop_front();
+            self.looks.iter_mut().for_each(|looks| _ = looks.look(first));
+        }
+        let step = self.looks.iter().map(|looks| jittered(looks.step)).min();
+        end + step.unwrap_or_default()
+    }
+}
