@@ -73,7 +73,7 @@ pub use sampler::{RegionSampler, Target};
 pub use snapshot::{Quality, RegionView, Restraint, Snapshot, TargetView};
 pub use source::{EndReason, Source, Step};
 pub use support::{RateSupport, SupportBytes};
-pub use survey::{BLOCK_SIZE, Block, Cleared, Pressure, Survey};
+pub use survey::{BLOCK_SIZE, Block, Cleared, Pressure, SAMPLES, Survey, sample_pages};
 pub use time::Nanos;
 pub use two_lists::TwoLists;
 pub use units::{parse_size, parse_time};

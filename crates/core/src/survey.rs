@@ -73,6 +73,23 @@ pub trait Survey {
         out: &mut Vec<Block>,
     ) -> Result<Cost, OpsError>;
 
+    /// Whether a page of `ranges` (same requirements) is young, by a [sample](sample_pages): other young pages
+    /// are overlooked.
+    ///
+    /// # Errors
+    /// As for [`Survey::survey`].
+    fn probe(
+        &mut self,
+        target: TargetId,
+        ranges: &[AddrRange],
+        nth: u32,
+    ) -> Result<(bool, Cost), OpsError> {
+        let mut blocks = Vec::new();
+        let cost = self.survey(target, ranges, &mut blocks)?;
+        let sample = sample_pages(nth);
+        Ok((blocks.iter().any(|b| !b.young.and(&sample).is_empty()), cost))
+    }
+
     /// Clears the accessed bits that are set in `runs` (same requirements as above), with as few TLB
     /// shootdowns as possible: a clear may span old and absent pages, but never splits a huge page or a large
     /// folio. Appends the result of each block that contains a resident page, in ascending order.
@@ -100,6 +117,15 @@ pub trait Survey {
         let _ = target;
         None
     }
+}
+
+/// Number of samples that together are all pages of a block.
+pub const SAMPLES: u32 = 8;
+
+/// The pages of a block in its `nth` sample: 8 of each 64, whose entries share a cache line.
+#[must_use]
+pub fn sample_pages(nth: u32) -> PageMask {
+    PageMask::of(512, |page| page % 64 / 8 == (nth % SAMPLES) as usize)
 }
 
 /// Memory pressure on a target: counters of its group, or of the machine, since they began.

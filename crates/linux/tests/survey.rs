@@ -8,7 +8,8 @@ use std::time::Duration;
 use common::settings::{HUGE_PAGES, folios_of_64_kib, mthp};
 use common::{about, attached, look, needs_root, obey as be_obedient, part, young};
 use isotherm_core::{
-    AddrRange, Block, Cleared, Cost, Liveness, Look, PAGE_SIZE, PageMask, Space, TargetId, Unknown,
+    AddrRange, Block, Cleared, Cost, Liveness, Look, PAGE_SIZE, PageMask, SAMPLES, Space, TargetId,
+    Unknown, sample_pages,
 };
 use isotherm_linux::{Hold, Vaddr};
 use proptest::prelude::*;
@@ -82,6 +83,28 @@ fn observes_exactly_the_touched_pages() {
     assert!(about(touched, 53), "what was not asked for stays: {touched}");
     let windows = young(&look(&mut ops, target, memory, false));
     assert!(windows.abs_diff(touched) <= 1);
+}
+
+/// Each page belongs to one of the samples.
+#[test]
+fn a_probe_finds_the_young_pages_of_its_sample() {
+    needs_root!();
+    let (mut process, mut ops, target) = attached();
+    let memory = process.map(3000, "small");
+    process.touch(part(memory, 0, 2700));
+    ops.mappings(target, &mut Vec::new()).unwrap();
+    for page in [520, 1123, 1124, 2699] {
+        clear(&mut ops, target, &[memory]);
+        let touched = part(memory, page, 1);
+        process.tell(&format!("read {} 1", touched.start));
+        let block = survey(&mut ops, target, &[touched]).pop().unwrap();
+        let mut probe = |range, nth| ops.survey().unwrap().probe(target, &[range], nth).unwrap().0;
+        for nth in 0..2 * SAMPLES {
+            let is_in = !block.young.and(&sample_pages(nth)).is_empty();
+            assert_eq!(probe(memory, nth), is_in, "page {page} in sample {nth}");
+            assert!(!probe(part(memory, 0, page), nth), "only the requested memory");
+        }
+    }
 }
 
 #[test]

@@ -36,7 +36,7 @@ use self::plan::{RESTLESS, StretchState, is_restless, plan};
 use self::rest::{Whole, Worth};
 use self::restrain::Restrain;
 use self::spending::{Extent, Spending};
-use self::target::ExposureTarget;
+use self::target::{ExposureTarget, Unread};
 use self::timing::{CALM_INTERVAL, EARLY, ExposureTerms, Moment};
 use self::view::ViewBasis;
 use crate::ages::KeptAges;
@@ -113,6 +113,8 @@ pub struct Exposure<O> {
     blocks: Vec<Block>,
     /// index of the target that clears first; grows by one each round
     turn: usize,
+    /// selects the sample of the next probe
+    nr_probes: u32,
     seq: u64,
     spending: Spending,
     restrain: Restrain,
@@ -150,6 +152,7 @@ impl<O: Space + Look> Exposure<O> {
             armed: Vec::new(),
             blocks: Vec::new(),
             turn: 0,
+            nr_probes: 0,
             seq: 0,
             spending: Spending::new(&attrs),
             restrain: Restrain::default(),
@@ -312,6 +315,7 @@ impl<O: Space + Look> Exposure<O> {
         let mut reactivated = Vec::with_capacity(targets.len());
         // A rest goes on with a snapshot only.
         let mut rest_ended = false;
+        let may_wait = self.may_wait(now);
         for w in targets.iter_mut() {
             let (moment, activity) = self.moment_and_activity(w, now);
             if w.rest.goes_on(activity, &moment, self.spending.round) {
@@ -323,6 +327,13 @@ impl<O: Space + Look> Exposure<O> {
             rest_ended |= seemed_to_rest;
             let terms = self.terms(w);
             w.end_rest(&terms);
+            let may_probe =
+                may_wait && !seemed_to_rest && self.spending.part >= 1.0 && !w.is_large();
+            let found = if may_probe { self.probe(w, &moment)? } else { Some(Vec::new()) };
+            let Some(mut woke) = found else {
+                reactivated.push(Vec::new());
+                continue;
+            };
             let Some(survey) = self.ops.survey() else { break };
             blocks.clear();
             let (ranges, within) = w.next_part(self.spending.part);
@@ -343,16 +354,16 @@ impl<O: Space + Look> Exposure<O> {
             let nr_blocks = blocks.len().max(pieces.len());
             w.ages.begin((moment.at, moment.ms), nr_blocks, pages, nr_targets);
             let terms = self.terms(w);
-            let mut woke = w.read_all(&blocks, within, &moment, &terms, self.attrs.window);
+            woke.extend(w.read_all(&blocks, within, &moment, &terms, self.attrs.window));
             if w.is_large() {
                 // Each round looks at other samples.
                 w.has_changed = true;
                 woke.extend(self.read_sentinels(w, &moment)?);
-                woke.sort_unstable();
                 if w.is_new || self.spending.is_in_credit() {
                     cut_at_borders(&mut w.pieces, &terms);
                 }
             }
+            woke.sort_unstable();
             reactivated.push(woke);
             if seemed_to_rest && w.was_touched {
                 w.rest.distrust(at);
@@ -403,6 +414,33 @@ impl<O: Space + Look> Exposure<O> {
         }
         self.spending.end_clears();
         Ok(RoundKind::Complete)
+    }
+
+    /// Reads the memory of a target that may have changed, and only a sample of quiet memory. Returns `None` if
+    /// it found nothing new. Otherwise all memory is to be read, and these pieces were touched after a long
+    /// idle time.
+    fn probe(
+        &mut self,
+        w: &mut ExposureTarget,
+        now: &Moment,
+    ) -> Result<Option<Vec<u64>>, OpsError> {
+        self.nr_probes = self.nr_probes.wrapping_add(1);
+        let Unread { uncertain, quiet } = w.unread();
+        let Some(survey) = self.ops.survey() else { return Ok(None) };
+        let (is_young, mut cost) = survey.probe(w.id, &quiet, self.nr_probes)?;
+        if is_young {
+            self.spending.pay_for_rest(cost);
+            return Ok(Some(Vec::new()));
+        }
+        let mut blocks = Vec::new();
+        cost += survey.survey(w.id, &uncertain, &mut blocks)?;
+        self.spending.pay_for_rest(cost);
+        let at = blocks.last().map_or(now.at, |b| b.read_at).max(now.at);
+        let moment = Moment { at, ms: self.ms(at), ..*now };
+        w.running.update(at, moment.ran);
+        let terms = self.terms(w);
+        let woke = w.read_some((&uncertain, &blocks), None, &moment, &terms);
+        Ok((!woke.is_empty() || w.has_changed).then_some(woke))
     }
 
     /// Reads untouched samples of a large target. Returns the addresses of pieces touched after a long idle

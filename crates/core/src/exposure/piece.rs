@@ -435,6 +435,11 @@ impl Piece {
         self.hidden().fold(PageMask::default(), |all, (_, mask)| all.or(&mask))
     }
 
+    /// Whether all of its pages are visible and young: further reads find nothing new.
+    pub fn is_spent(&self) -> bool {
+        self.hidden.is_empty() && !self.young.is_empty() && self.young == self.resident
+    }
+
     /// Number of young, visible pages: they carry no more information until they are cleared.
     pub fn spent(&self) -> u32 {
         match self.hidden.is_empty() {

@@ -192,6 +192,26 @@ impl ExposureTarget {
         (ranges, AddrRange::new(from, if is_last { u64::MAX } else { end }))
     }
 
+    /// The memory that a read may find changed. A piece whose pages are all young cannot change.
+    pub fn unread(&self) -> Unread {
+        let mut out = Unread::default();
+        let mut pieces = self.pieces.iter().peekable();
+        for visible in &self.visible {
+            let mut end = visible.start;
+            while let Some(p) = pieces.next_if(|p| p.range.start < visible.end) {
+                push(&mut out.quiet, AddrRange::new(end, p.range.start), visible.start);
+                end = p.range.end;
+                if p.calm().is_some() && p.range.len() == BLOCK_SIZE {
+                    push(&mut out.quiet, p.range, visible.start);
+                } else if !p.is_spent() {
+                    push(&mut out.uncertain, p.range, visible.start);
+                }
+            }
+            push(&mut out.quiet, AddrRange::new(end, visible.end), visible.start);
+        }
+        out
+    }
+
     /// Applies a read of all observable memory within `bounds`. Returns the addresses of pieces that were
     /// touched after a long idle time.
     pub fn read_all(
@@ -583,6 +603,23 @@ impl ExposureTarget {
             near *= 2;
         }
         from + rest[..rest.len().min(near)].partition_point(is_before)
+    }
+}
+
+/// The memory that a read may find changed, as ranges within mappings.
+#[derive(Default)]
+pub(super) struct Unread {
+    /// calm or absent memory
+    pub quiet: Vec<AddrRange>,
+    pub uncertain: Vec<AddrRange>,
+}
+
+/// Appends a range of the mapping that begins at `mapping`, joined with the previous range of it.
+fn push(ranges: &mut Vec<AddrRange>, range: AddrRange, mapping: u64) {
+    match ranges.last_mut().filter(|last| last.end == range.start && range.start > mapping) {
+        Some(last) => last.end = range.end,
+        None if range.is_empty() => {}
+        None => ranges.push(range),
     }
 }
 

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use isotherm_core::{
     AddrRange, Ask, BLOCK_SIZE, Block, Cleared, Cost, Liveness, Look, Mapping, MappingKind, Nanos,
-    OpsError, PAGE_SIZE, PageMask, Seen, Snapshot, Source, Space, Step, Survey, TargetId,
+    OpsError, PAGE_SIZE, PageMask, SAMPLES, Seen, Snapshot, Source, Space, Step, Survey, TargetId,
+    sample_pages,
 };
 use std::sync::Arc;
 
@@ -362,6 +363,19 @@ impl Survey for Field {
         out: &mut Vec<Block>,
     ) -> Result<Cost, OpsError> {
         Ok(self.0.borrow_mut().simulated(|s| s.survey(ranges, out)))
+    }
+
+    fn probe(
+        &mut self,
+        target: TargetId,
+        ranges: &[AddrRange],
+        nth: u32,
+    ) -> Result<(bool, Cost), OpsError> {
+        let mut blocks = Vec::new();
+        let all = Survey::survey(self, target, ranges, &mut blocks)?;
+        let cost = Cost { cpu: all.cpu / SAMPLES, pages: all.pages / u64::from(SAMPLES), ..all };
+        let sample = sample_pages(nth);
+        Ok((blocks.iter().any(|b| !b.young.and(&sample).is_empty()), cost))
     }
 
     fn clear(

@@ -6,6 +6,7 @@
 mod ages;
 mod budget;
 mod calibration;
+mod calm;
 mod changes;
 mod drawn;
 mod field;

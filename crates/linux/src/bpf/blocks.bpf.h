@@ -59,13 +59,20 @@ static __always_inline __u8 gathered(__u64 bits)
 
 /* An entry that is present or PROT_NONE maps memory. If it is special, that is not memory of the process:
  * the zero page is always mapped so. */
+static __always_inline __u64 residents(__u64 packed)
+{
+	return (packed | packed >> 8) & ~(packed >> 9) & EACH;
+}
+
 static __always_inline void note(struct block *block, __u64 byte, __u64 packed)
 {
-	__u64 resident = (packed | packed >> 8) & ~(packed >> 9) & EACH;
+	__u64 resident = residents(packed);
 
 	((__u8 *)block->resident)[byte] = gathered(resident);
 	((__u8 *)block->young)[byte] = gathered(packed >> 5 & resident);
 }
+
+#define PACK(field) packed = packed << 7 | (at->field & BITS);
 
 struct bits {
 	__u64 table;
@@ -91,14 +98,38 @@ static long read_part_of_bits(__u32 i, struct bits *b)
 	struct pt_regs *at = bpf_rdonly_cast((void *)(b->table + part * 128),
 					     bpf_core_type_id_kernel(struct pt_regs));
 
-#define PACK(field) packed = packed << 7 | (at->field & BITS);
 	PACK(r15) PACK(r14) PACK(r13) PACK(r12) PACK(bp) PACK(bx) PACK(r11) PACK(r10)
 	note(block, part * 2, packed);
 	packed = 0;
 	PACK(r9) PACK(r8) PACK(ax) PACK(cx) PACK(dx) PACK(si) PACK(di) PACK(orig_ax)
 	note(block, part * 2 + 1, packed);
-#undef PACK
 	return 0;
+}
+
+/* Whether a page from `first` to `last` is young, by a sample: 8 entries of each 64, a cache line of eight. */
+__noinline __u64 is_sample_young(__u64 table, __u32 first, __u32 last)
+{
+	__u64 young = 0;
+
+	if (!direct_loads)
+		bpf_probe_read_kernel(entries, TABLE_ENTRIES * 8, (void *)table);
+	for (__u32 i = 0; i < TABLE_ENTRIES / 64; i++) {
+		__u64 packed = 0, page = within(i * 64 + (order.sample - 1) * 8, TABLE_ENTRIES);
+
+		if (page < first || page + 7 > last)
+			continue;
+		if (direct_loads) {
+			struct pt_regs *at = bpf_rdonly_cast((void *)(table + page * 8),
+							     bpf_core_type_id_kernel(struct pt_regs));
+
+			PACK(r15) PACK(r14) PACK(r13) PACK(r12) PACK(bp) PACK(bx) PACK(r11) PACK(r10)
+		} else {
+			for (int k = 0; k < 8; k++)
+				packed = packed << 7 | (entries[page + k] & BITS);
+		}
+		young |= packed >> 5 & residents(packed);
+	}
+	return young;
 }
 
 /* Reads all entries, or a part of them: a sample of a block has a window of 16. The rest of the masks is
@@ -218,6 +249,10 @@ static long read_block(__u32 step, struct walk *w)
 	progress.at = ((at >> (w->shift & 63)) + 1) << (w->shift & 63);
 	if (level != PTE && level != PMD)
 		return 0;
+	last = (span->end < progress.at ? span->end : progress.at) - 1;
+	if (order.sample && !(level == PMD ? pmd & ACCESSED
+					   : is_sample_young(table_of(w, pmd), part_of(at, 1), part_of(last, 1))))
+		return 0;
 	block->start = at >> 21 << 21;
 	block->entry = pmd;
 	block->level = level;
@@ -232,7 +267,6 @@ static long read_block(__u32 step, struct walk *w)
 	}
 	if (level == PTE) {
 		table = table_of(w, pmd);
-		last = (span->end < progress.at ? span->end : progress.at) - 1;
 		/* For a clear, it must be known of a whole block which pages no range may cover. */
 		if (order.plain == OF_ALL)
 			read_bits(progress.blocks, table, 0, TABLE_ENTRIES / 16);

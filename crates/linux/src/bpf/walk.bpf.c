@@ -126,6 +126,8 @@ struct order {
 	__u32 nr_spans;
 	__u32 max_blocks;
 	__u32 plain; /* enum plain */
+	__u32 sample; /* 0: read all; n: find the blocks with a young page in sample n, 1 to 8 */
+	__u32 unused;
 	__u64 direct_map; /* address of physical address 0 */
 	__u64 vmemmap;    /* address of the struct page of page frame 0, 0: unknown */
 	__u64 address;    /* for peek() */

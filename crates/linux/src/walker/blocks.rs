@@ -82,18 +82,25 @@ pub(crate) struct Reader<'a> {
     done: usize,
     at: u64,
     most: u32,
+    /// see [`Reader::with_a_young_sample`]
+    sample: u32,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(spans: impl Into<Cow<'a, [Span]>>) -> Self {
         let spans = spans.into();
         let at = spans.first().map_or(0, |s| s.range.start);
-        Reader { spans, done: 0, at, most: MAX_BLOCKS }
+        Reader { spans, done: 0, at, most: MAX_BLOCKS, sample: 0 }
     }
 
     /// Limits each later run to `most` blocks.
     pub fn at_most(self, most: u32) -> Self {
         Reader { most: most.min(MAX_BLOCKS), ..self }
+    }
+
+    /// Reads only blocks with a young page in a sample: an eighth of their pages. `nth` selects it.
+    pub fn with_a_young_sample(self, nth: u32) -> Self {
+        Reader { sample: 1 + nth % 8, ..self }
     }
 
     /// The address at which the next run begins; `None` if everything has been read.
@@ -128,7 +135,14 @@ impl<'a> Reader<'a> {
         let max_blocks =
             self.most.min(if wanted == OF_ALL { MAX_BLOCKS_PLAIN } else { MAX_BLOCKS });
         let order = walker.order(pid);
-        let order = types::order { job: READ_BLOCKS, nr_spans, max_blocks, plain: wanted, ..order };
+        let order = types::order {
+            job: READ_BLOCKS,
+            nr_spans,
+            max_blocks,
+            plain: wanted,
+            sample: self.sample,
+            ..order
+        };
         walker.run_order(order)?;
         let read_at = monotonic();
         let (zero, tells_of_huge) = (walker.zero_frames().to_vec(), walker.large_folios);

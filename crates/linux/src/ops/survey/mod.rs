@@ -48,6 +48,27 @@ impl Survey for Vaddr {
         Ok(cost)
     }
 
+    fn probe(
+        &mut self,
+        target: TargetId,
+        ranges: &[AddrRange],
+        nth: u32,
+    ) -> Result<(bool, Cost), OpsError> {
+        let spans: Vec<Span> =
+            ranges.iter().map(|&range| Span { range, plain: Plain::Nowhere }).collect();
+        let process = self.targets.get(target)?;
+        let mut reader = Reader::new(&spans).with_a_young_sample(nth).at_most(1);
+        let mut blocks = self.walker.room();
+        let mut goes_on = true;
+        while goes_on && blocks.is_empty() {
+            let read = reader.run(&mut self.walker, process.pid, &mut blocks);
+            goes_on = process.as_it_was(read, |read| *read)?.flatten().is_some();
+        }
+        let is_young = !blocks.is_empty();
+        self.walker.give_back(blocks);
+        Ok((is_young, Cost { cpu: self.cpu.lap(), looks: 1, ..Cost::default() }))
+    }
+
     fn clear(
         &mut self,
         target: TargetId,
