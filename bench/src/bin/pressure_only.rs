@@ -146,17 +146,25 @@ fn measure(
         }
     }
     let time = begin.elapsed().as_secs_f64();
-    let outcome =
-        |(((faults, stalled), before), saved): (((u64, Duration), (u64, Duration)), f64)| {
-            let stalled = stalled.saturating_sub(before.1).as_secs_f64();
-            Outcome { saved, refaults: (faults - before.0) as f64 / time, stalled: stalled / time }
-        };
-    Ok(counts(cases)?.into_iter().zip(before).zip(saved).map(outcome).collect())
+    let after = counts(cases)?.into_iter().zip(before);
+    let outcome = |((after, before), saved): ((Counts, Counts), f64)| {
+        let stalled = after.stalled.saturating_sub(before.stalled).as_secs_f64();
+        let faults = after.faults.saturating_sub(before.faults);
+        Outcome { saved, refaults: faults as f64 / time, stalled: stalled / time }
+    };
+    Ok(after.zip(saved).map(outcome).collect())
 }
 
-/// Major faults and waiting of each workload so far.
-fn counts(cases: &mut [Case]) -> Result<Vec<(u64, Duration)>> {
-    let count = |case: &mut Case| Ok((case.user.major_faults()?, case.user.idle()?.stalled));
+/// Major faults of a workload so far, and the time for which it waited.
+struct Counts {
+    faults: u64,
+    stalled: Duration,
+}
+
+fn counts(cases: &mut [Case]) -> Result<Vec<Counts>> {
+    let count = |case: &mut Case| {
+        Ok(Counts { faults: case.user.major_faults()?, stalled: case.user.idle()?.stalled })
+    };
     cases.iter_mut().map(count).collect()
 }
 
@@ -170,7 +178,7 @@ struct Controller {
 
 impl Controller {
     fn new(cases: &mut [Case], o: &Options) -> Result<Self> {
-        let stalled = counts(cases)?.into_iter().map(|(_, stalled)| stalled).collect();
+        let stalled = counts(cases)?.into_iter().map(|counts| counts.stalled).collect();
         let interval = Duration::from_secs(o.interval);
         Ok(Controller { interval, ratio: o.ratio, last: Instant::now(), stalled })
     }

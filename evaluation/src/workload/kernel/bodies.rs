@@ -230,7 +230,7 @@ impl Field {
             border * per_cell[i]
         });
         loop {
-            let inside = cell.iter().all(|c| (0..self.side as isize).contains(c));
+            let inside = cell.iter().all(|c| (0..self.side.cast_signed()).contains(c));
             let [x, y, z] = inside.then_some(cell)?.map(|c| c as usize);
             let at = (z * self.side + y) * self.side + x;
             let nearest = self.cells[at]

@@ -181,7 +181,7 @@ pub fn dedup(bytes: u64, progress: &mut Count) -> Result<()> {
     loop {
         for piece in buffer.chunks_mut(BUFFER / 16) {
             // Half of the stream consists of few pieces.
-            let kinds = if random.next_u32() % 2 == 0 { 64 } else { PIECES };
+            let kinds = if random.next_u32().is_multiple_of(2) { 64 } else { PIECES };
             Contents::new(random.next_u64() % kinds).fill(piece);
         }
         deduplicated.add(&buffer);
