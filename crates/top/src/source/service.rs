@@ -23,9 +23,6 @@ pub struct ServiceOptions {
 pub fn follow(o: &ServiceOptions, to: &mut NewsSender) -> Result<String> {
     let (mut last, mut pressures) = (None, Pressures::default());
     loop {
-        if let Some(groups) = pressures.read() {
-            to.pressure(groups);
-        }
         let asked = snapshots(o.control.as_deref(), last, |events| {
             for event in events {
                 if let Event::Attribution(a) = &event {
@@ -41,7 +38,11 @@ pub fn follow(o: &ServiceOptions, to: &mut NewsSender) -> Result<String> {
             Err(e @ ControlError::NoService { .. }) if last.is_some() => {
                 return Ok(format!("the service has ended ({e})"));
             }
+            // An error of the command, which the view prints as it is the first news.
             Err(e) => return Err(e.into()),
+        }
+        if let Some(groups) = pressures.read() {
+            to.pressure(groups);
         }
         if !to.wait(EVERY) {
             return Ok(String::new());
