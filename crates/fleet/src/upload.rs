@@ -177,11 +177,14 @@ mod tests {
         }
     }
 
-    /// The minutes of an hour in the bucket.
+    /// The minutes of an hour in the bucket. The rows of the running hour have no order.
     fn minutes(uploader: &Uploader, hour: i64) -> Vec<i64> {
         let name = format!("date=2026-11-25/hour={hour:02}/host=h/rows.parquet");
         let rows = uploader.bucket.get(&name).unwrap().map(|bytes| decode(bytes).unwrap().rows);
-        rows.unwrap_or_default().iter().map(|r| (r.minute - BEGIN) / MINUTE_MS).collect()
+        let rows = rows.unwrap_or_default().into_iter();
+        let mut minutes: Vec<i64> = rows.map(|r| (r.minute - BEGIN) / MINUTE_MS).collect();
+        minutes.sort_unstable();
+        minutes
     }
 
     #[test]
