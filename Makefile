@@ -44,21 +44,12 @@ fleet-spark: release
 needs-root:
 	@[ $$(id -u) -eq 0 ] || { echo "The demo reads page tables of a process: run it as root." >&2; exit 1; }
 
-# Without root, tests that require it print that and pass; with ISOTHERM_REQUIRE_ALL=1 they fail. Other tests mostly
-# wait for programs; meanwhile guests, which have clocks of their own, use the CPU time that is left. They run the
-# static program. The last command is the short form of `make harden`.
+# Without root, tests that require it print that and pass; with ISOTHERM_REQUIRE_ALL=1 they fail. Tests on other
+# kernels run the static program. The last command is the short form of `make harden`.
 test: export ISOTHERM_GUESTS_BINARY = $(abspath $(program))
 test: program guest-tool
-	cargo test --workspace --locked --no-run
-	@set -m; chrt --idle 0 cargo test --workspace --locked --quiet --test scenarios -- $(all_guests) \
-		>$(target)/guests.log 2>&1 & guests=$$!; set +m; \
-	trap 'kill -- -$$guests 2>/dev/null' EXIT; \
-	cargo test --workspace --locked -- --skip $(all_guests) || exit 1; \
-	echo "waiting for the guests" >&2; \
-	wait $$guests || { cat $(target)/guests.log >&2; exit 1; }; \
-	grep 'test result' $(target)/guests.log
+	cargo test --workspace --locked
 	$(harden) --program $(program) --short
-all_guests := every_scenario_holds_on_its_kernels
 
 # A service and a recorder follow processes that come and go, for SOAK_SECONDS; `make test` does so for half a
 # minute. Only the long run really pages out.
