@@ -85,6 +85,8 @@ type Transaction = [u16; ITEMS];
 const KINDS: usize = 4096;
 /// The items whose sets are sought, of which each has a bit for each transaction.
 const CANDIDATES: usize = 96;
+/// Searches in the same bits, for less and less frequent sets.
+const ROUNDS: u64 = 64;
 
 /// Sets of items that are frequent in transactions (Zaki, 2000): the transactions are read once, and then only the bits
 /// of the most frequent items, again and again. So most of the memory is idle for long.
@@ -96,11 +98,12 @@ pub fn itemsets(bytes: u64, progress: &mut Count) -> Result<()> {
     let transactions: Vec<Transaction> = (0..n).map(|_| transaction(&mut random)).collect();
     let mut bits = vec![vec![0u64; n.div_ceil(64)]; CANDIDATES];
     progress.add(0)?;
-    for round in 0.. {
-        // Other candidates in each round.
-        let first = round * 7 % 32;
-        mark(&transactions, first, &mut bits, progress)?;
-        std::hint::black_box(frequent(&bits, n as u64 / 50, progress)?);
+    for job in 0.. {
+        // Other candidates in each job.
+        mark(&transactions, job * 7 % 32, &mut bits, progress)?;
+        for share in 50..50 + ROUNDS {
+            std::hint::black_box(frequent(&bits, n as u64 / share, progress)?);
+        }
     }
     Ok(())
 }
@@ -180,8 +183,8 @@ pub fn dedup(bytes: u64, progress: &mut Count) -> Result<()> {
     progress.add(0)?;
     loop {
         for piece in buffer.chunks_mut(BUFFER / 16) {
-            // Half of the stream consists of few pieces.
-            let kinds = if random.next_u32().is_multiple_of(2) { 64 } else { PIECES };
+            // One piece of 64 is seldom repeated, so the store fills at some MiB a second.
+            let kinds = if random.next_u32().is_multiple_of(64) { PIECES } else { 64 };
             Contents::new(random.next_u64() % kinds).fill(piece);
         }
         deduplicated.add(&buffer);
