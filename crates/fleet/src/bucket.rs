@@ -35,7 +35,9 @@ pub enum BucketError {
         source: Error,
     },
     /// the storage refuses
-    #[error("cannot {what} {key}: {source}")]
+    #[error(
+        "cannot {what} {key}: {source}; check the network, and the credentials and the place in AWS_*"
+    )]
     Refused {
         /// what was tried
         what: &'static str,

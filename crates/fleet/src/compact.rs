@@ -101,10 +101,19 @@ pub fn compact(
     mut done: impl FnMut(&CompactedDay),
 ) -> Result<(), LakeError> {
     let unfinished = date_of(now - SETTLE_MS)?;
-    fs::create_dir_all(to).map_err(|e| io_error("create", to, e))?;
     if let Some(from) = from.folder() {
         check_apart(from, to)?;
     }
+    let mut days = from.parts("", "date=")?;
+    days.retain(|day| match date {
+        Some(date) => day == date,
+        None => day.as_str() < unfinished.as_str() && !to.join(format!("date={day}")).exists(),
+    });
+    if days.is_empty() && !to.exists() {
+        return Ok(());
+    }
+    days.sort();
+    fs::create_dir_all(to).map_err(|e| io_error("create", to, e))?;
     let path = to.join(".isotherm.compact.lock");
     let _lock = lock(&path)?.ok_or_else(|| LakeError::Compacting(to.to_owned()))?;
     // Of a copy that broke off.
@@ -113,16 +122,7 @@ pub fn compact(
             remove_all(&aside)?;
         }
     }
-    let mut days = from.parts("", "date=")?;
-    days.sort();
     for day in days {
-        let wanted = match date {
-            Some(date) => day == date,
-            None => day < unfinished && !to.join(format!("date={day}")).exists(),
-        };
-        if !wanted {
-            continue;
-        }
         let hosts = hosts_of(from, &day)?;
         if !hosts.is_empty() {
             done(&compact_day(from, hosts, to, day)?);
@@ -133,7 +133,7 @@ pub fn compact(
 
 /// Checks that neither folder is in the other one.
 fn check_apart(lake: &Path, copy: &Path) -> Result<(), LakeError> {
-    let real = |dir: &Path| fs::canonicalize(dir).map_err(|e| io_error("read", dir, e));
+    let real = |dir: &Path| real(dir).map_err(|e| io_error("read", dir, e));
     let (a, b) = (real(lake)?, real(copy)?);
     if a == b {
         Err(LakeError::Same(copy.to_owned()))
@@ -142,6 +142,13 @@ fn check_apart(lake: &Path, copy: &Path) -> Result<(), LakeError> {
     } else {
         Ok(())
     }
+}
+
+/// The path of a folder without links. The folder and those above it need not exist yet.
+fn real(dir: &Path) -> io::Result<PathBuf> {
+    let dir = std::path::absolute(dir)?;
+    let existing = dir.ancestors().find(|part| part.exists()).unwrap_or(Path::new("/"));
+    Ok(fs::canonicalize(existing)?.join(dir.strip_prefix(existing).unwrap_or(Path::new(""))))
 }
 
 /// The files of a day by host.
@@ -319,6 +326,11 @@ mod tests {
             let refused = refused(&nested);
             assert!(matches!(refused, Err(LakeError::Nested { .. })), "{refused:?}");
         }
+        assert!(!lake.join("copy").exists(), "a refusal creates nothing");
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&lake, &link).unwrap();
+        let through_a_link = refused(&link.join("not/yet"));
+        assert!(matches!(through_a_link, Err(LakeError::Nested { .. })), "{through_a_link:?}");
         assert!(refused(&dir.path().join("lake2")).is_ok());
     }
 
@@ -364,6 +376,7 @@ mod tests {
         write(&raw, "h", 2);
         // Agents write the last minute of a day after its end.
         assert_eq!(days(&raw, &big, None, DAY + 25 * HOUR_MS - 1), []);
+        assert!(!big.exists(), "there is nothing to copy yet");
         let bad = "date=2026-11-25/hour=00/host=h/rows.parquet";
         fs::write(raw.join(bad), "no").unwrap();
         let done = days(&raw, &big, None, DAY + 25 * HOUR_MS);
