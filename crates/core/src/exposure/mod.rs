@@ -36,7 +36,7 @@ use self::plan::{RESTLESS, StretchState, is_restless, plan};
 use self::rest::{Whole, Worth};
 use self::restrain::Restrain;
 use self::spending::{Extent, Spending};
-use self::target::{ExposureTarget, Unread};
+use self::target::{CalmRead, ExposureTarget};
 use self::timing::{CALM_INTERVAL, EARLY, ExposureTerms, Moment};
 use self::view::ViewBasis;
 use crate::ages::KeptAges;
@@ -113,8 +113,8 @@ pub struct Exposure<O> {
     blocks: Vec<Block>,
     /// index of the target that clears first; grows by one each round
     turn: usize,
-    /// selects the sample of the next probe
-    nr_probes: u32,
+    /// selects the samples of a calm round; grows by one each round
+    nr_samples: u32,
     seq: u64,
     spending: Spending,
     restrain: Restrain,
@@ -152,7 +152,7 @@ impl<O: Space + Look> Exposure<O> {
             armed: Vec::new(),
             blocks: Vec::new(),
             turn: 0,
-            nr_probes: 0,
+            nr_samples: 0,
             seq: 0,
             spending: Spending::new(&attrs),
             restrain: Restrain::default(),
@@ -316,6 +316,7 @@ impl<O: Space + Look> Exposure<O> {
         // A rest goes on with a snapshot only.
         let mut rest_ended = false;
         let may_wait = self.may_wait(now);
+        self.nr_samples = self.nr_samples.wrapping_add(1);
         for w in targets.iter_mut() {
             let (moment, activity) = self.moment_and_activity(w, now);
             if w.rest.goes_on(activity, &moment, self.spending.round) {
@@ -424,22 +425,21 @@ impl<O: Space + Look> Exposure<O> {
         w: &mut ExposureTarget,
         now: &Moment,
     ) -> Result<Option<Vec<u64>>, OpsError> {
-        self.nr_probes = self.nr_probes.wrapping_add(1);
-        let Unread { uncertain, quiet } = w.unread();
+        let CalmRead { sampled, whole } = w.calm_read();
         let Some(survey) = self.ops.survey() else { return Ok(None) };
-        let (is_young, mut cost) = survey.probe(w.id, &quiet, self.nr_probes)?;
+        let (is_young, mut cost) = survey.probe(w.id, &sampled, self.nr_samples)?;
         if is_young {
             self.spending.pay_for_rest(cost);
             return Ok(Some(Vec::new()));
         }
         let mut blocks = Vec::new();
-        cost += survey.survey(w.id, &uncertain, &mut blocks)?;
+        cost += survey.survey(w.id, &whole, &mut blocks)?;
         self.spending.pay_for_rest(cost);
         let at = blocks.last().map_or(now.at, |b| b.read_at).max(now.at);
         let moment = Moment { at, ms: self.ms(at), ..*now };
         w.running.update(at, moment.ran);
         let terms = self.terms(w);
-        let woke = w.read_some((&uncertain, &blocks), None, &moment, &terms);
+        let woke = w.read_some((&whole, &blocks), None, &moment, &terms);
         Ok((!woke.is_empty() || w.has_changed).then_some(woke))
     }
 

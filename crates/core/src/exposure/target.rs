@@ -192,22 +192,22 @@ impl ExposureTarget {
         (ranges, AddrRange::new(from, if is_last { u64::MAX } else { end }))
     }
 
-    /// The memory that a read may find changed. A piece whose pages are all young cannot change.
-    pub fn unread(&self) -> Unread {
-        let mut out = Unread::default();
+    /// The memory to read in a calm round. A piece whose pages are all young cannot change.
+    pub fn calm_read(&self) -> CalmRead {
+        let mut out = CalmRead::default();
         let mut pieces = self.pieces.iter().peekable();
         for visible in &self.visible {
             let mut end = visible.start;
             while let Some(p) = pieces.next_if(|p| p.range.start < visible.end) {
-                push(&mut out.quiet, AddrRange::new(end, p.range.start), visible.start);
+                push(&mut out.sampled, AddrRange::new(end, p.range.start), visible.start);
                 end = p.range.end;
                 if p.calm().is_some() && p.range.len() == BLOCK_SIZE {
-                    push(&mut out.quiet, p.range, visible.start);
+                    push(&mut out.sampled, p.range, visible.start);
                 } else if !p.is_spent() {
-                    push(&mut out.uncertain, p.range, visible.start);
+                    push(&mut out.whole, p.range, visible.start);
                 }
             }
-            push(&mut out.quiet, AddrRange::new(end, visible.end), visible.start);
+            push(&mut out.sampled, AddrRange::new(end, visible.end), visible.start);
         }
         out
     }
@@ -606,12 +606,13 @@ impl ExposureTarget {
     }
 }
 
-/// The memory that a read may find changed, as ranges within mappings.
+/// The reads of a calm round, as ranges within mappings.
 #[derive(Default)]
-pub(super) struct Unread {
-    /// calm or absent memory
-    pub quiet: Vec<AddrRange>,
-    pub uncertain: Vec<AddrRange>,
+pub(super) struct CalmRead {
+    /// calm or absent memory, of which a sample suffices
+    pub sampled: Vec<AddrRange>,
+    /// memory that may have changed anywhere
+    pub whole: Vec<AddrRange>,
 }
 
 /// Appends a range of the mapping that begins at `mapping`, joined with the previous range of it.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use isotherm_core::{AddrRange, BLOCK_SIZE, Nanos, PageMask};
+use isotherm_core::{AddrRange, BLOCK_SIZE, Nanos, PageMask, SAMPLES};
 
 use super::answer::{Identity, identity};
 use super::{READ_BLOCKS, WalkError, Walker};
@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
 
     /// Reads only blocks with a young page in a sample: an eighth of their pages. `nth` selects it.
     pub fn with_a_young_sample(self, nth: u32) -> Self {
-        Reader { sample: 1 + nth % 8, ..self }
+        Reader { sample: 1 + nth % SAMPLES, ..self }
     }
 
     /// The address at which the next run begins; `None` if everything has been read.
