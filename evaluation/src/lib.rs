@@ -3,12 +3,12 @@
 
 pub mod beside;
 pub mod config;
-pub mod documents;
 pub mod estimate;
 pub mod folder;
 pub mod latency;
 pub mod locked;
 pub mod machine;
+pub mod mails;
 pub mod names;
 pub mod one;
 pub mod pace;

@@ -1,8 +1,8 @@
 //! The tables of the mails, with the figures of this machine.
 
 use super::config::Config;
-use super::documents::{MAILS, reclamation};
 use super::estimate::Estimate;
+use super::mails::{MAILS, Mail, reclamation};
 use super::results::{Figure, Results};
 use super::run::Figures;
 use super::statistics::summary;
@@ -63,33 +63,25 @@ pub fn beside_mails(results: &Results<'_>) -> Table {
         let each = each.filter_map(|w| results.more(w, c, |f| Some(f.memory.resident)));
         Estimate::mean(&each.collect::<Vec<_>>())
     };
-    let of = |figure: &str, whose: String, cells: Vec<String>| {
-        [figure.to_owned(), whose].into_iter().chain(cells).collect::<Vec<_>>()
-    };
-    let here = |figure, value: &dyn Fn(Config) -> Option<Estimate>| {
-        let cell = |&c: &Config| value(c).map_or("-".to_owned(), |e| e.to_string());
-        of(
-            figure,
-            format!("here, {} programs", results.workloads().len()),
-            configs.iter().map(cell).collect(),
-        )
-    };
-    let mails = |figure, values: [[Option<f64>; 4]; 2]| {
-        let mails = MAILS.iter().zip(values);
-        let row = move |(mail, values): (&super::documents::Mail, [Option<f64>; 4])| {
-            let cells = values.map(|value| number(value, 2)).to_vec();
-            of(figure, format!("mail of {}, 25 programs", mail.name), cells)
-        };
-        mails.map(row).collect::<Vec<_>>()
-    };
-    let (time, memory) = ("more run time", "more resident memory");
-    let mut rows = mails(time, MAILS.map(|mail| mail.time.map(Some)));
-    rows.push(here(time, &|c| results.mean_slowdown(c)));
-    rows.extend(mails(memory, MAILS.map(|mail| mail.resident)));
-    rows.push(here(memory, &resident));
-    let head =
-        ["", "of"].map(str::to_owned).into_iter().chain(configs.iter().map(ToString::to_string));
-    Table { title: "beside the mails, in percent".to_owned(), head: head.collect(), rows }
+    let time: (_, fn(&Mail) -> _, &dyn Fn(Config) -> _) =
+        ("more run time", |mail| mail.time, &|c| results.mean_slowdown(c));
+    let memory: (_, fn(&Mail) -> _, &dyn Fn(Config) -> _) =
+        ("more resident memory", |mail| mail.resident, &resident);
+    let mut rows = Vec::new();
+    for (figure, of_mail, here) in [time, memory] {
+        let row =
+            |whose: String, cells: Vec<String>| [vec![figure.to_owned(), whose], cells].concat();
+        for mail in &MAILS {
+            let whose = format!("mail of {}, 25 programs", mail.name);
+            rows.push(row(whose, of_mail(mail).map(|value| number(value, 2)).to_vec()));
+        }
+        let cell = |&c: &Config| here(c).map_or("-".to_owned(), |e| e.to_string());
+        let whose = format!("here, {} programs", results.workloads().len());
+        rows.push(row(whose, configs.iter().map(cell).collect()));
+    }
+    let names = configs.iter().map(ToString::to_string).collect();
+    let head = [vec![String::new(), "of".to_owned()], names].concat();
+    Table { title: "beside the mails, in percent".to_owned(), head, rows }
 }
 
 /// The same figures for all configurations, with the spread of repetitions.

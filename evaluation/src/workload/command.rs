@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use serde::Deserialize;
 
-use super::counted::{Counted, Counts};
+use super::counted::{Counted, CountsWork};
 use super::{Length, Running, Workload, WorkloadResult};
 use crate::beside::Beside;
 use crate::process::{Process, ProcessCpus, last_words};
@@ -117,7 +117,7 @@ struct CountingCommand {
     mark: String,
 }
 
-impl Counts for CountingCommand {
+impl CountsWork for CountingCommand {
     fn process(&self) -> &Process {
         &self.process
     }

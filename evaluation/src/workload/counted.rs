@@ -14,7 +14,7 @@ use crate::slices::{SLICE, Slice, Sliced, Speeds};
 use crate::stop::Stop;
 
 /// A process that counts its work.
-pub trait Counts {
+pub trait CountsWork {
     /// The process.
     fn process(&self) -> &Process;
 
@@ -29,7 +29,7 @@ pub struct Counted<P> {
     twin: Option<P>,
 }
 
-impl<P: Counts> Counted<P> {
+impl<P: CountsWork> Counted<P> {
     /// Starts the process at `place`, and its twin if it shall have one. `start` is told where, and whether huge pages
     /// are permitted.
     pub fn start(
@@ -74,12 +74,12 @@ impl<P: Counts> Counted<P> {
     }
 }
 
-fn reading(of: &mut impl Counts) -> Result<Reading> {
+fn reading(of: &mut impl CountsWork) -> Result<Reading> {
     let count = of.count()?;
     Reading::of(of.process(), count)
 }
 
-impl<P: Counts> Running for Counted<P> {
+impl<P: CountsWork> Running for Counted<P> {
     fn pid(&self) -> i32 {
         self.own.process().pid()
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 use rustix::process::Signal;
 
-use super::counted::Counts;
+use super::counted::CountsWork;
 use crate::process::{Process, ProcessCpus};
 use crate::small_pages;
 use crate::stop::Stop;
@@ -44,7 +44,7 @@ impl CountingProcess {
     }
 }
 
-impl Counts for CountingProcess {
+impl CountsWork for CountingProcess {
     fn process(&self) -> &Process {
         &self.process
     }
