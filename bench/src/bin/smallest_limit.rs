@@ -27,19 +27,19 @@ struct Options {
     #[arg(long, default_value_t = 35)]
     settle: u64,
     /// time in which they are counted, in s
-    #[arg(long, default_value_t = 25)]
+    #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u64).range(1..))]
     measure: u64,
     /// objectives: memory that may come back per minute, in percent of the memory that stays; the strictest first
     #[arg(long, value_delimiter = ',', default_value = "5,20,60")]
     objectives: Vec<f64>,
     /// size of the workloads, in percent of the usual ones
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(10..=1000))]
     size: u64,
     /// time of their periods, in percent of the usual one
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(10..=1000))]
     time: u64,
     /// only this workload
-    #[arg(long)]
+    #[arg(long, value_parser = WORKLOADS.map(|(name, _)| name))]
     only: Option<String>,
 }
 
