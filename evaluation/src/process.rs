@@ -194,6 +194,9 @@ pub fn last_words(path: &Path) -> String {
     let text = std::fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.trim().lines().rev().take(3).collect();
+    if lines.is_empty() {
+        return "it printed no message".to_owned();
+    }
     lines.into_iter().rev().collect::<Vec<_>>().join("; ")
 }
 

@@ -84,7 +84,9 @@ impl Workload for Other {
         let start = |place: &Path, huge| {
             let Started { mut process, out, said, .. } = self.started(place, huge, stop)?;
             let so_far = || last_number(&read_to_string(&out).unwrap_or_default(), count).is_some();
-            process.until(stop, TIMEOUT, so_far).with_context(|| last_words(&said))?;
+            process.until(stop, TIMEOUT, so_far).with_context(|| {
+                format!("no number after {count:?} on standard output: {}", last_words(&said))
+            })?;
             Ok(CountingCommand { process, out, said, mark: count.clone() })
         };
         Ok(Box::new(Counted::start(place, true, start)?))
