@@ -89,10 +89,13 @@ fn the_same_pages_as_mincore_and_cachestat() {
         (found.pages, found.size),
         (cachestat(&file, AddrRange::new(0, 0)).unwrap().cached, 20_000 * PAGE_SIZE)
     );
-    // Each part has a sample: read once, so referenced. The marks of the last few pages lag behind.
-    let sampled = parts.iter().filter_map(|p| p.sample);
-    let referenced = sampled.clone().filter(|s| s.referenced || s.active).count();
-    assert!(sampled.count() == parts.len() && referenced * 10 > parts.len() * 9, "{referenced}");
+    // Each part with pages has a sample: read once, so referenced. The marks of the last few pages lag behind. A
+    // machine short of memory may evict all pages of a part.
+    let with_pages = parts.iter().filter(|p| p.cached > 0).count();
+    let samples: Vec<_> = parts.iter().filter_map(|p| p.sample).collect();
+    let referenced = samples.iter().filter(|s| s.referenced || s.active).count();
+    assert_eq!(samples.len(), with_pages);
+    assert!(referenced * 10 > with_pages * 9, "{referenced} of {with_pages}");
 }
 
 #[test]
