@@ -276,17 +276,14 @@ impl App {
     /// Takes a higher limit of hot, or a lower one.
     pub(crate) fn hot(&mut self, step: isize) {
         let mut t = self.view.thresholds();
-        let at = HOT_HZ.partition_point(|hz| *hz < t.hot_hz);
-        t.hot_hz = HOT_HZ[at.saturating_add_signed(step).min(HOT_HZ.len() - 1)];
+        t.hot_hz = next(&HOT_HZ, t.hot_hz, step);
         self.view.set_thresholds(t);
     }
 
     /// Takes a higher limit of cold, or a lower one.
     pub(crate) fn cold(&mut self, step: isize) {
         let mut t = self.view.thresholds();
-        let at = COLD_SECONDS.partition_point(|s| Duration::from_secs(*s) < t.cold_age);
-        let to = at.saturating_add_signed(step).min(COLD_SECONDS.len() - 1);
-        t.cold_age = Duration::from_secs(COLD_SECONDS[to]);
+        t.cold_age = next(&COLD_SECONDS.map(Duration::from_secs), t.cold_age, step);
         self.view.set_thresholds(t);
     }
 
@@ -341,9 +338,27 @@ fn is_within(cgroup: &str, group: &str) -> bool {
     cgroup == group || !group.is_empty() && (group == "/" || below())
 }
 
+/// The next of `values`, which ascend, above `now` or below it; `now` if there is none.
+fn next<T: PartialOrd + Copy>(values: &[T], now: T, step: isize) -> T {
+    let found = match step > 0 {
+        true => values.iter().find(|v| **v > now),
+        false => values.iter().rev().find(|v| **v < now),
+    };
+    found.copied().unwrap_or(now)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_moves_from_any_value_in_the_right_direction() {
+        let steps = |now| (next(&HOT_HZ, now, -1), next(&HOT_HZ, now, 1));
+        assert_eq!(steps(20.0), (10.0, 50.0));
+        assert_eq!(steps(15.0), (10.0, 20.0));
+        assert_eq!(steps(500.0), (200.0, 500.0));
+        assert_eq!(steps(0.1), (0.1, 0.5));
+    }
 
     #[test]
     fn a_group_contains_the_groups_below_it_only() {

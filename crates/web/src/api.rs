@@ -22,7 +22,7 @@ use tokio_stream::{Stream, StreamExt};
 use tokio_util::io::ReaderStream;
 
 use crate::cell::byte_rates;
-use crate::guard::{Guard, HEADERS, Pass, Refused};
+use crate::guard::{Admitted, Guard, HEADERS, Pass, Refused};
 use crate::source::{PointQuery, Source, SourceError, SpanQuery, TileQuery};
 
 /// Minimum time between two events of a client.
@@ -91,6 +91,9 @@ pub fn router(shared: Arc<Shared>) -> Router {
 /// Checks a request, and adds the headers of every answer.
 async fn guarded(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let checked = shared.guard.check(request.method(), request.uri(), request.headers());
+    if let (Ok(_), Some(connection)) = (checked, request.extensions().get::<Admitted>()) {
+        connection.admit();
+    }
     let mut response = match checked {
         Ok(Pass::Known) => next.run(request).await,
         Ok(Pass::First) => {

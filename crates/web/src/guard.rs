@@ -1,6 +1,7 @@
 //! Access control: the checks that every request passes first.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use serde::Serialize;
@@ -85,6 +86,23 @@ pub enum Pass {
     First,
 }
 
+/// Whether a request of this connection has passed the checks.
+#[derive(Debug, Clone, Default)]
+pub struct Admitted(Arc<AtomicBool>);
+
+impl Admitted {
+    /// Notes that a request has passed.
+    pub fn admit(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether one has.
+    #[must_use]
+    pub fn is_admitted(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// Numbers of refused requests and connections.
 #[derive(Debug, Default, Serialize)]
 pub struct Refused {
@@ -98,7 +116,7 @@ pub struct Refused {
     pub token: AtomicU64,
     /// requests that are no HTTP, have too large headers, or came too slowly
     pub malformed: AtomicU64,
-    /// connections beyond the limit
+    /// connections beyond the limit: of the oldest client that has shown no token, or else the new one
     pub connections: AtomicU64,
     /// connections of clients that did not read
     pub slow: AtomicU64,

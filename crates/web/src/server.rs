@@ -10,13 +10,17 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use isotherm_linux::sys::{KeptCapabilities, drop_watching};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -25,7 +29,7 @@ use tokio_rustls::rustls::{ServerConfig, crypto::ring};
 use tracing::{debug, error};
 
 use crate::api::{Shared, refused_text, router};
-use crate::guard::{Guard, Refused};
+use crate::guard::{Admitted, Guard, Refused};
 use crate::source::Source;
 use crate::write_timeout::WriteTimeout;
 
@@ -215,6 +219,7 @@ fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor, ServerError> {
 async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<Shared>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
     let app = router(Arc::clone(&shared));
+    let mut open = Connections::default();
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -225,23 +230,45 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<Sha
                 continue;
             }
         };
-        let Some(counted) = Counted::one_more(&shared.connections) else {
-            shared.refused.connections.fetch_add(1, Ordering::Relaxed);
+        if !open.make_room(&shared.refused) {
             continue;
-        };
+        }
+        let counted = Counted::one_more(&shared.connections);
         let (app, tls, refused) = (app.clone(), tls.clone(), Arc::clone(&shared.refused));
-        tokio::spawn(async move {
+        let admitted = Admitted::default();
+        let client = admitted.clone();
+        let task = tokio::spawn(async move {
             let _counted = counted;
             let _ = stream.set_nodelay(true);
             let _ = set_socket_send_buffer_size(&stream, SEND_BUFFER_BYTES);
             match tls {
-                None => serve(stream, app, refused).await,
+                None => serve(stream, app, client, refused).await,
                 Some(tls) => match timeout(HEAD_TIME, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => serve(stream, app, refused).await,
+                    Ok(Ok(stream)) => serve(stream, app, client, refused).await,
                     _ => _ = refused.malformed.fetch_add(1, Ordering::Relaxed),
                 },
             }
         });
+        open.0.push((task.abort_handle(), admitted));
+    }
+}
+
+/// The connections, the oldest first, and whether their clients have shown the token.
+#[derive(Default)]
+struct Connections(Vec<(AbortHandle, Admitted)>);
+
+impl Connections {
+    /// Makes room for one more. Strangers cannot lock out the owner: the oldest connection without a token ends.
+    /// Returns false if each connection has shown it.
+    fn make_room(&mut self, refused: &Refused) -> bool {
+        self.0.retain(|(task, _)| !task.is_finished());
+        if self.0.len() < MAX_CONNECTIONS {
+            return true;
+        }
+        refused.connections.fetch_add(1, Ordering::Relaxed);
+        let stranger = self.0.iter().position(|(_, admitted)| !admitted.is_admitted());
+        let ended = stranger.map(|i| self.0.remove(i));
+        ended.inspect(|(task, _)| task.abort()).is_some()
     }
 }
 
@@ -249,16 +276,22 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, shared: Arc<Sha
 async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
     app: Router,
+    admitted: Admitted,
     refused: Arc<Refused>,
 ) {
     let stream = WriteTimeout::new(stream, WRITE_TIME, Arc::clone(&refused));
     let answered = stream.answered();
+    let app = TowerToHyperService::new(app);
+    let answer = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(admitted.clone());
+        app.call(request)
+    });
     let ended = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
         .max_buf_size(MAX_HEAD)
         .max_headers(MAX_HEADERS)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(app))
+        .serve_connection(TokioIo::new(stream), answer)
         .await;
     if let Err(e) = ended {
         debug!("a connection has ended: {e}");
@@ -274,10 +307,9 @@ async fn serve(
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
-    /// `None` if there are too many.
-    fn one_more(all: &Arc<AtomicUsize>) -> Option<Self> {
-        let counted = Counted(Arc::clone(all));
-        (all.fetch_add(1, Ordering::Relaxed) < MAX_CONNECTIONS).then_some(counted)
+    fn one_more(all: &Arc<AtomicUsize>) -> Self {
+        all.fetch_add(1, Ordering::Relaxed);
+        Counted(Arc::clone(all))
     }
 }
 

@@ -39,8 +39,10 @@ pub fn follow(control: Option<&Path>, options: &WebOptions) -> Result<()> {
         Service { control, source: &source, last: None, seconds: 0.0, done: BTreeMap::new() };
     let mut status: Result<Value, ControlError> = Ok(first);
     while !stop.is_over() {
-        let ran = status.as_ref().map_or(0.0, |s| s["status"]["seconds"].as_f64().unwrap_or(1.0));
-        // Another service, or none, has answered: numbers of snapshots and targets start again.
+        // What was seen stays on the page while no service answers.
+        let seconds = |s: &Value| s["status"]["seconds"].as_f64().unwrap_or(1.0);
+        let ran = status.as_ref().map_or(service.seconds, seconds);
+        // Another service has answered: numbers of snapshots and targets start again.
         if ran < std::mem::replace(&mut service.seconds, ran) {
             (service.last, service.done) = (None, BTreeMap::new());
             *source.change() = Index::new(live_limits(options.thresholds));
@@ -62,7 +64,7 @@ struct Service<'a> {
     source: &'a Source,
     /// number of its last snapshot
     last: Option<u64>,
-    /// for how long it had run at the last status; 0 if it did not answer
+    /// for how long it had run when it last answered
     seconds: f64,
     /// bytes that each scheme was applied to so far
     done: BTreeMap<String, u64>,

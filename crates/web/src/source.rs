@@ -1,5 +1,6 @@
 //! A recording that a page shows, and the answers to its questions.
 
+use std::collections::BTreeMap;
 use std::io::Seek;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -555,12 +556,14 @@ impl Source {
         let wanted = |id: TargetId| q.target.is_none_or(|target| target == id.0);
         let mut writer: Option<Writer<&std::fs::File>> = None;
         let (mut seq, mut failed) = (0, None);
+        let mut known = BTreeMap::new();
         self.each(&span, |s| {
             let mut part = Snapshot { seq, ..Snapshot::clone(s) };
             part.targets.retain(|view| wanted(view.id));
             seq += 1;
             let started = writer.take().map_or_else(|| self.start_record(&file, &part, wanted), Ok);
             let written = started.and_then(|mut started| {
+                self.attributions(&part, &mut known, &mut started)?;
                 let _ = started.snapshot(&part)?;
                 Ok(started)
             });
@@ -579,7 +582,7 @@ impl Source {
         Ok(file)
     }
 
-    /// A record in `file`, with the targets and their attributions at the snapshot `first`.
+    /// A record in `file`, with the targets, that begins with the snapshot `first`.
     fn start_record<'a>(
         &self,
         file: &'a std::fs::File,
@@ -592,12 +595,25 @@ impl Source {
         for fact in index.facts().filter(|fact| wanted(fact.id)) {
             let _ = writer.target(fact.clone())?;
         }
-        for view in &first.targets {
-            if let Some(a) = index.attribution(view.id, first.end) {
-                let _ = writer.attribution(Attribution { at: first.start, ..a.clone() })?;
+        Ok(writer)
+    }
+
+    /// Writes the attributions of the targets of a snapshot, unless they are those in `known`. The first one of a
+    /// target may be of an earlier time.
+    fn attributions(
+        &self,
+        s: &Snapshot,
+        known: &mut BTreeMap<TargetId, Nanos>,
+        writer: &mut Writer<&std::fs::File>,
+    ) -> Result<(), WriteError> {
+        let index = self.index();
+        for a in s.targets.iter().filter_map(|view| index.attribution(view.id, s.end)) {
+            if known.insert(a.target, a.at) != Some(a.at) {
+                let at = a.at.clamp(s.start, s.end);
+                let _ = writer.attribution(Attribution { at, ..a.clone() })?;
             }
         }
-        Ok(writer)
+        Ok(())
     }
 
     fn facts(&self, s: &Snapshot) -> Facts {

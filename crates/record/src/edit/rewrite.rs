@@ -1,6 +1,6 @@
 //! Writes records, edited, one after the other as one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use isotherm_core::{Attribution, CacheAccess, CacheTrace, Fault, Nanos, Snapshot, TargetId};
@@ -68,6 +68,8 @@ struct Source {
     ids: HashMap<TargetId, TargetId>,
     /// faults before its first snapshot, which alone says when it began
     early: Vec<Fault>,
+    /// the last attribution of each target before the selected time, which says to what it belongs then
+    before: BTreeMap<TargetId, Attribution>,
     /// what to add to its times, in ns
     shift: i128,
     /// whether it has had a snapshot
@@ -103,6 +105,7 @@ impl<S: Sink> Rewriter<S> {
             editor: Editor::new(edit.clone()),
             ids: HashMap::new(),
             early: Vec::new(),
+            before: BTreeMap::new(),
             shift: 0,
             begun: false,
         };
@@ -116,7 +119,7 @@ impl<S: Sink> Rewriter<S> {
                     source.shift = shift(&self.facts, &facts);
                 }
                 Ok(Event::Target(fact)) => self.target(&mut source, &fact)?,
-                Ok(Event::Attribution(a)) => self.attribution(&source, a)?,
+                Ok(Event::Attribution(a)) => self.attribution(&mut source, a)?,
                 Ok(Event::Fault(f)) if source.editor.has_begun() => self.fault(&source, f)?,
                 Ok(Event::Fault(f)) => source.early.push(f),
                 Ok(Event::Trace(t)) => {
@@ -180,12 +183,25 @@ impl<S: Sink> Rewriter<S> {
         Ok(())
     }
 
-    fn attribution(&mut self, source: &Source, a: Attribution) -> Result<(), EditError> {
-        let at = source.moved(a.at);
+    fn attribution(&mut self, source: &mut Source, a: Attribution) -> Result<(), EditError> {
         let Some(&target) = source.ids.get(&a.target) else { return Ok(()) };
-        if source.editor.keeps_time(a.at) && at >= self.last_told {
-            self.last_told = at;
-            let _ = self.writer.attribution(Attribution { target, at, ..a })?;
+        let (done, kept) = (source.editor.is_done(a.at), source.editor.keeps_time(a.at));
+        let a = Attribution { target, at: source.moved(a.at), ..a };
+        if done {
+            return Ok(());
+        }
+        if !kept {
+            source.before.insert(target, a);
+            return Ok(());
+        }
+        source.before.remove(&target);
+        self.tell(a)
+    }
+
+    fn tell(&mut self, a: Attribution) -> Result<(), EditError> {
+        if a.at >= self.last_told {
+            self.last_told = a.at;
+            let _ = self.writer.attribution(a)?;
         }
         Ok(())
     }
@@ -226,6 +242,9 @@ impl<S: Sink> Rewriter<S> {
         (s.start, s.end) = (source.moved(s.start), source.moved(s.end));
         if !source.begun && s.start < self.last_end {
             return Err(EditError::Overlap { overlap: self.last_end.since(s.start) });
+        }
+        for a in std::mem::take(&mut source.before).into_values() {
+            self.tell(Attribution { at: s.start.max(self.last_told), ..a })?;
         }
         self.has_memory |= s.nr_regions() > 0;
         source.begun = true;

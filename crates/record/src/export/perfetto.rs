@@ -2,7 +2,7 @@
 //!
 //! The trace is a protobuf message of a few fields, written here: <https://perfetto.dev/docs/reference/synthetic-track-event>.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
 
 use isotherm_core::{Nanos, TargetId, Thresholds};
@@ -50,11 +50,20 @@ pub fn export_perfetto(
     mut out: impl Write,
 ) -> Result<Exported, ExportError> {
     let mut named: HashMap<TargetId, Option<u32>> = HashMap::new();
+    let mut shown = BTreeSet::new();
     let exported = each(reader, |event| {
         match event {
             Event::Target(t) if named.insert(t.id, t.pid).is_none() => describe(&mut out, t)?,
             Event::Attribution(a) => value(&mut out, a.at, track(a.target, SWAP), a.swapped)?,
             Event::Snapshot(s) => {
+                let now = s.targets.iter().map(|view| view.id).collect();
+                // A counter has its value until the next one.
+                for &gone in shown.difference(&now) {
+                    for i in 0..COUNTERS.len() {
+                        value(&mut out, s.start, track(gone, i), 0)?;
+                    }
+                }
+                shown = now;
                 for view in &s.targets {
                     let b = view.bytes(thresholds);
                     for (i, bytes) in [b.hot, b.warm, b.cold, b.unknown].into_iter().enumerate() {

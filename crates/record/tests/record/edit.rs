@@ -4,13 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Fault, Snapshot, TargetId};
+use isotherm_core::{AddrRange, Attribution, Fault, Snapshot, TargetId};
 use isotherm_record::edit::{Edit, EditError, Editor, Rewriter};
-use isotherm_record::{Event, Facts, Limits, ReadError, Writer};
+use isotherm_record::{Event, Facts, Limits, ReadError, Why, Writer};
 use proptest::prelude::*;
 
 use crate::samples::{
-    any_snapshots, facts, few, reader, record, record_stacked, record_with, snapshots,
+    any_snapshots, attribution, facts, few, reader, record, record_stacked, record_with, snapshots,
+    target,
 };
 use crate::stored::of_stacks;
 
@@ -62,6 +63,32 @@ fn a_target_may_be_left_out() {
     assert!(edited(&record(&few(4)), &edit).iter().all(|s| s.targets.is_empty()));
     let edit = Edit { targets: Some([TargetId(1)].into()), ..Edit::default() };
     assert_eq!(edited(&record(&few(4)), &edit)[0].targets[0].id, TargetId(0), "numbers begin anew");
+}
+
+/// The memory of a selected time belongs to whom it belonged before, unless a later attribution says otherwise.
+#[test]
+fn the_last_attribution_before_the_selected_time_stays() {
+    let all = few(10);
+    let edit =
+        Edit { time: Some(Duration::from_millis(2000)..Duration::from_secs(3)), ..Edit::default() };
+    let mut bytes = Vec::new();
+    let mut writer = Writer::to(&mut bytes, Path::new("a"), &facts(), Limits::default()).unwrap();
+    let _ = writer.target(target(1)).unwrap();
+    for s in &all {
+        if [1, 3, 6].contains(&s.seq) {
+            let _ = writer.attribution(attribution(s)).unwrap();
+        }
+        let _ = writer.snapshot(s).unwrap();
+    }
+    writer.finish(Why::Stopped, "").unwrap();
+    let edited = rewritten(&[bytes], &edit, false).unwrap();
+    let told = reader(&edited).filter_map(|event| match event.unwrap() {
+        Event::Attribution(a) => Some(a),
+        _ => None,
+    });
+    let mine = |s: &Snapshot| Attribution { target: TargetId(0), ..attribution(s) };
+    let expected = [Attribution { at: all[5].start, ..mine(&all[3]) }, mine(&all[6])];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
 }
 
 /// A fault before the selected time made memory that is still there.

@@ -60,7 +60,9 @@ fn bytes<'a>(fields: &[Field<'a>], wanted: u64) -> Option<&'a [u8]> {
 #[test]
 fn each_target_has_counters_of_all_its_bytes() {
     let mut trace = Vec::new();
-    let record = record_attributed(&few(10));
+    let mut snapshots = few(10);
+    snapshots[9].targets.clear();
+    let record = record_attributed(&snapshots);
     let exported = export_perfetto(reader(&record), &Thresholds::default(), &mut trace).unwrap();
     assert_eq!(exported.snapshots, 10);
     let packets = fields(&trace);
@@ -92,4 +94,7 @@ fn each_target_has_counters_of_all_its_bytes() {
     let start = 5_000_000_000;
     assert_eq!((0..4).map(|i| value(start, i).unwrap()).sum::<u64>(), 0x3000);
     assert_eq!(value(start + 2 * 400_000_000 - 1, 4), Some(1 << 20));
+    // The target is not in the last snapshot: it has ended.
+    let last = snapshots[9].start.0;
+    assert_eq!((0..5).map(|i| value(last, i)).collect::<Vec<_>>(), [Some(0); 5]);
 }
