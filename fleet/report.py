@@ -18,8 +18,8 @@ import pathlib
 import time
 
 SCHEMA_VERSION = 1
-COLUMNS = """minute host cgroup service image resident_bytes hot_bytes warm_bytes cold_bytes unknown_bytes swapped_bytes
-    aged_bytes limit_bytes host_bytes snapshots""".split()
+COLUMNS = """minute host cgroup service container image resident_bytes hot_bytes warm_bytes cold_bytes unknown_bytes
+    swapped_bytes aged_bytes limit_bytes host_bytes snapshots""".split()
 # Rows of a table of the text, and bars of a chart.
 SHOWN = 20
 
@@ -64,21 +64,36 @@ class DuckDb:
         self.connection.execute(f"SET memory_limit = '{options['memory_mib']}MiB'")
         if options["threads"]:
             self.connection.execute(f"SET threads = {options['threads']}")
-        files = ", ".join("'" + pattern.replace("'", "''") + "'" for pattern in patterns(options["lake"]))
-        self.source = f"read_parquet([{files}], hive_partitioning = false)"
+        self.mismatch = duckdb.InvalidInputException
+        self.files = ", ".join("'" + pattern.replace("'", "''") + "'" for pattern in patterns(options["lake"]))
 
-    def begin(self):
+    def begin(self, wanted):
         """Makes the view `lake`, and returns the names of its columns."""
-        names = {column[0] for column in self.connection.execute(f"SELECT * FROM {self.source} LIMIT 0").description}
+        names = self.look(by_name=False)
+        return names if names.issuperset(wanted) else self.look(by_name=True)
+
+    def look(self, by_name):
+        """Makes the view with the columns of one file, or `by_name` of all files. Then DuckDB keeps the heads of all files
+        in memory: gigabytes for 20,000 files."""
+        source = f"read_parquet([{self.files}], hive_partitioning = false, union_by_name = {str(by_name).lower()})"
+        names = {column[0] for column in self.connection.execute(f"SELECT * FROM {source} LIMIT 0").description}
         self.connection.execute(
-            "CREATE VIEW lake AS SELECT *, CAST(minute AS DATE) AS day, CAST(epoch(minute) AS BIGINT) AS minute_s "
-            f"FROM {self.source}"
+            "CREATE OR REPLACE VIEW lake AS SELECT *, CAST(minute AS DATE) AS day, "
+            f"CAST(epoch(minute) AS BIGINT) AS minute_s FROM {source}"
         )
         return names
 
+    def view(self, name, sql):
+        self.connection.execute(f"CREATE VIEW {name} AS {sql}")
+
     def query(self, sql):
         """The names of the columns, and the rows."""
-        cursor = self.connection.execute(sql)
+        try:
+            cursor = self.connection.execute(sql)
+        except self.mismatch:
+            # An earlier version has written some of the files, which lack a column.
+            self.look(by_name=True)
+            cursor = self.connection.execute(sql)
         return [column[0] for column in cursor.description], cursor.fetchall()
 
     def end(self):
@@ -118,12 +133,16 @@ class Spark:
             ) from None
         self.lake = options["lake"]
 
-    def begin(self):
+    def begin(self, _):
         reader = self.session.read.option("recursiveFileLookup", "true").option("pathGlobFilter", "*.parquet")
-        frame = reader.parquet(self.lake)
+        # Files of earlier versions may lack columns.
+        frame = reader.option("mergeSchema", "true").parquet(self.lake)
         added = ("CAST(minute AS DATE) AS day", "unix_timestamp(minute) AS minute_s")
         frame.selectExpr("*", *added).createOrReplaceTempView("lake")
         return set(frame.columns)
+
+    def view(self, name, sql):
+        self.session.sql(sql).createOrReplaceTempView(name)
 
     def query(self, sql):
         frame = self.session.sql(sql)
@@ -142,10 +161,14 @@ def check_lake(lake):
         raise Failure(f"{lake} has no Parquet files: name the folder that isotherm agent --lake writes to")
 
 
-def check_columns(names, options):
+def wanted(options):
+    """The columns that the questions read."""
     ages = {question["age"] for question in options["questions"] if question["age"]}
-    wanted = COLUMNS + [f"{prefix}_{age}" for age in sorted(ages) for prefix in ("idle", "returned")]
-    absent = [name for name in wanted if name not in names]
+    return COLUMNS + [f"{prefix}_{age}" for age in sorted(ages) for prefix in ("idle", "returned")]
+
+
+def check_columns(names, options):
+    absent = [name for name in wanted(options) if name not in names]
     if absent:
         raise Failure(
             f"{options['lake']} is not a lake of isotherm: its files have no column {', '.join(absent)}: "
@@ -201,6 +224,15 @@ def by_service(cold):
     return sorted(services.values(), key=lambda row: -row["cold_bytes"]), totals
 
 
+def without_images(images):
+    """What the question about new images cannot see."""
+    (row,) = images
+    return (
+        f"{row['without_image']} of {counted(row['control_groups'], 'control group')} had no image, and have no row; "
+        f"{row['containers_without_image']} of them are containers."
+    )
+
+
 def tables(report):
     """Every question as a title, a sentence, a head and rows of text."""
     options, answers = report["options"], report["answers"]
@@ -238,7 +270,9 @@ def tables(report):
     yield (
         "Smallest memory limits",
         f"At most {percent(options['objective_ppm'], 1_000_000, 2)} of the resident memory of a service comes back in a "
-        "minute. The limit is for its largest control group; its minimum age of page-out meets the objective on every day.",
+        "minute. The limit is for its largest control group; its minimum age of page-out meets the objective on every day. "
+        "It covers memory that processes map. A limit also counts page cache that no process maps, and kernel memory: add "
+        "them, as far as the service needs them (memory.stat: file minus file_mapped, and kernel).",
         ["service", "limit now", "peak", "smallest limit", "minimum age", "comes back"],
         [
             [
@@ -258,7 +292,8 @@ def tables(report):
         "Hosts that could be emptied",
         f"{len(emptied)} of {len(hosts)} hosts, {size(sum(row['host_bytes'] for row in emptied))} of "
         f"{size(sum(row['host_bytes'] for row in hosts))}, if memory idle for {age} is paged out and "
-        f"{options['headroom']} % of each host stays free.",
+        f"{options['headroom']} % of each host stays free. Only memory that processes map counts as "
+        "required: kernel memory, page cache and unmapped files of tmpfs have to fit into what stays free.",
         ["host", "memory", "peak", "required", "room"],
         [
             [row["host"]] + [size(row[f"{key}_bytes"]) for key in ("host", "resident", "needed", "room")]
@@ -268,7 +303,7 @@ def tables(report):
     yield (
         "New images",
         f"Change of the memory of a control group that is idle for {rollout_age} or longer, by the new image, with its "
-        "standard error. Hosts that kept the old image are the control.",
+        f"standard error. Hosts that kept the old image are the control. {without_images(answers['images'])}",
         ["service", "new image", "new", "kept", "cold before", "change", "error", "resident", "clear"],
         [
             [
@@ -584,7 +619,9 @@ def run(options):
     check_lake(options["lake"])
     engine = {"duckdb": DuckDb, "spark": Spark}[options["engine"]](options)
     try:
-        check_columns(engine.begin(), options)
+        check_columns(engine.begin(wanted(options)), options)
+        for name, sql in options["views"]:
+            engine.view(name, sql)
         answers, seconds = answer(engine, options)
     except engine.error as error:
         reason = " ".join(str(error).split())[:400]

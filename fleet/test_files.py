@@ -141,6 +141,17 @@ class Kubernetes(unittest.TestCase):
         writable = {m["mountPath"] for m in self.agent["volumeMounts"] if not m.get("readOnly")}
         self.assertEqual(writable, {"/lake", "/run/isotherm"})
 
+    def test_agent_reads_the_names_of_images_and_no_socket(self):
+        mounts = {mount["mountPath"]: mount.get("readOnly", False) for mount in self.agent["volumeMounts"]}
+        program = read("crates/isotherm/src/agent/names.rs")
+        for folder in ["/var/log/containers", "/run/containerd/runc/k8s.io", "/run/crun", "/run/runc"]:
+            self.assertIn(f'"{folder[1:]}"', program)
+            self.assertTrue(mounts[folder], folder)
+        # Who may send requests to a runtime controls the node, also by a mount that is read-only.
+        for socket in ["/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/docker.sock"]:
+            above = [folder for folder in mounts if socket.startswith(f"{folder.rstrip('/')}/")]
+            self.assertEqual(above, [], socket)
+
     def test_idle_ages_outlive_the_pod(self):
         (mount,) = [m for m in self.agent["volumeMounts"] if m["mountPath"] == "/run/isotherm"]
         (volume,) = [v for v in self.pod["volumes"] if v["name"] == mount["name"]]

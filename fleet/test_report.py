@@ -15,32 +15,40 @@ AGES = "1s 2s 5s 10s 15s 30s 1m 2m 5m 10m 15m 30m 1h 2h 4h 8h 12h 1d 2d 4d 7d 14
 ZERO = ["hot", "warm", "cold", "unknown", "swapped", "aged"]
 # Midnight, in seconds since 1970.
 DAY = 1_795_564_800
-QUESTIONS = {"cold": None, "savings": "2m", "limits": None, "hosts": "2m", "rollout": "30m"}
-PARAMETERS = {"age_s": "120", "objective_ppm": "2000", "skipped_days": "2", "headroom": "10"}
+# The names of the questions, with the ages that they read.
+QUESTIONS = {"cold": None, "savings": "2m", "limits": None, "hosts": "2m", "rollout": "30m", "images": None}
+SECONDS = {None: "0", "2m": "120", "30m": "1800"}
+PARAMETERS = {"objective_ppm": "2000", "skipped_days": "2", "headroom": "10"}
 
 
 def statement(name, age):
-    sql = read(FLEET / f"sql/{name}.sql").replace("{age}", age or "")
+    sql = read(FLEET / f"sql/{name}.sql").replace("{age}", age or "").replace("{age_s}", SECONDS[age])
     for parameter, value in PARAMETERS.items():
         sql = sql.replace("{" + parameter + "}", value)
     return sql
 
 
-def write(path, groups):
-    """A lake of control groups: host, its memory, service, resident bytes, and the minutes in which the group is there."""
-    zeros = [f"0::BIGINT AS {name}_bytes" for name in ZERO]
-    zeros += [f"0::BIGINT AS {kind}_{age}" for age in AGES for kind in ("idle", "returned")]
+def write(path, groups, without=()):
+    """A lake of control groups: host, its memory, service, resident bytes, the minutes in which the group is there, and
+    more columns by their names. The columns `without` are absent."""
+    zeros = {f"{name}_bytes": 0 for name in ZERO}
+    zeros |= {f"{kind}_{age}": 0 for age in AGES for kind in ("idle", "returned")}
+    nothing = {"container": None, "image": None, "limit_bytes": None, "snapshots": 1}
+    rows = []
+    for i, (host, host_bytes, service, resident, minutes, *more) in enumerate(groups):
+        row = {"host": host, "host_bytes": host_bytes, "service": service, "resident_bytes": resident, "cgroup": f"/{i}"}
+        row |= nothing | zeros | (more[0] if more else {})
+        rows.append([*row.values(), minutes.start, minutes.stop])
+    texts = ("host", "service", "cgroup", "container", "image")
+    types = ", ".join(f"{name} {'TEXT' if name in texts else 'INT8'}" for name in [*row, "start", "stop"])
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("CREATE TABLE rows (host TEXT, host_bytes INT8, service TEXT, resident_bytes INT8, cgroup TEXT, n INT8)")
-    for i, (host, host_bytes, service, resident, minutes) in enumerate(groups):
-        connection.execute(
-            "INSERT INTO rows SELECT ?, ?, ?, ?, ?, n FROM range(?, ?) AS minutes (n)",
-            [host, host_bytes, service, resident, f"/{i}", minutes.start, minutes.stop],
-        )
+    connection.execute(f"CREATE TABLE groups ({types})")
+    connection.executemany(f"INSERT INTO groups VALUES ({', '.join('?' * len(rows[0]))})", rows)
+    left_out = ", ".join(["start", "stop", "n", *without])
     connection.execute(
-        f"COPY (SELECT * EXCLUDE n, to_timestamp({DAY} + 60 * n) AS minute, NULL::TEXT AS image, "
-        f"NULL::BIGINT AS limit_bytes, 1::BIGINT AS snapshots, {', '.join(zeros)} FROM rows) TO '{path}'"
+        f"COPY (SELECT * EXCLUDE ({left_out}), to_timestamp({DAY} + 60 * n) AS minute FROM (SELECT *, "
+        f"unnest(range(start, stop)) AS n FROM groups)) TO '{path}'"
     )
 
 
@@ -52,17 +60,18 @@ class Report(unittest.TestCase):
 
     def report(self, groups, **more):
         """What `isotherm fleet report` prints: it runs the program in this way."""
-        write(self.folder / "a.parquet", groups)
+        if groups:
+            write(self.folder / "a.parquet", groups)
         questions = [{"name": name, "sql": statement(name, age), "age": age} for name, age in QUESTIONS.items()]
         options = {"lake": str(self.folder), "engine": "duckdb", "age": "2m", "rollout_age": "30m", "html": None}
         options |= {"objective_ppm": 2000, "headroom": 10, "memory_mib": 256, "threads": 1, "json": True}
-        options |= {"questions": questions} | more
+        options |= {"views": [("observed", read(FLEET / "sql/observed.sql"))], "questions": questions} | more
         command = [sys.executable, "-c", read(FLEET / "report.py"), json.dumps(options)]
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
-    def answers(self, groups):
+    def answers(self, groups=()):
         return json.loads(self.report(groups))["answers"]
 
     def test_a_group_counts_for_as_long_as_it_exists(self):
@@ -87,6 +96,43 @@ class Report(unittest.TestCase):
         groups += [(f"d{n}", 1500, "s", 1000, minute) for n in range(10)]
         emptied = [row["can_be_emptied"] for row in self.answers(groups)["hosts"]]
         self.assertEqual(emptied, [1] + 12 * [0])
+
+    def test_the_change_by_an_image_may_be_large(self):
+        # The new image frees 1 TiB of cold memory on each of 12 hosts, give or take 1 GiB. The sum of the squares exceeds
+        # 64 bits, as for 100 GiB on 1000 hosts.
+        gib, groups = 2**30, []
+        for n in range(15):
+            is_new = n < 12
+            for day in range(3):
+                freed = 1024 + n % 3 - 1 if is_new and day > 0 else 0
+                more = {"image": "s:2" if freed else "s:1", "idle_30m": (2048 - freed) * gib}
+                groups.append((f"h{n}", 4096 * gib, "s", 2048 * gib, range(1440 * day, 1440 * day + 1), more))
+        (change,) = self.answers(groups)["rollout"]
+        self.assertEqual((change["hosts_new"], change["hosts_kept"], change["is_significant"]), (12, 3, 1))
+        self.assertEqual(change["change_bytes"] / gib, -1024)
+        # Four times -1, 0 and 1.
+        self.assertAlmostEqual(change["error_bytes"] / gib, (8 / 11 / 12) ** 0.5, delta=0.001)
+
+    def test_groups_without_an_image_are_counted(self):
+        minute, named = range(1), {"container": "c", "image": "i"}
+        groups = [("h", 2**20, "s", 70, minute, named), ("h", 2**20, "t", 70, minute, {"container": "c"})]
+        groups += [("h", 2**20, "u", 70, minute)] * 2
+        expected = {"control_groups": 4, "without_image": 3, "containers_without_image": 1}
+        self.assertEqual(self.answers(groups)["images"], [expected])
+        text = self.report(groups, json=False)
+        self.assertIn("3 of 4 control groups had no image, and have no row; 1 of them are containers.", text)
+
+    def test_the_text_says_which_memory_does_not_count(self):
+        text = self.report([("h", 2**20, "s", 70, range(2))], json=False)
+        self.assertIn("A limit also counts page cache", text)
+        self.assertIn("kernel memory, page cache and unmapped files of tmpfs", text)
+
+    def test_files_of_several_versions_are_read_together(self):
+        for earlier, later in [("a", "b"), ("b", "a")]:
+            group = (2**20, "s", 70, range(2))
+            write(self.folder / f"{earlier}.parquet", [("h", *group)], without=("container", "limit_bytes"))
+            write(self.folder / f"{later}.parquet", [("i", *group)])
+            self.assertEqual([row["host"] for row in self.answers()["hosts"]], ["h", "i"])
 
     def test_names_do_not_control_the_terminal(self):
         # Whoever makes a control group chooses its name.

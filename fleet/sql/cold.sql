@@ -1,19 +1,7 @@
 -- How much memory is cold, and whose is it? By day and service.
 -- Bytes are means over the minutes in which a host was observed on a day, summed over the control groups: a group that
 -- existed for an hour of the day counts for a 24th.
-WITH hours AS (
-  -- A bit for each minute: engines count bits faster than distinct values.
-  SELECT day, host, bit_or(CAST(power(2, floor((minute_s % 3600) / 60)) AS BIGINT)) AS minutes
-  FROM lake
-  WHERE snapshots > 0
-  GROUP BY day, host, floor(minute_s / 3600)
-),
-observed AS (
-  SELECT day, host, CAST(sum(bit_count(minutes)) AS BIGINT) AS minutes
-  FROM hours
-  GROUP BY day, host
-),
-sums AS (
+WITH sums AS (
   SELECT
     day,
     service,

@@ -6,19 +6,7 @@
 -- For each service the smallest minimum age of page-out that keeps the objective on every day; the limit is the memory
 -- that the largest control group of the service required in its worst minute: the resident memory that was idle for
 -- less. A service that keeps the objective at no age has no row.
-WITH hours AS (
-  -- A bit for each minute: engines count bits faster than distinct values.
-  SELECT day, host, bit_or(CAST(power(2, floor((minute_s % 3600) / 60)) AS BIGINT)) AS minutes
-  FROM lake
-  WHERE snapshots > 0
-  GROUP BY day, host, floor(minute_s / 3600)
-),
-observed AS (
-  SELECT day, host, CAST(sum(bit_count(minutes)) AS BIGINT) AS minutes
-  FROM hours
-  GROUP BY day, host
-),
-daily AS (
+WITH daily AS (
   SELECT
     day,
     service,

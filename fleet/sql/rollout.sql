@@ -102,7 +102,7 @@ sides AS (
       new_image,
       before_image,
       host,
-        resident,
+      resident,
       cold,
       is_new,
       is_before,
@@ -112,7 +112,6 @@ sides AS (
   ) AS with_own
   GROUP BY service, new_image, before_image, host
 ),
--- In KiB, so that squares of a fleet fit into 64 bits.
 changes AS (
   SELECT
     service,
@@ -125,6 +124,7 @@ changes AS (
   FROM sides
   WHERE days_before > 0 AND days_after > 0
 ),
+-- Sums of squares exceed 64 bits. Sums of fractions would depend on their order.
 sums AS (
   SELECT
     service,
@@ -134,12 +134,12 @@ sums AS (
     CAST(sum(1 - is_new) AS BIGINT) AS n0,
     CAST(sum(is_new * cold) AS BIGINT) AS x1,
     CAST(sum((1 - is_new) * cold) AS BIGINT) AS x0,
-    CAST(sum(is_new * cold * cold) AS BIGINT) AS xx1,
-    CAST(sum((1 - is_new) * cold * cold) AS BIGINT) AS xx0,
+    CAST(sum(CASE WHEN is_new = 1 THEN square END) AS DOUBLE) AS xx1,
+    CAST(sum(CASE WHEN is_new = 0 THEN square END) AS DOUBLE) AS xx0,
     CAST(sum(is_new * resident) AS BIGINT) AS r1,
     CAST(sum((1 - is_new) * resident) AS BIGINT) AS r0,
     CAST(sum(is_new * cold_before) AS BIGINT) AS b1
-  FROM changes
+  FROM (SELECT *, CAST(cold AS DECIMAL(19, 0)) * CAST(cold AS DECIMAL(19, 0)) AS square FROM changes) AS squares
   GROUP BY service, new_image, before_image
 ),
 -- Variances of the means.

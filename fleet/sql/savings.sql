@@ -3,19 +3,7 @@
 -- saved_bytes: memory that was idle for {age} or longer: a mean over the minutes in which a host was observed on a day,
 -- summed over the control groups, then a mean over the days. A group saves nothing while it does not exist.
 -- returned_bytes_per_minute: memory that was touched after {age} idle, and would have come back from swap.
-WITH hours AS (
-  -- A bit for each minute: engines count bits faster than distinct values.
-  SELECT day, host, bit_or(CAST(power(2, floor((minute_s % 3600) / 60)) AS BIGINT)) AS minutes
-  FROM lake
-  WHERE snapshots > 0
-  GROUP BY day, host, floor(minute_s / 3600)
-),
-observed AS (
-  SELECT day, host, CAST(sum(bit_count(minutes)) AS BIGINT) AS minutes
-  FROM hours
-  GROUP BY day, host
-),
-sums AS (
+WITH sums AS (
   SELECT
     day,
     service,

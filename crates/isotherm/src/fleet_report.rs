@@ -96,8 +96,12 @@ struct Question {
 struct Options<'a> {
     #[serde(flatten)]
     report: &'a FleetReport,
+    /// names and statements of the views that the questions read
+    views: [(&'static str, &'static str); 1],
     questions: Vec<Question>,
 }
+
+const VIEWS: [(&str, &str); 1] = [("observed", include_str!("../../../fleet/sql/observed.sql"))];
 
 impl FleetReport {
     /// The smallest amount of memory for an engine.
@@ -108,7 +112,7 @@ impl FleetReport {
     /// # Errors
     /// If there is no Python.
     pub fn run(&self) -> Result<ExitStatus, FleetReportError> {
-        let options = Options { report: self, questions: self.questions() };
+        let options = Options { report: self, views: VIEWS, questions: self.questions() };
         let options = serde_json::to_string(&options)?;
         let mut command = Command::new(PYTHON);
         command.args(["-c", PROGRAM, &options]).status().map_err(FleetReportError::Python)
@@ -122,6 +126,7 @@ impl FleetReport {
             ("limits", include_str!("../../../fleet/sql/limits.sql"), None),
             ("hosts", include_str!("../../../fleet/sql/hosts.sql"), age),
             ("rollout", include_str!("../../../fleet/sql/rollout.sql"), rollout_age),
+            ("images", include_str!("../../../fleet/sql/images.sql"), None),
         ]
         .map(|(name, sql, age)| Question { name, sql: self.filled(sql, age), age })
         .into()

@@ -3,17 +3,20 @@
 //! The path of a group has a pattern for each program that creates groups. The names are in files in which these
 //! programs keep their state. isotherm queries none of these programs.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, OpenOptions};
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use isotherm_fleet::Group;
+use rustix::fs::OFlags;
 use serde::Deserialize;
 
 /// Maximum size of a state file.
 const MAX_STATE: u64 = 4 << 20;
-/// Number of minutes after which names that were not found are sought again.
+/// Number of minutes for which names are kept. Names that were not found may exist later.
 const AGAIN: u32 = 10;
 
 /// Names of control groups, by path.
@@ -36,15 +39,15 @@ impl Names {
         paths: impl Iterator<Item = &'a str>,
     ) -> Vec<Group> {
         let mut before = std::mem::take(&mut self.0);
-        let mut containers = None;
+        let mut states = None;
         let mut all = Vec::new();
         for path in paths {
             let known = before.remove(path).filter(|known| known.again > 0);
             let known = match known {
                 Some(known) => Known { again: known.again - 1, ..known },
                 None => {
-                    let containers = containers.get_or_insert_with(|| ContainerLogs::read(root));
-                    let group = Group { host: host.to_owned(), ..names(root, path, containers) };
+                    let states = states.get_or_insert_with(|| States::read(root));
+                    let group = Group { host: host.to_owned(), ..names(path, states) };
                     Known { group, again: AGAIN }
                 }
             };
@@ -64,6 +67,8 @@ struct Place<'a> {
     in_pod: bool,
     /// systemd unit
     unit: Option<&'a str>,
+    /// uid, if the group is below the systemd of this user, who chooses all names there
+    user: Option<&'a str>,
     /// last part of the path
     last: &'a str,
 }
@@ -76,15 +81,21 @@ impl<'a> Place<'a> {
             // Docker and containerd name a group by the number alone, or systemd by `cri-containerd-NUMBER.scope`.
             let stem = part.strip_suffix(".scope").unwrap_or(part);
             let number = stem.rsplit(['-', ':']).next().unwrap_or(stem);
-            if is_number(number) {
+            // A container may create groups with any name below its own group.
+            if is_number(number) && place.container.is_none() && place.user.is_none() {
                 // Conmon watches a container of Podman or CRI-O, and is not part of it.
                 place.container = Some(number).filter(|_| !stem.contains("conmon"));
+            }
+            if place.container.is_none() && place.user.is_none() {
+                let unit = part.strip_prefix("user@");
+                place.user = unit.and_then(|unit| unit.strip_suffix(".service"));
             }
             place.in_pod |= part.starts_with("kubepods") || part.contains("-kubepods");
             if part.ends_with(".service") || part.ends_with(".scope") {
                 place.unit = Some(part);
             }
         }
+        place.in_pod &= place.user.is_none();
         if place.container.is_some() || place.in_pod {
             place.unit = None;
         }
@@ -98,17 +109,14 @@ fn is_number(text: &str) -> bool {
 }
 
 /// The names of the group at `path`.
-fn names(root: &Path, path: &str, logs: &ContainerLogs) -> Group {
+fn names(path: &str, states: &States<'_>) -> Group {
     let place = Place::of(path);
     let mut group = Group { cgroup: path.to_owned(), ..Group::default() };
     group.unit = place.unit.unwrap_or_default().to_owned();
-    if let Some(number) = place.container {
-        let found = logs.find(number).or_else(|| of_docker(root, number));
-        if let Some(found) = found.or_else(|| of_podman(root, number)) {
-            (group.pod, group.namespace) = (found.pod, found.namespace);
-            (group.container, group.image) = (found.container, found.image);
-            group.service = found.service;
-        }
+    if let Some(found) = place.container.and_then(|number| states.find(number)) {
+        (group.pod, group.namespace) = (found.pod, found.namespace);
+        (group.container, group.image) = (found.container, found.image);
+        group.service = found.service;
     }
     if group.service.is_empty() {
         group.service = match (&*group.pod, &*group.container, place.unit) {
@@ -119,6 +127,10 @@ fn names(root: &Path, path: &str, logs: &ContainerLogs) -> Group {
             (pod, ..) if group.namespace.is_empty() => owner(pod).to_owned(),
             (pod, ..) => format!("{}/{}", group.namespace, owner(pod)),
         };
+    }
+    // The service `web` of a user is not that of the machine.
+    if let Some(user) = place.user {
+        group.service = format!("user-{user}/{}", group.service);
     }
     group
 }
@@ -169,18 +181,34 @@ struct Found {
     service: String,
 }
 
-/// The names of the logs of containers in pods: `POD_NAMESPACE_CONTAINER-NUMBER.log`. The kubelet makes one for each.
-struct ContainerLogs(Vec<String>);
+/// What the programs that create containers keep on disk. One minute reads each list once.
+struct States<'a> {
+    root: &'a Path,
+    /// The names of the logs of containers in pods: `POD_NAMESPACE_CONTAINER-NUMBER.log`. The kubelet makes one for each.
+    logs: Vec<String>,
+    stored: OnceCell<Vec<StoredContainer>>,
+}
 
-impl ContainerLogs {
-    fn read(root: &Path) -> Self {
+impl<'a> States<'a> {
+    fn read(root: &'a Path) -> Self {
         let entries = fs::read_dir(root.join("var/log/containers")).into_iter().flatten().flatten();
-        ContainerLogs(entries.filter_map(|e| e.file_name().into_string().ok()).collect())
+        let logs = entries.filter_map(|e| e.file_name().into_string().ok()).collect();
+        States { root, logs, stored: OnceCell::new() }
     }
 
+    /// The kubelet's names go before those of the runtime. Only the runtime has the image.
     fn find(&self, number: &str) -> Option<Found> {
+        let kept = of_docker(self.root, number).or_else(|| of_oci(self.root, number));
+        let kept = kept.or_else(|| self.of_storage(number));
+        match (self.of_log(number), kept) {
+            (Some(logged), Some(kept)) => Some(Found { image: kept.image, ..logged }),
+            (logged, kept) => logged.or(kept),
+        }
+    }
+
+    fn of_log(&self, number: &str) -> Option<Found> {
         let end = format!("-{number}.log");
-        let stem = self.0.iter().find_map(|name| name.strip_suffix(&end))?;
+        let stem = self.logs.iter().find_map(|name| name.strip_suffix(&end))?;
         let [pod, namespace, container] = stem.split('_').collect::<Vec<_>>().try_into().ok()?;
         Some(Found {
             pod: pod.to_owned(),
@@ -188,6 +216,17 @@ impl ContainerLogs {
             container: container.to_owned(),
             ..Found::default()
         })
+    }
+
+    fn of_storage(&self, number: &str) -> Option<Found> {
+        let stored = self.stored.get_or_init(|| {
+            let lists = STORAGE_LISTS.iter().filter_map(|list| json(&self.root.join(list)));
+            lists.flat_map(|list: Vec<StoredContainer>| list).collect()
+        });
+        let found = stored.iter().find(|container| container.id == number)?;
+        let metadata: StoredMetadata = serde_json::from_str(&found.metadata).unwrap_or_default();
+        let container = found.names.first()?.clone();
+        Some(Found { container, image: metadata.image_name, ..Found::default() })
     }
 }
 
@@ -223,27 +262,102 @@ fn of_docker(root: &Path, number: &str) -> Option<Found> {
     })
 }
 
-/// A container in the list of Podman or CRI-O.
+/// Where OCI runtimes keep a folder for each container: those of containerd, then those of CRI-O. The last one has the
+/// containers of containerd whose runtime is neither runc nor crun.
+const OCI_ROOTS: [&str; 4] = [
+    "run/containerd/runc/k8s.io",
+    "run/crun",
+    "run/runc",
+    "run/containerd/io.containerd.runtime.v2.task/k8s.io",
+];
+
+/// A container of an OCI runtime: the `state.json` of runc, or a `config.json`, of which crun keeps a copy.
 #[derive(Deserialize)]
-struct PodmanState {
+struct OciState {
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+    #[serde(default)]
+    config: RuncConfig,
+}
+
+#[derive(Deserialize, Default)]
+struct RuncConfig {
+    /// the annotations, as `NAME=VALUE`
+    #[serde(default)]
+    labels: Vec<String>,
+}
+
+impl OciState {
+    /// The value of the first of these annotations, by containerd and by CRI-O.
+    fn annotation(&self, names: [&str; 2]) -> String {
+        let of_runc = |name: &str| {
+            let mut labels = self.config.labels.iter();
+            labels.find_map(|label| label.strip_prefix(name)?.strip_prefix('='))
+        };
+        let value = |name| self.annotations.get(name).map(String::as_str).or_else(|| of_runc(name));
+        names.into_iter().find_map(value).unwrap_or_default().to_owned()
+    }
+}
+
+fn of_oci(root: &Path, number: &str) -> Option<Found> {
+    let state = OCI_ROOTS.iter().find_map(|folder| {
+        let folder = root.join(folder).join(number);
+        json(&folder.join("state.json")).or_else(|| json(&folder.join("config.json")))
+    });
+    let state: OciState = state?;
+    let pod = state.annotation(["io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name"]);
+    let namespace =
+        state.annotation(["io.kubernetes.cri.sandbox-namespace", "io.kubernetes.pod.namespace"]);
+    // A container of another program, such as Podman.
+    if pod.is_empty() {
+        return None;
+    }
+    let kind =
+        state.annotation(["io.kubernetes.cri.container-type", "io.kubernetes.cri-o.ContainerType"]);
+    // It holds the namespaces of the pod, and runs the same image in every pod.
+    if kind == "sandbox" {
+        return Some(Found { pod, namespace, ..Found::default() });
+    }
+    let container =
+        state.annotation(["io.kubernetes.cri.container-name", "io.kubernetes.container.name"]);
+    let image = state.annotation(["io.kubernetes.cri.image-name", "io.kubernetes.cri-o.ImageName"]);
+    Some(Found { pod, namespace, container, image, ..Found::default() })
+}
+
+/// Lists of the containers of Podman, and of CRI-O: those that stay, those of `podman run --rm`, and all of those in its
+/// transient mode.
+const STORAGE_LISTS: [&str; 3] = [
+    "var/lib/containers/storage/overlay-containers/containers.json",
+    "var/lib/containers/storage/overlay-containers/volatile-containers.json",
+    "run/containers/storage/overlay-containers/volatile-containers.json",
+];
+
+#[derive(Deserialize)]
+struct StoredContainer {
     id: String,
     #[serde(default)]
     names: Vec<String>,
+    /// JSON
+    #[serde(default)]
+    metadata: String,
 }
 
-fn of_podman(root: &Path, number: &str) -> Option<Found> {
-    let lists = ["var/lib/containers/storage/overlay-containers/containers.json"];
-    let found = lists.iter().find_map(|list| {
-        let all: Vec<PodmanState> = json(&root.join(list))?;
-        all.into_iter().find(|state| state.id == number)
-    })?;
-    Some(Found { container: found.names.into_iter().next()?, ..Found::default() })
+#[derive(Deserialize, Default)]
+struct StoredMetadata {
+    #[serde(rename = "image-name", default)]
+    image_name: String,
 }
 
 /// A state file, if it is there and has the expected form.
 fn json<T: for<'a> Deserialize<'a>>(path: &Path) -> Option<T> {
+    // Opening a pipe would wait for its writer.
+    let nonblock = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(nonblock).open(path).ok()?;
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
     let mut text = Vec::new();
-    File::open(path).ok()?.take(MAX_STATE).read_to_end(&mut text).ok()?;
+    file.take(MAX_STATE).read_to_end(&mut text).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
@@ -283,7 +397,7 @@ mod tests {
             ("/user.slice/user-1000.slice/session-3.scope", "user-1000", "session-3.scope"),
             (
                 "/user.slice/user-1000.slice/user@1000.service/app.slice/app-x.service",
-                "app-x",
+                "user-1000/app-x",
                 "app-x.service",
             ),
             (
@@ -315,16 +429,23 @@ mod tests {
 
     #[test]
     fn a_container_of_podman() {
-        let list = r#"[{"id":"NUMBER","names":["db"],"image":"x"},{"id":"other"}]"#;
-        let root = root(&[("var/lib/containers/storage/overlay-containers/containers.json", list)]);
-        for path in
-            ["/machine.slice/libpod-NUMBER.scope", "/machine.slice/libpod-NUMBER.scope/container"]
-        {
-            let group = of(root.path(), path);
-            assert_eq!((&*group.service, &*group.container), ("db", "db"), "{path}");
+        let list = r#"[{"id":"NUMBER","names":["db"],"image":"d7af3121","layer":"67b0c662",
+            "metadata":"{\"image-name\":\"docker.io/library/postgres:17\",\"image-id\":\"d7af3121\",\"name\":\"db\",\"created-at\":1711141194}",
+            "created":"2024-03-22T20:59:54.545266929Z","flags":{"MountLabel":"","ProcessLabel":""}},{"id":"other"}]"#;
+        for name in ["containers.json", "volatile-containers.json"] {
+            let path = format!("var/lib/containers/storage/overlay-containers/{name}");
+            let root = root(&[(&path, list)]);
+            for path in [
+                "/machine.slice/libpod-NUMBER.scope",
+                "/machine.slice/libpod-NUMBER.scope/container",
+            ] {
+                let group = of(root.path(), path);
+                let names = (&*group.service, &*group.container, &*group.image);
+                assert_eq!(names, ("db", "db", "docker.io/library/postgres:17"), "{path}");
+            }
+            let conmon = of(root.path(), "/machine.slice/libpod-conmon-NUMBER.scope");
+            assert_eq!(conmon.container, "");
         }
-        let conmon = of(root.path(), "/machine.slice/libpod-conmon-NUMBER.scope");
-        assert_eq!(conmon.container, "");
     }
 
     #[test]
@@ -342,6 +463,97 @@ mod tests {
             let names = [&group.service, &group.pod, &group.namespace, &group.container, &group.unit];
             let expected = ["prod/shop", "shop-7d4b9c6f5d-x2v8k", "prod", "main", ""];
             assert_eq!(names, expected, "{path}");
+        }
+    }
+
+    /// The `state.json` of runc, under containerd.
+    const RUNC: &str = r#"{"id":"NUMBER","init_process_pid":232402,"created":"2023-11-23T08:32:23.988701148Z",
+        "config":{"no_pivot_root":false,"umask":null,"mounts":[{"source":"proc","propagation_flags":null}],"cgroups":
+        {"path":"/kubepods/pod005f082b/NUMBER","Systemd":false},"Hooks":{"poststop":null},"version":"1.0.2-dev","labels":[
+        "io.kubernetes.cri.sandbox-uid=005f082b-5fd9-4650-8ef4-473e63bc2d13","io.kubernetes.cri.container-name=main",
+        "io.kubernetes.cri.container-type=container","io.kubernetes.cri.image-name=docker.io/shop/main:v2",
+        "io.kubernetes.cri.sandbox-id=446c65ab","io.kubernetes.cri.sandbox-name=shop-7d4b9c6f5d-x2v8k",
+        "io.kubernetes.cri.sandbox-namespace=prod",
+        "bundle=/run/containerd/io.containerd.runtime.v2.task/k8s.io/NUMBER"],"no_new_keyring":false},"rootless":false,
+        "cgroup_paths":{"":"/sys/fs/cgroup/kubepods/pod005f082b/NUMBER"}}"#;
+    /// The `config.json` of containerd, which crun copies.
+    const CONTAINERD: &str = r#"{"ociVersion":"1.1.0","process":{"env":["SECRET=1"]},"annotations":{
+        "io.kubernetes.cri.container-name":"main","io.kubernetes.cri.container-type":"container",
+        "io.kubernetes.cri.image-name":"docker.io/shop/main:v2","io.kubernetes.cri.sandbox-id":"2f8ce2bd",
+        "io.kubernetes.cri.sandbox-name":"shop-7d4b9c6f5d-x2v8k","io.kubernetes.cri.sandbox-namespace":"prod",
+        "io.kubernetes.cri.sandbox-uid":"01b4b887-7635-4346-9c20-58a294bbb034"}}"#;
+    /// The `config.json` of CRI-O.
+    const CRI_O: &str = r#"{"ociVersion":"1.0.0","annotations":{"io.container.manager":"cri-o",
+        "io.kubernetes.container.name":"main","io.kubernetes.cri-o.ContainerID":"NUMBER",
+        "io.kubernetes.cri-o.ContainerType":"container","io.kubernetes.cri-o.Image":"98bd7cfc",
+        "io.kubernetes.cri-o.ImageName":"docker.io/shop/main:v2","io.kubernetes.cri-o.SandboxID":"50002771",
+        "io.kubernetes.pod.name":"shop-7d4b9c6f5d-x2v8k","io.kubernetes.pod.namespace":"prod",
+        "io.kubernetes.pod.uid":"5b5e07db-f1b9-4530-81ef-b7d04d66b83e"}}"#;
+    const LINK: &str = "var/log/containers/shop-7d4b9c6f5d-x2v8k_prod_main-NUMBER.log";
+
+    #[test]
+    fn a_runtime_knows_the_image_of_a_container_in_a_pod() {
+        for (path, text) in [
+            ("run/containerd/runc/k8s.io/NUMBER/state.json", RUNC),
+            ("run/containerd/runc/k8s.io/NUMBER/config.json", CONTAINERD),
+            ("run/containerd/io.containerd.runtime.v2.task/k8s.io/NUMBER/config.json", CONTAINERD),
+            ("run/crun/NUMBER/config.json", CRI_O),
+            ("run/runc/NUMBER/state.json", RUNC),
+        ] {
+            // With the name of the log, and without.
+            for root in [root(&[(path, text), (LINK, "")]), root(&[(path, text)])] {
+                let group = of(root.path(), "/kubepods/burstable/pod1b2c-3d/NUMBER");
+                let names = [&group.service, &group.pod, &group.namespace, &group.container];
+                assert_eq!(names, ["prod/shop", "shop-7d4b9c6f5d-x2v8k", "prod", "main"], "{path}");
+                assert_eq!(group.image, "docker.io/shop/main:v2", "{path}");
+            }
+            // It counts for the service, but its image is not that of the service.
+            let text = text.replace("=container\"", "=sandbox\"");
+            let text = text.replace("\"container\"", "\"sandbox\"");
+            let group = of(root(&[(path, &text)]).path(), "/kubepods/burstable/pod1b2c-3d/NUMBER");
+            let names = [&group.service, &group.container, &group.image];
+            assert_eq!(names, ["prod/shop", "", ""], "{path}");
+        }
+    }
+
+    #[test]
+    fn a_bad_state_file_gives_no_name() {
+        let path = "run/containerd/runc/k8s.io/NUMBER/state.json";
+        let deep = "[".repeat(1 << 20);
+        let long = format!("{{\"annotations\":{{}},\"x\":\"{}\"}}", "x".repeat(5 << 20));
+        let torn = &RUNC[..RUNC.len() / 2];
+        for text in ["", "null", "[]", "{}", r#"{"config":{"labels":[7]}}"#, torn, &deep, &long] {
+            let root = root(&[(path, text), (LINK, "")]);
+            let group = of(root.path(), "/kubepods/podx/NUMBER");
+            assert_eq!((&*group.service, &*group.image), ("prod/shop", ""));
+        }
+        // A pipe in place of the file does not stop the agent.
+        let root = root(&[(LINK, "")]);
+        let pipe = root.path().join(path.replace("NUMBER", N));
+        fs::create_dir_all(pipe.parent().unwrap()).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+        assert_eq!(of(root.path(), "/kubepods/podx/NUMBER").image, "");
+    }
+
+    #[test]
+    fn a_user_cannot_choose_the_name_of_another_service() {
+        let other = "a".repeat(64);
+        let root = root(&[(LINK, ""), ("run/containerd/runc/k8s.io/NUMBER/state.json", RUNC)]);
+        let user = "/user.slice/user-1000.slice/user@1000.service";
+        for (path, service) in [
+            (format!("{user}/kubepods/podx/{N}"), "user-1000/user@1000".to_owned()),
+            (
+                format!("{user}/app.slice/cri-containerd-{N}.scope"),
+                format!("user-1000/cri-containerd-{N}"),
+            ),
+            (format!("{user}/app.slice/ssh.service"), "user-1000/ssh".to_owned()),
+            // A container below another one is that one.
+            (format!("/docker/{other}/kubepods/podx/{N}"), N.to_owned()),
+            (format!("/kubepods/podx/{N}/docker/{other}"), "prod/shop".to_owned()),
+        ] {
+            let group = of(root.path(), &path);
+            assert_eq!(group.service, service, "{path}");
+            assert_eq!(group.image.is_empty(), service != "prod/shop", "{path}");
         }
     }
 
