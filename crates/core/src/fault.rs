@@ -9,9 +9,10 @@ use crate::time::Nanos;
 /// The kind of an event of a sampled page or allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FaultKind {
-    /// A thread touched the page, and the kernel did not have to read it from a disk or from swap.
+    /// A thread touched the page, which is its own from now on: the kernel did not have to read it, or nobody is known
+    /// to have owned it before.
     Minor,
-    /// A thread touched the page, and waited until the kernel had read it.
+    /// A thread touched the page, and waited until the kernel had read it. It does not own the page.
     Major,
     /// The memory was unmapped or freed.
     Freed,
@@ -93,6 +94,14 @@ pub struct CodeMapping {
     pub build_id: Arc<str>,
 }
 
+/// The greatest n for which a page or huge page with this number is in the sample of one in 2^n. So the sample of one in
+/// 2^(n + 1) is a part of that of one in 2^n.
+#[must_use]
+pub const fn sample_level(number: u64) -> u32 {
+    // Multiplicative hashing, by 2^64 over the golden ratio: adjacent pages are spread most evenly.
+    number.wrapping_mul(0x9E37_79B9_7F4A_7C15).leading_zeros()
+}
+
 /// Bounds the number of samples that are taken: a burst, and then a rate. A program fills its memory in bursts, so
 /// its memory is described well, and a program that allocates and frees all the time costs little.
 #[derive(Debug, Clone, PartialEq)]
@@ -101,7 +110,7 @@ pub struct SampleBudget {
     tokens: f64,
     /// time of the last call
     at: Nanos,
-    /// one sample in this many is taken
+    /// one sample in this many is taken, a power of two
     stride: u32,
 }
 
@@ -112,6 +121,8 @@ impl SampleBudget {
     const RATE: f64 = 250.0;
     /// A rate is computed over at least this time, in s: the first samples of a program come within milliseconds.
     const SHORTEST: f64 = 0.1;
+    /// One sample in this many at least is taken.
+    const MAX_STRIDE: u32 = 1 << 16;
     /// Time in which a burst may be taken, in s.
     const SPENT_IN: f64 = 4.0;
 
@@ -121,9 +132,9 @@ impl SampleBudget {
         SampleBudget { tokens: Self::BURST, at: now, stride: 1 }
     }
 
-    /// `n` samples were taken since the last call. Returns the stride of the next ones: one in this many is to be
-    /// taken. Example: 430 samples in 100 ms with a stride of 1 are 4300 a second. With 3700 tokens left, 1175 a
-    /// second are permitted, so one in 4 is taken.
+    /// `n` samples were taken since the last call. Returns the stride of the next ones, a power of two: one in this many
+    /// is to be taken. Example: 430 samples in 100 ms with a stride of 1 are 4300 a second. With 3700 tokens left, 1175
+    /// a second are permitted, so one in 4 is taken.
     pub fn stride(&mut self, now: Nanos, n: usize) -> u32 {
         let seconds = now.since(self.at).as_secs_f64();
         self.at = now;
@@ -131,7 +142,8 @@ impl SampleBudget {
         self.tokens = refilled.clamp(-Self::BURST, Self::BURST);
         let arriving = n as f64 * f64::from(self.stride) / seconds.max(Self::SHORTEST);
         let permitted = (Self::RATE + self.tokens / Self::SPENT_IN).max(Self::RATE / 4.0);
-        self.stride = (arriving / permitted).ceil().max(1.0) as u32;
+        let stride = (arriving / permitted).ceil().clamp(1.0, f64::from(Self::MAX_STRIDE)) as u32;
+        self.stride = stride.next_power_of_two();
         self.stride
     }
 }
@@ -156,6 +168,15 @@ mod tests {
             std::iter::repeat_with(step).take(10).sum()
         };
         (0..seconds).map(|_| second()).collect()
+    }
+
+    #[test]
+    fn samples_are_nested_and_of_the_stated_size() {
+        for level in 6..12 {
+            let n = (1_000_000u64..2_000_000).filter(|&page| sample_level(page) >= level).count();
+            let expected = 1e6 / f64::from(1 << level);
+            assert!((n as f64 / expected - 1.0).abs() < 0.01, "{n} at {level}");
+        }
     }
 
     #[test]

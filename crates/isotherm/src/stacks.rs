@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use isotherm_core::{
     AddrRange, BLOCK_SIZE, CodeMapping, Fault, FaultKind, Nanos, PAGE_SIZE, SampleBudget, TargetId,
-    align_down,
+    align_down, sample_level,
 };
 use isotherm_linux::allocations::{AllocationsError, BYTES_VARIABLE, PreloadLibrary, Probe};
 use isotherm_linux::code::CodeReader;
 use isotherm_linux::faults::{FaultNews, FaultSampler, FaultsError, SampleKind, Sampled};
-use isotherm_linux::sys::{self, PageState, page_state};
+use isotherm_linux::sys::{self, PageState, page_frame, page_state};
 use isotherm_linux::unwind::{StackUnwinder, UnwindTables};
 use isotherm_record::TargetFact;
 use tracing::warn;
@@ -28,8 +28,11 @@ const BUSY_READ_INTERVAL: Duration = Duration::from_millis(20);
 const BUSY_SAMPLES: usize = 32;
 /// Number of sampled pages whose state is read each time.
 const CHECKED_PAGES: usize = 128;
-/// Maximum number of sampled pages whose state is followed.
+/// Maximum number of sampled pages whose state is followed. Each time that a further eighth is reached, the sample of new
+/// pages halves.
 const MOST_FOLLOWED: usize = 1 << 18;
+/// Levels of [`sample_level`].
+const LEVELS: usize = 65;
 /// Maximum number of samples of processes that are not attached yet.
 const MOST_EARLY: usize = 1 << 16;
 /// Maximum age of such samples.
@@ -88,14 +91,26 @@ pub struct Stacks {
     processes: BTreeMap<i32, Process>,
     /// samples of processes that are not attached yet
     early: VecDeque<Sampled>,
-    /// the sampled pages, and whether they were resident
-    followed: BTreeMap<(i32, u64), bool>,
+    followed: BTreeMap<(i32, u64), Followed>,
     /// the followed page that was checked last
     checked: (i32, u64),
+    /// when faults of pages of each level may have been missed: they were in no sample
+    unseen: [Nanos; LEVELS],
     next: Nanos,
     budget: SampleBudget,
     sampled: u64,
     allocations: u64,
+}
+
+/// A sampled page or huge page that belongs to the code of its fault.
+#[derive(Debug, Clone, Copy)]
+struct Followed {
+    resident: bool,
+    /// the time of its fault
+    since: Nanos,
+    level: usize,
+    /// its page frame when it was resident last; 0 if unknown
+    frame: u64,
 }
 
 struct Process {
@@ -118,6 +133,12 @@ impl Process {
     fn state(&self, address: u64) -> PageState {
         let read = self.pagemap.as_ref().map(|pagemap| page_state(pagemap, address));
         read.and_then(Result::ok).unwrap_or(PageState::Base)
+    }
+
+    /// The page frame of a resident page; 0 without the right to know it.
+    fn frame(&self, address: u64) -> u64 {
+        let read = self.pagemap.as_ref().map(|pagemap| page_frame(pagemap, address));
+        read.and_then(Result::ok).unwrap_or(0)
     }
 
     /// The longer of the stack by frame pointers, and the stack that is unwound. The first one ends at a function
@@ -176,6 +197,7 @@ impl Stacks {
             early: VecDeque::new(),
             followed: BTreeMap::new(),
             checked: (0, 0),
+            unseen: [Nanos(0); LEVELS],
             next: Nanos(0),
             budget: SampleBudget::new(sys::monotonic()),
             sampled: 0,
@@ -283,7 +305,9 @@ impl Stacks {
     fn drain(&mut self, now: Nanos) -> Vec<StackNews> {
         let mut out = Vec::new();
         let early = std::mem::take(&mut self.early).into_iter().map(FaultNews::Fault);
+        let lost = self.sampler.lost();
         let new = self.sampler.drain();
+        self.note_unseen(&new, self.sampler.lost() > lost, now);
         let samples = || {
             new.iter().filter_map(|n| match n {
                 FaultNews::Fault(s) => Some(s),
@@ -294,7 +318,9 @@ impl Stacks {
         // A program that allocates does so in bursts.
         let soon = new.len() >= BUSY_SAMPLES || allocations > 0;
         self.next = now + if soon { BUSY_READ_INTERVAL } else { READ_INTERVAL };
-        self.sampler.set_stride(self.budget.stride(now, samples().count() - allocations));
+        let stride = self.budget.stride(now, samples().count() - allocations);
+        let full = (self.followed.len() * 8 / MOST_FOLLOWED) as u32;
+        self.sampler.set_stride(stride << full.min(8));
         for news in early.chain(new) {
             match news {
                 FaultNews::Fault(s) if self.processes.contains_key(&s.pid) => {
@@ -314,23 +340,49 @@ impl Stacks {
         out
     }
 
+    /// Notes which pages were in no sample since the rings were read last.
+    fn note_unseen(&mut self, new: &[FaultNews], is_lost: bool, now: Nanos) {
+        let shift = |news: &FaultNews| match news {
+            FaultNews::Fault(s) if s.is_of_page() => s.weight.checked_ilog2(),
+            _ => None,
+        };
+        let seen = match self.sampler.page_shift() {
+            Some(current) if !is_lost => new.iter().filter_map(shift).fold(current, u32::max),
+            _ => u32::MAX,
+        };
+        for (unseen, _) in self.unseen.iter_mut().zip(0..seen) {
+            *unseen = now;
+        }
+    }
+
     fn fault(&mut self, s: Sampled, now: Nanos, out: &mut Vec<StackNews>) {
         self.read_code(&s, now, out);
         let Some(process) = self.processes.get_mut(&s.pid) else { return };
-        let kind = match s.kind {
-            SampleKind::Minor => FaultKind::Minor,
-            SampleKind::Major => FaultKind::Major,
+        match s.kind {
+            SampleKind::Minor | SampleKind::Read => self.page(s, out),
+            SampleKind::Major => {
+                self.sampled += 1;
+                let start = align_down(s.address, PAGE_SIZE);
+                let range = AddrRange::new(start, start + PAGE_SIZE);
+                out.push(process.sample(s, FaultKind::Major, range));
+            }
             SampleKind::Allocated(size) => {
                 self.allocations += 1;
                 let range = AddrRange::new(s.address, s.address.saturating_add(size));
-                return out.push(process.sample(s, FaultKind::Allocated, range));
+                out.push(process.sample(s, FaultKind::Allocated, range));
             }
             SampleKind::Released => {
                 let range = AddrRange::new(s.address, s.address.saturating_add(1));
                 let released = change(process.target, s.at, FaultKind::Released, range);
-                return out.push(StackNews::Fault(released));
+                out.push(StackNews::Fault(released));
             }
-        };
+        }
+    }
+
+    /// A thread has touched a page of the sample: from now on the page belongs to its code. A page that comes back from
+    /// swap keeps its owner.
+    fn page(&mut self, s: Sampled, out: &mut Vec<StackNews>) {
+        let Some(process) = self.processes.get_mut(&s.pid) else { return };
         let size = match process.state(s.address) {
             PageState::Huge => BLOCK_SIZE,
             PageState::Base | PageState::Swapped => PAGE_SIZE,
@@ -338,11 +390,28 @@ impl Stacks {
             PageState::Absent => return,
         };
         let start = align_down(s.address, size);
-        if self.followed.len() < MOST_FOLLOWED {
-            self.followed.insert((s.pid, start), true);
+        let level = sample_level(start / size);
+        // The kernel selects pages and huge pages, and does not know which one it is.
+        if self.sampler.page_shift().is_some() && level < s.weight.checked_ilog2().unwrap_or(0) {
+            return;
         }
+        let key = (s.pid, start);
+        let (since, frame) = (s.at, process.frame(start));
+        if s.kind == SampleKind::Read
+            && let Some(followed) = self.followed.get_mut(&key)
+        {
+            *followed = Followed { resident: true, since, frame, ..*followed };
+            let page = AddrRange::new(start, start + size);
+            let returned = change(process.target, s.at, FaultKind::Returned, page);
+            return out.push(StackNews::Fault(returned));
+        }
+        if self.followed.len() >= MOST_FOLLOWED && !self.followed.contains_key(&key) {
+            return;
+        }
+        let followed = Followed { resident: true, since, level: level as usize, frame };
+        self.followed.insert(key, followed);
         self.sampled += 1;
-        out.push(process.sample(s, kind, AddrRange::new(start, start + size)));
+        out.push(process.sample(s, FaultKind::Minor, AddrRange::new(start, start + size)));
     }
 
     /// Reads the code of a process again if a frame of the sample is in none of it.
@@ -393,7 +462,7 @@ impl Stacks {
 
     /// Reads the state of up to `most` followed pages, beginning after the one that was checked last.
     fn check(&mut self, now: Nanos, most: usize, out: &mut Vec<StackNews>) {
-        let Stacks { processes, followed, checked, .. } = self;
+        let Stacks { processes, followed, checked, unseen, .. } = self;
         let (pid, address) = *checked;
         let after: Vec<_> =
             followed.range((pid, address + 1)..).take(most).map(|(k, _)| *k).collect();
@@ -403,14 +472,24 @@ impl Stacks {
         for key in after.into_iter().chain(before) {
             *checked = key;
             let Some(process) = processes.get(&key.0) else { continue };
-            let Some(resident) = followed.get_mut(&key) else { continue };
-            let kind = match (process.state(key.1), *resident) {
+            let Some(page) = followed.get_mut(&key) else { continue };
+            let state = process.state(key.1);
+            let is_resident = matches!(state, PageState::Base | PageState::Huge);
+            let frame = if is_resident { process.frame(key.1) } else { page.frame };
+            // A page that was freed and filled again has most often another frame.
+            let is_other = page.resident && frame != page.frame && unseen[page.level] > page.since;
+            let kind = match (state, page.resident) {
                 (PageState::Absent, _) => FaultKind::Freed,
                 (PageState::Swapped, true) => FaultKind::Swapped,
                 (PageState::Base | PageState::Huge, false) => FaultKind::Returned,
-                _ => continue,
+                _ if is_other => FaultKind::Freed,
+                _ => {
+                    // It may have been moved.
+                    page.frame = frame;
+                    continue;
+                }
             };
-            *resident = kind == FaultKind::Returned;
+            *page = Followed { resident: kind == FaultKind::Returned, frame, ..*page };
             if kind == FaultKind::Freed {
                 followed.remove(&key);
             }

@@ -15,7 +15,7 @@ use isotherm_core::{AddrRange, PAGE_SIZE};
 use object::ReadCache;
 
 use crate::elf::{CodeSegment, base, code_segments, variables};
-use crate::proc::{FileCode, ProcError, code};
+use crate::proc::{FileCode, ProcError, code, inner_pid};
 
 /// Reads which files processes execute. It reads the build id of each file once.
 #[derive(Default)]
@@ -159,9 +159,15 @@ impl Functions {
         *self.checked.entry((path.to_owned(), Arc::clone(build_id))).or_insert_with(same)
     }
 
-    /// The generated function at `address` of process `pid`, if its compiler has written a map.
+    /// The generated function at `address` of process `pid`, if its compiler has written a map: into `/tmp`, or if the
+    /// process runs in a container, into the `/tmp` there.
     pub fn generated(&mut self, root: &Path, pid: u32, address: u64) -> Option<Function> {
-        let read = || parse_map(&std::fs::read_to_string(perf_map(root, pid)).unwrap_or_default());
+        let read = || {
+            let own = perf_map(&root.join(format!("proc/{pid}/root")), inner_pid(root, pid)?);
+            std::fs::read_to_string(own).ok()
+        };
+        let read = || read().or_else(|| std::fs::read_to_string(perf_map(root, pid)).ok());
+        let read = || parse_map(&read().unwrap_or_default());
         let all = self.generated.entry(pid).or_insert_with(read);
         let before = all.partition_point(|g| g.start <= address);
         let found = all.get(before.checked_sub(1)?).filter(|g| address - g.start < g.len)?;
@@ -227,10 +233,16 @@ mod tests {
         std::fs::create_dir(root.path().join("tmp")).unwrap();
         let text = "7f00 10 old\n7f20 8 LazyCompile:~b c.js:1\nnonsense\n7f00 10 new\n";
         std::fs::write(perf_map(root.path(), 7), text).unwrap();
+        // Process 9 is process 2 of a container.
+        let process = root.path().join("proc/9");
+        std::fs::create_dir_all(process.join("root/tmp")).unwrap();
+        std::fs::write(process.join("status"), "Pid:\t9\nNSpid:\t9\t2\n").unwrap();
+        std::fs::write(perf_map(&process.join("root"), 2), "7f00 10 inner\n").unwrap();
         let mut functions = Functions::default();
         let mut at = |pid, address| functions.generated(root.path(), pid, address).map(|f| f.name);
         assert_eq!(at(7, 0x7f0f).as_deref(), Some("new"));
         assert_eq!(at(7, 0x7f20).as_deref(), Some("LazyCompile:~b c.js:1"));
         assert_eq!((at(7, 0x7f10), at(7, 0x7e00), at(8, 0x7f00)), (None, None, None));
+        assert_eq!(at(9, 0x7f00).as_deref(), Some("inner"));
     }
 }

@@ -1,7 +1,8 @@
 //! Call stacks in a record, and the memory by code that follows from them.
 
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use isotherm_record::{Event, Reader};
 use serde_json::Value;
@@ -14,6 +15,7 @@ use crate::run::{Recorder, finish, isotherm, needs_root, run_in, until, wait};
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/sites.c");
 const CHURN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/churn.c");
 const RETURNS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/returns.c");
+const REFILL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/refill.c");
 const MIB: f64 = 1_048_576.0;
 
 /// Builds the program with the compiler that builds the BPF programs too.
@@ -258,6 +260,60 @@ fn code_that_brings_memory_back_is_shown() {
     let data = run_in(service.dir.path(), &["report", "code", "--by", "data", "-i", "rec"]);
     assert!(data.text().lines().any(|line| line.ends_with("  memory")), "{}", data.text());
     assert_eq!(wait(&mut service.child).code(), Some(0), "{}", service.err());
+}
+
+/// Memory that a program comes back to `rounds` times counts once: the functions `keep` and `refill` have `mib` MiB each.
+fn assert_refilled(how: &str, mib: u32, pause_ms: u32, rounds: u32) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut program = Command::new(compiled(REFILL, dir.path()));
+    program.arg(how).args([mib, pause_ms, rounds].map(|n| n.to_string()));
+    let mut program =
+        Sleeping(program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+    let mut recorder = Recorder::counted(&["--stacks", "--pid", &program.0.id().to_string()]);
+    recorder.until_more(1);
+    program.0.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let mut done = String::new();
+    BufReader::new(program.0.stdout.take().unwrap()).read_line(&mut done).unwrap();
+    assert_eq!(done, "done\n");
+    recorder.until_more(2);
+    let _ = recorder.stop();
+    std::fs::copy(recorder.record(), dir.path().join("rec")).unwrap();
+
+    let figures = report(dir.path(), &["--by", "path"]);
+    let truth = f64::from(mib);
+    for function in ["keep", "refill"] {
+        let is_of = |name: &str| name.split(" > ").any(|f| f == function);
+        let rows = figures["rows"].as_array().unwrap().iter();
+        let mut rows = rows.filter(|row| is_of(row["name"].as_str().unwrap()));
+        let row = rows.next().unwrap_or_else(|| panic!("no row of {function}: {figures}"));
+        let [low, bytes, high] = self::mib(&row["resident_bytes"]);
+        println!("{how}: {function} {bytes:.1} MiB ({low:.1}..{high:.1}), truth {truth}");
+        let is_near = (bytes - truth).abs() < 0.15 * truth || (low..=high).contains(&truth);
+        assert!(is_near, "{how}: {function} has {bytes} ({low}..{high}) of {truth} MiB");
+    }
+}
+
+#[test]
+fn memory_that_is_filled_again_and_again_counts_once() {
+    needs_root!();
+    assert_refilled("unmap", 64, 100, 30);
+    assert_refilled("drop", 64, 100, 30);
+    // Reused frames are in the same places most often.
+    assert_refilled("drop", 1, 2, 1000);
+}
+
+/// So many faults that fewer and fewer are sampled.
+#[test]
+fn memory_that_is_filled_at_full_speed_counts_once() {
+    needs_root!();
+    assert_refilled("unmap", 64, 0, 150);
+}
+
+#[test]
+fn memory_that_comes_back_again_and_again_counts_once() {
+    needs_root!();
+    let Some(_alone) = Alone::with_swap(256) else { return };
+    assert_refilled("page_out", 64, 100, 10);
 }
 
 #[test]

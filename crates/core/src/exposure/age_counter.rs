@@ -10,6 +10,7 @@ use std::collections::HashMap;
 
 use super::coarse::is_large;
 use crate::ages::{AgeHistogram, HugeAges, KeptAges, KeptBlock, PageAges};
+use crate::fault::sample_level;
 use crate::page_mask::PageMask;
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::survey::BLOCK_SIZE;
@@ -71,8 +72,7 @@ impl Sampling {
 
 /// Whether `n` is among one in 2^shift numbers, which its hash selects.
 fn is_among(n: u64, shift: u32) -> bool {
-    // Multiplicative hashing, by 2^64 over the golden ratio.
-    shift == 0 || n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - shift) == 0
+    sample_level(n) >= shift
 }
 
 /// The known times of one page, in ms, at least 1.

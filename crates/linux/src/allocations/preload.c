@@ -281,9 +281,17 @@ EXPORT void *realloc(void *address, size_t size)
 			memcpy(new, address, size < most ? size : most);
 		return new;
 	}
-	if (address)
-		released(address);
-	return size ? allocated(real(address, size), size) : real(address, size);
+	/* Once it is free, another thread may sample an allocation at this address. */
+	int was_sampled = address && take((uintptr_t)address);
+	void *new = real(address, size);
+
+	if (was_sampled) {
+		if (new || !size)
+			isotherm_released(address);
+		else
+			add((uintptr_t)address);
+	}
+	return size ? allocated(new, size) : new;
 }
 
 /* That of the C library would not call realloc() here. */

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use perf_event_open_sys::bindings::{
-    self as sys, PERF_FLAG_FD_CLOEXEC, PERF_SAMPLE_ADDR, PERF_SAMPLE_CALLCHAIN,
+    self as sys, PERF_FLAG_FD_CLOEXEC, PERF_SAMPLE_ADDR, PERF_SAMPLE_CALLCHAIN, PERF_SAMPLE_RAW,
     PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER, PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
     perf_event_attr,
 };
@@ -19,19 +19,24 @@ const MOST_FRAMES: u16 = 64;
 /// Bytes to copy from the top of the stack.
 const STACK_BYTES: u32 = 8192;
 
+/// bp, sp and ip of x86-64, in the order of their bits.
+const STACK_REGISTERS: u64 = 1 << 6 | 1 << 7 | 1 << 8;
+
 /// The quantity that an event counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Counts {
     /// nothing: it only owns a ring
     Nothing,
-    /// page faults that did not wait for a disk; it also reports new threads, their ends and names
+    /// the faults that a BPF program selects, of all processes: it owns the ring that they go to
+    Selected,
+    /// page faults that did not wait for a disk
     Minor {
-        /// one in this many is sampled
+        /// one in this many is sampled; 1: a BPF program looks at each
         period: u64,
     },
-    /// page faults that did
+    /// page faults that did; it also reports new threads, their ends and names
     Major {
-        /// one in this many is sampled
+        /// one in this many is sampled; 1: a BPF program looks at each
         period: u64,
     },
     /// calls of the function at which the preload library reports an allocation
@@ -55,6 +60,7 @@ fn attr(counts: Counts, begins: Begins) -> perf_event_attr {
         size: u32::try_from(size_of::<perf_event_attr>()).unwrap_or(0),
         config: u64::from(match counts {
             Counts::Nothing | Counts::Allocations | Counts::Releases => sys::PERF_COUNT_SW_DUMMY,
+            Counts::Selected => sys::PERF_COUNT_SW_BPF_OUTPUT,
             Counts::Minor { .. } => sys::PERF_COUNT_SW_PAGE_FAULTS_MIN,
             Counts::Major { .. } => sys::PERF_COUNT_SW_PAGE_FAULTS_MAJ,
         }),
@@ -65,35 +71,39 @@ fn attr(counts: Counts, begins: Begins) -> perf_event_attr {
     let period = match counts {
         Counts::Nothing => return a,
         Counts::Minor { period } | Counts::Major { period } => period,
-        Counts::Allocations | Counts::Releases => 1,
+        Counts::Selected | Counts::Allocations | Counts::Releases => 1,
     };
-    let fields = PERF_SAMPLE_TID
-        | PERF_SAMPLE_TIME
-        | PERF_SAMPLE_ADDR
-        | PERF_SAMPLE_CALLCHAIN
-        | PERF_SAMPLE_REGS_USER
-        | PERF_SAMPLE_STACK_USER;
-    a.sample_type = u64::from(fields);
-    a.sample_max_stack = MOST_FRAMES;
-    // bp, sp and ip of x86-64, in the order of their bits
-    a.sample_regs_user = 1 << 6 | 1 << 7 | 1 << 8;
-    if counts == Counts::Allocations {
-        // the arguments of a function: dx, si and di
-        a.sample_regs_user |= 1 << 3 | 1 << 4 | 1 << 5;
-    }
-    if counts == Counts::Releases {
+    let stack = PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
+    let thread = PERF_SAMPLE_TID | PERF_SAMPLE_TIME;
+    let fields = match counts {
+        // Kernels since 6.2 get all fields before the program decides that they are not needed.
+        Counts::Minor { period: 1 } => PERF_SAMPLE_ADDR,
+        Counts::Major { period: 1 } => thread | PERF_SAMPLE_ADDR,
+        Counts::Selected => thread | PERF_SAMPLE_RAW | stack,
         // Its stack is of no interest, and thousands must fit into the ring.
-        a.sample_regs_user = 1 << 5;
-        a.sample_type &= !u64::from(PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_STACK_USER);
-        a.sample_stack_user = 0;
+        Counts::Releases => thread | PERF_SAMPLE_ADDR | PERF_SAMPLE_REGS_USER,
+        _ => thread | PERF_SAMPLE_ADDR | stack,
+    };
+    a.sample_type = u64::from(fields);
+    if fields & PERF_SAMPLE_CALLCHAIN != 0 {
+        a.sample_max_stack = MOST_FRAMES;
+        a.sample_stack_user = STACK_BYTES;
     }
-    a.sample_stack_user = STACK_BYTES;
+    if fields & PERF_SAMPLE_REGS_USER != 0 {
+        a.sample_regs_user = match counts {
+            // di
+            Counts::Releases => 1 << 5,
+            // the arguments of a function, dx, si and di, and those below
+            Counts::Allocations => 1 << 3 | 1 << 4 | 1 << 5 | STACK_REGISTERS,
+            _ => STACK_REGISTERS,
+        };
+    }
     a.set_exclude_callchain_kernel(1);
     a.set_sample_id_all(1);
     // Without PERF_SAMPLE_PERIOD: with it, the kernel would sample every fault.
     a.sample_period = period;
-    a.set_inherit(1);
-    if matches!(counts, Counts::Minor { .. }) {
+    a.set_inherit(u64::from(counts != Counts::Selected));
+    if matches!(counts, Counts::Major { .. }) {
         a.set_task(1);
         a.set_comm(1);
         a.set_comm_exec(1);
@@ -122,7 +132,7 @@ pub(super) fn open_probe(counts: Counts, probe: &Probe, cpu: i32) -> io::Result<
     open_attr(&mut attr, -1, cpu)
 }
 
-/// Opens the event of a thread on a CPU; 0 is the calling thread. Threads and processes that it starts are
+/// Opens the event of a thread on a CPU; 0 is the calling thread, -1 are all. Threads and processes that it starts are
 /// included.
 pub(super) fn open(counts: Counts, begins: Begins, (tid, cpu): (i32, i32)) -> io::Result<OwnedFd> {
     let mut attr = attr(counts, begins);

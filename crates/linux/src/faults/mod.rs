@@ -1,6 +1,9 @@
 //! Samples page faults and allocations of processes with their call stacks, by software events and a probe of
 //! `perf_event_open`. They need no counter of the CPU.
 //!
+//! A BPF program looks at each fault, and writes those that it selects into a ring. Without BPF, faults are
+//! sampled at random.
+//!
 //! An event counts one thread and the threads and processes that it starts later. Such an event may have a
 //! ring only on one CPU. Therefore each thread that exists when its process is attached gets one event per CPU
 //! and kind of fault, and all events of a CPU and kind share a ring.
@@ -29,11 +32,6 @@ use crate::allocations::Probe;
 use crate::proc::{thread_comm, tids};
 use crate::sys::online_cpu_list;
 
-/// One in this many faults is sampled. A sample copies 8 KiB of the stack, which takes as long as two faults. The
-/// numbers are prime, so that faults in a regular order are not always sampled at the same place of it.
-const MINOR: Counts = Counts::Minor { period: 61 };
-/// Major faults are rarer and take longer.
-const MAJOR: Counts = Counts::Major { period: 13 };
 /// The use of the rings of a pair.
 const ALLOCATIONS: [Counts; 2] = [Counts::Allocations, Counts::Releases];
 /// Data pages of the ring of a CPU.
@@ -107,11 +105,12 @@ impl FaultNews {
     }
 }
 
-/// Lets the samples of a ring represent those that did not fit into it too.
+/// Lets the samples of a ring represent those that did not fit into it too. Sampled pages keep their weight, which is that
+/// of their sample: a page is not resident twice.
 fn stand_for_lost(news: &mut [FaultNews], lost: u64) {
     let samples = news.iter_mut().filter_map(|n| match n {
-        FaultNews::Fault(s) => Some(&mut s.weight),
-        FaultNews::Exec { .. } => None,
+        FaultNews::Fault(s) if !s.is_of_page() => Some(&mut s.weight),
+        _ => None,
     });
     let weights: Vec<&mut u64> = samples.collect();
     let (n, all) = (weights.len() as u64, weights.len() as u64 + lost);
@@ -151,6 +150,27 @@ struct Rings {
     allocations: Option<[Ring; 2]>,
 }
 
+impl Rings {
+    fn open(cpu: i32, thinner: &Thinner, allocations: bool) -> io::Result<Self> {
+        let ring = |counts, pages| {
+            // The events of programs are of all processes, -1; any process may own another ring.
+            let whose = if counts == Counts::Selected { -1 } else { 0 };
+            Ring::map(event::open(counts, Begins::Now, (whose, cpu))?, pages)
+        };
+        let faults = if thinner.has_program() { Counts::Selected } else { Counts::Nothing };
+        let (minor, major) = (ring(faults, MINOR_PAGES)?, ring(faults, MAJOR_PAGES)?);
+        thinner.output(Event::Minor, cpu, minor.event())?;
+        thinner.output(Event::Major, cpu, major.event())?;
+        let pair = || {
+            Ok::<_, io::Error>([
+                ring(Counts::Nothing, ALLOCATION_PAGES)?,
+                ring(Counts::Nothing, RELEASE_PAGES)?,
+            ])
+        };
+        Ok(Rings { cpu, minor, major, allocations: allocations.then(pair).transpose()? })
+    }
+}
+
 /// Key of the events that a command inherits.
 const COMMAND: i32 = 0;
 
@@ -162,21 +182,23 @@ impl FaultSampler {
     /// If the kernel refuses it.
     pub fn open(root: &Path, allocations: bool) -> Result<Self, FaultsError> {
         let refused = |source| FaultsError::Refused { what: "any process".to_owned(), source };
-        let rings = |cpu| -> io::Result<Rings> {
-            let ring = |pages| {
-                Ring::map(event::open(Counts::Nothing, Begins::Now, (COMMAND, cpu))?, pages)
-            };
-            let pair = || Ok::<_, io::Error>([ring(ALLOCATION_PAGES)?, ring(RELEASE_PAGES)?]);
-            let allocations = allocations.then(pair).transpose()?;
-            Ok(Rings { cpu, minor: ring(MINOR_PAGES)?, major: ring(MAJOR_PAGES)?, allocations })
+        let cpus = online_cpu_list(root);
+        let room = [MINOR_PAGES, MAJOR_PAGES].map(|pages| (pages as f64 / SAMPLE_PAGES) as u32);
+        let greatest = cpus.iter().copied().max().and_then(|cpu| u32::try_from(cpu).ok());
+        let mut thinner = Thinner::new(room, greatest.unwrap_or(0) + 1);
+        let rings = |thinner: &Thinner| -> io::Result<Vec<Rings>> {
+            cpus.iter().map(|&cpu| Rings::open(cpu, thinner, allocations)).collect()
         };
-        let cpus = online_cpu_list(root).into_iter().map(rings);
+        let mut opened = rings(&thinner);
+        if opened.is_err() && thinner.has_program() {
+            // Events of all processes may require more rights than those of one.
+            thinner = thinner.without_program();
+            opened = rings(&thinner);
+        }
         Ok(FaultSampler {
             root: root.to_owned(),
-            cpus: cpus.collect::<Result<_, _>>().map_err(refused)?,
-            thinner: Thinner::new(
-                [MINOR_PAGES, MAJOR_PAGES].map(|pages| (pages as f64 / SAMPLE_PAGES) as u32),
-            ),
+            cpus: opened.map_err(refused)?,
+            thinner,
             probes: HashMap::new(),
             events: HashMap::new(),
             inherited: HashMap::new(),
@@ -284,9 +306,12 @@ impl FaultSampler {
     fn open_events(&self, tid: i32, begins: Begins) -> io::Result<Vec<OwnedFd>> {
         let mut events = Vec::with_capacity(self.cpus.len() * 2);
         for rings in &self.cpus {
-            for (counts, ring, event) in
-                [(MINOR, &rings.minor, Event::Minor), (MAJOR, &rings.major, Event::Major)]
-            {
+            for (event, ring) in [(Event::Minor, &rings.minor), (Event::Major, &rings.major)] {
+                let counts = match (self.thinner.has_program(), event) {
+                    (false, event) => event.at_random(),
+                    (true, Event::Minor) => Counts::Minor { period: 1 },
+                    (true, Event::Major) => Counts::Major { period: 1 },
+                };
                 let new = event::open(counts, begins, (tid, rings.cpu))?;
                 event::redirect(&new, ring.event())?;
                 self.thinner.attach(event, &new)?;
@@ -296,9 +321,16 @@ impl FaultSampler {
         Ok(events)
     }
 
-    /// Takes only one sample in `stride`, at least 1, from now on, each with this many times its weight.
+    /// Takes only one sample in `stride`, a power of two, from now on, each with this many times its weight.
     pub fn set_stride(&mut self, stride: u32) {
-        self.thinner.set(stride.max(1));
+        self.thinner.set(stride);
+    }
+
+    /// Minor faults are those of one page in 2 to this power, which [`isotherm_core::sample_level`] selects. While a ring
+    /// fills they are those of fewer pages. `None` without BPF: then they are sampled at random.
+    #[must_use]
+    pub fn page_shift(&self) -> Option<u32> {
+        self.thinner.has_program().then(|| self.thinner.shift())
     }
 
     /// Forgets a process. Its events stay open while an attached process inherits them.
@@ -330,9 +362,19 @@ impl FaultSampler {
     fn read_rings(&mut self) {
         let FaultSampler { cpus, thinner, inherited, attached, names, ended, news, lost, .. } =
             self;
+        let [minor, major] =
+            [Event::Minor, Event::Major].map(|event| match thinner.has_program() {
+                true => Counts::Selected,
+                false => event.at_random(),
+            });
         let mut note = |record, news: &mut Vec<FaultNews>, lost: &mut u64| match record {
             Record::Fault(s) if s.is_of_allocation() => news.push(FaultNews::Fault(s)),
-            Record::Fault(s) => news.extend(thinner.takes_next().then_some(FaultNews::Fault(s))),
+            Record::Fault(s) => {
+                let taken = thinner.weight();
+                news.extend(taken.map(|n| {
+                    FaultNews::Fault(Sampled { weight: s.weight.saturating_mul(n), ..s })
+                }));
+            }
             Record::Name { at, pid, tid, name, exec } => {
                 names.insert(tid, name.into());
                 if exec {
@@ -354,10 +396,9 @@ impl FaultSampler {
             }
             Record::Lost(n) => *lost += n,
         };
-        let mut thinned = Vec::new();
         for rings in cpus {
             let allocations = rings.allocations.as_mut().into_iter().flatten().zip(ALLOCATIONS);
-            let faults = [(&mut rings.minor, MINOR), (&mut rings.major, MAJOR)];
+            let faults = [(&mut rings.minor, minor), (&mut rings.major, major)];
             for (ring, counts) in faults.into_iter().chain(allocations) {
                 let (first, before) = (news.len(), *lost);
                 ring.drain(|kind, misc, content| {
@@ -365,25 +406,9 @@ impl FaultSampler {
                     record.into_iter().for_each(|r| note(r, news, lost));
                 });
                 stand_for_lost(news.get_mut(first..).unwrap_or_default(), *lost - before);
-                let event = match counts {
-                    Counts::Minor { .. } => Event::Minor,
-                    Counts::Major { .. } => Event::Major,
-                    _ => continue,
-                };
-                if first < news.len() {
-                    thinned.push((first..news.len(), event, rings.cpu));
-                }
             }
         }
-        // The strides that were in force are known only after the samples have been read.
-        let represents = if thinned.is_empty() { return } else { thinner.read() };
-        for (samples, event, cpu) in thinned {
-            for news in news.get_mut(samples).unwrap_or_default() {
-                if let FaultNews::Fault(s) = news {
-                    s.weight = s.weight.saturating_mul(represents(event, cpu, s.at));
-                }
-            }
-        }
+        self.thinner.read();
     }
 
     /// The name of a thread.

@@ -13,10 +13,12 @@ const CONTEXTS: u64 = (-4095_i64).cast_unsigned();
 /// The kind of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SampleKind {
-    /// a page fault that did not wait for a disk
+    /// A page of the sample of pages was touched, and did not wait for a disk. Without BPF, some page was.
     Minor,
-    /// a page fault that waited until the page was read
+    /// a page fault, chosen at random, that waited until the page was read
     Major,
+    /// a page of the sample of pages was touched, and waited until it was read
+    Read,
     /// an allocation of this many bytes
     Allocated(u64),
     /// the end of a sampled allocation
@@ -60,6 +62,12 @@ impl Sampled {
             frames: [].into(),
             copy: None,
         }
+    }
+
+    /// Whether it is of the sample of pages.
+    #[must_use]
+    pub fn is_of_page(&self) -> bool {
+        matches!(self.kind, SampleKind::Minor | SampleKind::Read)
     }
 
     /// Whether it reports an allocation or its end, instead of a fault.
@@ -109,13 +117,16 @@ pub(super) fn parse(kind: u32, misc: u16, content: &[u8], counts: Counts) -> Opt
     match kind {
         sys::PERF_RECORD_SAMPLE => {
             let (pid, tid) = (rest.id()?, rest.id()?);
-            let (at, address) = (Nanos(rest.long()?), rest.long()?);
+            let at = Nanos(rest.long()?);
+            // The program knows it.
+            let address = if counts == Counts::Selected { 0 } else { rest.long()? };
             if counts == Counts::Releases {
                 let _abi = rest.long()?;
                 return Some(Record::Fault(Sampled::released(pid, tid, at, rest.long()?)));
             }
             let frames = rest.long()?;
             let frames = (0..frames).map_while(|_| rest.long()).filter(|&f| f < CONTEXTS).collect();
+            let selected = if counts == Counts::Selected { Some(rest.selected()?) } else { None };
             let arguments = counts == Counts::Allocations;
             let (registers, copy) = rest.copy(if arguments { 3 } else { 0 }).unzip();
             let (address, kind, weight) = match counts {
@@ -127,6 +138,7 @@ pub(super) fn parse(kind: u32, misc: u16, content: &[u8], counts: Counts) -> Opt
                     }
                     _ => return None,
                 },
+                Counts::Selected => selected?,
                 Counts::Nothing | Counts::Releases => return None,
             };
             // Its name is in other records.
@@ -185,6 +197,22 @@ fn represented(size: u64, mean: u64, random: u64) -> u64 {
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
+    /// `struct sample` of `thin.bpf.c`.
+    fn selected(&mut self) -> Option<(u64, SampleKind, u64)> {
+        let len = usize::try_from(self.id()?).ok()?;
+        let (content, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        let mut content = Fields(content);
+        let (address, weight, kind) = (content.long()?, content.long()?, content.long()?);
+        let kind = match kind {
+            0 => SampleKind::Minor,
+            1 => SampleKind::Major,
+            2 => SampleKind::Read,
+            _ => return None,
+        };
+        Some((address, kind, weight))
+    }
+
     /// The first `arguments` registers, and the others with the stack. None of a thread without a user space.
     fn copy(&mut self, arguments: usize) -> Option<(Box<[u64]>, StackCopy)> {
         const ABI_64: u64 = sys::PERF_SAMPLE_REGS_ABI_64 as u64;
@@ -251,6 +279,27 @@ mod tests {
         let short = bytes(&[7, 8], &[100, 0x1000, u64::MAX, 0x4010]);
         let Some(Record::Fault(s)) = parsed(&short) else { panic!() };
         assert_eq!(*s.frames, [0x4010]);
+    }
+
+    #[test]
+    fn a_selected_fault_has_what_the_program_knows() {
+        let user = (-512_i64).cast_unsigned();
+        let head = bytes(&[7, 8], &[100, 2, user, 0x4010]);
+        let of_program = |kind| {
+            let content = bytes(&[28], &[0x7f00_0000_1234, 256, kind]);
+            // The kernel fills up to 8 bytes.
+            let content = [content, bytes(&[0], &[2, 0x10, 0x20, 0x30, 0, 0])].concat();
+            let content = [head.clone(), content].concat();
+            match parse(sys::PERF_RECORD_SAMPLE, 0, &content, Counts::Selected) {
+                Some(Record::Fault(s)) => Some((s.address, s.kind, s.weight, s.copy.is_some())),
+                _ => None,
+            }
+        };
+        let expected = |kind| Some((0x7f00_0000_1234, kind, 256, true));
+        assert_eq!(of_program(0), expected(SampleKind::Minor));
+        assert_eq!(of_program(1), expected(SampleKind::Major));
+        assert_eq!(of_program(2), expected(SampleKind::Read));
+        assert_eq!(of_program(3), None);
     }
 
     #[test]

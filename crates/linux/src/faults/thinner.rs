@@ -1,76 +1,64 @@
-//! Takes fewer samples while there are many.
+//! Selects the faults that are sampled.
 
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use isotherm_core::Nanos;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags};
 use perf_event_open_sys::ioctls;
 
+use super::event::Counts;
 use crate::storage::Storage;
 use crate::thin_skel::{ThinSkel, ThinSkelBuilder};
 
+/// The greatest sample of pages is one page in 2^6.
+const MIN_SHIFT: u32 = 6;
+/// One major fault in this many is sampled, and fewer with a stride. The number is prime, so that faults in a regular
+/// order are not always sampled at the same place of it.
+const MAJOR: u32 = 13;
 /// Maximum stride. The program in the kernel multiplies it by up to 1024.
-const MAX_STRIDE: u32 = 1 << 20;
-/// Entries of the log of a CPU, and bytes of one: a time and a stride. As in `struct thinning` of `thin.bpf.c`.
-const LOG_ENTRIES: usize = 64;
-const ENTRY_BYTES: usize = 16;
+const MAX_STRIDE: u32 = 1 << 16;
 
-/// A program in the kernel that takes one sample in a stride.
+/// A program in the kernel that selects faults.
 struct Program {
     // Declared before the storage it refers to, so that it is dropped first.
     skel: ThinSkel<'static>,
+    cpus: u32,
     _storage: Storage,
 }
 
 impl Program {
-    fn load(room: [u32; 2]) -> Result<Self, libbpf_rs::Error> {
+    fn load(room: [u32; 2], cpus: u32) -> Result<Self, libbpf_rs::Error> {
         crate::log::quiet();
         // SAFETY: `Program` drops the skeleton, which has the only copy of the reference, before the storage.
         let (storage, place) = unsafe { Storage::new() };
         let mut skel = ThinSkelBuilder::default().open(place)?;
+        skel.maps.outputs.set_max_entries(2 * cpus)?;
         if let Some(data) = skel.maps.rodata_data.as_deref_mut() {
-            data.room = room;
+            (data.room, data.cpus) = (room, cpus);
         }
-        Ok(Program { skel: skel.load()?, _storage: storage })
-    }
-
-    /// The log of each CPU: the strides of an event, and since when each was in force.
-    fn logs(&self, event: Event) -> Vec<Vec<(Nanos, u64)>> {
-        let key = (event as u32).to_ne_bytes();
-        let read = self.skel.maps.thinnings.lookup_percpu(&key, MapFlags::ANY);
-        let of_cpus = read.ok().flatten().unwrap_or_default();
-        of_cpus.iter().map(|bytes| log(bytes)).collect()
+        Ok(Program { skel: skel.load()?, cpus, _storage: storage })
     }
 }
 
-/// The changes of a stride, in the order of time, from the value of a CPU in the map of the program.
-fn log(value: &[u8]) -> Vec<(Nanos, u64)> {
-    let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_ne_bytes);
-    let entries = value.chunks_exact(ENTRY_BYTES).take(LOG_ENTRIES);
-    let changes = entries.map(|e| e.split_at(ENTRY_BYTES / 2));
-    let changes = changes.map(|(at, stride)| (Nanos(word(at)), word(stride)));
-    let mut changes: Vec<(Nanos, u64)> = changes.filter(|&(_, stride)| stride > 0).collect();
-    changes.sort_unstable();
-    changes
-}
-
-/// The stride in force at a time. Before the first remaining entry, it is that of this entry.
-fn in_force(log: &[(Nanos, u64)], at: Nanos) -> u64 {
-    let after = log.partition_point(|&(since, _)| since <= at);
-    log.get(after.saturating_sub(1)).map_or(1, |&(_, stride)| stride)
-}
-
-/// The events that are thinned out, in the order of the program's map.
+/// The rings that faults go to, in the order of the program's map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Event {
     Minor,
     Major,
 }
 
-/// Takes one sample in a stride: in the kernel, or after the fact where BPF is not available.
+impl Event {
+    /// What the events of a thread count if faults are sampled without a program.
+    pub(super) fn at_random(self) -> Counts {
+        match self {
+            Event::Minor => Counts::Minor { period: 61 },
+            Event::Major => Counts::Major { period: MAJOR.into() },
+        }
+    }
+}
+
+/// Selects faults: in the kernel, or at random and after the fact where BPF is not available.
 pub(super) struct Thinner {
     program: Option<Program>,
     stride: u32,
@@ -79,17 +67,38 @@ pub(super) struct Thinner {
 }
 
 impl Thinner {
-    /// `room` is the number of samples that a ring for minor and for major faults holds.
-    pub fn new(room: [u32; 2]) -> Self {
-        Thinner { program: Program::load(room).ok(), stride: 1, seen: 0 }
+    /// `room` is the number of samples that a ring for minor and for major faults holds. CPUs have numbers below `cpus`.
+    pub fn new(room: [u32; 2], cpus: u32) -> Self {
+        let mut thinner = Thinner { program: Program::load(room, cpus).ok(), stride: 1, seen: 0 };
+        thinner.set(1);
+        thinner
     }
 
-    /// Lets the samples of an event be thinned out in the kernel; also of the threads that inherit it.
+    /// Goes on without BPF.
+    pub fn without_program(self) -> Self {
+        Thinner { program: None, ..self }
+    }
+
+    /// Whether a program selects the faults.
+    pub fn has_program(&self) -> bool {
+        self.program.is_some()
+    }
+
+    /// Lets the program write the samples of a CPU into the ring of `owner`.
+    pub fn output(&self, event: Event, cpu: i32, owner: &OwnedFd) -> io::Result<()> {
+        let Some(Program { skel, cpus, .. }) = &self.program else { return Ok(()) };
+        let cpu = u32::try_from(cpu).map_err(io::Error::other)?;
+        let key = (event as u32 * cpus + cpu).to_ne_bytes();
+        let fd = owner.as_raw_fd().to_ne_bytes();
+        skel.maps.outputs.update(&key, &fd, MapFlags::ANY).map_err(io::Error::other)
+    }
+
+    /// Lets the program select among the faults of an event; also of the threads that inherit it.
     pub fn attach(&self, event: Event, fd: &OwnedFd) -> io::Result<()> {
         let Some(Program { skel, .. }) = &self.program else { return Ok(()) };
         let program = match event {
-            Event::Minor => &skel.progs.thin_minor,
-            Event::Major => &skel.progs.thin_major,
+            Event::Minor => &skel.progs.at_minor,
+            Event::Major => &skel.progs.at_major,
         };
         let program = u32::try_from(program.as_fd().as_raw_fd()).unwrap_or(0);
         // SAFETY: both are descriptors that live, and the call accesses no memory of this process.
@@ -97,54 +106,35 @@ impl Thinner {
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Takes one sample in `stride`, at least 1, from now on.
+    /// Takes only one sample in `stride`, a power of two, from now on.
     pub fn set(&mut self, stride: u32) {
-        self.stride = stride.min(MAX_STRIDE);
+        self.stride = stride.clamp(1, MAX_STRIDE);
+        let shift = self.shift();
         if let Some(data) = self.program.as_mut().and_then(|p| p.skel.maps.data_data.as_deref_mut())
         {
-            data.stride = self.stride;
+            (data.shift, data.stride) = (shift, MAJOR * self.stride);
         }
     }
 
-    /// Whether a sample from a ring is to be taken.
-    pub fn takes_next(&mut self) -> bool {
+    /// One page in 2 to this power is sampled.
+    pub fn shift(&self) -> u32 {
+        MIN_SHIFT + self.stride.ilog2()
+    }
+
+    /// The number by which to multiply the weight of a sample from a ring; `None` if it is not to be taken.
+    pub fn weight(&mut self) -> Option<u64> {
+        if self.program.is_some() {
+            return Some(1);
+        }
         self.seen += 1;
-        self.program.is_some() || self.seen.is_multiple_of(u64::from(self.stride))
+        self.seen.is_multiple_of(self.stride.into()).then_some(self.stride.into())
     }
 
-    /// Notes that the rings were read. Returns the number of samples that one of an event, on a CPU and at a time,
-    /// represents.
-    pub fn read(&mut self) -> impl Fn(Event, i32, Nanos) -> u64 + use<> {
-        let mut logs = HashMap::new();
-        if let Some(program) = &mut self.program {
-            logs = [Event::Minor, Event::Major].map(|e| (e, program.logs(e))).into();
-            if let Some(data) = program.skel.maps.data_data.as_deref_mut() {
-                data.reads = data.reads.wrapping_add(1);
-            }
+    /// Notes that the rings were read.
+    pub fn read(&mut self) {
+        if let Some(data) = self.program.as_mut().and_then(|p| p.skel.maps.data_data.as_deref_mut())
+        {
+            data.reads = data.reads.wrapping_add(1);
         }
-        let stride = u64::from(self.stride);
-        move |event, cpu, at| {
-            let of_cpu = usize::try_from(cpu).ok().and_then(|cpu| logs.get(&event)?.get(cpu));
-            of_cpu.map_or(stride, |log| in_force(log, at))
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_weight_of_a_sample_follows_from_its_time() {
-        let mut value = vec![0; LOG_ENTRIES * ENTRY_BYTES + 24];
-        for (i, (at, stride)) in [(500u64, 4u64), (100, 1), (300, 2)].into_iter().enumerate() {
-            value[i * 16..][..8].copy_from_slice(&at.to_ne_bytes());
-            value[i * 16 + 8..][..8].copy_from_slice(&stride.to_ne_bytes());
-        }
-        let log = log(&value);
-        assert_eq!(log, [(Nanos(100), 1), (Nanos(300), 2), (Nanos(500), 4)]);
-        let strides = [50, 100, 299, 300, 499, 500, 900].map(|at| in_force(&log, Nanos(at)));
-        assert_eq!(strides, [1, 1, 1, 2, 2, 4, 4]);
-        assert_eq!(in_force(&[], Nanos(7)), 1);
     }
 }

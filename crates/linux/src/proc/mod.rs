@@ -45,7 +45,7 @@ pub use meminfo::{MemInfo, meminfo};
 pub use memory_block::{MemoryBlock, memory_block, memory_block_size};
 pub use mglru::{MGLRU, Mglru};
 pub use mountinfo::{Mount, mountinfo};
-pub use namespace::{check_namespace, is_first_namespace};
+pub use namespace::{check_namespace, inner_pid, is_first_namespace};
 pub use numa_maps::policies;
 pub use page_idle::IdleBitmap;
 pub use pagemap::{Pagemap, PagemapEntry, has_soft_dirty};

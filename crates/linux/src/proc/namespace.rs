@@ -36,6 +36,13 @@ pub fn is_first_namespace(root: &Path) -> bool {
     fs::metadata(root.join("proc/self/ns/pid")).map_or(true, |m| m.ino() == FIRST)
 }
 
+/// The pid of process `pid` in its own pid namespace, the innermost one.
+#[must_use]
+pub fn inner_pid(root: &Path, pid: u32) -> Option<u32> {
+    let status = read_limited(&root.join(format!("proc/{pid}/status")), 1 << 16).ok()?;
+    pids(&status)?.last().and_then(|&pid| pid.try_into().ok())
+}
+
 /// The pids of a process: in the namespace of `/proc`, then in each namespace below that contains it.
 fn pids(status: &str) -> Option<Vec<i32>> {
     let line = |key: &str| status.lines().find_map(|line| line.strip_prefix(key));

@@ -3,8 +3,11 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 
 use isotherm_core::{AddrRange, PAGE_SIZE, align_down, join_touching};
+
+use crate::proc::PagemapEntry;
 
 /// `_IOWR('f', 16, struct pm_scan_arg)`, which has 96 bytes.
 const PAGEMAP_SCAN: libc::Ioctl = 0xc060_6610;
@@ -130,6 +133,16 @@ pub fn page_state(pagemap: &File, address: u64) -> io::Result<PageState> {
         _ if found[0].categories & PAGE_IS_HUGE != 0 => Ok(PageState::Huge),
         _ => Ok(PageState::Base),
     }
+}
+
+/// The page frame of the page at `address` in the address space of `pagemap`; 0 without `CAP_SYS_ADMIN`.
+///
+/// # Errors
+/// If the address space has gone.
+pub fn page_frame(pagemap: &File, address: u64) -> io::Result<u64> {
+    let mut word = [0; 8];
+    pagemap.read_exact_at(&mut word, address / PAGE_SIZE * 8)?;
+    Ok(PagemapEntry(u64::from_ne_bytes(word)).frame())
 }
 
 #[cfg(test)]

@@ -203,6 +203,12 @@ pub fn obey() {
                 rustix::mm::munmap(number(1) as *mut _, number(2) as usize * 4096).unwrap();
                 0
             },
+            "drop" => unsafe {
+                let len = number(2) as usize * 4096;
+                let advice = Advice::LinuxDontNeed;
+                rustix::mm::madvise(number(1) as *mut _, len, advice).unwrap();
+                0
+            },
             "protect-read" => unsafe {
                 let len = number(2) as usize * 4096;
                 rustix::mm::mprotect(number(1) as *mut _, len, MprotectFlags::READ).unwrap();

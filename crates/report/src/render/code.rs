@@ -31,12 +31,13 @@ pub fn code_text(c: &Code, top: usize) -> String {
 #[must_use]
 pub fn code_change_text(c: &CodeChange, top: usize) -> String {
     let side = |name: &str, s: &CodeSide| {
-        let stacks = percent(s.with_stack.resident.bytes, s.all.resident.bytes).min(100.0);
+        let stacks = percent(s.with_stack.resident.bytes, s.all.resident.bytes);
         format!(
-            "{name:<7} {} resident, {} cold; {stacks:.1} % of the memory has a stack: {}\n",
+            "{name:<7} {} resident, {} cold; {stacks:.1} % of the memory has a stack: {}\n{}",
             bytes(s.all.resident.bytes.round() as u64),
             bytes(s.all.cold.bytes.round() as u64),
-            printable(&s.title)
+            printable(&s.title),
+            too_much(&s.all, &s.with_stack)
         )
     };
     let mut out = side("before:", &c.before) + &side("after:", &c.after) + "\n";
@@ -134,7 +135,19 @@ fn path(frames: &[Frame], separator: &str) -> String {
     names.join(separator)
 }
 
-/// What no sample describes. Samples may by chance describe a little more than there is.
+/// A warning if samples describe more memory than is resident, by more than their error.
+fn too_much(all: &CodeMemory, with_stack: &CodeMemory) -> &'static str {
+    match with_stack.resident.low > all.resident.bytes {
+        true => {
+            "WARNING: the samples stand for more memory than is resident, so the figures by code are too high: an \
+             earlier isotherm wrote the record, or one that could not use BPF\n"
+        }
+        false => "",
+    }
+}
+
+/// What no sample describes. Samples may by chance describe a little more than there is: the share of the memory that
+/// has a stack shows it.
 fn without_stack(c: &Code) -> CodeMemory {
     let rest = |all: Estimate, with: Estimate| Estimate {
         bytes: (all.bytes - with.bytes).max(0.0),
@@ -163,7 +176,7 @@ fn reach(c: &Code) -> String {
     if c.by == "data" {
         return String::new();
     }
-    let share = percent(c.with_stack.resident.bytes, c.all.resident.bytes).min(100.0);
+    let share = percent(c.with_stack.resident.bytes, c.all.resident.bytes);
     let short = 100.0 * c.short_stacks;
     let by_allocation = c.owner == ALLOCATION;
     let mut out = format!(
@@ -172,6 +185,7 @@ fn reach(c: &Code) -> String {
         units::count(c.samples),
         if by_allocation { "allocations" } else { "pages" }
     );
+    out += too_much(&c.all, &c.with_stack);
     out += match by_allocation {
         true => {
             "memory belongs to the code that allocated it; stacks of threads, files, what the program maps itself and \

@@ -1,0 +1,75 @@
+/* Comes back to the same memory again and again, from its first line of input on. Arguments: how, MiB, ms from one round
+   to the next, and the number of rounds.
+   - unmap: maps, fills and unmaps it
+   - drop: fills it, and drops the pages
+   - page_out: pages it out, and touches it again
+   At the end it is filled, and as much other memory, which was touched only once. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PAGE 4096
+
+static char *map(size_t size)
+{
+	char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED)
+		exit(1);
+	madvise(memory, size, MADV_NOHUGEPAGE);
+	return memory;
+}
+
+__attribute__((noinline)) static void touch(char *memory, size_t size)
+{
+	for (size_t i = 0; i < size; i += PAGE)
+		memory[i]++;
+	__asm__ volatile("" : : : "memory");
+}
+
+__attribute__((noinline)) static void keep(char *memory, size_t size)
+{
+	touch(memory, size);
+	__asm__ volatile("" : : : "memory");
+}
+
+__attribute__((noinline)) static void refill(char *memory, size_t size)
+{
+	touch(memory, size);
+	__asm__ volatile("" : : : "memory");
+}
+
+int main(int argc, char **argv)
+{
+	const char *how = argv[1];
+	size_t size = strtoul(argv[2], NULL, 10) << 20;
+	long ms = atol(argv[3]), rounds = atol(argv[4]);
+	struct timespec wait = { ms / 1000, ms % 1000 * 1000000 };
+	char *stays = map(size), *memory = map(size);
+
+	if (getchar() == EOF)
+		return 1;
+	keep(stays, size);
+	for (long i = 1; i <= rounds; i++) {
+		refill(memory, size);
+		nanosleep(&wait, NULL);
+		if (i == rounds)
+			break;
+		if (!strcmp(how, "unmap")) {
+			munmap(memory, size);
+			memory = map(size);
+		} else if (!strcmp(how, "drop")) {
+			madvise(memory, size, MADV_DONTNEED);
+		} else if (madvise(memory, size, MADV_PAGEOUT)) {
+			return 1;
+		}
+	}
+	puts("done");
+	fflush(stdout);
+	pause();
+	return 0;
+}
