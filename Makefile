@@ -13,7 +13,7 @@ program := $(target)/$(triple)/$(PROFILE)/isotherm
 
 to_build := make jq clang g++ libelf-dev zlib1g-dev pkg-config
 to_demo := redis-server redis-tools
-to_test := file util-linux python3-venv python3-pip bpftrace librsvg2-bin tmux strace
+to_test := btrfs-progs file util-linux python3-venv python3-pip bpftrace librsvg2-bin tmux strace xfsprogs
 to_bench := stress-ng postgresql
 to_guests := qemu-system-x86 busybox-static cpio kmod xz-utils zstd lz4 debian-archive-keyring
 packages := $(to_build) $(to_demo) $(to_test) $(to_guests)

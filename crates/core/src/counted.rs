@@ -2,6 +2,9 @@
 //!
 //! A target is divided into windows. For each window and interval, the caller gives the counted accesses and their
 //! exposure. A window keeps the counts of the last intervals, as long as they agree with one rate.
+//!
+//! Counts are a sample, so that no count does not mean no access. Therefore ages of memory without accesses follow from
+//! [`CountedWindow::idle`] and [`CountedWindow::watched`] alone.
 
 use std::time::Duration;
 
@@ -16,8 +19,10 @@ use crate::unknown::{Pages, Unknown};
 
 /// Maximum number of windows of a target. If it grows beyond, its windows are joined.
 const MOST_WINDOWS: u64 = 65_536;
-/// Counts of earlier intervals count less by this factor in each interval: eight intervals together.
-const COUNT_DECAY: f64 = 7.0 / 8.0;
+/// Number of intervals whose counts make a rate.
+const COUNTED_INTERVALS: u32 = 8;
+/// Counts of earlier intervals count less by this factor in each interval.
+const COUNT_DECAY: f64 = 1.0 - 1.0 / COUNTED_INTERVALS as f64;
 /// The rate of a window has changed if two rates are likelier than one by this log-likelihood ratio.
 const CHANGED_LLR: f64 = 8.0;
 
@@ -35,6 +40,8 @@ pub struct CountedWindow {
     pub exposure: f64,
     /// time since the last access, if the caller knows of one that is not counted
     pub idle: Option<Duration>,
+    /// Share of the interval in which any access sets `idle`. In the rest, accesses may have been missed.
+    pub watched: f64,
 }
 
 /// The state of a target.
@@ -46,6 +53,8 @@ pub struct CountedTarget {
     windows: Vec<Window>,
     /// Windows that are not in memory keep their rates.
     remembers: bool,
+    /// end of the last interval, in ms
+    observed: u32,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -54,8 +63,9 @@ struct Window {
     /// accesses and exposure of the intervals since the last change of the rate
     accesses: f64,
     exposure: f64,
-    /// time of that change, and of the last access, in ms
+    /// time of that change, in ms
     since: u32,
+    /// The last access may have been as late as this, in ms: see [`unsure_ms`].
     touched: u32,
 }
 
@@ -64,7 +74,7 @@ impl CountedTarget {
     #[must_use]
     pub fn new(window: u64) -> Self {
         let window = window.next_power_of_two().max(PAGE_SIZE);
-        CountedTarget { window, size: 0, windows: Vec::new(), remembers: false }
+        CountedTarget { window, size: 0, windows: Vec::new(), remembers: false, observed: 0 }
     }
 
     /// From now on, a window that leaves the memory keeps its last rate until it is back: for schemes that read hot
@@ -75,6 +85,9 @@ impl CountedTarget {
 
     /// Size of a window in bytes, for a target of `size` bytes.
     pub fn set_size(&mut self, size: u64, now_ms: u32) -> u64 {
+        if self.windows.is_empty() {
+            self.observed = now_ms;
+        }
         self.size = size.next_multiple_of(PAGE_SIZE);
         while self.size.div_ceil(self.window) > MOST_WINDOWS {
             self.window *= 2;
@@ -88,11 +101,12 @@ impl CountedTarget {
 
     /// Adds an interval that ends now. Windows that `seen` does not contain are not in memory.
     pub fn observe(&mut self, mut seen: impl FnMut(usize) -> CountedWindow, now_ms: u32) {
+        let length = now_ms.saturating_sub(std::mem::replace(&mut self.observed, now_ms));
         for (i, window) in self.windows.iter_mut().enumerate() {
             let seen = seen(i);
             match self.remembers && seen.resident == 0 {
                 true => window.seen = seen,
-                false => window.observe(seen, now_ms),
+                false => window.observe(seen, length, now_ms),
             }
         }
     }
@@ -126,13 +140,21 @@ impl CountedTarget {
 }
 
 impl Window {
-    fn observe(&mut self, seen: CountedWindow, now_ms: u32) {
-        let idle = seen.idle.map(|idle| u32::try_from(idle.as_millis()).unwrap_or(u32::MAX));
-        if seen.accesses > 0.0 {
-            self.touched = now_ms;
-        }
-        if let Some(idle) = idle {
+    fn observe(&mut self, seen: CountedWindow, length: u32, now_ms: u32) {
+        // An access brought in the new pages.
+        let has_grown = seen.resident > self.seen.resident;
+        self.touched = match has_grown || seen.accesses > 0.0 {
+            true => now_ms,
+            false => self.touched.saturating_add(unsure_ms(length, seen.watched)).min(now_ms),
+        };
+        if let Some(idle) = seen.idle {
+            let idle = u32::try_from(idle.as_millis()).unwrap_or(u32::MAX);
             self.touched = self.touched.max(now_ms.saturating_sub(idle));
+        }
+        if now_ms - self.touched > length.saturating_mul(COUNTED_INTERVALS) && self.accesses > 0.0 {
+            // Alone, no interval without a count contradicts a low rate.
+            (self.accesses, self.exposure) = (0.0, 0.0);
+            self.since = self.touched;
         }
         let now = (seen.accesses, seen.exposure);
         let before = (self.accesses, self.exposure);
@@ -177,6 +199,15 @@ impl Window {
             },
         }
     }
+}
+
+/// The part of an interval by which the age of memory without accesses does not grow, if any access was seen in a share
+/// `watched` of it: memory that is accessed once in the time of its age is then seen with a probability of about 95 %.
+/// Example: with a share of one half, the age is 23 % of the time.
+fn unsure_ms(length: u32, watched: f64) -> u32 {
+    const LN_20: f64 = 2.995_732_273_553_991;
+    let sure = -(-watched.clamp(0.0, 1.0)).ln_1p() / LN_20;
+    (f64::from(length) * (1.0 - sure.min(1.0))).ceil() as u32
 }
 
 /// Sums over the windows of a region, in pages.
@@ -243,16 +274,25 @@ fn counted_rate(accesses: f64, exposure: f64) -> Rate {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use rand_core::SeedableRng;
+    use rand_xoshiro::Xoshiro256PlusPlus;
 
     use super::*;
     use crate::heat::{Heat, Thresholds};
+    use crate::region::below;
 
     const WINDOW: u64 = 64 * PAGE_SIZE;
     const SAMPLE: Duration = Duration::from_millis(100);
 
     fn seen(accesses: f64) -> CountedWindow {
         // One access of 64 counts, for a second.
-        CountedWindow { resident: 64, accesses, exposure: 1.0, ..CountedWindow::default() }
+        CountedWindow {
+            resident: 64,
+            accesses,
+            exposure: 1.0,
+            watched: 1.0,
+            ..CountedWindow::default()
+        }
     }
 
     fn target(windows: u64) -> CountedTarget {
@@ -273,7 +313,8 @@ mod tests {
         assert_eq!(found, [(0, Heat::Cold), (8, Heat::Hot), (16, Heat::Cold)]);
         let hot = &regions[1];
         assert!((hot.rate.hz - 40.0).abs() < 0.1 && hot.rate.low > 35.0 && hot.rate.high < 45.0);
-        assert_eq!((hot.age.as_secs(), regions[0].age.as_secs()), (20, 20));
+        // The age of the others begins with the first interval.
+        assert_eq!((hot.age.as_secs(), regions[0].age.as_secs()), (20, 19));
     }
 
     #[test]
@@ -286,6 +327,74 @@ mod tests {
         t.observe(|_| seen(90.0), 62_000);
         let region = t.regions(9, SAMPLE, 63_000)[0];
         assert_eq!((region.rate.hz, region.age.as_secs()), (90.0, 1));
+    }
+
+    #[test]
+    fn a_low_rate_ends_with_the_accesses() {
+        let mut t = target(1);
+        (1..=60).for_each(|second| t.observe(|_| seen(f64::from(second % 2)), second * 1000));
+        let rate = t.regions(9, SAMPLE, 60_000)[0].rate.hz;
+        assert!((0.4..0.6).contains(&rate), "{rate}");
+        (61..=70).for_each(|second| t.observe(|_| seen(0.0), second * 1000));
+        let region = t.regions(9, SAMPLE, 70_000)[0];
+        assert_eq!((region.rate.hz, region.accesses_bp, region.age.as_secs()), (0.0, 0, 11));
+    }
+
+    #[test]
+    fn memory_that_comes_back_is_not_idle() {
+        let mut t = target(1);
+        let resident = |resident| CountedWindow { resident, ..seen(0.0) };
+        (1..=20).for_each(|second| t.observe(|_| resident(64), second * 1000));
+        assert_eq!(t.regions(9, SAMPLE, 20_000)[0].age.as_secs(), 19);
+        t.observe(|_| resident(3), 21_000);
+        assert_eq!(t.regions(9, SAMPLE, 21_000)[0].age.as_secs(), 20);
+        t.observe(|_| resident(4), 22_000);
+        assert_eq!(t.regions(9, SAMPLE, 22_000)[0].age.as_secs(), 0);
+    }
+
+    /// Seconds of age after 1000 s without accesses of which this share was watched.
+    fn age_after_1000_s(watched: f64) -> u64 {
+        let mut t = target(1);
+        (0..=1000).for_each(|s| t.observe(|_| CountedWindow { watched, ..seen(0.0) }, s * 1000));
+        t.regions(9, SAMPLE, 1_000_000)[0].age.as_secs()
+    }
+
+    #[test]
+    fn ages_grow_only_as_far_as_accesses_can_be_seen() {
+        assert_eq!(age_after_1000_s(1.0), 1000);
+        assert!(age_after_1000_s(0.95) >= 999);
+        assert_eq!(age_after_1000_s(0.5), 231);
+        assert_eq!(age_after_1000_s(0.01), 3);
+        assert_eq!(age_after_1000_s(0.0), 0);
+    }
+
+    /// Share of the time in which a window is said to be idle for longer than the interval at which it is accessed, if
+    /// each access is seen with a probability of `watched`. The interval is in ms, and three times as long as the others.
+    fn wrongly_idle(every: u32, watched: f64) -> f64 {
+        const INTERVALS: u32 = 60_000;
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        let mut t = target(1);
+        let mut wrong = 0;
+        for interval in 1..=INTERVALS {
+            let now = interval * every / 3;
+            let is_seen = interval % 3 == 0 && (below(&mut rng, 1000) as f64) < watched * 1000.0;
+            let idle = is_seen.then_some(Duration::ZERO);
+            t.observe(|_| CountedWindow { watched, idle, ..seen(0.0) }, now);
+            let age = t.regions(9, SAMPLE, now)[0].age;
+            wrong += u32::from(age.as_millis() > u128::from(every));
+        }
+        f64::from(wrong) / f64::from(INTERVALS)
+    }
+
+    #[test]
+    fn memory_in_use_is_seldom_idle() {
+        for every in [1000, 60_000] {
+            for watched in [0.03, 0.2, 0.5, 0.9] {
+                let wrong = wrongly_idle(every, watched);
+                assert!(wrong < 0.08, "every {every} ms, watched {watched}: {wrong}");
+            }
+            assert_eq!(wrongly_idle(every, 1.0), 0.0);
+        }
     }
 
     #[test]
@@ -346,6 +455,31 @@ mod tests {
             prop_assert!(regions.windows(2).all(|two| two[0].range.end == two[1].range.start));
             prop_assert_eq!(regions.last().unwrap().range.end, size.next_multiple_of(PAGE_SIZE));
             prop_assert!(regions.len() <= max.max(counts.len() / 2 + 2));
+        }
+
+        /// Whatever is counted of the accesses: if all were watched, no memory is idle for longer than it is.
+        #[test]
+        fn nothing_is_idle_for_longer_than_it_is(
+            accesses in prop::collection::vec(prop::collection::vec(
+                prop::option::weighted(0.2, prop::bool::weighted(0.1)), 6,
+            ), 1..80),
+            max in 1usize..6,
+        ) {
+            let mut t = target(6);
+            let mut last = [0; 6];
+            for (second, windows) in (1..).zip(&accesses) {
+                let at = second * 1000;
+                t.observe(|i| CountedWindow {
+                    idle: windows[i].map(|_| Duration::ZERO),
+                    ..seen(f64::from(u8::from(windows[i] == Some(true))))
+                }, at);
+                (0..6).filter(|&i| windows[i].is_some()).for_each(|i| last[i] = at);
+                for region in t.regions(max, SAMPLE, at).iter().filter(|r| r.accesses_bp == 0) {
+                    let windows = region.range.start / WINDOW..region.range.end / WINDOW;
+                    let idle = windows.map(|i| at - last[i as usize]).min().unwrap();
+                    prop_assert!(region.age.as_millis() <= u128::from(idle), "{:?} {}", region, idle);
+                }
+            }
         }
 
         #[test]

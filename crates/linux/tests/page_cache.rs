@@ -7,12 +7,13 @@ mod common;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::process::Command;
 
 use common::needs_root;
-use isotherm_core::{AddrRange, PAGE_SIZE};
+use isotherm_core::{AddrRange, Budget, PAGE_SIZE};
 use isotherm_linux::page_cache::{
-    AccessCount, BLOCK_DEVICES, CachedFile, Directories, HUGETLBFS, Listing, PageCache, Part,
-    ReadCounter, Writes,
+    AccessCount, BLOCK_DEVICES, CachedFile, Directories, FileAction, HUGETLBFS, Listing, PageCache,
+    PageCacheError, Part, ReadCounter, Writes,
 };
 use isotherm_linux::proc::mountinfo;
 use isotherm_linux::sys::{cachestat, mincore};
@@ -39,6 +40,15 @@ fn file_on_disk(folder: &TempDir, name: &str, pages: u64) -> File {
     fadvise(&file, 0, None, Advice::DontNeed).unwrap();
     fadvise(&file, 0, None, Advice::Random).unwrap();
     file
+}
+
+/// The counter, if the kernel has the tracepoint for reads.
+fn usable(loaded: Result<ReadCounter, PageCacheError>) -> Option<ReadCounter> {
+    let skipped = |e| {
+        assert!(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "{e}");
+        eprintln!("skipped: {e}");
+    };
+    loaded.map_err(skipped).ok()
 }
 
 fn read_page(file: &File, page: u64) {
@@ -226,10 +236,7 @@ fn reads_are_counted_by_file() {
     needs_root!();
     let folder = folder();
     let mut cache = PageCache::load().unwrap();
-    let Ok(mut counter) = ReadCounter::load() else {
-        eprintln!("skipped: this kernel has no tracepoint for reads");
-        return;
-    };
+    let Some(mut counter) = usable(ReadCounter::load()) else { return };
     let [long, short, other] =
         ["long", "short", "other"].map(|name| file_on_disk(&folder, name, 2_048));
     let mut buffer = vec![0; 2_048 * PAGE_SIZE as usize];
@@ -290,10 +297,7 @@ fn accesses_are_counted_by_window() {
     needs_root!();
     let folder = folder();
     let mut cache = PageCache::load().unwrap();
-    let Ok(mut counter) = ReadCounter::by_window(6, false) else {
-        eprintln!("skipped: this kernel has no tracepoint for reads");
-        return;
-    };
+    let Some(mut counter) = usable(ReadCounter::by_window(6, false)) else { return };
     let file = file_on_disk(&folder, "windows", 256);
     let mut buffer = vec![0; 128 * PAGE_SIZE as usize];
     file.read_exact_at(&mut buffer, 0).unwrap();
@@ -326,6 +330,240 @@ fn accesses_are_counted_by_window() {
     assert!(counter.take().unwrap().iter().all(|c| c.file != id), "counts begin anew");
 }
 
-fn on_ext4(file: &File) -> bool {
+/// Each access marks its window, also the many that do not count.
+#[test]
+fn each_access_marks_its_window() {
+    needs_root!();
+    let folder = folder();
+    let mut cache = PageCache::load().unwrap();
+    let Some(mut counter) = usable(ReadCounter::by_window(6, false)) else { return };
+    let file = file_on_disk(&folder, "marks", 256);
+    let mut buffer = vec![0; 128 * PAGE_SIZE as usize];
+    let id = open(&mut cache, &file).id();
+    assert!(counter.writes() == Writes::Ext4 || !on_ext4(&file), "{:?}", counter.writes());
+    let marked = |counter: &ReadCounter, is_write: bool| {
+        (0..4).filter(|window| counter.is_marked(id, *window, is_write)).collect::<Vec<u64>>()
+    };
+    counter.attach().unwrap();
+    read_page(&file, 70);
+    assert_eq!((marked(&counter, false), marked(&counter, true)), (vec![1], vec![]));
+    counter.take().unwrap();
+    assert_eq!(marked(&counter, false), [1], "the interval that has just ended");
+    counter.take().unwrap();
+    assert_eq!(marked(&counter, false), [0; 0], "the one before it");
+    file.read_exact_at(&mut buffer, 32 * PAGE_SIZE).unwrap();
+    assert_eq!(marked(&counter, false), [0, 1, 2]);
+    file.write_all_at(&[1], 200 * PAGE_SIZE).unwrap();
+    assert_eq!(marked(&counter, true), [3]);
+    counter.detach();
+    counter.take().unwrap();
+    counter.take().unwrap();
+    read_page(&file, 0);
+    assert_eq!(marked(&counter, false), [0; 0], "nothing is attached");
+}
+
+/// A later file may have the number and the place in memory of a deleted one. Its accesses do not count for that one.
+#[test]
+fn accesses_to_later_files_do_not_count() {
+    needs_root!();
+    let folder = folder();
+    let mut cache = PageCache::load().unwrap();
+    let mut counter = usable(ReadCounter::by_window(6, false));
+    let is_reused = later_files(&mut cache, counter.as_mut(), &folder);
+    assert!(
+        is_reused || !on_ext4(File::open(folder.path()).unwrap()),
+        "a file that proves nothing"
+    );
+}
+
+/// Whether a later file had the number of a deleted one.
+fn later_files(cache: &mut PageCache, mut counter: Option<&mut ReadCounter>, at: &TempDir) -> bool {
+    let create = |name: &str| {
+        let mut options = File::options();
+        let file = options.read(true).write(true).create_new(true);
+        let file = file.open(at.path().join(name)).unwrap();
+        file.write_all_at(&[1; 4 * PAGE_SIZE as usize], 0).unwrap();
+        file
+    };
+    let mut is_reused = false;
+    for _ in 0..50 {
+        let file = create("earlier");
+        let earlier = open(cache, &file);
+        drop(file);
+        std::fs::remove_file(at.path().join("earlier")).unwrap();
+        if let Some(counter) = &mut counter {
+            counter.attach().unwrap();
+            counter.take().unwrap();
+            counter.take().unwrap();
+        }
+        let files: Vec<File> = (0..4).map(|n| create(&n.to_string())).collect();
+        for file in &files {
+            let later = open(cache, file);
+            is_reused |= later.ino == earlier.ino;
+            assert!(later.id() != earlier.id() && later.key() != earlier.key());
+            (0..200).for_each(|page| read_page(file, page % 4));
+        }
+        assert_eq!(parts_of(cache, &earlier), []);
+        if let Some(counter) = &mut counter {
+            assert!(!counter.is_marked(earlier.id(), 0, false));
+            assert!(counter.take().unwrap().iter().all(|c| c.file != earlier.id()));
+        }
+        drop(files);
+        (0..4).for_each(|n| std::fs::remove_file(at.path().join(n.to_string())).unwrap());
+    }
+    is_reused
+}
+
+/// A file system in an image, which is mounted until it is dropped.
+struct Image {
+    mounted: TempDir,
+    _image: TempDir,
+}
+
+impl Image {
+    /// `None` if the program to make it is missing.
+    fn new(kind: &str, package: &str) -> Option<Self> {
+        let (image, mounted) = (folder(), folder());
+        let path = image.path().join("image");
+        File::create(&path).unwrap().set_len(512 * MIB).unwrap();
+        let mkfs = format!("mkfs.{kind}");
+        let made = Command::new(&mkfs).arg("-q").arg(&path).output();
+        let Ok(made) = made else {
+            let skipped = format!("{kind}: {mkfs} is missing (package {package})");
+            assert!(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "{skipped}");
+            eprintln!("skipped {skipped}");
+            return None;
+        };
+        assert!(made.status.success(), "{mkfs}: {made:?}");
+        let mount =
+            Command::new("mount").args(["-o", "loop"]).arg(&path).arg(mounted.path()).output();
+        assert!(mount.as_ref().unwrap().status.success(), "{kind}: {mount:?}");
+        Some(Image { mounted, _image: image })
+    }
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.mounted.path()).status();
+    }
+}
+
+#[test]
+fn ext4_in_an_image() {
+    needs_root!();
+    Image::new("ext4", "e2fsprogs").iter().for_each(|image| as_on_any(&image.mounted));
+}
+
+#[test]
+fn xfs_in_an_image() {
+    needs_root!();
+    Image::new("xfs", "xfsprogs").iter().for_each(|image| {
+        as_on_any(&image.mounted);
+        copies_are_files_of_their_own(&image.mounted);
+    });
+}
+
+#[test]
+fn btrfs_in_an_image() {
+    needs_root!();
+    Image::new("btrfs", "btrfs-progs").iter().for_each(|image| {
+        as_on_any(&image.mounted);
+        copies_are_files_of_their_own(&image.mounted);
+        subvolumes_have_files_of_their_own(&image.mounted);
+    });
+}
+
+/// What holds on each file system.
+fn as_on_any(at: &TempDir) {
+    let mut cache = PageCache::load().unwrap();
+    let mut counter = usable(ReadCounter::by_window(6, false));
+    // Scattered pages, a stretch, and the last page.
+    let file = file_on_disk(at, "some", 2_000);
+    (0..2_000).step_by(37).chain(300..500).chain([1_999]).for_each(|page| read_page(&file, page));
+    let found = open(&mut cache, &file);
+    assert_eq!(sums(&parts_of(&mut cache, &found)), by_mincore(&file));
+    assert_eq!((found.size, found.ino), (2_000 * PAGE_SIZE, file.metadata().unwrap().ino()));
+
+    // Reads and writes count and mark. 64,000 pages, with a standard deviation of 2,000.
+    if let Some(counter) = &mut counter {
+        let mut buffer = vec![0; 64 * PAGE_SIZE as usize];
+        file.read_exact_at(&mut buffer, 256 * PAGE_SIZE).unwrap();
+        counter.attach().unwrap();
+        counter.take().unwrap();
+        counter.take().unwrap();
+        (0..1_000).for_each(|_| file.read_exact_at(&mut buffer, 256 * PAGE_SIZE).unwrap());
+        file.write_all_at(&[1], 700 * PAGE_SIZE).unwrap();
+        let marked = |is_write: bool| {
+            (0..32).filter(|w| counter.is_marked(found.id(), *w, is_write)).collect::<Vec<u64>>()
+        };
+        assert_eq!((marked(false), marked(true)), (vec![4], vec![10]));
+        let counts = counter.take().unwrap();
+        let here = |c: &&AccessCount| c.file == found.id() && c.window == 4 && !c.is_write;
+        let pages: u64 = counts.iter().filter(here).map(|c| c.counted * ReadCounter::SHARE).sum();
+        assert!(pages.abs_diff(64_000) < 10_000, "{pages}");
+    }
+
+    // Clean pages are dropped. A dirty page stays, with its folio.
+    let file = file_on_disk(at, "dropped", 1_024);
+    (0..1_024).for_each(|page| read_page(&file, page));
+    file.write_all_at(&[2], 1_000 * PAGE_SIZE).unwrap();
+    let all = AddrRange::new(0, 1_024 * PAGE_SIZE);
+    let budget = Budget { bytes: u64::MAX, time: std::time::Duration::MAX };
+    let done = FileAction::Drop.apply(&file, all, budget).unwrap();
+    let left = cachestat(&file, all).unwrap().cached;
+    assert_eq!((done.tried, done.applied), (all.len(), all.len() - left * PAGE_SIZE));
+    assert!((1..=512).contains(&left), "{left}");
+    file.read_exact_at(&mut [0], 1_000 * PAGE_SIZE).unwrap();
+    later_files(&mut cache, counter.as_mut(), at);
+}
+
+/// A copy that shares its blocks with the origin has a page cache of its own.
+fn copies_are_files_of_their_own(at: &TempDir) {
+    let mut cache = PageCache::load().unwrap();
+    let origin = file_on_disk(at, "origin", 100);
+    let [from, to] = ["origin", "copy"].map(|name| at.path().join(name));
+    run(Command::new("cp").arg("--reflink=always").args([&from, &to]));
+    let copy = File::open(&to).unwrap();
+    for file in [&origin, &copy] {
+        fadvise(file, 0, None, Advice::DontNeed).unwrap();
+        fadvise(file, 0, None, Advice::Random).unwrap();
+    }
+    (0..50).for_each(|page| read_page(&copy, page));
+    let [origin, copy] = [&origin, &copy].map(|file| open(&mut cache, file));
+    assert!(origin.key() != copy.key() && origin.id() != copy.id());
+    assert_eq!((origin.pages, copy.pages), (0, 50));
+}
+
+/// Files of several subvolumes may have the same number, and those of a snapshot the same generation too.
+fn subvolumes_have_files_of_their_own(at: &TempDir) {
+    let mut cache = PageCache::load().unwrap();
+    let path = |name: &str| at.path().join(name);
+    let subvolume = |what: &[&str], paths: &[&str]| {
+        let paths = paths.iter().map(|name| path(name));
+        run(Command::new("btrfs").arg("subvolume").args(what).args(paths));
+    };
+    subvolume(&["create"], &["a"]);
+    subvolume(&["create"], &["b"]);
+    ["a/file", "b/file"].iter().for_each(|name| std::fs::write(path(name), [1; 9_000]).unwrap());
+    subvolume(&["snapshot"], &["a", "c"]);
+    let files = ["a/file", "b/file", "c/file"].map(|name| File::open(path(name)).unwrap());
+    files.iter().for_each(|file| read_page(file, 0));
+    let [a, b, c] = files.each_ref().map(|file| open(&mut cache, file));
+    assert!(a.ino == b.ino && a.ino == c.ino);
+    assert!(a.key() != b.key() && a.key() != c.key() && b.key() != c.key());
+    assert!(a.id() != b.id() && a.id() != c.id());
+    let listed = all(&mut cache).files;
+    for file in [&a, &b, &c] {
+        let same = listed.iter().filter(|f| f.key() == file.key());
+        assert_eq!(same.map(CachedFile::id).collect::<Vec<_>>(), [file.id()]);
+    }
+}
+
+fn run(command: &mut Command) {
+    let done = command.output().unwrap();
+    assert!(done.status.success(), "{command:?}: {done:?}");
+}
+
+fn on_ext4(file: impl std::os::fd::AsFd) -> bool {
     rustix::fs::fstatfs(file).unwrap().f_type == 0xef53
 }

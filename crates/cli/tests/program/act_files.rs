@@ -29,7 +29,8 @@ fn resident(file: &File, mib: Range<u64>) -> f64 {
 
 /// Reads the hot part until `ended`.
 fn read_hot(file: &File, ended: &AtomicBool) {
-    at_rate(40_000.0, ended, |i| {
+    // Of more than 25,000 reads a second, isotherm sees a part, and ages grow more slowly.
+    at_rate(10_000.0, ended, |i| {
         let pages = (HOT.end - HOT.start) * MIB / PAGE;
         file.read_exact_at(&mut [0; 1], HOT.start * MIB + page(i, pages) * PAGE).unwrap();
     });
@@ -78,6 +79,90 @@ fn cold_parts_of_a_file_are_dropped() {
         assert!((PAGE as f64 / MIB as f64..=2.0).contains(&cold), "{cold} MiB: {table}");
         assert_eq!(applied as f64 / MIB as f64, (SIZE - 8) as f64 - cold, "{table}");
         assert!(stats["failed"]["bytes"].as_u64().unwrap() >= PAGE, "{table}");
+    });
+}
+
+/// Bytes that a scheme drops of the files below a folder which nothing accessed for 8 s.
+fn dropped(dir: &Path) -> u64 {
+    let mut command = isotherm(["run", "--json", "--duration", "30s", "--dir"]);
+    command.arg(dir).args(["--scheme-line", "4K max min min 8s max drop"]);
+    let done = finish(&mut command);
+    assert_eq!(done.status, 0, "{}", done.err);
+    let table = done.json();
+    of_scheme(&table, "pageout")["applied"]["bytes"].as_u64().unwrap()
+}
+
+/// One page in 64 counts, so that nothing is counted of most small files in many seconds. Those that are read stay.
+#[test]
+fn small_files_that_are_read_stay() {
+    needs_root!();
+    if !counts_reads() {
+        return;
+    }
+    const FILES: usize = 200;
+    const BYTES: usize = 16 << 10;
+    let dir = folder();
+    let root = dir.path().canonicalize().unwrap();
+    let files: Vec<File> = (0..FILES)
+        .map(|n| {
+            let path = root.join(n.to_string());
+            std::fs::write(&path, [1; BYTES]).unwrap();
+            let file = File::open(path).unwrap();
+            file.sync_all().unwrap();
+            file
+        })
+        .collect();
+    let ended = AtomicBool::new(false);
+    let bytes = std::thread::scope(|scope| {
+        // Each file once a second.
+        let reader = || {
+            at_rate(FILES as f64 / 2.0, &ended, |i| {
+                let file = &files[i as usize % (FILES / 2)];
+                file.read_exact_at(&mut [0; BYTES], 0).unwrap();
+            })
+        };
+        scope.spawn(reader);
+        let bytes = dropped(&root);
+        ended.store(true, Ordering::Relaxed);
+        bytes
+    });
+    let cached = |files: &[File]| {
+        let pages = files.iter().flat_map(|file| mincore(file).unwrap());
+        pages.filter(|is_cached| *is_cached).count() * PAGE as usize
+    };
+    let (read, unread) = files.split_at(FILES / 2);
+    assert_eq!((cached(read), cached(unread)), (FILES / 2 * BYTES, 0));
+    // At most 2 % of those that are read, which came back.
+    let most = (FILES / 2 + FILES / 100) * BYTES;
+    assert!((FILES / 2 * BYTES..=most).contains(&(bytes as usize)), "{bytes}");
+}
+
+/// Few of the reads of a large file count: of each part one in half a minute here.
+#[test]
+fn parts_that_are_seldom_read_stay() {
+    needs_root!();
+    if !counts_reads() {
+        return;
+    }
+    let dir = folder();
+    let root = dir.path().canonicalize().unwrap();
+    let file = cached(&root.join("data"), 2 * SIZE);
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Each part of 256 KiB of the first half twice a second.
+        let reader = || {
+            at_rate(256.0, &ended, |i| {
+                let page = page(i, SIZE * MIB / PAGE);
+                file.read_exact_at(&mut [0; PAGE as usize], page * PAGE).unwrap();
+            })
+        };
+        scope.spawn(reader);
+        let bytes = dropped(&root);
+        ended.store(true, Ordering::Relaxed);
+        // A part without a read for 8 s is one of nine millions.
+        assert_eq!(resident(&file, 0..SIZE), SIZE as f64);
+        // The other half is dropped, but for what has joined a region with the first one.
+        assert!((SIZE * MIB * 3 / 4..=SIZE * MIB).contains(&bytes), "{bytes}");
     });
 }
 

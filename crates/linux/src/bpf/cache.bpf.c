@@ -22,6 +22,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define MAX_INODES 8192
 #define MAX_STEPS (1 << 16)
 #define OVERLAYFS_MAGIC 0x794c7630
+#define BTRFS_MAGIC 0x9123683e
 
 #define CORE __attribute__((preserve_access_index))
 
@@ -73,10 +74,22 @@ struct inode {
 	unsigned short i_mode;
 	__u32 i_rdev;
 	unsigned int i_nlink;
+	__u32 i_generation;
 	long long i_size;
 	struct list_head i_sb_list;
 	struct hlist_head i_dentry;
 	struct address_space i_data;
+} CORE;
+/* Each subvolume numbers its files from 256 on. */
+struct btrfs_key {
+	__u64 objectid;
+} CORE;
+struct btrfs_root {
+	struct btrfs_key root_key;
+} CORE;
+struct btrfs_inode {
+	struct btrfs_root *root;
+	struct inode vfs_inode;
 } CORE;
 struct qstr {
 	const unsigned char *name;
@@ -198,6 +211,8 @@ struct super_entry {
 
 struct cached_file {
 	__u64 inode, sb, ino;
+	__u64 id;      /* file_id() */
+	__u64 version; /* differs between files with the same number, on one file system */
 	__u64 pages, size;
 	__u64 parent; /* dentry of the directory; 0: the file has no name in memory */
 	__u32 name;   /* its place in `names` */
@@ -227,7 +242,7 @@ struct dentry_entry {
 
 /* What an iterator writes for each open or mapped file. */
 struct holder {
-	__u64 inode;
+	__u64 id; /* file_id() */
 	__u32 pid, unused;
 	__u64 start, end, page; /* of a mapping: its addresses, and the page of the file at its start */
 };
@@ -333,6 +348,24 @@ static __always_inline __u64 root_of(__u64 inode)
 	return LOAD(mapping_of(inode), struct address_space, i_pages.xa_head);
 }
 
+static __always_inline __u64 id_of(__u64 inode)
+{
+	return file_id(inode, LOAD(inode, struct inode, i_ino), LOAD(inode, struct inode, i_generation));
+}
+
+/* The generation of the inode, and on btrfs the subvolume. A snapshot has the numbers and generations of its origin. */
+static __always_inline __u64 version_of(__u64 inode)
+{
+	__u32 generation = LOAD(inode, struct inode, i_generation);
+	__u64 sb = LOAD(inode, struct inode, i_sb), root;
+
+	if (!bpf_core_field_exists(struct btrfs_root, root_key)
+	    || LOAD(sb, struct super_block, s_magic) != BTRFS_MAGIC)
+		return generation;
+	root = LOAD(inode - AT(struct btrfs_inode, vfs_inode), struct btrfs_inode, root);
+	return generation | LOAD(root, struct btrfs_root, root_key.objectid) << 32;
+}
+
 static __always_inline void keep_file(__u64 inode)
 {
 	struct cached_file *f = &files[within(found, MAX_FILES)];
@@ -341,6 +374,8 @@ static __always_inline void keep_file(__u64 inode)
 	f->inode = inode;
 	f->sb = LOAD(inode, struct inode, i_sb);
 	f->ino = LOAD(inode, struct inode, i_ino);
+	f->id = id_of(inode);
+	f->version = version_of(inode);
 	f->pages = LOAD(mapping, struct address_space, nrpages);
 	f->size = LOAD(inode, struct inode, i_size);
 	f->nlink = LOAD(inode, struct inode, i_nlink);
@@ -701,8 +736,7 @@ static long read_node(__u32 step, struct cache_walk *w)
 		return 1;
 	if (!w->root) {
 		/* Since it was listed, the file may have gone. */
-		if (LOAD(f->inode, struct inode, i_sb) != f->sb
-		    || LOAD(f->inode, struct inode, i_ino) != f->ino) {
+		if (LOAD(f->inode, struct inode, i_sb) != f->sb || id_of(f->inode) != f->id) {
 			next_file(w);
 			return 0;
 		}
@@ -747,10 +781,13 @@ SEC("syscall") int read_nodes(void *ctx)
 static __always_inline void tell(struct seq_file *seq, struct task_struct *task, struct file *file,
 				 struct holder h)
 {
+	__u64 inode = host_of((__u64)file);
+
+	if (!inode)
+		return;
 	h.pid = BPF_CORE_READ(task, tgid);
-	h.inode = host_of((__u64)file);
-	if (h.inode)
-		bpf_seq_write(seq, &h, sizeof(h));
+	h.id = id_of(inode);
+	bpf_seq_write(seq, &h, sizeof(h));
 }
 
 SEC("iter/task_file") int list_open(struct bpf_iter__task_file *ctx)

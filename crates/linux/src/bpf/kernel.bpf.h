@@ -42,3 +42,9 @@ static __always_inline __u64 within(__u64 index, __u64 size)
 	barrier_var(index);
 	return index & (size - 1);
 }
+
+/* Identifies a file as long as it is in memory. Another file may have its address, and even its number, later. */
+static __always_inline __u64 file_id(__u64 inode, __u64 ino, __u32 generation)
+{
+	return inode + ino * 0x9e3779b97f4a7c15ull + generation * 0xc2b2ae3d27d4eb4full;
+}

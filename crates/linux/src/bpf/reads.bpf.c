@@ -3,7 +3,8 @@
  * Counts accesses to cached files as they happen, by file and window of a file. Reads: read(), pread(),
  * sendfile(), io_uring and others that get pages from the page cache. The tracepoint exists since Linux 6.12,
  * and does not fire for tmpfs, O_DIRECT and accesses through mappings. Writes: on ext4 each call, on other file
- * systems the first one of a page between two writebacks. One page of each SHARE counts, chosen at random.
+ * systems the first one of a page between two writebacks. One page of each SHARE counts, chosen at random. Besides,
+ * each access marks its windows as accessed in the present interval.
  *
  * With `traces`, it also lists each access to a fixed sample of pages, in order. Which pages they are, a hash of the
  * inode and the page tells: see rarity_of().
@@ -16,6 +17,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define SHARE 64 /* a power of two */
 #define MAX_CPUS 512
 #define MAX_COUNTED 65536
+#define MARKS_SHIFT 20
 #define MAX_PAGES (1 << 19) /* of one read() */
 #define PAGE_SHIFT 12
 #define EXT4_MAGIC 0xef53
@@ -31,13 +33,16 @@ enum access { READ, WRITE, MAP };
 struct super_block {
 	unsigned long s_magic;
 } __attribute__((preserve_access_index));
+struct inode;
+struct address_space {
+	struct inode *host;
+} __attribute__((preserve_access_index));
 struct inode {
 	struct super_block *i_sb;
 	unsigned long i_ino;
 	long long i_size;
-} __attribute__((preserve_access_index));
-struct address_space {
-	struct inode *host;
+	struct address_space i_data;
+	__u32 i_generation;
 } __attribute__((preserve_access_index));
 struct folio {
 	unsigned long index;
@@ -49,7 +54,7 @@ const volatile bool counts_ext4 = false; /* count_ext4 is loaded */
 const volatile bool traces = false; /* list accesses to sampled pages */
 
 struct key {
-	__u64 inode;
+	__u64 file;   /* file_id() */
 	__u64 window; /* and in the highest bit: written */
 };
 
@@ -72,7 +77,7 @@ struct per_cpu {
 
 /* An access to a sampled page. */
 struct traced {
-	__u64 inode;
+	__u64 file;
 	__u64 page;
 	__u32 kind;
 	__u32 rarity; /* it is sampled at each sampling up to this */
@@ -83,7 +88,7 @@ struct {
 	__uint(max_entries, RING_SIZE);
 } trace SEC(".maps");
 
-/* Pages of each inode that were read or mapped. */
+/* Pages of each file that were read or mapped. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_COUNTED);
@@ -91,7 +96,7 @@ struct {
 	__type(value, __u64);
 } totals SEC(".maps");
 
-/* Inodes whose accesses are not listed. */
+/* Files whose accesses are not listed. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_COUNTED);
@@ -102,6 +107,32 @@ struct {
 __u32 sampling; /* one page in 2^this is sampled; may grow while it runs */
 
 struct per_cpu cpus[MAX_CPUS];
+
+/* Number of the present interval, from 2 on, and those in which windows were accessed last. Two windows may share a
+ * mark: then both look as recently accessed as the later one. */
+__u32 interval;
+__u32 marks[1 << MARKS_SHIFT];
+
+static __always_inline __u64 id_of(struct inode *inode)
+{
+	/* Its own address, with which the verifier permits arithmetic. */
+	__u64 address = load((__u64)&inode->i_data.host);
+
+	return file_id(address, inode->i_ino, inode->i_generation);
+}
+
+/* As in reads.rs. Adjacent windows have adjacent marks, which share lines of the CPU's caches. A mark is written only
+ * once in an interval, so that CPUs do not contend for it. The verifier checks a global function only once. */
+__noinline int mark(__u64 file, __u64 window)
+{
+	__u64 first = file * 0xff51afd7ed558ccdull >> (64 - MARKS_SHIFT);
+	__u64 at = first + window + (window >> (64 - MARKS_SHIFT)); /* writes: half of the marks further */
+	__u32 *mark = &marks[at & ((1 << MARKS_SHIFT) - 1)], now = interval;
+
+	if (*mark != now)
+		*mark = now;
+	return 0;
+}
 
 static __always_inline struct per_cpu *this_cpu(void)
 {
@@ -145,7 +176,7 @@ struct span {
 	__u64 written;
 };
 
-/* Counts the pages of a span in steps of SHARE, those of one window at once. */
+/* Counts and marks the pages of a span in steps of SHARE, those of one window at once. */
 static long count_page(__u32 i, struct span *s)
 {
 	__u64 window = s->page >> (window_shift & 63) | s->written;
@@ -157,12 +188,21 @@ static long count_page(__u32 i, struct span *s)
 		s->hits = 0;
 	}
 	s->key.window = window;
+	mark(s->key.file, window);
 	s->hits++;
 	s->page += SHARE;
 	return 0;
 }
 
-static __always_inline void count(struct inode *inode, __u64 first, __u64 last, __u64 written)
+/* Marks the windows of the first and of the last page: those between them have a page that counts. */
+static __always_inline void mark_ends(__u64 file, __u64 first, __u64 last, __u64 written)
+{
+	mark(file, first >> (window_shift & 63) | written);
+	if (first != last)
+		mark(file, last >> (window_shift & 63) | written);
+}
+
+static __always_inline void count(__u64 file, __u64 first, __u64 last, __u64 written)
 {
 	/* A share of all pages, in the mean exactly. */
 	__u64 page = first + (bpf_get_prandom_u32() & (SHARE - 1));
@@ -170,7 +210,7 @@ static __always_inline void count(struct inode *inode, __u64 first, __u64 last, 
 	if (page > last)
 		return;
 	struct span s = {
-		.key = { .inode = (__u64)inode },
+		.key = { .file = file },
 		.page = page,
 		.last = last,
 		.hits = zero,
@@ -201,23 +241,23 @@ static __always_inline __u32 rarity_of(__u64 salt, __u64 page)
 }
 
 struct tracing {
-	__u64 inode, salt, window, first, last;
+	__u64 file, salt, window, first, last;
 	__u32 sampling, kind;
 };
 
 static __always_inline void emit(struct tracing *t, __u64 page, __u32 rarity)
 {
-	__u64 inode = t->inode;
+	__u64 file = t->file;
 	struct traced *e;
 
-	if (bpf_map_lookup_elem(&ignored, &inode))
+	if (bpf_map_lookup_elem(&ignored, &file))
 		return;
 	e = bpf_ringbuf_reserve(&trace, sizeof(*e), 0);
 	if (!e) {
 		cpus[bpf_get_smp_processor_id() & (MAX_CPUS - 1)].missing++;
 		return;
 	}
-	e->inode = t->inode;
+	e->file = file;
 	e->page = page;
 	e->kind = t->kind;
 	e->rarity = rarity;
@@ -242,7 +282,7 @@ static long trace_window(__u32 i, struct tracing *t)
 static __always_inline void trace_pages(struct inode *inode, __u64 first, __u64 last, __u32 kind)
 {
 	struct tracing t = {
-		.inode = (__u64)inode,
+		.file = id_of(inode),
 		.salt = inode->i_ino * 0x9e3779b97f4a7c15,
 		.first = first,
 		.last = last,
@@ -256,7 +296,7 @@ static __always_inline void trace_pages(struct inode *inode, __u64 first, __u64 
 		/* Each SHARE-th page counts for all of them: in the mean, each file gets its pages. */
 		c->pages += last - first + 1;
 		if (c->pages >= SHARE) {
-			__u64 pages = c->pages & ~(SHARE - 1ull), key = (__u64)inode;
+			__u64 pages = c->pages & ~(SHARE - 1ull), key = t.file;
 			__u64 *total = bpf_map_lookup_elem(&totals, &key);
 
 			c->pages &= SHARE - 1;
@@ -280,17 +320,21 @@ static __always_inline void trace_pages(struct inode *inode, __u64 first, __u64 
 SEC("tp_btf/mm_filemap_get_pages")
 int BPF_PROG(count_reads, struct address_space *m, unsigned long first, unsigned long last)
 {
-	long long size;
+	struct per_cpu *cpu = this_cpu();
+	long long size = m->host->i_size;
+	__u64 file, end = last;
 
-	if (goes_on(this_cpu(), m, first, last))
-		return 0;
 	/* The last page is that of the buffer, which may be longer than the file. */
-	size = m->host->i_size;
 	if (size <= (long long)(first << PAGE_SHIFT))
 		return 0;
-	if (last > (__u64)(size - 1) >> PAGE_SHIFT)
-		last = (__u64)(size - 1) >> PAGE_SHIFT;
-	count(m->host, first, last, 0);
+	if (end > (__u64)(size - 1) >> PAGE_SHIFT)
+		end = (__u64)(size - 1) >> PAGE_SHIFT;
+	file = id_of(m->host);
+	mark_ends(file, first, end, 0);
+	if (goes_on(cpu, m, first, last))
+		return 0;
+	last = end;
+	count(file, first, last, 0);
 	if (traces)
 		trace_pages(m->host, first, last, READ);
 	return 0;
@@ -316,12 +360,18 @@ int BPF_PROG(trace_fault, struct address_space *m, unsigned long index)
 SEC("tp_btf/ext4_da_write_begin")
 int BPF_PROG(count_ext4, struct inode *inode, long long at, unsigned int bytes)
 {
+	__u64 file, first, last;
+
 	this_cpu();
 	if (!bytes)
 		return 0;
-	count(inode, at >> PAGE_SHIFT, (at + bytes - 1) >> PAGE_SHIFT, WRITTEN);
+	first = at >> PAGE_SHIFT;
+	last = (at + bytes - 1) >> PAGE_SHIFT;
+	file = id_of(inode);
+	mark_ends(file, first, last, WRITTEN);
+	count(file, first, last, WRITTEN);
 	if (traces)
-		trace_pages(inode, at >> PAGE_SHIFT, (at + bytes - 1) >> PAGE_SHIFT, WRITE);
+		trace_pages(inode, first, last, WRITE);
 	return 0;
 }
 
@@ -329,14 +379,17 @@ SEC("tp_btf/writeback_dirty_folio")
 int BPF_PROG(count_dirtied, struct folio *folio, struct address_space *m)
 {
 	struct inode *inode;
+	__u64 file;
 
 	this_cpu();
 	if (!folio || !m)
 		return 0;
 	inode = m->host;
+	file = id_of(inode);
+	mark_ends(file, folio->index, folio->index, WRITTEN);
 	if (counts_ext4 && inode->i_sb->s_magic == EXT4_MAGIC)
 		return 0;
-	count(inode, folio->index, folio->index, WRITTEN);
+	count(file, folio->index, folio->index, WRITTEN);
 	if (traces)
 		trace_pages(inode, folio->index, folio->index, WRITE);
 	return 0;

@@ -17,7 +17,7 @@ pub use directories::Directories;
 pub use error::PageCacheError;
 pub use holders::{Holder, MappedPart};
 pub use of_file::{Cached, cached};
-pub use reader::{CachedFile, Listing, PageCache, Part, Sample, SuperBlock};
+pub use reader::{CachedFile, FileKey, Listing, PageCache, Part, Sample, SuperBlock};
 pub use reads::{AccessCount, ReadCounter, Reads, Traced, TracedAccess, Writes};
 
 /// The magic number of tmpfs, whose pages are memory: they are not copies of a disk, and may be in swap.

@@ -55,6 +55,8 @@ pub struct SuperBlock {
 pub struct CachedFile {
     pub(super) inode: u64,
     pub(super) super_block: u64,
+    id: u64,
+    version: u64,
     /// number of the inode
     pub ino: u64,
     /// pages in the cache
@@ -74,6 +76,9 @@ pub struct CachedFile {
     name: Range<usize>,
 }
 
+/// Identity of a file: super block, number, and what differs between files that have this number.
+pub type FileKey = (u64, u64, u64);
+
 impl SuperBlock {
     /// Whether a file of a listing is one of this file system.
     #[must_use]
@@ -83,16 +88,16 @@ impl SuperBlock {
 }
 
 impl CachedFile {
-    /// An identity as long as the file is in memory.
+    /// An identity as long as the file is in memory. No later file has it, even if it has the same number.
     #[must_use]
     pub fn id(&self) -> u64 {
-        self.inode
+        self.id
     }
 
     /// An identity as long as its file system is mounted: also after it has left the memory and come back.
     #[must_use]
-    pub fn key(&self) -> (u64, u64) {
-        (self.super_block, self.ino)
+    pub fn key(&self) -> FileKey {
+        (self.super_block, self.ino, self.version)
     }
 }
 
@@ -318,6 +323,8 @@ impl PageCache {
             CachedFile {
                 inode: f.inode,
                 super_block: f.sb,
+                id: f.id,
+                version: f.version,
                 ino: f.ino,
                 pages: f.pages,
                 size: f.size,
@@ -349,7 +356,7 @@ impl PageCache {
             for (slot, file) in bss.files.iter_mut().zip(batch) {
                 slot.inode = file.inode;
                 slot.sb = file.super_block;
-                slot.ino = file.ino;
+                slot.id = file.id;
             }
             let entries = u32::try_from(batch.len()).unwrap_or(0);
             bss.order = types::order { entries, seed, ..types::order::default() };

@@ -17,8 +17,12 @@ use crate::walker::bpf_help;
 const SHARE: u64 = 64;
 /// The bit of a window in `reads.bpf.c` that distinguishes writes from reads.
 const WRITTEN: u64 = 1 << 63;
+/// Binary logarithm of the number of marks, as in `reads.bpf.c`.
+const MARKS_SHIFT: u32 = 20;
 /// A file has at most 2^this pages.
 const WHOLE_FILE: u32 = 63;
+/// Marks are 0 at first, which must not be the last interval.
+const FIRST_INTERVAL: u32 = 2;
 /// Maximum number of counts that one system call reads from the kernel.
 const BATCH: u32 = 4096;
 
@@ -146,6 +150,9 @@ impl ReadCounter {
         open.progs.count_dirtied.set_autoload(writes != Writes::None);
         open.progs.trace_mapped.set_autoload(traces);
         open.progs.trace_fault.set_autoload(traces);
+        if let Some(bss) = open.maps.bss_data.as_deref_mut() {
+            bss.interval = FIRST_INTERVAL;
+        }
         let skel = open.load().map_err(refused)?;
         Ok(ReadCounter { attached: None, skel, _storage: storage, writes, traces, missing: 0 })
     }
@@ -271,15 +278,38 @@ impl ReadCounter {
         Ok(Traced { accesses, pages, missing })
     }
 
-    /// Removes all counts, and returns them.
+    /// Whether a window was accessed while it was attached, since the call of [`Self::take`] before the last. Unlike
+    /// counts, this is no sample. Rarely, a window looks accessed because another one was.
+    #[must_use]
+    pub fn is_marked(&self, file: u64, window: u64, is_write: bool) -> bool {
+        let window = if is_write { window | WRITTEN } else { window };
+        let bss = self.skel.maps.bss_data.as_deref();
+        bss.is_some_and(|bss| {
+            let mark = bss.marks.get(mark(file, window)).copied().unwrap_or_default();
+            mark.saturating_add(1) >= bss.interval
+        })
+    }
+
+    /// Removes all counts, and returns them. The next interval begins.
     ///
     /// # Errors
     /// If the kernel refuses it.
     pub fn take(&mut self) -> Result<Vec<AccessCount>, PageCacheError> {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.interval = bss.interval.saturating_add(1);
+        }
         let map = &self.skel.maps.counts;
         let batches = map.lookup_and_delete_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
         Ok(batches.map_err(failed)?.filter_map(|(key, count)| access_count(&key, &count)).collect())
     }
+}
+
+/// Index of the mark of a window, as in `reads.bpf.c`.
+fn mark(file: u64, window: u64) -> usize {
+    let shift = u64::BITS - MARKS_SHIFT;
+    let first = file.wrapping_mul(0xff51_afd7_ed55_8ccd) >> shift;
+    let at = first.wrapping_add(window).wrapping_add(window >> shift);
+    (at & ((1 << MARKS_SHIFT) - 1)) as usize
 }
 
 fn access_count(key: &[u8], count: &[u8]) -> Option<AccessCount> {

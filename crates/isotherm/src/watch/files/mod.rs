@@ -14,7 +14,7 @@ use isotherm_core::{
     Act, Attrs, CacheTrace, Cost, EndReason, Nanos, OpsError, Quality, Snapshot, Source, Step,
     TargetId, TargetView,
 };
-use isotherm_linux::page_cache::{AccessCount, ReadCounter, Writes};
+use isotherm_linux::page_cache::{AccessCount, FileKey, ReadCounter, Writes};
 use isotherm_linux::sys::{self, CpuLaps};
 use isotherm_linux::{HeldProcesses, Hold, Way};
 use isotherm_record::TargetFact;
@@ -151,8 +151,7 @@ impl Files {
 /// The watched files.
 #[derive(Default)]
 struct Watched {
-    /// by super block and number of the inode
-    files: BTreeMap<(u64, u64), WatchedFile>,
+    files: BTreeMap<FileKey, WatchedFile>,
     next_id: u32,
     /// names to report
     news: Vec<TargetFact>,
@@ -262,7 +261,7 @@ struct Working {
 #[derive(Default)]
 struct Counts {
     is_on: bool,
-    /// calls of the programs at the begin of the present turn
+    /// calls of the programs that have been added
     calls: u64,
     time: Duration,
 }
@@ -282,20 +281,28 @@ impl Working {
         Ok(())
     }
 
-    /// Detaches the counter, unless the turn lasts.
-    fn close_turn(&mut self) {
+    /// Adds the time and the calls since the turn began, or since the last call. It goes on.
+    fn add_turn(&mut self) {
         let Ok(counter) = &mut self.files.counter else { return };
-        let time = if self.turns.is_lasting() { counter.lap() } else { counter.detach() };
-        let calls = counter.calls() - self.counts.calls;
+        let (time, all) = (counter.lap(), counter.calls());
+        let calls = all - std::mem::replace(&mut self.counts.calls, all);
         self.turns.set_share(calls, time);
         self.counts.time += time;
         self.cost.lost += Turns::lost(calls);
+    }
+
+    fn close_turn(&mut self) {
+        self.add_turn();
+        if let Ok(counter) = &mut self.files.counter {
+            counter.detach();
+        }
         self.counts.is_on = false;
     }
 
     fn take_counts(&mut self) -> Result<HashMap<u64, Vec<AccessCount>>, OpsError> {
+        // The counter stays attached: otherwise each interval would begin with a gap, in which periodic work hides.
         if self.counts.is_on {
-            self.close_turn();
+            self.add_turn();
         }
         let Ok(counter) = &mut self.files.counter else { return Ok(HashMap::new()) };
         let mut by_file: HashMap<u64, Vec<AccessCount>> = HashMap::new();
@@ -343,6 +350,7 @@ impl Working {
             time: now.since(self.start),
             counted: self.files.counter.is_ok().then_some(self.counts.time),
             counts: &counts,
+            counter: self.files.counter.as_ref().ok(),
             mapped: self.files.mapped.as_ref().ok().map(|(mapped, _)| mapped.regions()),
             now_ms: self.ms(now),
             sample: self.attrs.sample,

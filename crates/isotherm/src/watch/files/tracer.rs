@@ -141,7 +141,7 @@ impl Tracer {
                 None => _ = new.insert(a.file),
             }
         }
-        // A new file may have the place of an earlier one in memory.
+        // A file may have been renamed into a watched folder.
         let is_full = self.others.len() > MOST_OTHERS;
         let back: Vec<u64> =
             self.others.iter().copied().filter(|f| is_full || target_of(*f).is_some()).collect();

@@ -41,11 +41,6 @@ impl Turns {
         Turns { share: 1.0, is_lasting: true, ..Turns::begin(now) }
     }
 
-    /// Whether the turn does not end.
-    pub fn is_lasting(&self) -> bool {
-        self.is_lasting
-    }
-
     /// Whether to count at `now`. Begins the next turn if it is time.
     pub fn is_on(&mut self, now: Nanos) -> bool {
         if now >= self.end {

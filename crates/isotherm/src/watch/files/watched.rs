@@ -8,7 +8,7 @@ use isotherm_core::{
     AddrRange, CountedTarget, CountedWindow, Mapping, MappingKind, PAGE_SIZE, RegionView, TargetId,
     TargetView, Unknown,
 };
-use isotherm_linux::page_cache::{AccessCount, CachedFile, Part, ReadCounter};
+use isotherm_linux::page_cache::{AccessCount, CachedFile, FileKey, Part, ReadCounter};
 use isotherm_record::TargetFact;
 
 use super::mapped::MappedRegions;
@@ -28,6 +28,8 @@ pub struct Interval<'a> {
     pub counted: Option<Duration>,
     /// the counts by file
     pub counts: &'a HashMap<u64, Vec<AccessCount>>,
+    /// knows which windows were accessed while accesses were counted
+    pub counter: Option<&'a ReadCounter>,
     /// mapped parts by file; `None` if they are unknown
     pub mapped: Option<&'a MappedRegions>,
     /// its end
@@ -48,6 +50,14 @@ enum Access {
 impl Access {
     fn counts(self, is_write: bool) -> bool {
         self == Access::Any || self == if is_write { Access::Written } else { Access::Read }
+    }
+
+    /// Whether a page was accessed while accesses were counted.
+    fn is_marked(self, counter: &ReadCounter, file: u64, page: u64) -> bool {
+        let window = page >> WINDOW_SHIFT;
+        let is_marked =
+            |is_write| self.counts(is_write) && counter.is_marked(file, window, is_write);
+        is_marked(false) || is_marked(true)
     }
 
     fn is_mapped(self) -> bool {
@@ -118,7 +128,7 @@ impl WatchedFile {
     }
 
     /// Its path and its identity, if `target` is it.
-    pub fn is(&self, target: TargetId) -> Option<(&str, (u64, u64))> {
+    pub fn is(&self, target: TargetId) -> Option<(&str, FileKey)> {
         let file =
             self.file.as_ref().filter(|_| self.targets.iter().any(|(id, ..)| *id == target))?;
         Some((&*self.mappings.first()?.name, file.key()))
@@ -160,9 +170,14 @@ impl WatchedFile {
         for (target, access, counted) in &mut self.targets {
             let window = counted.set_size(file.size, interval.now_ms);
             let mut sums = Sums { window, windows: HashMap::new() };
-            self.parts
-                .iter()
-                .for_each(|(page, cached)| sums.at(page * PAGE_SIZE).resident += cached);
+            for (page, cached) in &self.parts {
+                let is_marked = interval.counter.is_some_and(|c| access.is_marked(c, id, *page));
+                let window = sums.at(page * PAGE_SIZE);
+                window.resident += cached;
+                if is_marked {
+                    window.idle = Some(Duration::ZERO);
+                }
+            }
             for count in counts.iter().filter(|c| access.counts(c.is_write)) {
                 sums.at(count.window.saturating_mul(WINDOW)).counted += count.counted;
             }
@@ -275,6 +290,8 @@ impl Observing {
             accesses,
             exposure: f64::from(resident - hidden) * seconds / share,
             idle: w.idle,
+            // Page tables keep accesses until they are read. What is neither counted nor mapped is unknown.
+            watched: seconds / self.time.as_secs_f64().max(f64::MIN_POSITIVE),
         }
     }
 }
