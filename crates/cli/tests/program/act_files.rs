@@ -68,7 +68,8 @@ fn cold_parts_of_a_file_are_dropped() {
         let done = finish(&mut act(&dir, &path, &[drop], &["--duration", "12s"]));
         ended.store(true, Ordering::Relaxed);
         assert_eq!((dry.status, done.status), (0, 0), "{}{}", dry.err, done.err);
-        assert_eq!(untouched, SIZE as f64);
+        // Where memory is short, the kernel evicts some too.
+        assert!(untouched >= SIZE as f64 - 2.0, "{untouched} MiB");
         assert!(dry.text().contains("pageout"), "{}", dry.text());
         let table = done.json();
         let stats = of_scheme(&table, "pageout");
@@ -77,7 +78,8 @@ fn cold_parts_of_a_file_are_dropped() {
         assert_eq!(resident(&file, HOT), (HOT.end - HOT.start) as f64);
         // A dirty page keeps its folio, of at most 2 MiB.
         assert!((PAGE as f64 / MIB as f64..=2.0).contains(&cold), "{cold} MiB: {table}");
-        assert_eq!(applied as f64 / MIB as f64, (SIZE - 8) as f64 - cold, "{table}");
+        let evicted = (SIZE - 8) as f64 - cold - applied as f64 / MIB as f64;
+        assert!((0.0..=2.0).contains(&evicted), "{evicted} MiB: {table}");
         assert!(stats["failed"]["bytes"].as_u64().unwrap() >= PAGE, "{table}");
     });
 }
