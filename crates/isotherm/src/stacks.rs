@@ -31,6 +31,8 @@ const CHECKED_PAGES: usize = 128;
 /// Maximum number of sampled pages whose state is followed. Each time that a further eighth is reached, the sample of new
 /// pages halves.
 const MOST_FOLLOWED: usize = 1 << 18;
+/// Maximum number of sampled pages on each side that are asked whether memory was filled again.
+const NEIGHBOURS: usize = 64;
 /// Levels of [`sample_level`].
 const LEVELS: usize = 65;
 /// Maximum number of samples of processes that are not attached yet.
@@ -109,6 +111,8 @@ struct Followed {
     /// the time of its fault
     since: Nanos,
     level: usize,
+    /// one page in 2 to this power was sampled then
+    shift: usize,
     /// its page frame when it was resident last; 0 if unknown
     frame: u64,
 }
@@ -391,8 +395,9 @@ impl Stacks {
         };
         let start = align_down(s.address, size);
         let level = sample_level(start / size);
+        let shift = s.weight.checked_ilog2().unwrap_or(0);
         // The kernel selects pages and huge pages, and does not know which one it is.
-        if self.sampler.page_shift().is_some() && level < s.weight.checked_ilog2().unwrap_or(0) {
+        if self.sampler.page_shift().is_some() && level < shift {
             return;
         }
         let key = (s.pid, start);
@@ -400,7 +405,8 @@ impl Stacks {
         if s.kind == SampleKind::Read
             && let Some(followed) = self.followed.get_mut(&key)
         {
-            *followed = Followed { resident: true, since, frame, ..*followed };
+            *followed =
+                Followed { resident: true, since, shift: shift as usize, frame, ..*followed };
             let page = AddrRange::new(start, start + size);
             let returned = change(process.target, s.at, FaultKind::Returned, page);
             return out.push(StackNews::Fault(returned));
@@ -408,8 +414,8 @@ impl Stacks {
         if self.followed.len() >= MOST_FOLLOWED && !self.followed.contains_key(&key) {
             return;
         }
-        let followed = Followed { resident: true, since, level: level as usize, frame };
-        self.followed.insert(key, followed);
+        let (level, shift) = (level as usize, shift as usize);
+        self.followed.insert(key, Followed { resident: true, since, level, shift, frame });
         self.sampled += 1;
         out.push(process.sample(s, FaultKind::Minor, AddrRange::new(start, start + size)));
     }
@@ -472,31 +478,54 @@ impl Stacks {
         for key in after.into_iter().chain(before) {
             *checked = key;
             let Some(process) = processes.get(&key.0) else { continue };
-            let Some(page) = followed.get_mut(&key) else { continue };
+            let Some(&page) = followed.get(&key) else { continue };
             let state = process.state(key.1);
             let is_resident = matches!(state, PageState::Base | PageState::Huge);
             let frame = if is_resident { process.frame(key.1) } else { page.frame };
-            // A page that was freed and filled again has most often another frame.
-            let is_other = page.resident && frame != page.frame && unseen[page.level] > page.since;
+            // A page that was freed and filled again has another frame, unless the same frames went around.
+            let is_other = || frame != page.frame || is_refilled_around(followed, key, unseen);
+            let may_be_other = page.resident && unseen[page.level] > page.since;
             let kind = match (state, page.resident) {
                 (PageState::Absent, _) => FaultKind::Freed,
                 (PageState::Swapped, true) => FaultKind::Swapped,
                 (PageState::Base | PageState::Huge, false) => FaultKind::Returned,
-                _ if is_other => FaultKind::Freed,
+                _ if may_be_other && is_other() => FaultKind::Freed,
                 _ => {
                     // It may have been moved.
-                    page.frame = frame;
+                    followed.insert(key, Followed { frame, ..page });
                     continue;
                 }
             };
-            *page = Followed { resident: kind == FaultKind::Returned, frame, ..*page };
-            if kind == FaultKind::Freed {
-                followed.remove(&key);
-            }
+            match kind {
+                FaultKind::Freed => followed.remove(&key),
+                kind => {
+                    let resident = kind == FaultKind::Returned;
+                    followed.insert(key, Followed { resident, frame, ..page })
+                }
+            };
             let page = AddrRange::new(key.1, key.1 + PAGE_SIZE);
             out.push(StackNews::Fault(change(process.target, now, kind, page)));
         }
     }
+}
+
+/// Whether a page was most likely filled again by a fault that its sample did not see: the nearest pages of a finer sample,
+/// on both sides, were. Example: one page in 64 was sampled, later one in 128, so half of the sampled pages are watched no
+/// longer. One that lies in a buffer that is filled every second is between two pages that were filled a second ago.
+fn is_refilled_around(
+    followed: &BTreeMap<(i32, u64), Followed>,
+    key: (i32, u64),
+    unseen: &[Nanos; LEVELS],
+) -> bool {
+    let Some(page) = followed.get(&key) else { return false };
+    let hidden = unseen.iter().rposition(|at| *at > page.since).unwrap_or(0);
+    let tells = |(at, other): (&(i32, u64), &Followed)| {
+        let is_later = at.0 == key.0 && other.since > page.since && other.shift > page.level;
+        (is_later || at.0 != key.0 || other.level > hidden).then_some(is_later)
+    };
+    let after = followed.range((key.0, key.1 + 1)..).take(NEIGHBOURS).find_map(tells);
+    let before = followed.range(..key).rev().take(NEIGHBOURS).find_map(tells);
+    after == Some(true) && before == Some(true)
 }
 
 /// A change of a page that no thread has touched.
@@ -508,5 +537,34 @@ fn change(target: TargetId, at: Nanos, kind: FaultKind, range: AddrRange) -> Fau
 pub fn try_target(stacks: &mut Stacks, fact: &TargetFact) {
     if let Err(e) = stacks.target(fact) {
         warn!("{e}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_filled_around_a_page_is_most_likely_filled_there_too() {
+        let page = |since, level, shift| Followed {
+            resident: true,
+            since: Nanos(since),
+            level,
+            shift,
+            frame: 0,
+        };
+        let mut unseen = [Nanos(0); LEVELS];
+        unseen[6] = Nanos(5);
+        let is_refilled = |before: (i32, Followed), after: Followed| {
+            let pages = [((before.0, 0x1000), before.1), ((7, 0x9000), after)];
+            let mut followed = BTreeMap::from(pages);
+            followed.insert((7, 0x5000), page(1, 6, 6));
+            is_refilled_around(&followed, (7, 0x5000), &unseen)
+        };
+        let refilled = page(5, 7, 7);
+        assert!(is_refilled((7, refilled), refilled));
+        assert!(!is_refilled((7, page(1, 7, 6)), refilled), "it ends here");
+        assert!(!is_refilled((7, page(2, 7, 6)), page(2, 7, 6)), "the first time");
+        assert!(!is_refilled((8, refilled), refilled), "another process");
     }
 }

@@ -15,6 +15,8 @@ use tempfile::TempDir;
 const MIB: u64 = 1 << 20;
 const PAGES: u64 = 16 * MIB / PAGE_SIZE;
 const ALL: AddrRange = AddrRange { start: 0, end: 16 * MIB };
+/// Pages of a file that the kernel may evict during a test.
+const EVICTED: u64 = PAGES / 200;
 const NO_LIMIT: Budget = Budget { bytes: u64::MAX, time: Duration::MAX };
 
 /// A cached file of 16 MiB on the disk, or the reason why there is none.
@@ -23,7 +25,7 @@ fn cached(dir: &TempDir) -> Option<File> {
     let file = File::options().read(true).write(true).create_new(true).open(path).unwrap();
     file.write_all_at(&vec![1; 16 * MIB as usize], 0).unwrap();
     file.sync_all().unwrap();
-    let found = cachestat(&file, ALL).is_ok_and(|stat| stat.cached == PAGES);
+    let found = cachestat(&file, ALL).is_ok_and(|stat| stat.cached + EVICTED >= PAGES);
     if !found {
         eprintln!("skipped: cachestat does not count the pages of this file system");
     }
@@ -39,8 +41,12 @@ fn resident(file: &File) -> u64 {
     mincore(file).unwrap().iter().filter(|cached| **cached).count() as u64
 }
 
-fn bytes(done: Applied) -> (u64, u64, u64) {
-    (done.tried, done.applied, done.passed)
+/// Asserts that the tried, applied and passed bytes are these, but for evicted pages.
+fn assert_bytes(done: Applied, expected: [u64; 3]) {
+    let found = [done.tried, done.applied, done.passed];
+    let mut both = found.iter().zip(&expected);
+    let near = both.all(|(found, expected)| found.abs_diff(*expected) <= EVICTED * PAGE_SIZE);
+    assert!(near, "{found:?} instead of {expected:?}");
 }
 
 #[test]
@@ -48,22 +54,24 @@ fn clean_pages_are_dropped_and_read_back() {
     let dir = folder();
     let Some(file) = cached(&dir) else { return };
     let done = FileAction::Count.apply(&file, ALL, NO_LIMIT).unwrap();
-    assert_eq!(bytes(done), (16 * MIB, 16 * MIB, 0));
+    assert_bytes(done, [16 * MIB, 16 * MIB, 0]);
     let half = AddrRange::new(4 * MIB, 12 * MIB);
     let done = FileAction::Drop.apply(&file, half, NO_LIMIT).unwrap();
-    assert_eq!((bytes(done), done.failure), ((8 * MIB, 8 * MIB, 0), None));
+    assert_bytes(done, [8 * MIB, 8 * MIB, 0]);
+    assert_eq!(done.failure, None);
     let in_half: Vec<bool> = mincore(&file).unwrap()[1024..3072].to_vec();
-    assert!(!in_half.contains(&true) && resident(&file) == PAGES / 2);
+    assert!(!in_half.contains(&true) && resident(&file) + EVICTED >= PAGES / 2);
     let done = FileAction::Drop.apply(&file, half, NO_LIMIT).unwrap();
-    assert_eq!(bytes(done), (0, 0, 8 * MIB), "there is nothing left");
+    assert_eq!((done.tried, done.applied, done.passed), (0, 0, 8 * MIB), "there is nothing left");
     let done = FileAction::Prefetch.apply(&file, ALL, NO_LIMIT).unwrap();
-    assert_eq!((bytes(done), done.failure), ((8 * MIB, 8 * MIB, 8 * MIB), None));
+    assert_bytes(done, [8 * MIB; 3]);
+    assert_eq!(done.failure, None);
     // The disk reads them meanwhile.
     let end = Instant::now() + Duration::from_secs(60);
-    while resident(&file) < PAGES && Instant::now() < end {
+    while resident(&file) + EVICTED < PAGES && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert_eq!(resident(&file), PAGES);
+    assert!(resident(&file) + EVICTED >= PAGES);
 }
 
 #[test]
@@ -83,7 +91,8 @@ fn dirty_pages_stay_and_are_not_written() {
     assert_eq!((dirty.dirty, after.dirty + after.writeback), (3, 3));
     assert_eq!((after.cached, resident(&file)), (3, 3));
     let dropped = (PAGES - 3) * PAGE_SIZE;
-    assert_eq!((bytes(done), done.failure), ((16 * MIB, dropped, 0), Some(Failure::Busy)));
+    assert_bytes(done, [16 * MIB, dropped, 0]);
+    assert_eq!(done.failure, Some(Failure::Busy));
 }
 
 #[test]
@@ -96,8 +105,9 @@ fn budgets_are_kept() {
     (0..PAGES).for_each(|page| _ = file.read_at(&mut [0], page * PAGE_SIZE).unwrap());
     let budget = Budget { bytes: 5 * MIB + 3 * PAGE_SIZE, time: Duration::MAX };
     let done = FileAction::Drop.apply(&file, ALL, budget).unwrap();
-    assert_eq!(bytes(done), (budget.bytes, budget.bytes, 0));
-    assert_eq!(resident(&file) * PAGE_SIZE, 16 * MIB - budget.bytes);
+    assert_bytes(done, [budget.bytes, budget.bytes, 0]);
+    assert!(done.applied <= budget.bytes);
+    assert!((16 * MIB - budget.bytes).abs_diff(resident(&file) * PAGE_SIZE) <= EVICTED * PAGE_SIZE);
     let budget = Budget { bytes: u64::MAX, time: Duration::ZERO };
     let done = FileAction::Prefetch.apply(&file, ALL, budget).unwrap();
     assert_eq!(done.applied, 2 * MIB, "one step");
@@ -119,12 +129,13 @@ fn protected_pages_are_active() {
         FileAction::Drop.apply(&file, ALL, NO_LIMIT).unwrap();
         FileAction::Prefetch.apply(&file, ALL, NO_LIMIT).unwrap();
         let end = Instant::now() + Duration::from_secs(60);
-        while resident(&file) < PAGES && Instant::now() < end {
+        while resident(&file) + EVICTED < PAGES && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(10));
         }
         let before = active();
         let done = FileAction::Protect.apply(&file, ALL, NO_LIMIT).unwrap();
-        assert_eq!((bytes(done), done.failure), ((16 * MIB, 16 * MIB, 0), None));
+        assert_bytes(done, [16 * MIB, 16 * MIB, 0]);
+        assert_eq!(done.failure, None);
         grown = grown.max(active().saturating_sub(before));
     }
     assert!(grown >= 14 * MIB, "{grown}");

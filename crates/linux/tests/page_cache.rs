@@ -92,13 +92,17 @@ fn the_same_pages_as_mincore_and_cachestat() {
     // Scattered pages, whole stretches, and the last page.
     (0..20_000).step_by(37).chain(3_000..5_000).chain([19_999]).for_each(|p| read_page(&file, p));
     let found = open(&mut cache, &file);
-    let parts = parts_of(&mut cache, &found);
-    assert_eq!(sums(&parts), by_mincore(&file));
+    // The kernel may evict a page at any time: then the next readings are the same.
+    let mut parts = Vec::new();
+    let same = (0..10).any(|_| {
+        parts = parts_of(&mut cache, &found);
+        sums(&parts) == by_mincore(&file)
+    });
+    assert!(same, "{:?} instead of {:?}", sums(&parts), by_mincore(&file));
     assert!(parts.iter().map(|p| u64::from(p.cached)).sum::<u64>() >= 20_000 / 37 + 1_900);
-    assert_eq!(
-        (found.pages, found.size),
-        (cachestat(&file, AddrRange::new(0, 0)).unwrap().cached, 20_000 * PAGE_SIZE)
-    );
+    let cached = cachestat(&file, AddrRange::new(0, 0)).unwrap().cached;
+    assert!(found.pages.abs_diff(cached) <= 20, "{} and {cached} pages", found.pages);
+    assert_eq!(found.size, 20_000 * PAGE_SIZE);
     // Each part with pages has a sample: read once, so referenced. The marks of the last few pages lag behind. A
     // machine short of memory may evict all pages of a part.
     let with_pages = parts.iter().filter(|p| p.cached > 0).count();
@@ -120,7 +124,8 @@ fn large_folios_dirty_pages_and_evicted_ones() {
     (0..64).for_each(|mib| file.read_exact_at(&mut buffer, mib * MIB).unwrap());
     let found = open(&mut cache, &file);
     let parts = parts_of(&mut cache, &found);
-    assert_eq!(sums(&parts).values().sum::<u32>(), 16_384, "all of it is cached");
+    // The kernel may evict a few at any time.
+    assert!(sums(&parts).values().sum::<u32>() >= 16_384 - 82, "almost all of it is cached");
     // The disk may write some of them back meanwhile: then both readings change.
     let same = (0..100).any(|n| {
         file.write_all_at(&buffer, (10 + n % 3) * MIB).unwrap();
