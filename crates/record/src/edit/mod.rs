@@ -55,6 +55,13 @@ impl Editor {
         self.edit.time.as_ref().is_none_or(|time| time.contains(&since))
     }
 
+    /// When the selected time begins, if it is known when the record began.
+    #[must_use]
+    pub fn begin(&self) -> Option<Nanos> {
+        let selected = self.edit.time.as_ref().map_or(Duration::ZERO, |time| time.start);
+        self.begin.map(|begin| begin + selected)
+    }
+
     /// Whether it knows when the record began.
     #[must_use]
     pub fn has_begun(&self) -> bool {

@@ -66,8 +66,8 @@ pub struct Rewriter<S: Sink> {
 struct Source {
     editor: Editor,
     ids: HashMap<TargetId, TargetId>,
-    /// faults before its first snapshot, which alone says when it began
-    early: Vec<Fault>,
+    /// faults and attributions before its first snapshot, which alone says when it began
+    early: Vec<Event>,
     /// the last attribution of each target before the selected time, which says to what it belongs then
     before: BTreeMap<TargetId, Attribution>,
     /// what to add to its times, in ns
@@ -119,9 +119,11 @@ impl<S: Sink> Rewriter<S> {
                     source.shift = shift(&self.facts, &facts);
                 }
                 Ok(Event::Target(fact)) => self.target(&mut source, &fact)?,
+                Ok(e @ (Event::Attribution(_) | Event::Fault(_))) if !source.editor.has_begun() => {
+                    source.early.push(e);
+                }
                 Ok(Event::Attribution(a)) => self.attribution(&mut source, a)?,
-                Ok(Event::Fault(f)) if source.editor.has_begun() => self.fault(&source, f)?,
-                Ok(Event::Fault(f)) => source.early.push(f),
+                Ok(Event::Fault(f)) => self.fault(&source, f)?,
                 Ok(Event::Trace(t)) => {
                     if !source.editor.is_done(t.since) {
                         self.trace(&source, &t)?;
@@ -135,8 +137,12 @@ impl<S: Sink> Rewriter<S> {
                 Ok(Event::Snapshot(s)) if source.editor.is_done(s.start) => {}
                 Ok(Event::Snapshot(s)) => {
                     let s = source.editor.push(&s);
-                    for f in std::mem::take(&mut source.early) {
-                        self.fault(&source, f)?;
+                    for early in std::mem::take(&mut source.early) {
+                        match early {
+                            Event::Attribution(a) => self.attribution(&mut source, a)?,
+                            Event::Fault(f) => self.fault(&source, f)?,
+                            _ => {}
+                        }
                     }
                     if let Some(s) = s {
                         self.snapshot(&mut source, s)?;
@@ -194,8 +200,16 @@ impl<S: Sink> Rewriter<S> {
             source.before.insert(target, a);
             return Ok(());
         }
-        source.before.remove(&target);
+        if let Some(before) = source.before.remove(&target) {
+            self.tell_before(source, before)?;
+        }
         self.tell(a)
+    }
+
+    /// Writes an attribution before the selected time as one at its begin.
+    fn tell_before(&mut self, source: &Source, a: Attribution) -> Result<(), EditError> {
+        let begin = source.editor.begin().map_or(a.at, |begin| source.moved(begin));
+        self.tell(Attribution { at: begin.max(self.last_told), ..a })
     }
 
     fn tell(&mut self, a: Attribution) -> Result<(), EditError> {
@@ -244,7 +258,7 @@ impl<S: Sink> Rewriter<S> {
             return Err(EditError::Overlap { overlap: self.last_end.since(s.start) });
         }
         for a in std::mem::take(&mut source.before).into_values() {
-            self.tell(Attribution { at: s.start.max(self.last_told), ..a })?;
+            self.tell_before(source, a)?;
         }
         self.has_memory |= s.nr_regions() > 0;
         source.begun = true;
