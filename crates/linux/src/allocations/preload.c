@@ -281,17 +281,9 @@ EXPORT void *realloc(void *address, size_t size)
 			memcpy(new, address, size < most ? size : most);
 		return new;
 	}
-	/* Once it is free, another thread may sample an allocation at this address. */
-	int was_sampled = address && take((uintptr_t)address);
-	void *new = real(address, size);
-
-	if (was_sampled) {
-		if (new || !size)
-			isotherm_released(address);
-		else
-			add((uintptr_t)address);
-	}
-	return size ? allocated(new, size) : new;
+	if (address)
+		released(address);
+	return size ? allocated(real(address, size), size) : real(address, size);
 }
 
 /* That of the C library would not call realloc() here. */
