@@ -405,8 +405,7 @@ impl Stacks {
         if s.kind == SampleKind::Read
             && let Some(followed) = self.followed.get_mut(&key)
         {
-            *followed =
-                Followed { resident: true, since, shift: shift as usize, frame, ..*followed };
+            *followed = Followed { resident: true, frame, ..*followed };
             let page = AddrRange::new(start, start + size);
             let returned = change(process.target, s.at, FaultKind::Returned, page);
             return out.push(StackNews::Fault(returned));
@@ -482,8 +481,13 @@ impl Stacks {
             let state = process.state(key.1);
             let is_resident = matches!(state, PageState::Base | PageState::Huge);
             let frame = if is_resident { process.frame(key.1) } else { page.frame };
-            // A page that was freed and filled again has another frame, unless the same frames went around.
-            let is_other = || frame != page.frame || is_refilled_around(followed, key, unseen);
+            // A page that was freed and filled again has another frame, unless the same frames went around. So has one
+            // that was moved, or was in swap meanwhile.
+            let is_other = || match sides_filled_again(followed, key, unseen) {
+                0 => false,
+                1 => frame != page.frame,
+                _ => true,
+            };
             let may_be_other = page.resident && unseen[page.level] > page.since;
             let kind = match (state, page.resident) {
                 (PageState::Absent, _) => FaultKind::Freed,
@@ -509,15 +513,15 @@ impl Stacks {
     }
 }
 
-/// Whether a page was most likely filled again by a fault that its sample did not see: the nearest pages of a finer sample,
-/// on both sides, were. Example: one page in 64 was sampled, later one in 128, so half of the sampled pages are watched no
-/// longer. One that lies in a buffer that is filled every second is between two pages that were filled a second ago.
-fn is_refilled_around(
+/// On how many sides of a page, of 2, the nearest page of a finer sample was filled again when the page itself was in no
+/// sample. Example: one page in 64 was sampled, later one in 128, so half of the sampled pages are watched no longer. One
+/// that lies in a buffer that is filled every second is between two pages that were filled a second ago.
+fn sides_filled_again(
     followed: &BTreeMap<(i32, u64), Followed>,
     key: (i32, u64),
     unseen: &[Nanos; LEVELS],
-) -> bool {
-    let Some(page) = followed.get(&key) else { return false };
+) -> usize {
+    let Some(page) = followed.get(&key) else { return 0 };
     let hidden = unseen.iter().rposition(|at| *at > page.since).unwrap_or(0);
     let tells = |(at, other): (&(i32, u64), &Followed)| {
         let is_later = at.0 == key.0 && other.since > page.since && other.shift > page.level;
@@ -525,7 +529,7 @@ fn is_refilled_around(
     };
     let after = followed.range((key.0, key.1 + 1)..).take(NEIGHBOURS).find_map(tells);
     let before = followed.range(..key).rev().take(NEIGHBOURS).find_map(tells);
-    after == Some(true) && before == Some(true)
+    [before, after].into_iter().filter(|side| *side == Some(true)).count()
 }
 
 /// A change of a page that no thread has touched.
@@ -545,7 +549,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_that_is_filled_around_a_page_is_most_likely_filled_there_too() {
+    fn memory_around_a_page_tells_whether_it_was_filled_again() {
         let page = |since, level, shift| Followed {
             resident: true,
             since: Nanos(since),
@@ -555,16 +559,16 @@ mod tests {
         };
         let mut unseen = [Nanos(0); LEVELS];
         unseen[6] = Nanos(5);
-        let is_refilled = |before: (i32, Followed), after: Followed| {
+        let sides = |before: (i32, Followed), after: Followed| {
             let pages = [((before.0, 0x1000), before.1), ((7, 0x9000), after)];
             let mut followed = BTreeMap::from(pages);
             followed.insert((7, 0x5000), page(1, 6, 6));
-            is_refilled_around(&followed, (7, 0x5000), &unseen)
+            sides_filled_again(&followed, (7, 0x5000), &unseen)
         };
         let refilled = page(5, 7, 7);
-        assert!(is_refilled((7, refilled), refilled));
-        assert!(!is_refilled((7, page(1, 7, 6)), refilled), "it ends here");
-        assert!(!is_refilled((7, page(2, 7, 6)), page(2, 7, 6)), "the first time");
-        assert!(!is_refilled((8, refilled), refilled), "another process");
+        assert_eq!(sides((7, refilled), refilled), 2);
+        assert_eq!(sides((7, page(1, 7, 6)), refilled), 1, "it ends here");
+        assert_eq!(sides((7, page(2, 7, 6)), page(2, 7, 6)), 0, "the first time");
+        assert_eq!(sides((8, refilled), refilled), 1, "another process");
     }
 }
