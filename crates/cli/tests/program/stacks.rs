@@ -160,7 +160,7 @@ fn allocations_belong_to_the_functions_that_made_them() {
     let dir = tempfile::tempdir().unwrap();
     let program = compiled(CHURN, dir.path()).display().to_string();
     let record = dir.path().join("rec").display().to_string();
-    let words = ["record", "--alloc=64K", "--duration", "14s", "-o", &record, "--", &program];
+    let words = ["record", "--alloc=64K", "--duration", "30s", "-o", &record, "--", &program];
     let done = finish(&mut isotherm(words));
     assert_eq!(done.status, 0, "{}", done.err);
     let checked = finish(&mut isotherm(["record", "--check", &record]));
