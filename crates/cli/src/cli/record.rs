@@ -29,7 +29,7 @@ pub struct Record {
     #[arg(long)]
     pub by_access: bool,
     /// List each access to a sample of the pages of files, so that isotherm report need shows the hit
-    /// ratio of page caches of other sizes. Each read() then takes about 60 ns longer
+    /// ratio of page caches of other sizes. Each read() then takes 0.1 to 0.2 us longer
     #[arg(long, conflicts_with = "by_access")]
     pub reuse: bool,
     /// Watch only memory of this node, with --physical; may be given several times

@@ -163,7 +163,7 @@ impl ReadCounter {
         self.writes
     }
 
-    /// Counts while `wait` runs. Each read then takes about 40 ns longer.
+    /// Counts while `wait` runs. Each read then takes 0.1 to 0.2 us longer.
     ///
     /// # Errors
     /// If the kernel refuses it.
