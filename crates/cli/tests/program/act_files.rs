@@ -133,10 +133,15 @@ fn small_files_that_are_read_stay() {
         pages.filter(|is_cached| *is_cached).count() * PAGE as usize
     };
     let (read, unread) = files.split_at(FILES / 2);
-    assert_eq!((cached(read), cached(unread)), (FILES / 2 * BYTES, 0));
-    // At most 2 % of those that are read, which came back.
-    let most = (FILES / 2 + FILES / 100) * BYTES;
-    assert!((FILES / 2 * BYTES..=most).contains(&(bytes as usize)), "{bytes}");
+    // At most 4 files of the 100 that are read are dropped, and come back. The kernel may evict some of all too.
+    let (all, few) = (FILES / 2 * BYTES, 4 * BYTES);
+    assert!(
+        cached(read) + few >= all && cached(unread) <= few,
+        "{} {}",
+        cached(read),
+        cached(unread)
+    );
+    assert!((all - few..=all + few).contains(&(bytes as usize)), "{bytes} of {all}");
 }
 
 /// Few of the reads of a large file count: of each part one in half a minute here.
