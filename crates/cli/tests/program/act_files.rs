@@ -16,6 +16,8 @@ use tempfile::TempDir;
 use crate::record_files::{MIB, PAGE, at_rate, cached, counts_reads, folder, page};
 use crate::run::{finish, isotherm, needs_root, until};
 
+/// MiB of a file that the kernel may evict during a test.
+const EVICTED: f64 = 1.0;
 const SIZE: u64 = 32;
 const HOT: Range<u64> = 8..16;
 
@@ -68,18 +70,17 @@ fn cold_parts_of_a_file_are_dropped() {
         let done = finish(&mut act(&dir, &path, &[drop], &["--duration", "12s"]));
         ended.store(true, Ordering::Relaxed);
         assert_eq!((dry.status, done.status), (0, 0), "{}{}", dry.err, done.err);
-        // Where memory is short, the kernel evicts some too.
-        assert!(untouched >= SIZE as f64 - 2.0, "{untouched} MiB");
+        assert!(untouched >= SIZE as f64 - EVICTED, "{untouched} MiB");
         assert!(dry.text().contains("pageout"), "{}", dry.text());
         let table = done.json();
         let stats = of_scheme(&table, "pageout");
         let applied = stats["applied"]["bytes"].as_u64().unwrap();
         let cold = resident(&file, 0..HOT.start) + resident(&file, HOT.end..SIZE);
-        assert_eq!(resident(&file, HOT), (HOT.end - HOT.start) as f64);
+        assert!(resident(&file, HOT) >= (HOT.end - HOT.start) as f64 - EVICTED);
         // A dirty page keeps its folio, of at most 2 MiB.
         assert!((PAGE as f64 / MIB as f64..=2.0).contains(&cold), "{cold} MiB: {table}");
         let evicted = (SIZE - 8) as f64 - cold - applied as f64 / MIB as f64;
-        assert!((0.0..=2.0).contains(&evicted), "{evicted} MiB: {table}");
+        assert!((0.0..=EVICTED).contains(&evicted), "{evicted} MiB: {table}");
         assert!(stats["failed"]["bytes"].as_u64().unwrap() >= PAGE, "{table}");
     });
 }
@@ -167,7 +168,7 @@ fn parts_that_are_seldom_read_stay() {
         let bytes = dropped(&root);
         ended.store(true, Ordering::Relaxed);
         // A part without a read for 8 s is one of nine millions.
-        assert_eq!(resident(&file, 0..SIZE), SIZE as f64);
+        assert!(resident(&file, 0..SIZE) >= SIZE as f64 - EVICTED);
         // The other half is dropped, but for what has joined a region with the first one.
         assert!((SIZE * MIB * 3 / 4..=SIZE * MIB).contains(&bytes), "{bytes}");
     });
@@ -194,7 +195,7 @@ fn hot_parts_of_a_file_are_protected_and_read_back() {
         std::thread::sleep(Duration::from_millis(100));
         fadvise(&file, 0, None, Advice::DontNeed).unwrap();
         assert!(resident(&file, 0..SIZE) < 1.0);
-        until("the hot part is back", || resident(&file, HOT) == 8.0);
+        until("the hot part is back", || resident(&file, HOT) >= 8.0 - EVICTED);
         assert!(resident(&file, 0..HOT.start) + resident(&file, HOT.end..SIZE) < 1.0);
         running.join().unwrap()
     });
