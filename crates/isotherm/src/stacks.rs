@@ -113,6 +113,8 @@ struct Followed {
     level: usize,
     /// one page in 2 to this power was sampled then
     shift: usize,
+    /// It had been filled before: this fault filled it again.
+    again: bool,
     /// its page frame when it was resident last; 0 if unknown
     frame: u64,
 }
@@ -410,11 +412,12 @@ impl Stacks {
             let returned = change(process.target, s.at, FaultKind::Returned, page);
             return out.push(StackNews::Fault(returned));
         }
-        if self.followed.len() >= MOST_FOLLOWED && !self.followed.contains_key(&key) {
+        let again = self.followed.contains_key(&key);
+        if self.followed.len() >= MOST_FOLLOWED && !again {
             return;
         }
         let (level, shift) = (level as usize, shift as usize);
-        self.followed.insert(key, Followed { resident: true, since, level, shift, frame });
+        self.followed.insert(key, Followed { resident: true, since, level, shift, again, frame });
         self.sampled += 1;
         out.push(process.sample(s, FaultKind::Minor, AddrRange::new(start, start + size)));
     }
@@ -467,6 +470,7 @@ impl Stacks {
 
     /// Reads the state of up to `most` followed pages, beginning after the one that was checked last.
     fn check(&mut self, now: Nanos, most: usize, out: &mut Vec<StackNews>) {
+        let is_random = self.sampler.page_shift().is_none();
         let Stacks { processes, followed, checked, unseen, .. } = self;
         let (pid, address) = *checked;
         let after: Vec<_> =
@@ -484,6 +488,7 @@ impl Stacks {
             // A page that was freed and filled again has another frame, unless the same frames went around. So has one
             // that was moved, or was in swap meanwhile.
             let is_other = || match sides_filled_again(followed, key, unseen) {
+                _ if is_random => frame != page.frame,
                 0 => false,
                 1 => frame != page.frame,
                 _ => true,
@@ -524,8 +529,14 @@ fn sides_filled_again(
     let Some(page) = followed.get(&key) else { return 0 };
     let hidden = unseen.iter().rposition(|at| *at > page.since).unwrap_or(0);
     let tells = |(at, other): (&(i32, u64), &Followed)| {
-        let is_later = at.0 == key.0 && other.since > page.since && other.shift > page.level;
-        (is_later || at.0 != key.0 || other.level > hidden).then_some(is_later)
+        if at.0 != key.0 {
+            return Some(false);
+        }
+        match other.since > page.since {
+            true => (other.again && other.shift > page.level).then_some(true),
+            // All of its faults were seen.
+            false => (other.level > hidden).then_some(false),
+        }
     };
     let after = followed.range((key.0, key.1 + 1)..).take(NEIGHBOURS).find_map(tells);
     let before = followed.range(..key).rev().take(NEIGHBOURS).find_map(tells);
@@ -550,11 +561,12 @@ mod tests {
 
     #[test]
     fn memory_around_a_page_tells_whether_it_was_filled_again() {
-        let page = |since, level, shift| Followed {
+        let page = |since, level, shift, again| Followed {
             resident: true,
             since: Nanos(since),
             level,
             shift,
+            again,
             frame: 0,
         };
         let mut unseen = [Nanos(0); LEVELS];
@@ -562,13 +574,14 @@ mod tests {
         let sides = |before: (i32, Followed), after: Followed| {
             let pages = [((before.0, 0x1000), before.1), ((7, 0x9000), after)];
             let mut followed = BTreeMap::from(pages);
-            followed.insert((7, 0x5000), page(1, 6, 6));
+            followed.insert((7, 0x5000), page(1, 6, 6, false));
             sides_filled_again(&followed, (7, 0x5000), &unseen)
         };
-        let refilled = page(5, 7, 7);
+        let refilled = page(5, 7, 7, true);
         assert_eq!(sides((7, refilled), refilled), 2);
-        assert_eq!(sides((7, page(1, 7, 6)), refilled), 1, "it ends here");
-        assert_eq!(sides((7, page(2, 7, 6)), page(2, 7, 6)), 0, "the first time");
+        assert_eq!(sides((7, page(1, 7, 6, false)), refilled), 1, "it ends here");
+        let first = page(5, 7, 7, false);
+        assert_eq!(sides((7, first), first), 0, "filled for the first time, in another order");
         assert_eq!(sides((8, refilled), refilled), 1, "another process");
     }
 }

@@ -3,7 +3,8 @@
    - unmap: maps, fills and unmaps it
    - drop: fills it, and drops the pages
    - page_out: pages it out, and touches it again
-   At the end it is filled, and as much other memory, which was touched only once. */
+   At the end it is filled, and as much other memory, which was touched only once, in a scattered order: pages that were
+   touched early and late are neighbours. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +34,8 @@ __attribute__((noinline)) static void touch(char *memory, size_t size)
 
 __attribute__((noinline)) static void keep(char *memory, size_t size)
 {
-	touch(memory, size);
+	for (size_t i = 0; i < size / PAGE; i++)
+		memory[i * 7919 % (size / PAGE) * PAGE]++;
 	__asm__ volatile("" : : : "memory");
 }
 
