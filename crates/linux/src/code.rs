@@ -16,6 +16,10 @@ use object::ReadCache;
 
 use crate::elf::{CodeSegment, base, code_segments, variables};
 use crate::proc::{FileCode, ProcError, code, inner_pid};
+use crate::sys::read_regular;
+
+/// Maximum bytes that are read of a map of generated code.
+const MAX_MAP: u64 = 64 << 20;
 
 /// Reads which files processes execute. It reads the build id of each file once.
 #[derive(Default)]
@@ -163,11 +167,12 @@ impl Functions {
     /// process runs in a container, into the `/tmp` there.
     pub fn generated(&mut self, root: &Path, pid: u32, address: u64) -> Option<Function> {
         let read = || {
-            let own = perf_map(&root.join(format!("proc/{pid}/root")), inner_pid(root, pid)?);
-            std::fs::read_to_string(own).ok()
+            let inside = root.join(format!("proc/{pid}/root"));
+            let own = inner_pid(root, pid).map(|inner| perf_map(&inside, inner));
+            let mut paths = own.into_iter().chain([perf_map(root, pid)]);
+            let text = paths.find_map(|path| read_regular(&path, MAX_MAP).ok()).unwrap_or_default();
+            parse_map(&String::from_utf8_lossy(&text))
         };
-        let read = || read().or_else(|| std::fs::read_to_string(perf_map(root, pid)).ok());
-        let read = || parse_map(&read().unwrap_or_default());
         let all = self.generated.entry(pid).or_insert_with(read);
         let before = all.partition_point(|g| g.start <= address);
         let found = all.get(before.checked_sub(1)?).filter(|g| address - g.start < g.len)?;

@@ -5,13 +5,11 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::path::Path;
 
 use isotherm_fleet::Group;
-use rustix::fs::OFlags;
+use isotherm_linux::sys::read_regular;
 use serde::Deserialize;
 
 /// Maximum size of a state file.
@@ -350,15 +348,7 @@ struct StoredMetadata {
 
 /// A state file, if it is there and has the expected form.
 fn json<T: for<'a> Deserialize<'a>>(path: &Path) -> Option<T> {
-    // Opening a pipe would wait for its writer.
-    let nonblock = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(nonblock).open(path).ok()?;
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
-    let mut text = Vec::new();
-    file.take(MAX_STATE).read_to_end(&mut text).ok()?;
-    serde_json::from_slice(&text).ok()
+    serde_json::from_slice(&read_regular(path, MAX_STATE).ok()?).ok()
 }
 
 #[cfg(test)]

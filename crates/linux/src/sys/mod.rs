@@ -13,6 +13,7 @@ mod own_pages;
 mod pagemap_scan;
 mod privileges;
 mod process_madvise;
+mod read_regular;
 mod signal;
 mod swapon;
 mod touch;
@@ -37,6 +38,7 @@ pub use privileges::{
     KeptCapabilities, drop_privileges, drop_watching, missing as missing_capabilities,
 };
 pub use process_madvise::{Advice, advise_all, process_madvise, takes_advice};
+pub use read_regular::read_regular;
 pub use signal::is_ignored;
 pub use swapon::{swap_off, swap_on};
 pub use touch::touch;
