@@ -386,7 +386,7 @@ impl Stacks {
     }
 
     /// A thread has touched a page of the sample: from now on the page belongs to its code. A page that comes back from
-    /// swap keeps its owner.
+    /// swap keeps its owner; without one, it was there before isotherm attached, and belongs to whoever brings it back.
     fn page(&mut self, s: Sampled, out: &mut Vec<StackNews>) {
         let Some(process) = self.processes.get_mut(&s.pid) else { return };
         let size = match process.state(s.address) {
@@ -404,13 +404,17 @@ impl Stacks {
         }
         let key = (s.pid, start);
         let (since, frame) = (s.at, process.frame(start));
-        if s.kind == SampleKind::Read
-            && let Some(followed) = self.followed.get_mut(&key)
-        {
-            *followed = Followed { resident: true, frame, ..*followed };
-            let page = AddrRange::new(start, start + size);
-            let returned = change(process.target, s.at, FaultKind::Returned, page);
-            return out.push(StackNews::Fault(returned));
+        if s.kind == SampleKind::Read {
+            if let Some(followed) = self.followed.get_mut(&key) {
+                *followed = Followed { resident: true, frame, ..*followed };
+                let page = AddrRange::new(start, start + size);
+                let returned = change(process.target, s.at, FaultKind::Returned, page);
+                return out.push(StackNews::Fault(returned));
+            }
+            // If it was filled when only a finer sample was taken, pages of that sample represent it.
+            if self.unseen.get(level as usize).is_some_and(|at| at.0 > 0) {
+                return;
+            }
         }
         let again = self.followed.contains_key(&key);
         if self.followed.len() >= MOST_FOLLOWED && !again {

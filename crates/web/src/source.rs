@@ -607,7 +607,9 @@ impl Source {
         writer: &mut Writer<&std::fs::File>,
     ) -> Result<(), WriteError> {
         let index = self.index();
-        for a in s.targets.iter().filter_map(|view| index.attribution(view.id, s.end)) {
+        // One at the end is of the next snapshot.
+        let until = Nanos(s.end.0.saturating_sub(1));
+        for a in s.targets.iter().filter_map(|view| index.attribution(view.id, until)) {
             if known.insert(a.target, a.at) != Some(a.at) {
                 let at = a.at.clamp(s.start, s.end);
                 let _ = writer.attribution(Attribution { at, ..a.clone() })?;
