@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AgeCurve, Attribution, Beyond, CacheCurve, CacheTrace, KNOWN_SHARE, MOST_UNKNOWN, NO_AGES, Nanos, RegionView,
-    SHORTEST_AGE, Snapshot, TargetId, TargetView, idle_times, together,
+    AgeCurve, Attribution, Beyond, CacheCurve, CacheTrace, KNOWN_SHARE, MOST_UNKNOWN, NO_AGES,
+    Nanos, RegionView, SHORTEST_AGE, Snapshot, TargetId, TargetView, idle_times, together,
 };
 use serde::Serialize;
 
@@ -302,9 +302,8 @@ impl NeedBuilder {
                 && path.starts_with(above)
                 && (above == "/" || path[above.len()..].starts_with('/'))
         };
-        let says_more = |above: &str, nr: usize| {
-            !of.iter().any(|(path, n)| is_below(path, above) && *n == nr)
-        };
+        let says_more =
+            |above: &str, nr: usize| !of.iter().any(|(path, n)| is_below(path, above) && *n == nr);
         of.iter().filter(|(path, n)| says_more(path, **n)).map(|(path, _)| *path).collect()
     }
 
