@@ -2,24 +2,25 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use blazesym::helper::read_elf_build_id;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Symbolized, Symbolizer};
 use isotherm_core::{AddrRange, PAGE_SIZE};
-use object::ReadCache;
+use object::{Object, ReadCache};
 
 use crate::elf::{CodeSegment, base, code_segments, variables};
 use crate::proc::{FileCode, ProcError, code, inner_pid};
-use crate::sys::read_regular;
+use crate::sys::{open_regular, read_regular};
 
 /// Maximum bytes that are read of a map of generated code.
 const MAX_MAP: u64 = 64 << 20;
+
+/// Longer build ids, in bytes, are none: linkers make 8, 16 or 20.
+const LONGEST_ID: usize = 64;
 
 /// Reads which files processes execute. It reads the build id of each file once.
 #[derive(Default)]
@@ -53,14 +54,17 @@ impl CodeReader {
 }
 
 fn id_of(path: &Path) -> Arc<str> {
-    let id = read_elf_build_id(path).ok().flatten();
-    id.iter()
-        .flat_map(|id| id.iter())
-        .fold(String::new(), |mut text, byte| {
+    let read = || {
+        // It is not mapped: its process may truncate it meanwhile.
+        let cache = ReadCache::new(open_regular(path).ok()?);
+        let file = object::File::parse(&cache).ok()?;
+        let id = file.build_id().ok().flatten().filter(|id| id.len() <= LONGEST_ID)?;
+        Some(id.iter().fold(String::new(), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");
             text
-        })
-        .into()
+        }))
+    };
+    read().unwrap_or_default().into()
 }
 
 /// A function at an address of code, and its line.
@@ -91,7 +95,7 @@ struct FileVariables {
 
 impl FileVariables {
     fn read(path: &Path) -> Option<Self> {
-        let cache = ReadCache::new(File::open(path).ok()?);
+        let cache = ReadCache::new(open_regular(path).ok()?);
         let file = object::File::parse(&cache).ok()?;
         Some(FileVariables { segments: code_segments(&file), all: variables(&file, PAGE_SIZE) })
     }
@@ -157,9 +161,10 @@ impl Functions {
         file.all.iter().map(moved).collect()
     }
 
-    /// Whether the file has this build id.
+    /// Whether it is a regular file with this build id. A record may be forged, and name a pipe.
     fn is_same(&mut self, path: &Path, build_id: &Arc<str>) -> bool {
-        let same = || build_id.is_empty() || *id_of(path) == **build_id;
+        let has_id = || build_id.is_empty() || *id_of(path) == **build_id;
+        let same = || open_regular(path).is_ok() && has_id();
         *self.checked.entry((path.to_owned(), Arc::clone(build_id))).or_insert_with(same)
     }
 
@@ -207,6 +212,7 @@ fn parse_map(text: &str) -> Vec<Generated> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::with_other_kinds;
     use crate::walker::own_pid;
 
     #[inline(never)]
@@ -230,6 +236,17 @@ mod tests {
         // Another build of the file would give wrong names.
         let other: Arc<str> = "00ff".into();
         assert_eq!(functions.in_file(file.path.as_ref().as_ref(), &other, offset), []);
+    }
+
+    /// A pipe with the name of a file that a process executes, or that a forged record names, hung isotherm.
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_hangs_nothing() {
+        with_other_kinds(|path| {
+            let mut functions = Functions::default();
+            assert_eq!(&*id_of(path), "");
+            assert_eq!(functions.in_file(path, &"".into(), 0), []);
+            assert_eq!(functions.variables(path, &"".into(), 0, 0), []);
+        });
     }
 
     #[test]

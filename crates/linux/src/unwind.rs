@@ -1,7 +1,6 @@
 //! Call stacks of programs without frame pointers, from a copy of the stack and the tables of their files.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use object::{Object, ObjectSection, ReadCache};
 use crate::elf::{CodeSegment, base, code_segments};
 use crate::faults::StackCopy;
 use crate::proc::FileCode;
+use crate::sys::open_regular;
 
 /// Maximum number of frames.
 const MOST_FRAMES: usize = 127;
@@ -34,7 +34,7 @@ struct Tables {
 impl Tables {
     /// None if the file cannot be read.
     fn read(path: &Path) -> Option<Self> {
-        let cache = ReadCache::new(File::open(path).ok()?);
+        let cache = ReadCache::new(open_regular(path).ok()?);
         let file = object::File::parse(&cache).ok()?;
         let section = |name: &str| {
             let section = file.section_by_name(name).filter(|s| s.size() <= MOST_BYTES)?;
@@ -119,5 +119,17 @@ impl StackUnwinder {
             out.push(frame.address());
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::with_other_kinds;
+
+    /// A pipe with the name of a file that a process executes hung the recorder, until it was killed.
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_hangs_nothing() {
+        with_other_kinds(|path| assert!(Tables::read(path).is_none(), "{}", path.display()));
     }
 }

@@ -6,12 +6,13 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use object::{Object, ObjectSegment, ObjectSymbol};
-use rustix::fs::OFlags;
 use rustix::process::{Uid, geteuid};
+
+use crate::sys::open_regular;
 
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libisotherm-alloc.so"));
 /// A larger file is not the library.
@@ -151,11 +152,9 @@ impl Probe {
     /// The probe of a library file; `None` if it is no such library, or cannot be read.
     #[must_use]
     pub fn of(file: &Path) -> Option<Self> {
-        // Opening a pipe would wait for its writer.
-        let nonblock = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
         let path = file.to_owned();
-        let file = OpenOptions::new().read(true).custom_flags(nonblock).open(file).ok()?;
-        let found = file.metadata().ok().filter(|m| m.is_file() && m.len() <= MOST_BYTES)?;
+        let file = open_regular(file).ok()?;
+        let found = file.metadata().ok().filter(|m| m.len() <= MOST_BYTES)?;
         let mut bytes = vec![0; usize::try_from(found.len()).ok()?];
         file.read_exact_at(&mut bytes, 0).ok()?;
         let elf = object::File::parse(&*bytes).ok()?;
