@@ -5,13 +5,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use object::{Object, ObjectSegment, ObjectSymbol};
 use rustix::process::{Uid, geteuid};
 
+use crate::proc::code;
 use crate::sys::open_regular;
 
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libisotherm-alloc.so"));
@@ -172,14 +172,9 @@ impl Probe {
     #[must_use]
     pub fn in_process(root: &Path, pid: i32) -> Option<Self> {
         let of_pid = root.join(format!("proc/{pid}"));
-        let maps = fs::read(of_pid.join("maps")).ok()?;
-        let path = maps.split(|&b| b == b'\n').find_map(|line| {
-            let path = line.iter().position(|&b| b == b'/').map(|at| &line[at..])?;
-            let name = path.rsplit(|&b| b == b'/').next()?;
-            name.starts_with(NAME.as_bytes()).then(|| path.to_owned())
-        })?;
-        let inside = of_pid.join("root").join(Path::new(std::ffi::OsStr::from_bytes(&path[1..])));
-        Probe::of(&inside)
+        let is_library = |path: &str| path.rsplit('/').next().is_some_and(|n| n.starts_with(NAME));
+        let library = code(root, pid).ok()?.into_iter().find(|file| is_library(&file.path))?;
+        Probe::of(&of_pid.join("root").join(library.path.trim_start_matches('/')))
     }
 }
 
