@@ -10,14 +10,16 @@ use std::sync::Arc;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Symbolized, Symbolizer};
 use isotherm_core::{AddrRange, PAGE_SIZE};
-use object::{Object, ReadCache};
+use object::Object;
 
-use crate::elf::{CodeSegment, base, code_segments, variables};
+use crate::elf::{CodeSegment, ElfFile, base, code_segments, variables};
 use crate::proc::{FileCode, ProcError, code, inner_pid};
 use crate::sys::{open_regular, read_regular};
 
-/// Maximum bytes that are read of a map of generated code.
-const MAX_MAP: u64 = 64 << 20;
+/// Maximum bytes that are read of all maps of generated code. In memory they need up to ten times as many.
+const MAX_MAPS: u64 = 64 << 20;
+/// Maximum number of files whose build ids are kept.
+const MAX_IDS: usize = 1 << 16;
 
 /// Longer build ids, in bytes, are none: linkers make 8, 16 or 20.
 const LONGEST_ID: usize = 64;
@@ -48,6 +50,9 @@ impl CodeReader {
     fn build_id(&mut self, path: &Path) -> Arc<str> {
         // A file that was replaced or cannot be read has no id that could be compared.
         let Ok(file) = path.metadata() else { return "".into() };
+        if self.build_ids.len() >= MAX_IDS {
+            self.build_ids.clear();
+        }
         let id = self.build_ids.entry((file.dev(), file.ino())).or_insert_with(|| id_of(path));
         Arc::clone(id)
     }
@@ -55,9 +60,8 @@ impl CodeReader {
 
 fn id_of(path: &Path) -> Arc<str> {
     let read = || {
-        // It is not mapped: its process may truncate it meanwhile.
-        let cache = ReadCache::new(open_regular(path).ok()?);
-        let file = object::File::parse(&cache).ok()?;
+        let elf = ElfFile::open(path).ok()?;
+        let file = object::File::parse(&elf).ok()?;
         let id = file.build_id().ok().flatten().filter(|id| id.len() <= LONGEST_ID)?;
         Some(id.iter().fold(String::new(), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");
@@ -83,6 +87,8 @@ pub struct Functions {
     /// whether the file at a path has the expected build id
     checked: HashMap<(PathBuf, Arc<str>), bool>,
     generated: HashMap<u32, Vec<Generated>>,
+    /// bytes that may still be read of maps of generated code
+    maps_left: u64,
     variables: HashMap<PathBuf, Arc<FileVariables>>,
 }
 
@@ -95,8 +101,8 @@ struct FileVariables {
 
 impl FileVariables {
     fn read(path: &Path) -> Option<Self> {
-        let cache = ReadCache::new(open_regular(path).ok()?);
-        let file = object::File::parse(&cache).ok()?;
+        let elf = ElfFile::open(path).ok()?;
+        let file = object::File::parse(&elf).ok()?;
         Some(FileVariables { segments: code_segments(&file), all: variables(&file, PAGE_SIZE) })
     }
 }
@@ -114,6 +120,7 @@ impl Default for Functions {
             symbolizer: Symbolizer::new(),
             checked: HashMap::new(),
             generated: HashMap::new(),
+            maps_left: MAX_MAPS,
             variables: HashMap::new(),
         }
     }
@@ -171,14 +178,16 @@ impl Functions {
     /// The generated function at `address` of process `pid`, if its compiler has written a map: into `/tmp`, or if the
     /// process runs in a container, into the `/tmp` there.
     pub fn generated(&mut self, root: &Path, pid: u32, address: u64) -> Option<Function> {
-        let read = || {
+        let mut read = || {
             let inside = root.join(format!("proc/{pid}/root"));
             let own = inner_pid(root, pid).map(|inner| perf_map(&inside, inner));
             let mut paths = own.into_iter().chain([perf_map(root, pid)]);
-            let text = paths.find_map(|path| read_regular(&path, MAX_MAP).ok()).unwrap_or_default();
+            let read = |path: PathBuf| read_regular(&path, self.maps_left).ok();
+            let text = paths.find_map(read).unwrap_or_default();
+            self.maps_left -= text.len() as u64;
             parse_map(&String::from_utf8_lossy(&text))
         };
-        let all = self.generated.entry(pid).or_insert_with(read);
+        let all = self.generated.entry(pid).or_insert_with(&mut read);
         let before = all.partition_point(|g| g.start <= address);
         let found = all.get(before.checked_sub(1)?).filter(|g| address - g.start < g.len)?;
         Some(Function { name: found.name.clone(), line: None })
@@ -266,5 +275,13 @@ mod tests {
         assert_eq!(at(7, 0x7f20).as_deref(), Some("LazyCompile:~b c.js:1"));
         assert_eq!((at(7, 0x7f10), at(7, 0x7e00), at(8, 0x7f00)), (None, None, None));
         assert_eq!(at(9, 0x7f00).as_deref(), Some("inner"));
+        // Each of many processes had a map of 64 MiB, and the report needed eight times as much memory for each.
+        let read = (text.len() + "7f00 10 inner\n".len()) as u64;
+        assert_eq!(functions.maps_left, MAX_MAPS - read, "of all maps together");
+        functions.maps_left = 8;
+        std::fs::write(perf_map(root.path(), 10), "1 1 abcd\n").unwrap();
+        assert_eq!(functions.generated(root.path(), 10, 1).unwrap().name, "abcd");
+        std::fs::write(perf_map(root.path(), 11), "1 1 abcd\n").unwrap();
+        assert_eq!(functions.generated(root.path(), 11, 1), None);
     }
 }
