@@ -2,24 +2,27 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use blazesym::helper::read_elf_build_id;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Symbolized, Symbolizer};
 use isotherm_core::{AddrRange, PAGE_SIZE};
-use object::ReadCache;
+use object::Object;
 
-use crate::elf::{CodeSegment, base, code_segments, variables};
+use crate::elf::{CodeSegment, ElfFile, base, code_segments, variables};
 use crate::proc::{FileCode, ProcError, code, inner_pid};
-use crate::sys::read_regular;
+use crate::sys::{open_regular, read_regular};
 
-/// Maximum bytes that are read of a map of generated code.
-const MAX_MAP: u64 = 64 << 20;
+/// Maximum bytes that are read of all maps of generated code. In memory they need up to ten times as many.
+const MAX_MAPS: u64 = 64 << 20;
+/// Maximum number of files whose build ids are kept.
+const MAX_IDS: usize = 1 << 16;
+
+/// Longer build ids, in bytes, are none: linkers make 8, 16 or 20.
+const LONGEST_ID: usize = 64;
 
 /// Reads which files processes execute. It reads the build id of each file once.
 #[derive(Default)]
@@ -47,20 +50,25 @@ impl CodeReader {
     fn build_id(&mut self, path: &Path) -> Arc<str> {
         // A file that was replaced or cannot be read has no id that could be compared.
         let Ok(file) = path.metadata() else { return "".into() };
+        if self.build_ids.len() >= MAX_IDS {
+            self.build_ids.clear();
+        }
         let id = self.build_ids.entry((file.dev(), file.ino())).or_insert_with(|| id_of(path));
         Arc::clone(id)
     }
 }
 
 fn id_of(path: &Path) -> Arc<str> {
-    let id = read_elf_build_id(path).ok().flatten();
-    id.iter()
-        .flat_map(|id| id.iter())
-        .fold(String::new(), |mut text, byte| {
+    let read = || {
+        let elf = ElfFile::open(path).ok()?;
+        let file = object::File::parse(&elf).ok()?;
+        let id = file.build_id().ok().flatten().filter(|id| id.len() <= LONGEST_ID)?;
+        Some(id.iter().fold(String::new(), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");
             text
-        })
-        .into()
+        }))
+    };
+    read().unwrap_or_default().into()
 }
 
 /// A function at an address of code, and its line.
@@ -79,6 +87,8 @@ pub struct Functions {
     /// whether the file at a path has the expected build id
     checked: HashMap<(PathBuf, Arc<str>), bool>,
     generated: HashMap<u32, Vec<Generated>>,
+    /// bytes that may still be read of maps of generated code
+    maps_left: u64,
     variables: HashMap<PathBuf, Arc<FileVariables>>,
 }
 
@@ -91,8 +101,8 @@ struct FileVariables {
 
 impl FileVariables {
     fn read(path: &Path) -> Option<Self> {
-        let cache = ReadCache::new(File::open(path).ok()?);
-        let file = object::File::parse(&cache).ok()?;
+        let elf = ElfFile::open(path).ok()?;
+        let file = object::File::parse(&elf).ok()?;
         Some(FileVariables { segments: code_segments(&file), all: variables(&file, PAGE_SIZE) })
     }
 }
@@ -110,6 +120,7 @@ impl Default for Functions {
             symbolizer: Symbolizer::new(),
             checked: HashMap::new(),
             generated: HashMap::new(),
+            maps_left: MAX_MAPS,
             variables: HashMap::new(),
         }
     }
@@ -157,23 +168,26 @@ impl Functions {
         file.all.iter().map(moved).collect()
     }
 
-    /// Whether the file has this build id.
+    /// Whether it is a regular file with this build id. A record may be forged, and name a pipe.
     fn is_same(&mut self, path: &Path, build_id: &Arc<str>) -> bool {
-        let same = || build_id.is_empty() || *id_of(path) == **build_id;
+        let has_id = || build_id.is_empty() || *id_of(path) == **build_id;
+        let same = || open_regular(path).is_ok() && has_id();
         *self.checked.entry((path.to_owned(), Arc::clone(build_id))).or_insert_with(same)
     }
 
     /// The generated function at `address` of process `pid`, if its compiler has written a map: into `/tmp`, or if the
     /// process runs in a container, into the `/tmp` there.
     pub fn generated(&mut self, root: &Path, pid: u32, address: u64) -> Option<Function> {
-        let read = || {
+        let mut read = || {
             let inside = root.join(format!("proc/{pid}/root"));
             let own = inner_pid(root, pid).map(|inner| perf_map(&inside, inner));
             let mut paths = own.into_iter().chain([perf_map(root, pid)]);
-            let text = paths.find_map(|path| read_regular(&path, MAX_MAP).ok()).unwrap_or_default();
+            let read = |path: PathBuf| read_regular(&path, self.maps_left).ok();
+            let text = paths.find_map(read).unwrap_or_default();
+            self.maps_left -= text.len() as u64;
             parse_map(&String::from_utf8_lossy(&text))
         };
-        let all = self.generated.entry(pid).or_insert_with(read);
+        let all = self.generated.entry(pid).or_insert_with(&mut read);
         let before = all.partition_point(|g| g.start <= address);
         let found = all.get(before.checked_sub(1)?).filter(|g| address - g.start < g.len)?;
         Some(Function { name: found.name.clone(), line: None })
@@ -207,6 +221,7 @@ fn parse_map(text: &str) -> Vec<Generated> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::with_other_kinds;
     use crate::walker::own_pid;
 
     #[inline(never)]
@@ -232,6 +247,17 @@ mod tests {
         assert_eq!(functions.in_file(file.path.as_ref().as_ref(), &other, offset), []);
     }
 
+    /// A pipe with the name of a file that a process executes, or that a forged record names, hung isotherm.
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_hangs_nothing() {
+        with_other_kinds(|path| {
+            let mut functions = Functions::default();
+            assert_eq!(&*id_of(path), "");
+            assert_eq!(functions.in_file(path, &"".into(), 0), []);
+            assert_eq!(functions.variables(path, &"".into(), 0, 0), []);
+        });
+    }
+
     #[test]
     fn generated_functions_come_from_the_map_of_their_process() {
         let root = tempfile::tempdir().unwrap();
@@ -249,5 +275,13 @@ mod tests {
         assert_eq!(at(7, 0x7f20).as_deref(), Some("LazyCompile:~b c.js:1"));
         assert_eq!((at(7, 0x7f10), at(7, 0x7e00), at(8, 0x7f00)), (None, None, None));
         assert_eq!(at(9, 0x7f00).as_deref(), Some("inner"));
+        // Each of many processes had a map of 64 MiB, and the report needed eight times as much memory for each.
+        let read = (text.len() + "7f00 10 inner\n".len()) as u64;
+        assert_eq!(functions.maps_left, MAX_MAPS - read, "of all maps together");
+        functions.maps_left = 8;
+        std::fs::write(perf_map(root.path(), 10), "1 1 abcd\n").unwrap();
+        assert_eq!(functions.generated(root.path(), 10, 1).unwrap().name, "abcd");
+        std::fs::write(perf_map(root.path(), 11), "1 1 abcd\n").unwrap();
+        assert_eq!(functions.generated(root.path(), 11, 1), None);
     }
 }

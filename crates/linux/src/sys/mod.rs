@@ -38,7 +38,9 @@ pub use privileges::{
     KeptCapabilities, drop_privileges, drop_watching, missing as missing_capabilities,
 };
 pub use process_madvise::{Advice, advise_all, process_madvise, takes_advice};
-pub use read_regular::read_regular;
+#[cfg(test)]
+pub(crate) use read_regular::with_other_kinds;
+pub use read_regular::{open_regular, read_regular};
 pub use signal::is_ignored;
 pub use swapon::{swap_off, swap_on};
 pub use touch::touch;
