@@ -450,7 +450,10 @@ impl ExposureTarget {
             is_represented: p.is_coarse(),
             young: presumed_age(p, known_at(regions, p.range)),
         };
-        Some(self.ages.row(pieces.iter().map(state), now.at, now.ms))
+        let mut row = self.ages.row(pieces.iter().map(state), now.at, now.ms);
+        let unobservable = u32::try_from(self.unobservable.resident_pages()).unwrap_or(u32::MAX);
+        row.unknown = row.unknown.saturating_add(unobservable);
+        Some(row)
     }
 
     /// Whether the target cannot have mapped memory since its mappings were read.

@@ -1,6 +1,6 @@
 //! Idle ages by page, against the touches of the simulated machine.
 
-use isotherm_core::PageAges;
+use isotherm_core::{PageAges, Unknown};
 
 use super::*;
 
@@ -124,6 +124,23 @@ fn ages_of_slow_memory_are_right() {
     };
     let (worst, factor) = compare("slow", lay, mib(0, 64));
     assert!(worst < 0.03 && factor < 1.1, "{worst} {factor}");
+}
+
+/// Beside 32 MiB that can be observed, 16 MiB are locked and 8 MiB of a device. Of the locked memory no age is known,
+/// though `page_idle` observes it; the target needs it all the same.
+#[test]
+fn locked_memory_has_no_age_and_counts_as_unknown() {
+    let (ops, target) = machine(1, |m, t| {
+        m.map(t, mib(0, 32), Memory::anonymous()).unwrap();
+        m.map(t, mib(64, 16), Memory::anonymous().unknown(Unknown::Mlocked)).unwrap();
+        m.map(t, mib(128, 8), Memory::anonymous().unknown(Unknown::Special)).unwrap();
+    });
+    let (snapshots, _) = watched(30.0, Attrs::default(), &ops, target, |_| {});
+    let rows = rows(&snapshots);
+    assert!(rows.len() >= 2, "{}", rows.len());
+    for (end, row) in rows {
+        assert_eq!((row.idle.total(), row.unknown), (32 * 256, 16 * 256), "at {end} s");
+    }
 }
 
 #[test]
