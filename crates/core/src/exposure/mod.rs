@@ -557,12 +557,13 @@ impl<O: Space + Look> Exposure<O> {
         Ok(())
     }
 
-    /// Asks which pages that are no longer resident are in swap; the others were freed, and have no age.
+    /// Asks which pages that are no longer resident are in swap, or were evicted; the others were freed, and have no
+    /// age.
     fn see_swapped(&mut self, w: &mut ExposureTarget) -> Result<(), OpsError> {
         for start in w.ages.take_left(MOST_LEFT) {
             let Some(survey) = self.ops.survey() else { break };
             let swapped = survey.swapped(w.id, start)?.unwrap_or_default();
-            let kept = w.resident_in_block(start).or(&swapped);
+            let kept = w.resident_in_block(start).or(&swapped).or(&w.pages_of_files(start));
             w.ages.keep_only(start, &kept);
         }
         Ok(())
