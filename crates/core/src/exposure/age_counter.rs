@@ -188,13 +188,24 @@ impl AgeCounter {
     }
 
     /// Records that the first read of a block at `ms` found `pages` touched. Of pages that were found touched before
-    /// and not cleared since, it shows nothing. The others were touched after an earlier monitor ended.
+    /// and not cleared since, it shows nothing. The others were touched after an earlier monitor ended, if there was
+    /// one: nobody knows when and how often, so they do not count as returned.
     pub fn found_first(&mut self, start: u64, pages: &PageMask, huge: bool, ms: u32) {
-        let (mut known, mut before) = (PageMask::default(), ms);
-        if let Some(block) = self.blocks.get(&start).filter(|_| self.resumed > 0) {
-            (known, before) = (block.touched(), self.resumed);
+        let at = self.resumed.midpoint(ms).max(1);
+        match self.blocks.get_mut(&start).filter(|_| self.resumed > 0) {
+            None => self.found(start, pages, huge, (ms, ms)),
+            Some(block) => {
+                let mut returned = block.returned;
+                let new = pages.without(&block.touched());
+                for (page, stamp) in block.of(&new) {
+                    if stamp.cleared > 0 {
+                        returned.insert(page);
+                    }
+                    *stamp = Stamp { found: at, cleared: 0, ..*stamp };
+                }
+                block.returned = returned;
+            }
         }
-        self.found(start, &pages.without(&known), huge, (before, ms));
     }
 
     /// The known ages, for the monitor that follows this one.
@@ -216,8 +227,8 @@ impl AgeCounter {
         Some(KeptAges { at: now, begun, shift, whole, blocks })
     }
 
-    /// Goes on with what an earlier monitor knew at `kept.at`, which is `ms`; its begin is `begun_ms`.
-    pub fn resume(&mut self, kept: KeptAges, ms: u32, begun_ms: u32) {
+    /// Goes on at `now` with what an earlier monitor knew at `kept.at`, which is `ms`; its begin is `begun_ms`.
+    pub fn resume(&mut self, kept: KeptAges, (ms, begun_ms): (u32, u32), now: (Nanos, u32)) {
         let at = |ago: u32| if ago == 0 { 0 } else { ms.saturating_sub(ago).max(1) };
         let stamp = |[found, cleared, between]: [u32; 3]| Stamp {
             found: at(found),
@@ -239,7 +250,8 @@ impl AgeCounter {
         let shift = kept.shift.min(63);
         self.sampling = Sampling { shift, blocks: kept.whole.min(shift) };
         self.begun = Some((kept.begun, begun_ms));
-        self.since = (kept.at, ms);
+        // Touches between the two monitors are not counted: at most one of each page could be seen.
+        self.since = now;
         self.resumed = ms.max(1);
     }
 
@@ -752,20 +764,17 @@ mod tests {
         assert_eq!(kept.blocks[0].stamps[0], [40_000, 40_000, 0]);
         let mut next = AgeCounter::default();
         // Its clock begins 930 s before it.
-        next.resume(kept.clone(), 910_000, 860_000);
+        next.resume(kept.clone(), (910_000, 860_000), (at(70_000), 930_000));
         assert_eq!(next.kept(at(50_000), 910_000).unwrap(), kept);
         assert_eq!(next.take_left(9), [BLOCK], "whether it is still there is to be asked");
         next.begin((at(70_000), 930_000), 1, || 512, 1);
         let young = PageMask::span(0, 5).or(&PageMask::span(10, 15));
         next.found_first(BLOCK, &young, false, 930_000);
         let first = row(&mut next, state(PageMask::span(0, 15)), 970_000);
-        assert_eq!(
-            (first.returned.total(), of(&first.returned, 50)),
-            (5, 5),
-            "touched within the gap"
-        );
+        assert_eq!(first.returned.total(), 0, "what was touched within the gap, and how often?");
         assert_eq!(of(&first.idle, 100), 5, "untouched by both monitors");
-        assert_eq!((first.begun, first.since), (at(0), at(50_000)));
+        assert_eq!((first.begun, first.since), (at(0), at(70_000)));
+        assert_eq!(first.untouched, 5, "the others were touched, or never cleared");
         assert_eq!(first.idle.at_least(25.0), 15.0);
         assert!(
             first.idle.at_least(50.0) >= 10.0,

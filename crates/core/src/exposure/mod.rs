@@ -174,8 +174,9 @@ impl<O: Space + Look> Exposure<O> {
         self.began = Some(Nanos(begun.map_or(now.0, |begun| begun.saturating_sub(1_000_000))));
         for (id, kept) in resumed {
             let (at, begun) = (self.ms(kept.at), self.ms(kept.begun));
+            let now = (now, self.ms(now));
             if let Some(w) = self.roster.targets.iter_mut().find(|w| w.id == id) {
-                w.ages.resume(kept, at, begun);
+                w.ages.resume(kept, (at, begun), now);
             }
         }
     }
