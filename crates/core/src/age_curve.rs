@@ -130,6 +130,13 @@ impl AgeCurve {
         self.rows.last().map_or(0.0, |r| r.end - begun)
     }
 
+    /// For how long touches were counted, in s: less than [`AgeCurve::seconds`] if ages of an earlier monitor are
+    /// known.
+    #[must_use]
+    pub fn observed(&self) -> f64 {
+        self.rows.first().zip(self.rows.last()).map_or(0.0, |(first, last)| last.end - first.since)
+    }
+
     /// The longest age that is known well, in s.
     #[must_use]
     pub fn longest(&self) -> f64 {

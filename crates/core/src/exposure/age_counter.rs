@@ -188,13 +188,24 @@ impl AgeCounter {
     }
 
     /// Records that the first read of a block at `ms` found `pages` touched. Of pages that were found touched before
-    /// and not cleared since, it shows nothing. The others were touched after an earlier monitor ended.
+    /// and not cleared since, it shows nothing. The others were touched after an earlier monitor ended, if there was
+    /// one: nobody knows when and how often, so they do not count as returned.
     pub fn found_first(&mut self, start: u64, pages: &PageMask, huge: bool, ms: u32) {
-        let (mut known, mut before) = (PageMask::default(), ms);
-        if let Some(block) = self.blocks.get(&start).filter(|_| self.resumed > 0) {
-            (known, before) = (block.touched(), self.resumed);
+        let at = self.resumed.midpoint(ms).max(1);
+        match self.blocks.get_mut(&start).filter(|_| self.resumed > 0) {
+            None => self.found(start, pages, huge, (ms, ms)),
+            Some(block) => {
+                let mut returned = block.returned;
+                let new = pages.without(&block.touched());
+                for (page, stamp) in block.of(&new) {
+                    if stamp.cleared > 0 {
+                        returned.insert(page);
+                    }
+                    *stamp = Stamp { found: at, cleared: 0, ..*stamp };
+                }
+                block.returned = returned;
+            }
         }
-        self.found(start, &pages.without(&known), huge, (before, ms));
     }
 
     /// The known ages, for the monitor that follows this one.
@@ -216,8 +227,8 @@ impl AgeCounter {
         Some(KeptAges { at: now, begun, shift, whole, blocks })
     }
 
-    /// Goes on with what an earlier monitor knew at `kept.at`, which is `ms`; its begin is `begun_ms`.
-    pub fn resume(&mut self, kept: KeptAges, ms: u32, begun_ms: u32) {
+    /// Goes on at `now` with what an earlier monitor knew at `kept.at`, which is `ms`; its begin is `begun_ms`.
+    pub fn resume(&mut self, kept: KeptAges, (ms, begun_ms): (u32, u32), now: (Nanos, u32)) {
         let at = |ago: u32| if ago == 0 { 0 } else { ms.saturating_sub(ago).max(1) };
         let stamp = |[found, cleared, between]: [u32; 3]| Stamp {
             found: at(found),
@@ -239,7 +250,8 @@ impl AgeCounter {
         let shift = kept.shift.min(63);
         self.sampling = Sampling { shift, blocks: kept.whole.min(shift) };
         self.begun = Some((kept.begun, begun_ms));
-        self.since = (kept.at, ms);
+        // Touches between the two monitors are not counted: at most one of each page could be seen.
+        self.since = now;
         self.resumed = ms.max(1);
     }
 
@@ -423,12 +435,13 @@ impl AgeCounter {
         }
         for (start, block) in &mut self.blocks {
             let away = block.pages.without(&there.get(start).copied().unwrap_or_default());
-            for (_, stamp) in block.of(&away).filter(|(_, stamp)| stamp.found > 0) {
+            for (_, stamp) in block.of(&away).filter(|(_, stamp)| stamp.is_known()) {
                 row.swapped.add(stamp.age(ms, YoungAge::Unknown), 1);
             }
         }
         row.huge = (huge != HugeAges::default()).then(|| Box::new(huge));
-        scaled(row, visible as f64 / counted.max(1) as f64)
+        let swapped = row.swapped.total();
+        scaled(row, &Factors::new((visible, counted), swapped, self.sampling.shift))
     }
 
     /// Forgets pages that are no longer sampled.
@@ -444,23 +457,49 @@ impl AgeCounter {
     }
 }
 
-/// `row` with all counts times `factor`.
-fn scaled(row: PageAges, factor: f64) -> PageAges {
+/// The numbers of pages that one counted page stands for.
+struct Factors {
+    resident: f64,
+    swapped: f64,
+    returned: f64,
+}
+
+impl Factors {
+    /// `counted` of `visible` resident pages were counted, and `swapped` pages in swap. How many pages are in swap is
+    /// not known, so the sampling decides. Touched pages were resident or in swap.
+    fn new((visible, counted): (u64, u64), swapped: u64, shift: u32) -> Self {
+        let each = 2f64.powi(shift.try_into().unwrap_or(i32::MAX));
+        let all = visible as f64 + swapped as f64 * each;
+        Factors {
+            resident: visible as f64 / counted.max(1) as f64,
+            swapped: each,
+            returned: if counted + swapped == 0 { each } else { all / (counted + swapped) as f64 },
+        }
+    }
+}
+
+/// `row` with all counts times their factors.
+fn scaled(row: PageAges, by: &Factors) -> PageAges {
     let huge = |h: &HugeAges| HugeAges {
-        idle: h.idle.scaled(factor),
-        returned: h.returned.scaled(factor),
+        idle: h.idle.scaled(by.resident),
+        returned: h.returned.scaled(by.returned),
     };
     PageAges {
-        idle: row.idle.scaled(factor),
-        untouched: (f64::from(row.untouched) * factor).round() as u32,
-        swapped: row.swapped.scaled(factor),
-        returned: row.returned.scaled(factor),
+        idle: row.idle.scaled(by.resident),
+        untouched: (f64::from(row.untouched) * by.resident).round() as u32,
+        swapped: row.swapped.scaled(by.swapped),
+        returned: row.returned.scaled(by.returned),
         huge: row.huge.as_deref().map(|h| Box::new(huge(h))),
         ..row
     }
 }
 
 impl Stamp {
+    /// Whether a touch or a clear of the page is known.
+    fn is_known(self) -> bool {
+        self.found > 0 || self.cleared > 0
+    }
+
     /// The least and the greatest possible age at `ms`, in ms, of a page that was seen untouched or touched.
     fn bounds(self, ms: u32) -> (u64, u64) {
         let age = |since: u32| u64::from(ms.saturating_sub(since));
@@ -615,6 +654,51 @@ mod tests {
         );
     }
 
+    /// One in 16 windows of 1024 blocks is counted.
+    fn sampled(ages: &mut AgeCounter) -> impl Fn(PageMask) -> Vec<BlockState> + use<> {
+        ages.begin((at(0), 0), 1024, || 1024 * 512, 1);
+        assert_eq!(ages.sampling.shift, 4);
+        let start = |i: u64| (i + 1000) * BLOCK_SIZE;
+        for i in 0..1024 {
+            ages.found(start(i), &PageMask::span(0, 256), false, (1000, 1000));
+            ages.cleared(start(i), &PageMask::span(0, 512), false, 1000);
+        }
+        move |resident| {
+            (0..1024).map(|i| BlockState { start: start(i), ..state(resident) }).collect()
+        }
+    }
+
+    fn is_near(pages: &AgeHistogram, expected: u64) -> bool {
+        (pages.total() as f64 / expected as f64 - 1.0).abs() < 0.1
+    }
+
+    /// A sleeping process is paged out as a whole, or but for a few pages, none of which is counted.
+    #[test]
+    fn memory_in_swap_does_not_depend_on_what_is_resident() {
+        for resident in [0, 1, 3] {
+            let mut ages = AgeCounter::default();
+            let states = sampled(&mut ages);
+            ages.row(states(PageMask::span(0, 512)).into_iter(), at(10_000), 10_000);
+            // Pages of windows that are not counted.
+            let uncounted = |s: &BlockState| ages.sampling.pages(s.start, &s.resident).is_empty();
+            let few = states(PageMask::span(0, 16)).into_iter().filter(uncounted);
+            let few = few.take(resident).collect::<Vec<_>>().into_iter();
+            let away = ages.row(few.clone(), at(20_000), 20_000);
+            assert!(is_near(&away.swapped, 1024 * 512), "{resident}: {}", away.swapped.total());
+            // All of it returns, and is in swap again at the end of the row.
+            for i in 0..1024 {
+                ages.found(
+                    (i + 1000) * BLOCK_SIZE,
+                    &PageMask::span(0, 512),
+                    false,
+                    (25_000, 25_000),
+                );
+            }
+            let back = ages.row(few, at(30_000), 30_000);
+            assert!(is_near(&back.returned, 1024 * 512), "{resident}: {}", back.returned.total());
+        }
+    }
+
     #[test]
     fn huge_and_hidden_pages_are_counted_apart() {
         let mut ages = begun();
@@ -680,20 +764,17 @@ mod tests {
         assert_eq!(kept.blocks[0].stamps[0], [40_000, 40_000, 0]);
         let mut next = AgeCounter::default();
         // Its clock begins 930 s before it.
-        next.resume(kept.clone(), 910_000, 860_000);
+        next.resume(kept.clone(), (910_000, 860_000), (at(70_000), 930_000));
         assert_eq!(next.kept(at(50_000), 910_000).unwrap(), kept);
         assert_eq!(next.take_left(9), [BLOCK], "whether it is still there is to be asked");
         next.begin((at(70_000), 930_000), 1, || 512, 1);
         let young = PageMask::span(0, 5).or(&PageMask::span(10, 15));
         next.found_first(BLOCK, &young, false, 930_000);
         let first = row(&mut next, state(PageMask::span(0, 15)), 970_000);
-        assert_eq!(
-            (first.returned.total(), of(&first.returned, 50)),
-            (5, 5),
-            "touched within the gap"
-        );
+        assert_eq!(first.returned.total(), 0, "what was touched within the gap, and how often?");
         assert_eq!(of(&first.idle, 100), 5, "untouched by both monitors");
-        assert_eq!((first.begun, first.since), (at(0), at(50_000)));
+        assert_eq!((first.begun, first.since), (at(0), at(70_000)));
+        assert_eq!(first.untouched, 5, "the others were touched, or never cleared");
         assert_eq!(first.idle.at_least(25.0), 15.0);
         assert!(
             first.idle.at_least(50.0) >= 10.0,

@@ -174,8 +174,9 @@ impl<O: Space + Look> Exposure<O> {
         self.began = Some(Nanos(begun.map_or(now.0, |begun| begun.saturating_sub(1_000_000))));
         for (id, kept) in resumed {
             let (at, begun) = (self.ms(kept.at), self.ms(kept.begun));
+            let now = (now, self.ms(now));
             if let Some(w) = self.roster.targets.iter_mut().find(|w| w.id == id) {
-                w.ages.resume(kept, at, begun);
+                w.ages.resume(kept, (at, begun), now);
             }
         }
     }
@@ -557,12 +558,13 @@ impl<O: Space + Look> Exposure<O> {
         Ok(())
     }
 
-    /// Asks which pages that are no longer resident are in swap; the others were freed, and have no age.
+    /// Asks which pages that are no longer resident are in swap, or were evicted; the others were freed, and have no
+    /// age.
     fn see_swapped(&mut self, w: &mut ExposureTarget) -> Result<(), OpsError> {
         for start in w.ages.take_left(MOST_LEFT) {
             let Some(survey) = self.ops.survey() else { break };
             let swapped = survey.swapped(w.id, start)?.unwrap_or_default();
-            let kept = w.resident_in_block(start).or(&swapped);
+            let kept = w.resident_in_block(start).or(&swapped).or(&w.pages_of_files(start));
             w.ages.keep_only(start, &kept);
         }
         Ok(())

@@ -194,9 +194,11 @@ impl Aims {
         self.groups.retain(|_, group| !group.curves.is_empty());
     }
 
-    /// The minimum age for a target; `None` if none of its memory may be paged out.
+    /// The minimum age for a target; `None` if none of its memory may be paged out. Nothing goes of a process that is
+    /// new in its group: what it touches again is not known.
     pub fn age(&self, target: TargetId) -> Option<Duration> {
-        self.groups.get(self.of_targets.get(&target)?)?.age
+        let group = self.groups.get(self.of_targets.get(&target)?)?;
+        group.age.filter(|_| group.curves.get(&target).is_some_and(was_counted))
     }
 
     /// The shortest of these ages.
@@ -267,9 +269,7 @@ impl GroupAim {
                 self.age = None;
             });
         }
-        let was_counted =
-            self.curves.values().any(|c| c.seconds() >= CHOICE_INTERVAL.as_secs_f64());
-        if !was_counted {
+        if !self.curves.values().any(was_counted) {
             return None;
         }
         self.factor = match self.allowed {
@@ -337,6 +337,11 @@ impl GroupAim {
             returned: (returned * 60.0) as u64,
         }
     }
+}
+
+/// Whether touches were counted long enough for a choice.
+fn was_counted(curve: &AgeCurve) -> bool {
+    curve.observed() >= CHOICE_INTERVAL.as_secs_f64()
 }
 
 fn percentile(of: impl Iterator<Item = f64>, share: f64) -> f64 {
