@@ -8,9 +8,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use isotherm_core::Nanos;
-use isotherm_linux::lock_file;
+use isotherm_linux::{lock_file, sys};
 use rustix::event::PollFd;
-use rustix::net::sockopt::socket_peercred;
 use serde::Serialize;
 
 use super::{Answer, ControlError, MAX_LINE, Request};
@@ -135,22 +134,17 @@ impl Drop for Control {
     }
 }
 
-/// Checks that the peer is root or the owner of this process, and returns the pid of the peer.
+/// Checks that the peer is root or the owner of this process, and returns the pid of the peer, if it has one here.
 fn may_ask(stream: &UnixStream) -> Result<Option<i32>, String> {
-    let own = rustix::process::geteuid();
-    let peer = socket_peercred(stream).map_err(|e| {
-        format!(
-            "cannot determine the user of this \
-                                                            connection: {e}"
-        )
-    })?;
-    if peer.uid == own || peer.uid.is_root() {
-        return Ok(Some(peer.pid.as_raw_nonzero().get()));
+    let own = rustix::process::geteuid().as_raw();
+    let peer = sys::peer(stream)
+        .map_err(|e| format!("cannot determine the user of this connection: {e}"))?;
+    if peer.uid == own || peer.uid == 0 {
+        return Ok(peer.pid);
     }
     Err(format!(
         "user {} may not send requests: only user {}, who runs the service, and root may",
-        peer.uid.as_raw(),
-        own.as_raw()
+        peer.uid, own
     ))
 }
 
@@ -185,10 +179,8 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
 
 /// Describes the process at the other end.
 fn describe_peer(living: &UnixStream) -> String {
-    match socket_peercred(living) {
-        Ok(peer) => format!("process {}", peer.pid.as_raw_nonzero()),
-        Err(_) => "a process".to_owned(),
-    }
+    let pid = sys::peer(living).ok().and_then(|peer| peer.pid);
+    pid.map_or_else(|| "a process".to_owned(), |pid| format!("process {pid}"))
 }
 
 #[cfg(test)]

@@ -58,9 +58,8 @@ fn mib(bytes: u64) -> String {
 
 fn list<'a>(holders: impl Iterator<Item = &'a Holder>) -> String {
     // A name may contain characters that a terminal would interpret.
-    let name = |h: &Holder| {
-        format!("{} of {} (pid {})", mib(h.swapped), h.comm.escape_debug(), h.pid)
-    };
+    let name =
+        |h: &Holder| format!("{} of {} (pid {})", mib(h.swapped), h.comm.escape_debug(), h.pid);
     let all: Vec<String> = holders.map(name).collect();
     let more = all.len().saturating_sub(MAX_NAMED);
     let named = all.into_iter().take(MAX_NAMED).collect::<Vec<_>>().join(", ");
