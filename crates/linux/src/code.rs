@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::fs::File;
+use std::io;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,9 +14,11 @@ use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Symbolized, Symbolizer};
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use object::Object;
+use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
+use rustix::process::geteuid;
 
 use crate::elf::{CodeSegment, ElfFile, base, code_segments, variables};
-use crate::proc::{FileCode, ProcError, code, inner_pid};
+use crate::proc::{FileCode, ProcError, code, inner_pid, status_field};
 use crate::sys::{open_regular, read_regular};
 
 /// Maximum bytes that are read of all maps of generated code. In memory they need up to ten times as many.
@@ -180,10 +185,11 @@ impl Functions {
     pub fn generated(&mut self, root: &Path, pid: u32, address: u64) -> Option<Function> {
         let mut read = || {
             let inside = root.join(format!("proc/{pid}/root"));
-            let own = inner_pid(root, pid).map(|inner| perf_map(&inside, inner));
-            let mut paths = own.into_iter().chain([perf_map(root, pid)]);
-            let read = |path: PathBuf| read_regular(&path, self.maps_left).ok();
-            let text = paths.find_map(read).unwrap_or_default();
+            let own = inner_pid(root, pid).map(|inner| (&*inside, inner));
+            let mut maps = own.into_iter().chain([(root, pid)]);
+            let (writers, left) = (writers(root, pid), self.maps_left);
+            let read = |(root, pid)| read_map(root, pid, &writers, left).ok();
+            let text = maps.find_map(read).unwrap_or_default();
             self.maps_left -= text.len() as u64;
             parse_map(&String::from_utf8_lossy(&text))
         };
@@ -198,8 +204,28 @@ fn line(at: &CodeInfo<'_>) -> Option<String> {
     Some(format!("{}:{}", at.file.to_string_lossy(), at.line?))
 }
 
-fn perf_map(root: &Path, pid: u32) -> PathBuf {
-    root.join(format!("tmp/perf-{pid}.map"))
+fn perf_map(pid: u32) -> String {
+    format!("tmp/perf-{pid}.map")
+}
+
+/// The users whose maps of `pid` are believed: anyone may create such a file for a process of another user. They are
+/// root, the user of this process, and those of `pid` while it lives.
+fn writers(root: &Path, pid: u32) -> Vec<u32> {
+    let uids = status_field(root, pid.cast_signed(), "Uid:").ok().flatten().unwrap_or_default();
+    let uids = uids.split_whitespace().filter_map(|uid| uid.parse().ok());
+    [0, geteuid().as_raw()].into_iter().chain(uids).collect()
+}
+
+/// Reads at most `limit` bytes of the map of `pid` below `root`, where links lead to no place outside of `root`.
+fn read_map(root: &Path, pid: u32, writers: &[u32], limit: u64) -> io::Result<Vec<u8>> {
+    let root = open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let map = File::from(openat2(root, perf_map(pid), flags, Mode::empty(), resolve)?);
+    if !writers.contains(&map.metadata()?.uid()) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    read_regular(format!("/proc/self/fd/{}", map.as_raw_fd()).as_ref(), limit)
 }
 
 /// Parses lines `START LENGTH NAME`, whose numbers are hexadecimal. Of two functions at the same address, the
@@ -220,6 +246,8 @@ fn parse_map(text: &str) -> Vec<Generated> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{chown, symlink};
+
     use super::*;
     use crate::sys::with_other_kinds;
     use crate::walker::own_pid;
@@ -263,12 +291,12 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("tmp")).unwrap();
         let text = "7f00 10 old\n7f20 8 LazyCompile:~b c.js:1\nnonsense\n7f00 10 new\n";
-        std::fs::write(perf_map(root.path(), 7), text).unwrap();
+        std::fs::write(root.path().join(perf_map(7)), text).unwrap();
         // Process 9 is process 2 of a container.
         let process = root.path().join("proc/9");
         std::fs::create_dir_all(process.join("root/tmp")).unwrap();
         std::fs::write(process.join("status"), "Pid:\t9\nNSpid:\t9\t2\n").unwrap();
-        std::fs::write(perf_map(&process.join("root"), 2), "7f00 10 inner\n").unwrap();
+        std::fs::write(process.join("root").join(perf_map(2)), "7f00 10 inner\n").unwrap();
         let mut functions = Functions::default();
         let mut at = |pid, address| functions.generated(root.path(), pid, address).map(|f| f.name);
         assert_eq!(at(7, 0x7f0f).as_deref(), Some("new"));
@@ -279,9 +307,38 @@ mod tests {
         let read = (text.len() + "7f00 10 inner\n".len()) as u64;
         assert_eq!(functions.maps_left, MAX_MAPS - read, "of all maps together");
         functions.maps_left = 8;
-        std::fs::write(perf_map(root.path(), 10), "1 1 abcd\n").unwrap();
+        std::fs::write(root.path().join(perf_map(10)), "1 1 abcd\n").unwrap();
         assert_eq!(functions.generated(root.path(), 10, 1).unwrap().name, "abcd");
-        std::fs::write(perf_map(root.path(), 11), "1 1 abcd\n").unwrap();
+        std::fs::write(root.path().join(perf_map(11)), "1 1 abcd\n").unwrap();
         assert_eq!(functions.generated(root.path(), 11, 1), None);
+    }
+
+    /// Found by an audit: any user could name the functions of any process, by a file or a link in `/tmp`.
+    #[test]
+    fn a_map_of_another_user_names_no_function() {
+        let root = tempfile::tempdir().unwrap();
+        for (dir, map) in [("tmp", perf_map(1)), ("elsewhere", perf_map(2))] {
+            std::fs::create_dir(root.path().join(dir)).unwrap();
+            std::fs::write(root.path().join(map.replace("tmp", dir)), "7f00 10 known\n").unwrap();
+        }
+        let at = |pid| {
+            let found = Functions::default().generated(root.path(), pid, 0x7f00);
+            found.is_some_and(|f| f.name == "known")
+        };
+        symlink("../elsewhere/perf-2.map", root.path().join(perf_map(2))).unwrap();
+        assert!(at(1) && !at(2), "no link");
+        // A container may link its /tmp, but only to a place of its own.
+        std::fs::rename(root.path().join("tmp"), root.path().join("moved")).unwrap();
+        symlink("/moved", root.path().join("tmp")).unwrap();
+        assert!(at(1), "below its own root");
+        if !geteuid().is_root() {
+            assert!(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "other owners take root");
+            return;
+        }
+        chown(root.path().join("moved/perf-1.map"), Some(65534), None).unwrap();
+        assert!(!at(1), "of another user");
+        std::fs::create_dir_all(root.path().join("proc/1")).unwrap();
+        std::fs::write(root.path().join("proc/1/status"), "Uid:\t0\t65534\t0\t0\n").unwrap();
+        assert!(at(1), "of the user of the process");
     }
 }
