@@ -433,6 +433,8 @@ impl Stacks {
         if now < due || s.frames.iter().all(|&f| process.has_code(f)) {
             return;
         }
+        // Also if it fails: there may be too much to read.
+        process.reread = (now + pause, (pause * 2).min(REREAD_MOST));
         let Ok(read) = self.reader.read(ROOT.as_ref(), s.pid) else { return };
         let code: Vec<CodeMapping> = read
             .iter()
@@ -444,11 +446,8 @@ impl Stacks {
             })
             .collect();
         let is_new = code != *process.code;
-        process.reread = match is_new {
-            true => (now + REREAD, REREAD),
-            false => (now + pause, (pause * 2).min(REREAD_MOST)),
-        };
         if is_new {
+            process.reread = (now + REREAD, REREAD);
             let root = Path::new(ROOT).join(format!("proc/{}/root", s.pid));
             process.unwinder = Some(StackUnwinder::new(&root, &read, &mut self.tables));
             process.code = Arc::new(code);

@@ -362,6 +362,25 @@ mod tests {
         assert!(!AttachError::from(broken).is_transient());
     }
 
+    /// A process with long names of files used 29 % of a CPU of isotherm.
+    #[test]
+    fn mappings_that_are_too_long_are_not_read_again_soon() {
+        let root = tempfile::tempdir().unwrap();
+        let mut held = HeldProcess::take("/".as_ref(), own_pid()).unwrap();
+        held.root = root.path().to_owned();
+        let maps = root.path().join(format!("proc/{}/maps", held.pid));
+        std::fs::create_dir_all(maps.parent().unwrap()).unwrap();
+        let line = b"1000-2000 rw-p 0 0:0 0 \n";
+        std::fs::write(&maps, line.repeat(2 << 20)).unwrap();
+        assert!(matches!(held.mappings(), Err(ProcError::Long { .. })));
+        std::fs::write(&maps, line).unwrap();
+        assert!(matches!(held.mappings(), Err(ProcError::Long { .. })));
+        let pause = held.too_long_until.get().since(monotonic());
+        assert!(pause > std::time::Duration::from_secs(1), "{pause:?}");
+        held.too_long_until.set(Nanos(0));
+        assert_eq!(held.mappings().unwrap().len(), 1);
+    }
+
     fn missing(pid: i32) -> AttachError {
         let held = HeldProcess::take("/".as_ref(), pid).unwrap();
         not_found(&held, WalkError::NoTask(pid))

@@ -102,16 +102,21 @@ impl Mappings {
             || area.permissions.get(1..3).is_some_and(|wx| wx != "--");
         // Addresses in the upper half belong to the kernel ([vsyscall]).
         if accessible && area.range.end <= 1 << 56 && !area.range.is_empty() {
-            let kept = &area.name[..area.name.floor_char_boundary(LONGEST_NAME)];
             self.all.push(Mapping {
                 range: area.range,
                 kind: kind(&area),
-                name: self.names.shared(kept),
+                name: self.names.shared(cut(area.name)),
                 unknown: None,
             });
         }
         Some(())
     }
+}
+
+/// The first [`LONGEST_NAME`] bytes of a name, or a little less, so that no character is cut.
+fn cut(name: &str) -> &str {
+    let end = (0..=LONGEST_NAME.min(name.len())).rev().find(|&at| name.is_char_boundary(at));
+    &name[..end.unwrap_or(0)]
 }
 
 struct Area<'a> {
