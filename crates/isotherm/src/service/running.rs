@@ -137,6 +137,7 @@ impl SchemeJob {
         let Some(s) = on.state.last.clone().filter(|_| !self.paused) else { return Ok(()) };
         let pids = on.state.follower.pid_of();
         let attributions = &on.state.attributions;
+        self.meter.note_groups(pids.keys().filter_map(|id| attributions.of(*id)));
         let mut metrics = self.meter.read(ROOT.as_ref(), &s, &pids);
         if self.meter.needs_faults() {
             let hold = on.watch.hold();
