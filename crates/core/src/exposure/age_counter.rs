@@ -132,6 +132,8 @@ pub(super) struct AgeCounter {
     errors: u64,
     /// blocks of which a page is no longer resident, since the last call of [`AgeCounter::take_left`]
     left: Vec<u64>,
+    /// the last block that this call has returned
+    taken: u64,
     begun: Option<(Nanos, u32)>,
     /// time of the last row
     since: (Nanos, u32),
@@ -310,11 +312,16 @@ impl AgeCounter {
         }
     }
 
-    /// Up to `most` blocks with pages that are no longer resident: whether these are in swap is to be asked.
+    /// Up to `most` blocks with pages that are no longer resident: whether these are in swap is to be asked. It goes
+    /// round all blocks, because some may change all the time.
     pub fn take_left(&mut self, most: usize) -> Vec<u64> {
         self.left.sort_unstable();
         self.left.dedup();
-        self.left.drain(..self.left.len().min(most)).collect()
+        let next = self.left.partition_point(|start| *start <= self.taken);
+        self.left.rotate_left(next);
+        let taken: Vec<u64> = self.left.drain(..self.left.len().min(most)).collect();
+        self.taken = taken.last().copied().unwrap_or(self.taken);
+        taken
     }
 
     /// Forgets the pages of a block that are neither resident nor in swap: their memory was freed.
@@ -652,6 +659,19 @@ mod tests {
             row(&mut ages, state(PageMask::default()), 45_000),
             PageAges { since: at(44_000), sampling: 1, ..PageAges::default() }
         );
+    }
+
+    /// Of four blocks, the first two change all the time.
+    #[test]
+    fn all_blocks_with_missing_pages_have_their_turn() {
+        let mut ages = begun();
+        let blocks = [7, 8, 9, 10].map(|n| n * BLOCK_SIZE);
+        blocks.iter().for_each(|b| ages.cleared(*b, &PageMask::span(0, 10), false, 1000));
+        blocks.iter().for_each(|b| ages.leave(*b));
+        assert_eq!(ages.take_left(2), blocks[..2]);
+        blocks[..2].iter().for_each(|b| ages.leave(*b));
+        assert_eq!(ages.take_left(2), blocks[2..]);
+        assert_eq!(ages.take_left(2), blocks[..2]);
     }
 
     /// One in 16 windows of 1024 blocks is counted.
