@@ -57,6 +57,8 @@ pub struct Beyond {
     pub returned: f64,
     /// number of windows in which such touches were counted: the weight of `returned`
     pub counted: f64,
+    /// what one more touch of a counted page would add to `returned` for the pages that are not counted
+    pub unseen: f64,
 }
 
 impl Beyond {
@@ -66,6 +68,7 @@ impl Beyond {
             kept: self.kept + o.kept,
             returned: self.returned + o.returned,
             counted: self.counted + o.counted,
+            unseen: self.unseen.max(o.unseen),
         }
     }
 }
@@ -194,6 +197,7 @@ impl AgeCurve {
             sum.idle += idle;
             sum.kept += (a.idle.total() + a.swapped.total()) as f64 - idle;
             sum.returned += returned;
+            sum.unseen = sum.unseen.max(f64::from(a.sampling.max(1) - 1));
             sum.counted += returned / f64::from(a.sampling.max(1)) / WINDOW_PAGES;
             seconds += row.end - row.since;
             n += 1.0;
@@ -207,6 +211,7 @@ impl AgeCurve {
             kept: sum.kept / n * page,
             returned: sum.returned / f64::max(seconds, 1e-9) * page,
             counted: sum.counted,
+            unseen: sum.unseen / f64::max(seconds, 1e-9) * page,
         }
     }
 }
