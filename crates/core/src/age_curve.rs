@@ -61,6 +61,8 @@ pub struct Beyond {
     pub counted: f64,
     /// bytes per second for which one counted window stands
     pub one: f64,
+    /// what one more touch of a counted page would add to `returned` for the pages that are not counted
+    pub unseen: f64,
 }
 
 impl Beyond {
@@ -81,6 +83,7 @@ impl Beyond {
             returned: self.returned + o.returned,
             counted: self.counted + o.counted,
             one: self.one.max(o.one),
+            unseen: self.unseen.max(o.unseen),
         }
     }
 }
@@ -203,6 +206,7 @@ impl AgeCurve {
             sum.kept += (a.idle.total() + a.swapped.total()) as f64 - idle;
             sum.returned += returned;
             sampling = f64::max(sampling, f64::from(a.sampling));
+            sum.unseen = sum.unseen.max(f64::from(a.sampling.max(1) - 1));
             sum.counted += returned / f64::from(a.sampling.max(1)) / WINDOW_PAGES;
             seconds += row.end - row.since;
             n += 1.0;
@@ -218,6 +222,7 @@ impl AgeCurve {
             returned: sum.returned / seconds * page,
             counted: sum.counted,
             one: WINDOW_PAGES * sampling / seconds * page,
+            unseen: sum.unseen / seconds * page,
         }
     }
 }

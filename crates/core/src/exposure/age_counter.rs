@@ -20,7 +20,7 @@ use crate::time::Nanos;
 const WINDOW_PAGES: usize = 16;
 const BLOCK_WINDOWS: u64 = BLOCK_SIZE / PAGE_SIZE / WINDOW_PAGES as u64;
 /// Maximum number of sampled windows of a target: 32,768 pages with 12 bytes each. All targets together have twice
-/// as many, but each has some.
+/// as many, which they share by their memory. But each has some.
 const MOST_WINDOWS: u64 = 2048;
 const MOST_OF_ALL: u64 = 4096;
 const LEAST_WINDOWS: u64 = 8;
@@ -132,6 +132,8 @@ pub(super) struct AgeCounter {
     errors: u64,
     /// blocks of which a page is no longer resident, since the last call of [`AgeCounter::take_left`]
     left: Vec<u64>,
+    /// the last block that this call has returned
+    taken: u64,
     begun: Option<(Nanos, u32)>,
     /// time of the last row
     since: (Nanos, u32),
@@ -310,11 +312,16 @@ impl AgeCounter {
         }
     }
 
-    /// Up to `most` blocks with pages that are no longer resident: whether these are in swap is to be asked.
+    /// Up to `most` blocks with pages that are no longer resident: whether these are in swap is to be asked. It goes
+    /// round all blocks, because some may change all the time.
     pub fn take_left(&mut self, most: usize) -> Vec<u64> {
         self.left.sort_unstable();
         self.left.dedup();
-        self.left.drain(..self.left.len().min(most)).collect()
+        let next = self.left.partition_point(|start| *start <= self.taken);
+        self.left.rotate_left(next);
+        let taken: Vec<u64> = self.left.drain(..self.left.len().min(most)).collect();
+        self.taken = taken.last().copied().unwrap_or(self.taken);
+        taken
     }
 
     /// Forgets the pages of a block that are neither resident nor in swap: their memory was freed.
@@ -351,29 +358,38 @@ impl AgeCounter {
         self.begun = self.begun.map(|(at, begun)| (at, begun.saturating_sub(ms)));
     }
 
-    /// Begins to count, or goes on: the target has this many resident pages in `blocks` blocks, and there are
-    /// `targets` targets.
+    /// Whether counting has not begun.
+    pub fn is_new(&self) -> bool {
+        self.begun.is_none()
+    }
+
+    /// Begins to count, or goes on: the target has this many resident pages in `blocks` blocks, and all targets
+    /// together have `all` resident pages.
     pub fn begin(
         &mut self,
         (now, ms): (Nanos, u32),
         blocks: usize,
         pages: impl FnOnce() -> u64,
-        targets: usize,
+        all: u64,
     ) {
         if self.begun.is_none() {
             self.begun = Some((now, ms));
             self.since = (now, ms);
         }
-        let most = (MOST_OF_ALL / targets.max(1) as u64).clamp(LEAST_WINDOWS, MOST_WINDOWS);
+        let all = all / WINDOW_PAGES as u64;
+        let is_much = |windows: u64, shift: u32| {
+            let (own, all) = (windows >> shift, all >> shift);
+            own > MOST_WINDOWS || all > MOST_OF_ALL && own > LEAST_WINDOWS
+        };
         let before = self.sampling;
         let Sampling { shift, blocks: whole } = &mut self.sampling;
         if is_large(blocks) {
             *whole = (*whole).max((blocks / WHOLE_BLOCKS).ilog2());
         }
         *shift = (*shift).max(*whole);
-        if (blocks as u64 * BLOCK_WINDOWS) >> *shift > most {
+        if is_much(blocks as u64 * BLOCK_WINDOWS, *shift) {
             let windows = pages() / WINDOW_PAGES as u64;
-            while windows >> *shift > most {
+            while is_much(windows, *shift) {
                 *shift += 1;
             }
         }
@@ -654,6 +670,19 @@ mod tests {
         );
     }
 
+    /// Of four blocks, the first two change all the time.
+    #[test]
+    fn all_blocks_with_missing_pages_have_their_turn() {
+        let mut ages = begun();
+        let blocks = [7, 8, 9, 10].map(|n| n * BLOCK_SIZE);
+        blocks.iter().for_each(|b| ages.cleared(*b, &PageMask::span(0, 10), false, 1000));
+        blocks.iter().for_each(|b| ages.leave(*b));
+        assert_eq!(ages.take_left(2), blocks[..2]);
+        blocks[..2].iter().for_each(|b| ages.leave(*b));
+        assert_eq!(ages.take_left(2), blocks[2..]);
+        assert_eq!(ages.take_left(2), blocks[..2]);
+    }
+
     /// One in 16 windows of 1024 blocks is counted.
     fn sampled(ages: &mut AgeCounter) -> impl Fn(PageMask) -> Vec<BlockState> + use<> {
         ages.begin((at(0), 0), 1024, || 1024 * 512, 1);
@@ -732,7 +761,7 @@ mod tests {
         assert!(row.sampling >= 128, "{}", row.sampling);
         let pages: usize = ages.blocks.values().map(|b| b.stamps.len()).sum();
         assert!(pages <= MOST_WINDOWS as usize * WINDOW_PAGES * 11 / 10, "{pages}");
-        ages.begin((at(20_000), 20_000), 8192, || 8192 * 512, 100);
+        ages.begin((at(20_000), 20_000), 8192, || 8192 * 512, 100 * 8192 * 512);
         let less: usize = ages.blocks.values().map(|b| b.stamps.len()).sum();
         assert!(
             (pages / 80..pages / 30).contains(&less),
@@ -741,6 +770,21 @@ mod tests {
         let (idle, returned) = (row.idle.total() as f64, row.returned.total() as f64);
         assert!((idle / (8192.0 * 512.0) - 1.0).abs() < 0.01, "{idle}");
         assert!((returned / (8192.0 * 128.0) - 1.0).abs() < 0.1, "{returned}");
+    }
+
+    /// A database of 10 GiB beside a build of 1000 processes of 8 MiB.
+    #[test]
+    fn a_large_target_is_counted_by_its_share_of_all_memory() {
+        let (database, process) = (5120 * 512, 4 * 512);
+        let windows = |pages: u64| {
+            let mut ages = AgeCounter::default();
+            let blocks = (pages / 512) as usize;
+            ages.begin((at(0), 0), blocks, || pages, database + 1000 * process);
+            (pages / WINDOW_PAGES as u64) >> ages.sampling.shift
+        };
+        let (of_all, of_each) = (windows(database), windows(process));
+        assert!((1024..=MOST_WINDOWS).contains(&of_all), "{of_all}");
+        assert!((LEAST_WINDOWS / 2..=LEAST_WINDOWS).contains(&of_each), "{of_each}");
     }
 
     #[test]

@@ -318,6 +318,7 @@ impl<O: Space + Look> Exposure<O> {
         let mut rest_ended = false;
         let may_wait = self.may_wait(now);
         self.nr_samples = self.nr_samples.wrapping_add(1);
+        let mut resident = self.resident;
         for w in targets.iter_mut() {
             let (moment, activity) = self.moment_and_activity(w, now);
             if w.rest.goes_on(activity, &moment, self.spending.round) {
@@ -354,7 +355,10 @@ impl<O: Space + Look> Exposure<O> {
                 read.max(pieces.iter().map(|p| u64::from(p.nr_resident())).sum())
             };
             let nr_blocks = blocks.len().max(pieces.len());
-            w.ages.begin((moment.at, moment.ms), nr_blocks, pages, nr_targets);
+            if w.ages.is_new() {
+                resident += pages();
+            }
+            w.ages.begin((moment.at, moment.ms), nr_blocks, pages, resident);
             let terms = self.terms(w);
             woke.extend(w.read_all(&blocks, within, &moment, &terms, self.attrs.window));
             if w.is_large() {

@@ -49,6 +49,8 @@ const MIN_STOP_TIME: Duration = Duration::from_secs(10);
 const STOP_FACTOR: f64 = 3.0;
 /// The curve is to promise this part of the objective, since pages come back in bursts.
 const TARGET_SHARE: f64 = 0.8;
+/// If no touch was counted, up to this many are likely, with a probability of 95 % (the rule of three).
+const LIKELY_TOUCHES: f64 = 3.0;
 /// Too much came back: ages become longer by this factor. Far less than allowed: shorter, but not shorter than the
 /// curve says.
 const LENGTHEN_FACTOR: f64 = 1.25;
@@ -70,7 +72,8 @@ impl Aim {
         match self {
             Aim::Refaults(_) => idle_times(longest).find(|age| {
                 let b = at(*age);
-                b.returned <= self.allowed(&b).unwrap_or(0.0) * TARGET_SHARE
+                b.returned + LIKELY_TOUCHES * b.unseen
+                    <= self.allowed(&b).unwrap_or(0.0) * TARGET_SHARE
             }),
             Aim::Save(bp) => {
                 let enough = |b: Beyond| b.idle >= (b.idle + b.kept) * f64::from(bp) / 1e4;

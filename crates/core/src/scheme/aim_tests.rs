@@ -29,6 +29,8 @@ struct World {
     steps: Vec<AimStep>,
     /// second at which another process begins in the same group, with the same memory
     joins: u64,
+    /// one in this many windows is counted
+    sampling: u32,
 }
 
 const TWO: TargetId = TargetId(2);
@@ -46,6 +48,7 @@ impl World {
             counts: true,
             steps: Vec::new(),
             joins: u64::MAX,
+            sampling: 1,
         }
     }
 
@@ -76,7 +79,8 @@ impl World {
 
     fn ages(&self, s: u64, begun: u64) -> PageAges {
         let (since, begun) = (at(s - 10), at(begun));
-        let mut ages = PageAges { since, begun, sampling: 1, ..PageAges::default() };
+        let sampling = self.sampling;
+        let mut ages = PageAges { since, begun, sampling, ..PageAges::default() };
         ages.idle.add(0, 10_000);
         // Idle since the beginning, or for 8 to 20 s.
         ages.idle.add(s * 1000, 9_000);
@@ -196,6 +200,18 @@ fn without_its_signals_it_does_nothing() {
     blind.run(0, 300, 0);
     let skipped = blind.engine.schemes().next().unwrap().1.passed(Why::NoAge);
     assert!(blind.asked().is_empty() && skipped.regions == 300);
+}
+
+/// 48 pages a minute may come back, and none is counted. One counted page in two shows that; one in 32 does not.
+#[test]
+fn few_counted_pages_show_too_little() {
+    for (sampling, why) in [(2, AimReason::Curve), (32, AimReason::NoAge)] {
+        let mut world = World::new(Aim::Refaults(6_000), 0);
+        world.sampling = sampling;
+        world.run(0, 100, 0);
+        assert_eq!(world.reasons(), [why], "{sampling}");
+        assert_eq!(world.asked().is_empty(), why == AimReason::NoAge);
+    }
 }
 
 /// A process joins the group after 100 s. Nothing of it goes before it was counted for a minute itself.

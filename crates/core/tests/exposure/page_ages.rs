@@ -156,6 +156,24 @@ fn evicted_pages_of_files_keep_their_ages() {
     assert!(back > 0.9 * file as f64, "{back}");
 }
 
+/// 31 small processes do not take the counted pages of a large one.
+#[test]
+fn counted_pages_are_shared_by_memory() {
+    let mut machine = Machine::new(1);
+    let sizes = std::iter::once(128).chain([1; 31]);
+    let spawn = |size| {
+        let target = machine.spawn();
+        machine.map(target, mib(0, size), Memory::anonymous()).unwrap();
+        target
+    };
+    let targets: Vec<TargetId> = sizes.map(spawn).collect();
+    let ops = Ops::new(machine);
+    let mut monitor = monitor(Tapped::new(&ops), Attrs::default(), &targets);
+    let snapshots = run_until(&mut monitor, &ops, 20.0);
+    let ages = snapshots.iter().rev().find_map(|s| s.targets[0].ages.clone());
+    assert_eq!(ages.unwrap().sampling, 1);
+}
+
 /// Beside 32 MiB that can be observed, 16 MiB are locked and 8 MiB of a device. Of the locked memory no age is known,
 /// though `page_idle` observes it; the target needs it all the same.
 #[test]

@@ -469,7 +469,7 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
         probes::aggregated(&s, &self.state.follower.pid_of());
         trace!("snapshot {} has {} regions", s.seq, s.nr_regions());
         let SessionState { ages, attributions, last, .. } = &mut *self.state;
-        ages.add(&s, attributions);
+        ages.add(&s, |id| attributions.of(id));
         *last = Some(Arc::clone(&s));
         self.state.keep(|| Event::Snapshot(Arc::clone(&s)));
         let sent = self.state.with_agent(|agent, scene| agent.snapshot(&s, scene));
