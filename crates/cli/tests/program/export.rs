@@ -211,3 +211,41 @@ fn records_are_cut_and_joined() {
     let done = run(&["export", "--format", "perfetto", "-i", "c.rec", "-o", "c.pftrace"]);
     assert_eq!(done.status, 0, "{}", done.err);
 }
+
+#[test]
+fn a_damaged_record_is_repaired_as_far_as_it_can_be_read() {
+    let dir = TempDir::new().unwrap();
+    let edit = |args: &[&str]| run_in(dir.path(), &[&["edit", "-o", "new.rec"], args].concat());
+    synthetic::write(&dir.path().join("whole.rec"), 30);
+    let whole = fs::read(dir.path().join("whole.rec")).unwrap();
+    let damaged = |name: &str, at: usize, len: usize| {
+        let mut bytes = whole[..len].to_vec();
+        bytes[at] ^= 1;
+        fs::write(dir.path().join(name), bytes).unwrap();
+    };
+    // the facts of the recording, which begin the file; a snapshot, and the end; all snapshots
+    damaged("facts.rec", 100, whole.len());
+    damaged("torn.rec", whole.len() / 2, whole.len() - 10);
+    fs::write(dir.path().join("begin.rec"), &whole[..2000]).unwrap();
+    for name in ["facts.rec", "torn.rec", "begin.rec"] {
+        let done = edit(&[name]);
+        let refused = format!("cannot edit {name} without --repair");
+        assert!(done.status == 1 && done.err.contains(&refused), "{}", done.err);
+        assert!(!dir.path().join("new.rec").exists());
+    }
+    let done = edit(&["facts.rec", "--repair"]);
+    assert!(done.status == 0 && done.err.contains("wrote 30 snapshots"), "{}", done.err);
+    assert_eq!(run_in(dir.path(), &["record", "--check", "new.rec"]).status, 0);
+    fs::remove_file(dir.path().join("new.rec")).unwrap();
+    let done = edit(&["torn.rec", "--repair"]);
+    assert!(done.status == 0 && done.err.contains("snapshots are missing"), "{}", done.err);
+    assert_eq!(run_in(dir.path(), &["record", "--check", "new.rec"]).status, 0);
+    let done = edit(&["begin.rec", "--repair"]);
+    assert!(done.status == 1 && done.err.contains("no snapshot that can be read"), "{}", done.err);
+    // Of several records, the error names the one in question.
+    let done = edit(&["whole.rec", "whole.rec"]);
+    assert!(done.status == 1 && done.err.contains("cannot edit whole.rec: "), "{}", done.err);
+    // It would be a file of this name.
+    let done = run_in(dir.path(), &["edit", "whole.rec", "-o", "-"]);
+    assert!(done.status == 2 && done.err.contains("not to standard output"), "{}", done.err);
+}
