@@ -83,7 +83,7 @@ fn touched(snapshots: &[Snapshot]) -> Vec<u64> {
 
 /// damo's rows of percentiles: it leaves out the first 20 snapshots, and takes the value at a share of the
 /// sorted ones.
-fn percentiles(mut values: Vec<u64>, skipped: usize) -> (u64, Vec<u64>) {
+pub fn percentiles(mut values: Vec<u64>, skipped: usize) -> (u64, Vec<u64>) {
     values.drain(..skipped);
     values.sort_unstable();
     let mean = values.iter().sum::<u64>() / values.len() as u64;
@@ -92,12 +92,15 @@ fn percentiles(mut values: Vec<u64>, skipped: usize) -> (u64, Vec<u64>) {
 }
 
 /// The mean and the second column of a report of damo.
-fn expected(file: &Path) -> (u64, Vec<u64>) {
-    let text = fs::read_to_string(file).unwrap();
-    let mean = text.lines().find_map(|l| l.strip_prefix("# avr:")).unwrap().trim();
-    let rows = text.lines().filter(|l| !l.starts_with('#'));
+pub fn rows(report: &str) -> (u64, Vec<u64>) {
+    let mean = report.lines().find_map(|l| l.strip_prefix("# avr:")).unwrap().trim();
+    let rows = report.lines().filter(|l| !l.starts_with('#'));
     let values = rows.filter_map(|l| l.split_whitespace().nth(1)?.parse().ok()).collect();
     (mean.parse().unwrap(), values)
+}
+
+fn expected(file: &Path) -> (u64, Vec<u64>) {
+    rows(&fs::read_to_string(file).unwrap())
 }
 
 /// The areas outside of gaps that every snapshot has.
