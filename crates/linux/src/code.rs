@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::fs::File;
+use std::io::BufReader;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -15,11 +16,9 @@ use isotherm_core::{AddrRange, PAGE_SIZE};
 use object::ReadCache;
 
 use crate::elf::{CodeSegment, base, code_segments, variables};
+use crate::generated::{GeneratedCode, MAX_MAP};
 use crate::proc::{FileCode, ProcError, code, inner_pid};
-use crate::sys::read_regular;
-
-/// Maximum bytes that are read of a map of generated code.
-const MAX_MAP: u64 = 64 << 20;
+use crate::sys::{open_regular, read_regular};
 
 /// Reads which files processes execute. It reads the build id of each file once.
 #[derive(Default)]
@@ -73,12 +72,13 @@ pub struct Function {
 }
 
 /// Finds functions in binaries, their separate debug files, and the maps of compilers that generate code while
-/// a program runs (`/tmp/perf-PID.map`).
+/// a program runs (`/tmp/perf-PID.map`, jitdump).
 pub struct Functions {
     symbolizer: Symbolizer,
     /// whether the file at a path has the expected build id
     checked: HashMap<(PathBuf, Arc<str>), bool>,
-    generated: HashMap<u32, Vec<Generated>>,
+    /// by process and dump
+    generated: HashMap<(u32, Option<PathBuf>), GeneratedCode>,
     variables: HashMap<PathBuf, Arc<FileVariables>>,
 }
 
@@ -95,13 +95,6 @@ impl FileVariables {
         let file = object::File::parse(&cache).ok()?;
         Some(FileVariables { segments: code_segments(&file), all: variables(&file, PAGE_SIZE) })
     }
-}
-
-/// A generated function.
-struct Generated {
-    start: u64,
-    len: u64,
-    name: String,
 }
 
 impl Default for Functions {
@@ -164,20 +157,37 @@ impl Functions {
     }
 
     /// The generated function at `address` of process `pid`, if its compiler has written a map: into `/tmp`, or if the
-    /// process runs in a container, into the `/tmp` there.
-    pub fn generated(&mut self, root: &Path, pid: u32, address: u64) -> Option<Function> {
+    /// process runs in a container, into the `/tmp` there. Or it has written a `dump` ([`is_dump`]).
+    pub fn generated(
+        &mut self,
+        root: &Path,
+        pid: u32,
+        dump: Option<&Path>,
+        address: u64,
+    ) -> Option<Function> {
         let read = || {
             let inside = root.join(format!("proc/{pid}/root"));
             let own = inner_pid(root, pid).map(|inner| perf_map(&inside, inner));
             let mut paths = own.into_iter().chain([perf_map(root, pid)]);
             let text = paths.find_map(|path| read_regular(&path, MAX_MAP).ok()).unwrap_or_default();
-            parse_map(&String::from_utf8_lossy(&text))
+            let mut code = GeneratedCode::default();
+            code.read_map(&String::from_utf8_lossy(&text));
+            if let Some(dump) = dump.and_then(|path| open_regular(path).ok()) {
+                code.read_dump(&mut BufReader::new(dump));
+            }
+            code
         };
-        let all = self.generated.entry(pid).or_insert_with(read);
-        let before = all.partition_point(|g| g.start <= address);
-        let found = all.get(before.checked_sub(1)?).filter(|g| address - g.start < g.len)?;
-        Some(Function { name: found.name.clone(), line: None })
+        let code = self.generated.entry((pid, dump.map(Path::to_owned))).or_insert_with(read);
+        Some(Function { name: code.at(address)?.to_owned(), line: None })
     }
+}
+
+/// Whether an executed file is a jitdump: `jit-PID.dump`, of which a program maps a part so that profilers find it.
+#[must_use]
+pub fn is_dump(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let pid = name.strip_prefix("jit-").and_then(|rest| rest.strip_suffix(".dump"));
+    pid.is_some_and(|pid| pid.parse::<u32>().is_ok())
 }
 
 fn line(at: &CodeInfo<'_>) -> Option<String> {
@@ -188,25 +198,10 @@ fn perf_map(root: &Path, pid: u32) -> PathBuf {
     root.join(format!("tmp/perf-{pid}.map"))
 }
 
-/// Parses lines `START LENGTH NAME`, whose numbers are hexadecimal. Of two functions at the same address, the
-/// later one is kept: the compiler has replaced the code.
-fn parse_map(text: &str) -> Vec<Generated> {
-    let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
-    let parse = |line: &str| {
-        let mut words = line.splitn(3, ' ');
-        let (start, len) = (hex(words.next()?)?, hex(words.next()?)?);
-        Some(Generated { start, len, name: words.next()?.to_owned() })
-    };
-    let mut all: Vec<Generated> = text.lines().filter_map(parse).collect();
-    all.reverse();
-    all.sort_by_key(|g| g.start);
-    all.dedup_by_key(|g| g.start);
-    all
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generated;
     use crate::walker::own_pid;
 
     #[inline(never)]
@@ -244,10 +239,18 @@ mod tests {
         std::fs::write(process.join("status"), "Pid:\t9\nNSpid:\t9\t2\n").unwrap();
         std::fs::write(perf_map(&process.join("root"), 2), "7f00 10 inner\n").unwrap();
         let mut functions = Functions::default();
-        let mut at = |pid, address| functions.generated(root.path(), pid, address).map(|f| f.name);
+        let mut at =
+            |pid, address| functions.generated(root.path(), pid, None, address).map(|f| f.name);
         assert_eq!(at(7, 0x7f0f).as_deref(), Some("new"));
         assert_eq!(at(7, 0x7f20).as_deref(), Some("LazyCompile:~b c.js:1"));
         assert_eq!((at(7, 0x7f10), at(7, 0x7e00), at(8, 0x7f00)), (None, None, None));
         assert_eq!(at(9, 0x7f00).as_deref(), Some("inner"));
+        let dump = root.path().join("jit-7.dump");
+        std::fs::write(&dump, generated::tests::dump()).unwrap();
+        let mut at = |address| functions.generated(root.path(), 7, Some(&dump), address);
+        let names = [0x110, 0x7f0f].map(|address| at(address).map(|f| f.name));
+        assert_eq!(names, [Some("new".to_owned()), Some("new".to_owned())]);
+        assert!(is_dump("/home/a/jit-7.dump"));
+        assert!(!is_dump("/jit-x.dump") && !is_dump("/jit-7.dump (deleted)"));
     }
 }

@@ -38,6 +38,7 @@ pub use privileges::{
     KeptCapabilities, drop_privileges, drop_watching, missing as missing_capabilities,
 };
 pub use process_madvise::{Advice, advise_all, process_madvise, takes_advice};
+pub(crate) use read_regular::open_regular;
 pub use read_regular::read_regular;
 pub use signal::is_ignored;
 pub use swapon::{swap_off, swap_on};

@@ -77,6 +77,8 @@ pub struct CodeAddress<'a> {
     pub address: u64,
     /// the file that was mapped there, if it is known
     pub code: Option<&'a CodeMapping>,
+    /// all files that the target executed then
+    pub executed: &'a [CodeMapping],
 }
 
 /// A function on a stack.

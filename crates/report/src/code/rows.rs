@@ -95,11 +95,11 @@ impl<'a> Namer<'a> {
 }
 
 fn name(find: &mut dyn FindFunctions, owner: &Owner, address: u64) -> Vec<Frame> {
-    let code = &*owner.code.0;
-    let after = code.partition_point(|c| c.range.end <= address);
-    let code = code.get(after).filter(|c| c.range.contains(address));
+    let executed = &*owner.code.0;
+    let after = executed.partition_point(|c| c.range.end <= address);
+    let code = executed.get(after).filter(|c| c.range.contains(address));
     let library: Arc<str> = code.map_or_else(|| "".into(), |c| Arc::clone(&c.path));
-    let found = find.functions(&CodeAddress { target: owner.target, address, code });
+    let found = find.functions(&CodeAddress { target: owner.target, address, code, executed });
     if found.is_empty() {
         let function = match code {
             Some(c) => format!("{}+{:#x}", short(&c.path), address - c.range.start + c.offset),
