@@ -1,4 +1,4 @@
-//! Files of `/proc`, `/sys` and control groups.
+//! Files of `/proc`, `/sys` and control groups, and of compilers that generate code.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use isotherm_linux::cgroup::{Cgroup, machine_pressure, path_of};
+use isotherm_linux::code::Functions;
 use isotherm_linux::proc;
 use libfuzzer_sys::Corpus;
 use tempfile::TempDir;
@@ -15,7 +16,7 @@ use crate::bounded;
 /// The process of the trees.
 const PID: i32 = 7;
 /// Files of which each holds the input.
-const FILES: [&str; 27] = [
+const FILES: [&str; 29] = [
     "proc/7/maps",
     "proc/7/smaps",
     "proc/7/stat",
@@ -43,6 +44,8 @@ const FILES: [&str; 27] = [
     "sys/fs/cgroup/g/memory.stat",
     "sys/fs/cgroup/g/memory.pressure",
     "sys/fs/cgroup/g/cgroup.procs",
+    "tmp/perf-7.map",
+    "tmp/jit-7.dump",
 ];
 /// Files that lead to control groups: they hold the input in the second tree only.
 const LEADING: [(&str, &str); 3] = [
@@ -106,6 +109,8 @@ fn read(root: &Path) {
     let _ = (proc::vmstat(root), proc::zoneinfo(root), proc::system_ram(root));
     let _ = (proc::memory_block_size(root), proc::mountinfo(root), machine_pressure(root));
     let _ = path_of(root, PID);
+    let dump = root.join("tmp/jit-7.dump");
+    let _ = Functions::default().generated(root, 7, Some(&dump), 0x108);
     if let Ok(group) = Cgroup::find(root, Path::new("g")) {
         let _ = (group.memory_current(), group.memory_max(), group.memory_high());
         let _ = (group.memory_stat(), group.memory_pressure(), group.processes());

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use isotherm_core::{AddrRange, CodeMapping, TargetId};
-use isotherm_linux::code::Functions;
+use isotherm_linux::code::{Functions, is_dump};
+use isotherm_linux::proc;
 use isotherm_record::TargetFact;
 use isotherm_report::{CodeAddress, FindFunctions};
 use serde_json::Value;
@@ -31,9 +32,20 @@ fn function(functions: &mut Functions, pid: u32, frame: &Value) -> Option<String
             let build_id = frame["build_id"].as_str().unwrap_or_default().into();
             functions.in_file(&path, &build_id, frame["offset"].as_u64()?).into_iter().next()
         }
-        None => functions.generated(root, pid, frame["address"].as_u64()?),
+        None => {
+            let dump = dump_of(pid);
+            functions.generated(root, pid, dump.as_deref(), frame["address"].as_u64()?)
+        }
     };
     found.map(|f| f.name)
+}
+
+/// The dump that the compiler of a process writes.
+fn dump_of(pid: u32) -> Option<PathBuf> {
+    let root = Path::new(ROOT);
+    let executed = proc::code(root, i32::try_from(pid).ok()?).ok()?;
+    let dump = executed.iter().find(|file| is_dump(&file.path))?;
+    Some(root.join(format!("proc/{pid}/root")).join(dump.path.trim_start_matches('/')))
 }
 
 /// Finds the functions of recorded targets in the programs and libraries below a directory.
@@ -60,12 +72,14 @@ impl FindFunctions for RecordedFunctions {
                 let offset = at.address - code.range.start + code.offset;
                 self.functions.in_file(&path, &code.build_id, offset)
             }
-            None => self
-                .pids
-                .get(&at.target)
-                .and_then(|&pid| self.functions.generated(&self.root, pid, at.address))
-                .into_iter()
-                .collect(),
+            None => {
+                let dump = at.executed.iter().find(|code| is_dump(&code.path));
+                let dump = dump.map(|code| self.root.join(code.path.trim_start_matches('/')));
+                let generated = |&pid: &u32| {
+                    self.functions.generated(&self.root, pid, dump.as_deref(), at.address)
+                };
+                self.pids.get(&at.target).and_then(generated).into_iter().collect()
+            }
         };
         found.into_iter().map(|f| (f.name, f.line)).collect()
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::fs::File;
-use std::io;
+use std::io::{self, BufReader};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
@@ -18,6 +18,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
 use rustix::process::geteuid;
 
 use crate::elf::{CodeSegment, ElfFile, base, code_segments, variables};
+use crate::generated::GeneratedCode;
 use crate::proc::{FileCode, ProcError, code, inner_pid, status_field};
 use crate::sys::{open_regular, read_regular};
 
@@ -86,12 +87,13 @@ pub struct Function {
 }
 
 /// Finds functions in binaries, their separate debug files, and the maps of compilers that generate code while
-/// a program runs (`/tmp/perf-PID.map`).
+/// a program runs (`/tmp/perf-PID.map`, jitdump).
 pub struct Functions {
     symbolizer: Symbolizer,
     /// whether the file at a path has the expected build id
     checked: HashMap<(PathBuf, Arc<str>), bool>,
-    generated: HashMap<u32, Vec<Generated>>,
+    /// by process and dump
+    generated: HashMap<(u32, Option<PathBuf>), GeneratedCode>,
     /// bytes that may still be read of maps of generated code
     maps_left: u64,
     variables: HashMap<PathBuf, Arc<FileVariables>>,
@@ -110,13 +112,6 @@ impl FileVariables {
         let file = object::File::parse(&elf).ok()?;
         Some(FileVariables { segments: code_segments(&file), all: variables(&file, PAGE_SIZE) })
     }
-}
-
-/// A generated function.
-struct Generated {
-    start: u64,
-    len: u64,
-    name: String,
 }
 
 impl Default for Functions {
@@ -181,8 +176,14 @@ impl Functions {
     }
 
     /// The generated function at `address` of process `pid`, if its compiler has written a map: into `/tmp`, or if the
-    /// process runs in a container, into the `/tmp` there.
-    pub fn generated(&mut self, root: &Path, pid: u32, address: u64) -> Option<Function> {
+    /// process runs in a container, into the `/tmp` there. Or it has written a `dump` ([`is_dump`]).
+    pub fn generated(
+        &mut self,
+        root: &Path,
+        pid: u32,
+        dump: Option<&Path>,
+        address: u64,
+    ) -> Option<Function> {
         let mut read = || {
             let inside = root.join(format!("proc/{pid}/root"));
             let own = inner_pid(root, pid).map(|inner| (&*inside, inner));
@@ -191,13 +192,25 @@ impl Functions {
             let read = |(root, pid)| read_map(root, pid, &writers, left).ok();
             let text = maps.find_map(read).unwrap_or_default();
             self.maps_left -= text.len() as u64;
-            parse_map(&String::from_utf8_lossy(&text))
+            let mut code = GeneratedCode::default();
+            code.read_map(&String::from_utf8_lossy(&text));
+            if let Some(dump) = dump.and_then(|path| open_regular(path).ok()) {
+                code.read_dump(&mut BufReader::new(dump));
+            }
+            code
         };
-        let all = self.generated.entry(pid).or_insert_with(&mut read);
-        let before = all.partition_point(|g| g.start <= address);
-        let found = all.get(before.checked_sub(1)?).filter(|g| address - g.start < g.len)?;
-        Some(Function { name: found.name.clone(), line: None })
+        let key = (pid, dump.map(Path::to_owned));
+        let code = self.generated.entry(key).or_insert_with(&mut read);
+        Some(Function { name: code.at(address)?.to_owned(), line: None })
     }
+}
+
+/// Whether an executed file is a jitdump: `jit-PID.dump`, of which a program maps a part so that profilers find it.
+#[must_use]
+pub fn is_dump(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let pid = name.strip_prefix("jit-").and_then(|rest| rest.strip_suffix(".dump"));
+    pid.is_some_and(|pid| pid.parse::<u32>().is_ok())
 }
 
 fn line(at: &CodeInfo<'_>) -> Option<String> {
@@ -228,27 +241,12 @@ fn read_map(root: &Path, pid: u32, writers: &[u32], limit: u64) -> io::Result<Ve
     read_regular(format!("/proc/self/fd/{}", map.as_raw_fd()).as_ref(), limit)
 }
 
-/// Parses lines `START LENGTH NAME`, whose numbers are hexadecimal. Of two functions at the same address, the
-/// later one is kept: the compiler has replaced the code.
-fn parse_map(text: &str) -> Vec<Generated> {
-    let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
-    let parse = |line: &str| {
-        let mut words = line.splitn(3, ' ');
-        let (start, len) = (hex(words.next()?)?, hex(words.next()?)?);
-        Some(Generated { start, len, name: words.next()?.to_owned() })
-    };
-    let mut all: Vec<Generated> = text.lines().filter_map(parse).collect();
-    all.reverse();
-    all.sort_by_key(|g| g.start);
-    all.dedup_by_key(|g| g.start);
-    all
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{chown, symlink};
 
     use super::*;
+    use crate::generated;
     use crate::sys::with_other_kinds;
     use crate::walker::own_pid;
 
@@ -298,7 +296,8 @@ mod tests {
         std::fs::write(process.join("status"), "Pid:\t9\nNSpid:\t9\t2\n").unwrap();
         std::fs::write(process.join("root").join(perf_map(2)), "7f00 10 inner\n").unwrap();
         let mut functions = Functions::default();
-        let mut at = |pid, address| functions.generated(root.path(), pid, address).map(|f| f.name);
+        let mut at =
+            |pid, address| functions.generated(root.path(), pid, None, address).map(|f| f.name);
         assert_eq!(at(7, 0x7f0f).as_deref(), Some("new"));
         assert_eq!(at(7, 0x7f20).as_deref(), Some("LazyCompile:~b c.js:1"));
         assert_eq!((at(7, 0x7f10), at(7, 0x7e00), at(8, 0x7f00)), (None, None, None));
@@ -308,9 +307,24 @@ mod tests {
         assert_eq!(functions.maps_left, MAX_MAPS - read, "of all maps together");
         functions.maps_left = 8;
         std::fs::write(root.path().join(perf_map(10)), "1 1 abcd\n").unwrap();
-        assert_eq!(functions.generated(root.path(), 10, 1).unwrap().name, "abcd");
+        assert_eq!(functions.generated(root.path(), 10, None, 1).unwrap().name, "abcd");
         std::fs::write(root.path().join(perf_map(11)), "1 1 abcd\n").unwrap();
-        assert_eq!(functions.generated(root.path(), 11, 1), None);
+        assert_eq!(functions.generated(root.path(), 11, None, 1), None);
+    }
+
+    #[test]
+    fn generated_functions_come_from_the_dump_of_their_process() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("tmp")).unwrap();
+        std::fs::write(root.path().join(perf_map(7)), "7f00 10 new\n").unwrap();
+        let mut functions = Functions::default();
+        let dump = root.path().join("jit-7.dump");
+        std::fs::write(&dump, generated::tests::dump()).unwrap();
+        let mut at = |address| functions.generated(root.path(), 7, Some(&dump), address);
+        let names = [0x110, 0x7f0f].map(|address| at(address).map(|f| f.name));
+        assert_eq!(names, [Some("new".to_owned()), Some("new".to_owned())]);
+        assert!(is_dump("/home/a/jit-7.dump"));
+        assert!(!is_dump("/jit-x.dump") && !is_dump("/jit-7.dump (deleted)"));
     }
 
     /// Found by an audit: any user could name the functions of any process, by a file or a link in `/tmp`.
@@ -322,7 +336,7 @@ mod tests {
             std::fs::write(root.path().join(map.replace("tmp", dir)), "7f00 10 known\n").unwrap();
         }
         let at = |pid| {
-            let found = Functions::default().generated(root.path(), pid, 0x7f00);
+            let found = Functions::default().generated(root.path(), pid, None, 0x7f00);
             found.is_some_and(|f| f.name == "known")
         };
         symlink("../elsewhere/perf-2.map", root.path().join(perf_map(2))).unwrap();

@@ -12,6 +12,7 @@ pub mod damon;
 pub mod doctor;
 mod elf;
 pub mod faults;
+mod generated;
 pub mod inject;
 
 mod log;

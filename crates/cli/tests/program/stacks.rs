@@ -256,6 +256,7 @@ fn code_that_brings_memory_back_is_shown() {
     let report = ["report", "code", "--refaults", "-i", "rec"];
     let done = run_in(service.dir.path(), &report);
     assert!(done.text().contains("main > bring_back"), "{} {}", done.text(), done.err);
+    assert!(done.text().contains(" faults a minute for each MiB"), "{}", done.text());
     let data = run_in(service.dir.path(), &["report", "code", "--by", "data", "-i", "rec"]);
     assert!(data.text().lines().any(|line| line.ends_with("  memory")), "{}", data.text());
     assert_eq!(wait(&mut service.child).code(), Some(0), "{}", service.err());

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, CodeMapping, Fault, FaultKind, HeatBytes, Nanos, RegionView, Snapshot, TargetId,
-    TargetView,
+    AddrRange, Attribution, CodeMapping, Fault, FaultKind, HeatBytes, Nanos, RegionView, Snapshot,
+    TargetId, TargetView,
 };
 use serde::Serialize;
 
@@ -77,6 +77,8 @@ pub struct CodeAddress<'a> {
     pub address: u64,
     /// the file that was mapped there, if it is known
     pub code: Option<&'a CodeMapping>,
+    /// all files that the target executed then
+    pub executed: &'a [CodeMapping],
 }
 
 /// A function on a stack.
@@ -187,6 +189,8 @@ pub struct Code {
     pub short_stacks: f64,
     /// major faults a second in the selected time
     pub refaults_per_second: f64,
+    /// bytes in swap, mean of the snapshots in the selected time; `None` if the record does not contain them
+    pub saved_bytes: Option<f64>,
     /// rows, the most cold bytes first
     pub rows: Vec<CodeRow>,
     /// the call stacks, the most bytes first
@@ -222,6 +226,10 @@ pub struct CodeBuilder {
     /// faults after the selected time are ignored
     over: bool,
     refaults: HashMap<Owner, u64>,
+    /// the bytes in swap that each target had last
+    saved: BTreeMap<TargetId, u64>,
+    /// those of each admitted snapshot, and the number of these snapshots
+    saved_sum: (f64, f64),
 }
 
 /// A stack of a target, and the thread that it was seen in.
@@ -280,6 +288,8 @@ impl CodeBuilder {
             last: None,
             over: false,
             refaults: HashMap::new(),
+            saved: BTreeMap::new(),
+            saved_sum: (0.0, 0.0),
         }
     }
 
@@ -315,13 +325,24 @@ impl CodeBuilder {
         }
     }
 
+    /// Notes the bytes in swap of a target.
+    pub fn attribution(&mut self, a: &Attribution) {
+        self.saved.insert(a.target, a.swapped);
+    }
+
     /// Adds a snapshot. The last one in the selected time that has memory gives the heat.
     pub fn push(&mut self, s: &Arc<Snapshot>) {
         self.begin.get_or_insert(s.start);
         let admitted = self.gate.admit(s);
         self.over |= admitted.is_none() && self.last.is_some();
+        let views = || self.options.filter.views(s);
+        let saved = |v: &TargetView| self.saved.get(&v.id).map(|&bytes| bytes as f64);
+        if admitted.is_some() && views().any(|v| saved(v).is_some()) {
+            self.saved_sum.0 += views().filter_map(saved).sum::<f64>();
+            self.saved_sum.1 += 1.0;
+        }
         if let Some(time) = admitted
-            && self.options.filter.views(s).any(|v| !v.regions.is_empty())
+            && views().any(|v| !v.regions.is_empty())
         {
             self.last = Some((time, Arc::clone(s)));
         }
@@ -414,6 +435,7 @@ impl CodeBuilder {
                 _ => 0.0,
             },
             refaults_per_second: refaults.iter().map(|r| r.faults).sum::<u64>() as f64 / seconds,
+            saved_bytes: (self.saved_sum.1 > 0.0).then(|| self.saved_sum.0 / self.saved_sum.1),
             rows,
             stacks,
             refaults,

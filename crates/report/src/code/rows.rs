@@ -13,7 +13,7 @@ use crate::names::{label_of, short};
 use crate::pieces::{cut, each_piece};
 
 /// Libraries and functions that allocate and copy memory for others. Their callers decide its use.
-const HELPER_LIBRARIES: [&str; 12] = [
+const HELPER_LIBRARIES: [&str; 11] = [
     "libc.so",
     "libc-2",
     "ld-linux",
@@ -23,11 +23,10 @@ const HELPER_LIBRARIES: [&str; 12] = [
     "libjemalloc",
     "libtcmalloc",
     "libmimalloc",
-    "libisotherm-alloc",
     "libpthread",
     "[vdso]",
 ];
-const HELPER_FUNCTIONS: [&str; 17] = [
+const HELPER_FUNCTIONS: [&str; 22] = [
     "malloc",
     "calloc",
     "realloc",
@@ -38,6 +37,11 @@ const HELPER_FUNCTIONS: [&str; 17] = [
     "__rust_realloc",
     "__libc_",
     "je_",
+    "tcmalloc::",
+    "_mi_",
+    "mi_malloc",
+    "mi_heap_",
+    "mi_page_",
     "operator new",
     "alloc::",
     "core::",
@@ -46,6 +50,9 @@ const HELPER_FUNCTIONS: [&str; 17] = [
     "str>::",
     "[",
 ];
+
+/// The library that samples allocations: its functions are no part of the program.
+const SAMPLER: &str = "libisotherm-alloc";
 
 /// The memory of a function, line, file, path, thread or mapping.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -87,7 +94,8 @@ impl<'a> Namer<'a> {
             let key = (owner.target.0, Arc::as_ptr(&owner.code.0) as usize, address);
             let find = &mut *self.find;
             let functions = self.known.entry(key).or_insert_with(|| name(find, owner, address));
-            all.extend_from_slice(functions);
+            let of_program = functions.iter().filter(|f| !short(&f.library).starts_with(SAMPLER));
+            all.extend(of_program.cloned());
         }
         all.reverse();
         all
@@ -95,11 +103,11 @@ impl<'a> Namer<'a> {
 }
 
 fn name(find: &mut dyn FindFunctions, owner: &Owner, address: u64) -> Vec<Frame> {
-    let code = &*owner.code.0;
-    let after = code.partition_point(|c| c.range.end <= address);
-    let code = code.get(after).filter(|c| c.range.contains(address));
+    let executed = &*owner.code.0;
+    let after = executed.partition_point(|c| c.range.end <= address);
+    let code = executed.get(after).filter(|c| c.range.contains(address));
     let library: Arc<str> = code.map_or_else(|| "".into(), |c| Arc::clone(&c.path));
-    let found = find.functions(&CodeAddress { target: owner.target, address, code });
+    let found = find.functions(&CodeAddress { target: owner.target, address, code, executed });
     if found.is_empty() {
         let function = match code {
             Some(c) => format!("{}+{:#x}", short(&c.path), address - c.range.start + c.offset),
@@ -116,18 +124,22 @@ fn name(find: &mut dyn FindFunctions, owner: &Owner, address: u64) -> Vec<Frame>
     found.into_iter().map(frame).collect()
 }
 
-fn is_helper(frame: &Frame) -> bool {
+fn is_in_helper_library(frame: &Frame) -> bool {
     let library = short(&frame.library);
     HELPER_LIBRARIES.iter().any(|name| library.starts_with(name))
-        || HELPER_FUNCTIONS
-            .iter()
-            .any(|name| frame.function.trim_start_matches('<').starts_with(name))
 }
 
-/// The innermost frame that is not a helper; the innermost one if all are.
+fn is_helper(frame: &Frame) -> bool {
+    let function = frame.function.trim_start_matches('<');
+    is_in_helper_library(frame) || HELPER_FUNCTIONS.iter().any(|name| function.starts_with(name))
+}
+
+/// The innermost frame that is not a helper. Programs without symbols have none with a name.
 fn site(frames: &[Frame]) -> Option<&Frame> {
-    let inside_out = || frames.iter().rev();
-    inside_out().find(|f| f.named && !is_helper(f)).or_else(|| inside_out().next())
+    let innermost = |is: fn(&Frame) -> bool| frames.iter().rev().find(|f| is(f));
+    innermost(|f| f.named && !is_helper(f))
+        .or_else(|| innermost(|f| !f.library.is_empty() && !is_in_helper_library(f)))
+        .or_else(|| innermost(|_| true))
 }
 
 fn label(row: &StackRow, by: CodeBy) -> String {
@@ -230,6 +242,14 @@ mod tests {
         ];
         assert_eq!(site(&stack).map(|f| &*f.function), Some("fill"));
         assert_eq!(site(&stack[3..]).map(|f| &*f.function), Some("__memset_avx2"));
+        let stripped = [
+            frame("__libc_start_main", "/lib/libc.so.6", true),
+            frame("app+0x10", "/app", false),
+            frame("app+0x20", "/app", false),
+            frame("[unknown]", "", false),
+            frame("libmimalloc.so.2.0+0x30", "/lib/libmimalloc.so.2.0", false),
+        ];
+        assert_eq!(site(&stripped).map(|f| &*f.function), Some("app+0x20"));
         assert_eq!(site(&[]), None);
     }
 }

@@ -128,6 +128,52 @@ fn major_faults_are_counted_by_stack() {
 }
 
 #[test]
+fn frames_of_the_sampling_library_are_left_out() {
+    let code = CodeMapping {
+        range: AddrRange::new(0xa000, 0xb000),
+        offset: 0,
+        path: "/tmp/libisotherm-alloc-7.so".into(),
+        build_id: "".into(),
+    };
+    let mut builder = CodeBuilder::new(Options::default(), CodeBy::Path);
+    builder.code(TargetId(0), &Arc::new(vec![code]));
+    let frames = [0xa010, 0xa020, 0xc].into();
+    builder.fault(&Fault { frames, ..fault(FaultKind::Minor, 2 << 20, 0) });
+    builder.push(&snapshot(0));
+    let code = builder.finish(&mut Numbers).unwrap();
+    assert_eq!(code.rows.iter().map(|r| &*r.name).collect::<Vec<_>>(), ["fb"]);
+}
+
+#[test]
+fn saved_memory_is_the_mean_of_the_snapshots() {
+    let mut builder = CodeBuilder::new(Options::default(), CodeBy::Function);
+    let mut add = |swapped: Option<u64>, target, seq| {
+        if let Some(swapped) = swapped {
+            let (comm, cgroup) = ("a".into(), "".into());
+            let target = TargetId(target);
+            let at = Nanos(0);
+            builder.attribution(&Attribution {
+                target,
+                at,
+                comm,
+                cgroup,
+                swapped,
+                major_faults: 0,
+            });
+        }
+        builder.push(&snapshot(seq));
+    };
+    // Nothing is known at first; target 1 is in no snapshot.
+    [(None, 0), (Some(100), 0), (Some(7), 1), (Some(400), 0)]
+        .into_iter()
+        .zip(0..)
+        .for_each(|((swapped, target), seq)| add(swapped, target, seq));
+    let code = builder.finish(&mut Numbers).unwrap();
+    assert_eq!(code.saved_bytes, Some(200.0));
+    assert_eq!(built(CodeBy::Function, &[]).saved_bytes, None);
+}
+
+#[test]
 fn faults_after_the_selected_time_do_not_count() {
     let time = Some(Duration::ZERO..Duration::from_secs(1));
     let options =

@@ -89,9 +89,10 @@ pub fn refaults_text(c: &Code, top: usize) -> String {
     }
     let _ = writeln!(
         out,
-        "{} major faults, {} a second, each of which brought one page or more back\n\n{:>9} {:>9} {:>7}  stack, the outermost function first",
+        "{} major faults, {} a second, each of which brought one page or more back{}\n\n{:>9} {:>9} {:>7}  stack, the outermost function first",
         units::count(all),
         significant(c.refaults_per_second),
+        for_saved(c),
         "faults",
         "a second",
         "share"
@@ -103,6 +104,14 @@ pub fn refaults_text(c: &Code, top: usize) -> String {
         let _ = writeln!(out, "and {} more: --top N", c.refaults.len() - top);
     }
     out + &footer(&c.basis)
+}
+
+/// What the faults are the price of.
+fn for_saved(c: &Code) -> String {
+    let Some(saved) = c.saved_bytes.filter(|&saved| saved >= 1.0) else { return String::new() };
+    let per_mib = c.refaults_per_second * 60.0 / (saved / f64::from(1 << 20));
+    let saved = bytes(saved.round() as u64);
+    format!("\n{saved} in swap on average: {} faults a minute for each MiB", significant(per_mib))
 }
 
 fn refault(out: &mut String, row: &RefaultRow, all: u64) {

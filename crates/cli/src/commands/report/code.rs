@@ -81,6 +81,7 @@ fn read(o: &cli::Code, selection: &cli::Selection) -> Result<Code> {
                 builder.code(*target, code);
             }
             Event::Fault(f) => builder.fault(f),
+            Event::Attribution(a) => builder.attribution(a),
             Event::Snapshot(s) => builder.push(s),
             _ => {}
         }
