@@ -1,13 +1,15 @@
 //! Processes for the program to watch, which this program becomes.
 
 use std::ffi::CString;
+use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
 use rustix::process::{Signal, getpid, kill_process, set_parent_process_death_signal};
 use rustix::thread::set_name;
 
@@ -33,6 +35,10 @@ pub enum Behaviour {
     Unmap,
     /// has 65,000 mappings
     Areas,
+    /// has 65,000 mappings of a file whose path has 5 KB
+    LongPath,
+    /// maps code of a file, and puts a pipe in its place
+    Pipe,
     /// changes its name to control characters and back
     Rename,
     /// ends within a second
@@ -106,6 +112,8 @@ pub fn be(deed: Behaviour) -> Result<()> {
             }
             Behaviour::Unmap => unmap(turn)?,
             Behaviour::Areas if turn == 0 => areas()?,
+            Behaviour::LongPath if turn == 0 => long_path()?,
+            Behaviour::Pipe if turn == 0 => pipe()?,
             Behaviour::Rename if turn % 2 == 0 => rename("\u{1b}[2J\n\r\u{7}\u{1b}]0;")?,
             Behaviour::Rename => rename(NAME)?,
             Behaviour::Die if turn > u64::from(std::process::id() % 150) => return Ok(()),
@@ -153,12 +161,54 @@ fn unmap(turn: u64) -> Result<()> {
     Ok(())
 }
 
-/// Every second page has other permissions, so that each page is a mapping.
 fn areas() -> Result<()> {
     let prot = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: the mapping is new, and nothing refers to it.
     unsafe {
         let start = mmap_anonymous(std::ptr::null_mut(), AREAS * PAGE, prot, MapFlags::PRIVATE)?;
+        split(start);
+    }
+    Ok(())
+}
+
+/// The kernel opens no path of this length, but a process can go there step by step.
+fn long_path() -> Result<()> {
+    std::env::set_current_dir("/tmp")?;
+    for depth in 0..20 {
+        let folder = format!("{}{}", std::process::id(), "n".repeat(240));
+        fs::create_dir(&folder).with_context(|| format!("folder {depth}"))?;
+        std::env::set_current_dir(folder)?;
+    }
+    let file = File::options().read(true).write(true).create_new(true).open("file")?;
+    file.set_len((AREAS * PAGE) as u64)?;
+    let prot = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: the mapping is new, and nothing refers to it.
+    unsafe {
+        let flags = MapFlags::PRIVATE;
+        split(mmap(std::ptr::null_mut(), AREAS * PAGE, prot, flags, &file, 0)?);
+    }
+    Ok(())
+}
+
+/// The kernel names the removed file as the pipe is named.
+fn pipe() -> Result<()> {
+    let path = format!("/tmp/code-{}", std::process::id());
+    fs::write(&path, [0; PAGE])?;
+    let (file, prot) = (File::open(&path)?, ProtFlags::READ | ProtFlags::EXEC);
+    // SAFETY: the mapping is new, and nothing refers to it.
+    unsafe { mmap(std::ptr::null_mut(), PAGE, prot, MapFlags::PRIVATE, &file, 0)? };
+    fs::remove_file(&path)?;
+    let mode = Mode::RUSR | Mode::WUSR;
+    Ok(mknodat(CWD, format!("{path} (deleted)"), FileType::Fifo, mode, 0)?)
+}
+
+/// Gives every second page other permissions, so that each page is a mapping.
+///
+/// # Safety
+/// Nothing refers to the [`AREAS`] pages of memory at `start`.
+unsafe fn split(start: *mut std::ffi::c_void) {
+    // SAFETY: the caller.
+    unsafe {
         for area in 0..AREAS {
             let page = start.byte_add(area * PAGE);
             page.cast::<u8>().write_volatile(1);
@@ -168,5 +218,4 @@ fn areas() -> Result<()> {
             }
         }
     }
-    Ok(())
 }

@@ -134,6 +134,8 @@ impl Experiment for Targets {
             Behaviour::Exec,
             Behaviour::Unmap,
             Behaviour::Areas,
+            Behaviour::LongPath,
+            Behaviour::Pipe,
             Behaviour::Rename,
             Behaviour::Die,
             Behaviour::Die,
@@ -162,6 +164,10 @@ impl Experiment for Targets {
             who = pids.iter().flat_map(|pid| ["--pid", pid]).collect();
         }
         let mut command = self.command(&who);
+        // To read stacks, it opens the files that its targets execute.
+        if random.one_in(2) {
+            command.arg("--stacks");
+        }
         // The victim ends while it is watched, and a canary gets its pid. Before, the pid may mean the canary.
         let delay = Duration::from_millis(random.below(600) as u64);
         let (ended, reused) = std::thread::scope(|scope| -> Result<_> {

@@ -10,6 +10,8 @@ use crate::time::Nanos;
 pub const SHORTEST_AGE: f64 = 5.0;
 /// Known ages reach up to this share of the time for which ages were counted.
 pub const KNOWN_SHARE: f64 = 2.0 / 3.0;
+/// Largest share of unknown memory with which a record answers how much memory is needed.
+pub const MOST_UNKNOWN: f64 = 0.25;
 /// Why a record without idle ages gives no answer.
 pub const NO_AGES: &str = "the record has no idle ages: record for at least a minute with the default monitor (other \
                            monitors, and isotherm before record version 5, do not count them); for the page cache of files, \
@@ -57,15 +59,31 @@ pub struct Beyond {
     pub returned: f64,
     /// number of windows in which such touches were counted: the weight of `returned`
     pub counted: f64,
+    /// bytes per second for which one counted window stands
+    pub one: f64,
+    /// what one more touch of a counted page would add to `returned` for the pages that are not counted
+    pub unseen: f64,
 }
 
 impl Beyond {
+    /// The bytes per second that come back if counts are wrong within their error: -1 is the upper end of their
+    /// 95 % interval, 1 the lower end.
+    ///
+    /// Of n counted windows, n + 2 sqrt(n) + 3 are expected at most: with none, 3 (the rule of three).
+    #[must_use]
+    pub fn returned_at(&self, doubt: f64) -> f64 {
+        let spread = 1.0 + 2.0 / self.counted.max(1.0).sqrt();
+        self.returned * spread.powf(-doubt) + (-doubt).max(0.0) * 3.0 * self.one
+    }
+
     fn plus(self, o: Beyond) -> Beyond {
         Beyond {
             idle: self.idle + o.idle,
             kept: self.kept + o.kept,
             returned: self.returned + o.returned,
             counted: self.counted + o.counted,
+            one: self.one.max(o.one),
+            unseen: self.unseen.max(o.unseen),
         }
     }
 }
@@ -115,6 +133,13 @@ impl AgeCurve {
         self.rows.last().map_or(0.0, |r| r.end - begun)
     }
 
+    /// For how long touches were counted, in s: less than [`AgeCurve::seconds`] if ages of an earlier monitor are
+    /// known.
+    #[must_use]
+    pub fn observed(&self) -> f64 {
+        self.rows.first().zip(self.rows.last()).map_or(0.0, |(first, last)| last.end - first.since)
+    }
+
     /// The longest age that is known well, in s.
     #[must_use]
     pub fn longest(&self) -> f64 {
@@ -137,13 +162,6 @@ impl AgeCurve {
     #[must_use]
     pub fn bytes(&self) -> f64 {
         self.mean(|a| (a.idle.total() + a.swapped.total()) as f64) * PAGE_SIZE as f64
-    }
-
-    /// The maximum of this memory at any time.
-    #[must_use]
-    pub fn most_bytes(&self) -> f64 {
-        let bytes = |r: &AgeRow| (r.ages.idle.total() + r.ages.swapped.total()) as f64;
-        self.rows.iter().map(bytes).fold(0.0, f64::max) * PAGE_SIZE as f64
     }
 
     /// Memory in swap, in bytes.
@@ -179,7 +197,7 @@ impl AgeCurve {
     #[must_use]
     pub fn beyond(&self, age: f64) -> Beyond {
         let mut sum = Beyond::default();
-        let (mut seconds, mut n) = (0.0, 0.0);
+        let (mut seconds, mut n, mut sampling) = (0.0, 0.0, 1.0);
         for row in self.rows.iter().filter(|row| row.knows(age)) {
             let a = &row.ages;
             let returned = a.returned.at_least(age);
@@ -187,6 +205,8 @@ impl AgeCurve {
             sum.idle += idle;
             sum.kept += (a.idle.total() + a.swapped.total()) as f64 - idle;
             sum.returned += returned;
+            sampling = f64::max(sampling, f64::from(a.sampling));
+            sum.unseen = sum.unseen.max(f64::from(a.sampling.max(1) - 1));
             sum.counted += returned / f64::from(a.sampling.max(1)) / WINDOW_PAGES;
             seconds += row.end - row.since;
             n += 1.0;
@@ -195,11 +215,14 @@ impl AgeCurve {
         if n == 0.0 {
             return Beyond { kept: self.bytes(), ..sum };
         }
+        let seconds = f64::max(seconds, 1e-9);
         Beyond {
             idle: sum.idle / n * page,
             kept: sum.kept / n * page,
-            returned: sum.returned / f64::max(seconds, 1e-9) * page,
+            returned: sum.returned / seconds * page,
             counted: sum.counted,
+            one: WINDOW_PAGES * sampling / seconds * page,
+            unseen: sum.unseen / seconds * page,
         }
     }
 }
@@ -239,6 +262,12 @@ mod tests {
         let page = PAGE_SIZE as f64;
         let b = curve.beyond(20.0);
         assert_eq!((b.idle.round(), b.returned.round()), (100.0 * page, page));
+        // The rows at 120 to 150 s know that age; 4 x 10 pages were counted in 2.5 windows.
+        assert_eq!((b.counted, b.one.round()), (2.5, (16.0 * page / 40.0).round()));
+        let high = 1.0 + 2.0 / 2.5_f64.sqrt();
+        assert_eq!(b.returned_at(-1.0).round(), (page * high + 3.0 * b.one).round());
+        assert_eq!(b.returned_at(1.0).round(), (page / high).round());
+        assert_eq!(b.returned_at(0.0), b.returned);
         assert_eq!(curve.beyond(49.0).idle, 0.0);
         assert_eq!(curve.beyond(51.0), Beyond { kept: curve.bytes(), ..Beyond::default() });
         assert_eq!(together([&curve, &curve].into_iter(), 20.0).idle.round(), 200.0 * page);

@@ -98,7 +98,7 @@ pub struct PageAges {
     pub untouched: u32,
     /// resident pages of unknown age, because their accesses cannot be observed
     pub unknown: u32,
-    /// pages in swap, by the time since their last touch
+    /// pages in swap, and evicted pages of mapped files and shared memory, by the time since their last touch
     pub swapped: AgeHistogram,
     /// touches of idle pages between `since` and the snapshot, by the age before the touch
     pub returned: AgeHistogram,

@@ -48,7 +48,9 @@ pub use act::{
     Act, Action, Applied, Begins, Budget, Cause, Destination, Destinations, Failure, PageFilter,
     PageKind, Support, Work,
 };
-pub use age_curve::{AgeCurve, Beyond, KNOWN_SHARE, NO_AGES, SHORTEST_AGE, idle_times, together};
+pub use age_curve::{
+    AgeCurve, Beyond, KNOWN_SHARE, MOST_UNKNOWN, NO_AGES, SHORTEST_AGE, idle_times, together,
+};
 pub use ages::{AGE_BINS, AgeHistogram, HugeAges, KeptAges, KeptBlock, PageAges};
 pub use attribution::Attribution;
 pub use attrs::{Attrs, AttrsError, MonitorKind};

@@ -98,6 +98,17 @@ impl UnobservableMappings {
         true
     }
 
+    /// Number of resident pages at the last look, without memory of the kernel and of devices: nothing charges it to
+    /// the target, and no limit bounds it.
+    pub fn resident_pages(&self) -> u64 {
+        let pages = |r: &Region| {
+            let reasons = Unknown::ALL.into_iter().filter(|why| *why != Unknown::Special);
+            let unknown: f64 = reasons.map(|why| r.shares.unknown[why.index()]).sum();
+            ((r.shares.visible + unknown) * (r.range.len() / PAGE_SIZE) as f64).round() as u64
+        };
+        self.regions.iter().map(pages).sum()
+    }
+
     /// The regions for an interval of this length; starts the next interval.
     pub fn views(&mut self, interval: Duration) -> Vec<RegionView> {
         let passed = u32::try_from(interval.as_millis()).unwrap_or(u32::MAX);
@@ -130,7 +141,11 @@ mod tests {
     const RANGE: AddrRange = AddrRange { start: 0, end: 16 * PAGE_SIZE };
 
     fn locked() -> Vec<Mapping> {
-        let unknown = Some(Unknown::Mlocked);
+        mapped(Unknown::Mlocked)
+    }
+
+    fn mapped(why: Unknown) -> Vec<Mapping> {
+        let unknown = Some(why);
         vec![Mapping { range: RANGE, kind: MappingKind::Anonymous, name: "".into(), unknown }]
     }
 
@@ -171,6 +186,18 @@ mod tests {
             let view = unobservable.views(Duration::from_secs(1))[0];
             assert_eq!(view.unknown_bp.0[Unknown::Mlocked.index()], 10_000);
             assert_eq!(view.age, Duration::ZERO);
+        }
+    }
+
+    #[test]
+    fn memory_of_devices_is_no_memory_of_the_target() {
+        for (why, pages) in [(Unknown::Kvm, 16), (Unknown::Special, 0)] {
+            let mut unobservable = UnobservableMappings::default();
+            unobservable.map(&mapped(why));
+            assert_eq!(unobservable.resident_pages(), 0, "not looked at yet");
+            unobservable.see(&all_there(), &mapped(why));
+            unobservable.views(Duration::from_secs(1));
+            assert_eq!(unobservable.resident_pages(), pages, "{why:?}");
         }
     }
 }

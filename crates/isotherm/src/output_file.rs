@@ -1,10 +1,12 @@
 //! Output files, which replace an existing file only when they are complete.
 
-use std::fs::{File, OpenOptions, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use tempfile::NamedTempFile;
 
 use crate::usage::UsageError;
@@ -44,8 +46,10 @@ impl OutputFile {
     pub fn create(path: &Path) -> Result<Self, OutputError> {
         let cannot = |source| OutputError::Write { path: path.to_owned(), source };
         // A link stays a link.
-        let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let there = place.metadata().ok();
+        let (place, there) = match existing(path).map_err(cannot)? {
+            Some((place, there)) => (place, Some(there)),
+            None => (path.to_owned(), None),
+        };
         if there.as_ref().is_some_and(|m| !m.is_file()) {
             return Ok(OutputFile::Direct(File::create(path).map_err(cannot)?));
         }
@@ -95,6 +99,23 @@ impl Write for OutputFile {
     }
 }
 
+/// The place and the kind of an existing file. The kernel follows links to it, so that it can refuse those that
+/// others have put into `/tmp` (`fs.protected_symlinks`).
+fn existing(path: &Path) -> io::Result<Option<(PathBuf, Metadata)>> {
+    let flags = OFlags::PATH.bits().cast_signed();
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let is = file.metadata()?;
+    // A file that was removed has no place.
+    let is_at = |place: &PathBuf| {
+        place.symlink_metadata().is_ok_and(|m| (m.dev(), m.ino()) == (is.dev(), is.ino()))
+    };
+    let place = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok().filter(is_at);
+    Ok(Some((place.unwrap_or_else(|| path.to_owned()), is)))
+}
+
 /// Creates the output file. Fails if it is the record that is being read.
 ///
 /// # Errors
@@ -116,4 +137,61 @@ pub fn keep_input(output: &Path, input: &Path) -> Result<(), UsageError> {
         return Err(UsageError::new(text));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{lchown, symlink};
+
+    use super::*;
+
+    fn write(path: &Path) -> Result<(), OutputError> {
+        let mut file = OutputFile::create(path)?;
+        file.write_all(b"new").unwrap();
+        file.finish().unwrap();
+        Ok(())
+    }
+
+    /// Found by an audit: the name that a link holds was followed, not the link.
+    #[test]
+    fn the_kernel_follows_the_links_to_an_output() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("a");
+        let opened = File::create_new(&place).unwrap();
+        fs::remove_file(&place).unwrap();
+        // This is what the link below holds.
+        let other = dir.path().join("a (deleted)");
+        fs::write(&other, "old").unwrap();
+        write(Path::new(&format!("/proc/self/fd/{}", opened.as_raw_fd()))).unwrap();
+        assert_eq!(fs::read(&other).unwrap(), b"old");
+        assert_eq!(opened.metadata().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn a_link_stays_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let [link, place] = ["link", "place"].map(|name| dir.path().join(name));
+        fs::write(&place, "old").unwrap();
+        symlink("place", &link).unwrap();
+        write(&link).unwrap();
+        assert_eq!(fs::read(&place).unwrap(), b"new");
+        assert!(link.is_symlink());
+    }
+
+    /// Here only where the kernel protects links, and root can make one of another user.
+    #[test]
+    fn a_link_of_another_user_in_tmp_is_refused() {
+        let protects = fs::read_to_string("/proc/sys/fs/protected_symlinks").unwrap();
+        if !rustix::process::geteuid().is_root() || protects.trim() != "1" {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o1777)).unwrap();
+        let [link, place] = ["link", "place"].map(|name| dir.path().join(name));
+        fs::write(&place, "old").unwrap();
+        symlink(&place, &link).unwrap();
+        lchown(&link, Some(65534), Some(65534)).unwrap();
+        assert!(matches!(write(&link), Err(OutputError::Write { .. })));
+        assert_eq!(fs::read(&place).unwrap(), b"old");
+    }
 }

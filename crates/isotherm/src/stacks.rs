@@ -436,6 +436,8 @@ impl Stacks {
         if now < due || s.frames.iter().all(|&f| process.has_code(f)) {
             return;
         }
+        // Also if it fails: there may be too much to read.
+        process.reread = (now + pause, (pause * 2).min(REREAD_MOST));
         let Ok(read) = self.reader.read(ROOT.as_ref(), s.pid) else { return };
         let code: Vec<CodeMapping> = read
             .iter()
@@ -447,9 +449,8 @@ impl Stacks {
             })
             .collect();
         let is_new = code != *process.code;
-        let most = if is_new { REREAD_NEW } else { REREAD_MOST };
-        process.reread = (now + pause.min(most), (pause * 2).min(most));
         if is_new {
+            process.reread = (now + pause.min(REREAD_NEW), (pause * 2).min(REREAD_NEW));
             let root = Path::new(ROOT).join(format!("proc/{}/root", s.pid));
             process.unwinder = Some(StackUnwinder::new(&root, &read, &mut self.tables));
             process.code = Arc::new(code);

@@ -3,22 +3,32 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{self, BufReader};
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use blazesym::helper::read_elf_build_id;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Symbolized, Symbolizer};
 use isotherm_core::{AddrRange, PAGE_SIZE};
-use object::ReadCache;
+use object::Object;
+use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
+use rustix::process::geteuid;
 
-use crate::elf::{CodeSegment, base, code_segments, variables};
-use crate::generated::{GeneratedCode, MAX_MAP};
-use crate::proc::{FileCode, ProcError, code, inner_pid};
+use crate::elf::{CodeSegment, ElfFile, base, code_segments, variables};
+use crate::generated::GeneratedCode;
+use crate::proc::{FileCode, ProcError, code, inner_pid, status_field};
 use crate::sys::{open_regular, read_regular};
+
+/// Maximum bytes that are read of all maps of generated code. In memory they need up to ten times as many.
+const MAX_MAPS: u64 = 64 << 20;
+/// Maximum number of files whose build ids are kept.
+const MAX_IDS: usize = 1 << 16;
+
+/// Longer build ids, in bytes, are none: linkers make 8, 16 or 20.
+const LONGEST_ID: usize = 64;
 
 /// Reads which files processes execute. It reads the build id of each file once.
 #[derive(Default)]
@@ -46,20 +56,25 @@ impl CodeReader {
     fn build_id(&mut self, path: &Path) -> Arc<str> {
         // A file that was replaced or cannot be read has no id that could be compared.
         let Ok(file) = path.metadata() else { return "".into() };
+        if self.build_ids.len() >= MAX_IDS {
+            self.build_ids.clear();
+        }
         let id = self.build_ids.entry((file.dev(), file.ino())).or_insert_with(|| id_of(path));
         Arc::clone(id)
     }
 }
 
 fn id_of(path: &Path) -> Arc<str> {
-    let id = read_elf_build_id(path).ok().flatten();
-    id.iter()
-        .flat_map(|id| id.iter())
-        .fold(String::new(), |mut text, byte| {
+    let read = || {
+        let elf = ElfFile::open(path).ok()?;
+        let file = object::File::parse(&elf).ok()?;
+        let id = file.build_id().ok().flatten().filter(|id| id.len() <= LONGEST_ID)?;
+        Some(id.iter().fold(String::new(), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");
             text
-        })
-        .into()
+        }))
+    };
+    read().unwrap_or_default().into()
 }
 
 /// A function at an address of code, and its line.
@@ -79,6 +94,8 @@ pub struct Functions {
     checked: HashMap<(PathBuf, Arc<str>), bool>,
     /// by process and dump
     generated: HashMap<(u32, Option<PathBuf>), GeneratedCode>,
+    /// bytes that may still be read of maps of generated code
+    maps_left: u64,
     variables: HashMap<PathBuf, Arc<FileVariables>>,
 }
 
@@ -91,8 +108,8 @@ struct FileVariables {
 
 impl FileVariables {
     fn read(path: &Path) -> Option<Self> {
-        let cache = ReadCache::new(File::open(path).ok()?);
-        let file = object::File::parse(&cache).ok()?;
+        let elf = ElfFile::open(path).ok()?;
+        let file = object::File::parse(&elf).ok()?;
         Some(FileVariables { segments: code_segments(&file), all: variables(&file, PAGE_SIZE) })
     }
 }
@@ -103,6 +120,7 @@ impl Default for Functions {
             symbolizer: Symbolizer::new(),
             checked: HashMap::new(),
             generated: HashMap::new(),
+            maps_left: MAX_MAPS,
             variables: HashMap::new(),
         }
     }
@@ -150,9 +168,10 @@ impl Functions {
         file.all.iter().map(moved).collect()
     }
 
-    /// Whether the file has this build id.
+    /// Whether it is a regular file with this build id. A record may be forged, and name a pipe.
     fn is_same(&mut self, path: &Path, build_id: &Arc<str>) -> bool {
-        let same = || build_id.is_empty() || *id_of(path) == **build_id;
+        let has_id = || build_id.is_empty() || *id_of(path) == **build_id;
+        let same = || open_regular(path).is_ok() && has_id();
         *self.checked.entry((path.to_owned(), Arc::clone(build_id))).or_insert_with(same)
     }
 
@@ -165,11 +184,14 @@ impl Functions {
         dump: Option<&Path>,
         address: u64,
     ) -> Option<Function> {
-        let read = || {
+        let mut read = || {
             let inside = root.join(format!("proc/{pid}/root"));
-            let own = inner_pid(root, pid).map(|inner| perf_map(&inside, inner));
-            let mut paths = own.into_iter().chain([perf_map(root, pid)]);
-            let text = paths.find_map(|path| read_regular(&path, MAX_MAP).ok()).unwrap_or_default();
+            let own = inner_pid(root, pid).map(|inner| (&*inside, inner));
+            let mut maps = own.into_iter().chain([(root, pid)]);
+            let (writers, left) = (writers(root, pid), self.maps_left);
+            let read = |(root, pid)| read_map(root, pid, &writers, left).ok();
+            let text = maps.find_map(read).unwrap_or_default();
+            self.maps_left -= text.len() as u64;
             let mut code = GeneratedCode::default();
             code.read_map(&String::from_utf8_lossy(&text));
             if let Some(dump) = dump.and_then(|path| open_regular(path).ok()) {
@@ -177,7 +199,8 @@ impl Functions {
             }
             code
         };
-        let code = self.generated.entry((pid, dump.map(Path::to_owned))).or_insert_with(read);
+        let key = (pid, dump.map(Path::to_owned));
+        let code = self.generated.entry(key).or_insert_with(&mut read);
         Some(Function { name: code.at(address)?.to_owned(), line: None })
     }
 }
@@ -194,14 +217,37 @@ fn line(at: &CodeInfo<'_>) -> Option<String> {
     Some(format!("{}:{}", at.file.to_string_lossy(), at.line?))
 }
 
-fn perf_map(root: &Path, pid: u32) -> PathBuf {
-    root.join(format!("tmp/perf-{pid}.map"))
+fn perf_map(pid: u32) -> String {
+    format!("tmp/perf-{pid}.map")
+}
+
+/// The users whose maps of `pid` are believed: anyone may create such a file for a process of another user. They are
+/// root, the user of this process, and those of `pid` while it lives.
+fn writers(root: &Path, pid: u32) -> Vec<u32> {
+    let uids = status_field(root, pid.cast_signed(), "Uid:").ok().flatten().unwrap_or_default();
+    let uids = uids.split_whitespace().filter_map(|uid| uid.parse().ok());
+    [0, geteuid().as_raw()].into_iter().chain(uids).collect()
+}
+
+/// Reads at most `limit` bytes of the map of `pid` below `root`, where links lead to no place outside of `root`.
+fn read_map(root: &Path, pid: u32, writers: &[u32], limit: u64) -> io::Result<Vec<u8>> {
+    let root = open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let map = File::from(openat2(root, perf_map(pid), flags, Mode::empty(), resolve)?);
+    if !writers.contains(&map.metadata()?.uid()) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    read_regular(format!("/proc/self/fd/{}", map.as_raw_fd()).as_ref(), limit)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{chown, symlink};
+
     use super::*;
     use crate::generated;
+    use crate::sys::with_other_kinds;
     use crate::walker::own_pid;
 
     #[inline(never)]
@@ -227,17 +273,28 @@ mod tests {
         assert_eq!(functions.in_file(file.path.as_ref().as_ref(), &other, offset), []);
     }
 
+    /// A pipe with the name of a file that a process executes, or that a forged record names, hung isotherm.
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_hangs_nothing() {
+        with_other_kinds(|path| {
+            let mut functions = Functions::default();
+            assert_eq!(&*id_of(path), "");
+            assert_eq!(functions.in_file(path, &"".into(), 0), []);
+            assert_eq!(functions.variables(path, &"".into(), 0, 0), []);
+        });
+    }
+
     #[test]
     fn generated_functions_come_from_the_map_of_their_process() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("tmp")).unwrap();
         let text = "7f00 10 old\n7f20 8 LazyCompile:~b c.js:1\nnonsense\n7f00 10 new\n";
-        std::fs::write(perf_map(root.path(), 7), text).unwrap();
+        std::fs::write(root.path().join(perf_map(7)), text).unwrap();
         // Process 9 is process 2 of a container.
         let process = root.path().join("proc/9");
         std::fs::create_dir_all(process.join("root/tmp")).unwrap();
         std::fs::write(process.join("status"), "Pid:\t9\nNSpid:\t9\t2\n").unwrap();
-        std::fs::write(perf_map(&process.join("root"), 2), "7f00 10 inner\n").unwrap();
+        std::fs::write(process.join("root").join(perf_map(2)), "7f00 10 inner\n").unwrap();
         let mut functions = Functions::default();
         let mut at =
             |pid, address| functions.generated(root.path(), pid, None, address).map(|f| f.name);
@@ -245,6 +302,22 @@ mod tests {
         assert_eq!(at(7, 0x7f20).as_deref(), Some("LazyCompile:~b c.js:1"));
         assert_eq!((at(7, 0x7f10), at(7, 0x7e00), at(8, 0x7f00)), (None, None, None));
         assert_eq!(at(9, 0x7f00).as_deref(), Some("inner"));
+        // Each of many processes had a map of 64 MiB, and the report needed eight times as much memory for each.
+        let read = (text.len() + "7f00 10 inner\n".len()) as u64;
+        assert_eq!(functions.maps_left, MAX_MAPS - read, "of all maps together");
+        functions.maps_left = 8;
+        std::fs::write(root.path().join(perf_map(10)), "1 1 abcd\n").unwrap();
+        assert_eq!(functions.generated(root.path(), 10, None, 1).unwrap().name, "abcd");
+        std::fs::write(root.path().join(perf_map(11)), "1 1 abcd\n").unwrap();
+        assert_eq!(functions.generated(root.path(), 11, None, 1), None);
+    }
+
+    #[test]
+    fn generated_functions_come_from_the_dump_of_their_process() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("tmp")).unwrap();
+        std::fs::write(root.path().join(perf_map(7)), "7f00 10 new\n").unwrap();
+        let mut functions = Functions::default();
         let dump = root.path().join("jit-7.dump");
         std::fs::write(&dump, generated::tests::dump()).unwrap();
         let mut at = |address| functions.generated(root.path(), 7, Some(&dump), address);
@@ -252,5 +325,34 @@ mod tests {
         assert_eq!(names, [Some("new".to_owned()), Some("new".to_owned())]);
         assert!(is_dump("/home/a/jit-7.dump"));
         assert!(!is_dump("/jit-x.dump") && !is_dump("/jit-7.dump (deleted)"));
+    }
+
+    /// Found by an audit: any user could name the functions of any process, by a file or a link in `/tmp`.
+    #[test]
+    fn a_map_of_another_user_names_no_function() {
+        let root = tempfile::tempdir().unwrap();
+        for (dir, map) in [("tmp", perf_map(1)), ("elsewhere", perf_map(2))] {
+            std::fs::create_dir(root.path().join(dir)).unwrap();
+            std::fs::write(root.path().join(map.replace("tmp", dir)), "7f00 10 known\n").unwrap();
+        }
+        let at = |pid| {
+            let found = Functions::default().generated(root.path(), pid, None, 0x7f00);
+            found.is_some_and(|f| f.name == "known")
+        };
+        symlink("../elsewhere/perf-2.map", root.path().join(perf_map(2))).unwrap();
+        assert!(at(1) && !at(2), "no link");
+        // A container may link its /tmp, but only to a place of its own.
+        std::fs::rename(root.path().join("tmp"), root.path().join("moved")).unwrap();
+        symlink("/moved", root.path().join("tmp")).unwrap();
+        assert!(at(1), "below its own root");
+        if !geteuid().is_root() {
+            assert!(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "other owners take root");
+            return;
+        }
+        chown(root.path().join("moved/perf-1.map"), Some(65534), None).unwrap();
+        assert!(!at(1), "of another user");
+        std::fs::create_dir_all(root.path().join("proc/1")).unwrap();
+        std::fs::write(root.path().join("proc/1/status"), "Uid:\t0\t65534\t0\t0\n").unwrap();
+        assert!(at(1), "of the user of the process");
     }
 }

@@ -1,9 +1,49 @@
 //! Where the parts of an ELF file are in memory.
 
+use std::cell::Cell;
+use std::fs::File;
+use std::io;
 use std::ops::Range;
+use std::path::Path;
 
 use object::elf::PF_X;
-use object::{File, Object, ObjectSegment, ObjectSymbol, ReadRef, SegmentFlags, SymbolKind};
+use object::{Object, ObjectSegment, ObjectSymbol, ReadCache, ReadRef, SegmentFlags, SymbolKind};
+
+use crate::sys::open_regular;
+
+/// Maximum bytes that are read of a file: enough for the symbols of any but the largest.
+const MOST_BYTES: u64 = 128 << 20;
+
+/// A file that another user may have made, so that reading it fails after [`MOST_BYTES`], whatever sizes it states. It
+/// is not mapped: a truncation meanwhile would end isotherm.
+pub(crate) struct ElfFile {
+    cache: ReadCache<File>,
+    left: Cell<u64>,
+}
+
+impl ElfFile {
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let cache = ReadCache::new(open_regular(path)?);
+        Ok(ElfFile { cache, left: Cell::new(MOST_BYTES) })
+    }
+}
+
+impl<'a> ReadRef<'a> for &'a ElfFile {
+    fn len(self) -> Result<u64, ()> {
+        (&self.cache).len()
+    }
+
+    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'a [u8], ()> {
+        self.left.set(self.left.get().checked_sub(size).ok_or(())?);
+        (&self.cache).read_bytes_at(offset, size)
+    }
+
+    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'a [u8], ()> {
+        let bytes = (&self.cache).read_bytes_at_until(range, delimiter)?;
+        self.left.set(self.left.get().checked_sub(bytes.len() as u64).ok_or(())?);
+        Ok(bytes)
+    }
+}
 
 /// A part of a file with code. Other parts may lie on the same page of the file.
 #[derive(Debug, Clone, Copy)]
@@ -16,7 +56,7 @@ pub(crate) struct CodeSegment {
 }
 
 /// The parts of a file with code.
-pub(crate) fn code_segments<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> Vec<CodeSegment> {
+pub(crate) fn code_segments<'d, R: ReadRef<'d>>(file: &object::File<'d, R>) -> Vec<CodeSegment> {
     let mut found = Vec::new();
     for segment in file.segments() {
         let SegmentFlags::Elf { p_flags, .. } = segment.flags() else { continue };
@@ -30,8 +70,9 @@ pub(crate) fn code_segments<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> Vec<CodeS
 
 /// Where address 0 of a file is in memory, if its code at `offset`, a multiple of the page size, is mapped at `start`.
 pub(crate) fn base(segments: &[CodeSegment], start: u64, offset: u64) -> Option<u64> {
-    let holds =
-        |s: &&CodeSegment| s.offset <= offset.saturating_add(4095) && offset < s.offset + s.len;
+    let holds = |s: &&CodeSegment| {
+        s.offset <= offset.saturating_add(4095) && offset < s.offset.saturating_add(s.len)
+    };
     let found = segments.iter().find(holds)?;
     Some(start.wrapping_add(found.offset).wrapping_sub(offset).wrapping_sub(found.address))
 }
@@ -39,7 +80,7 @@ pub(crate) fn base(segments: &[CodeSegment], start: u64, offset: u64) -> Option<
 /// The global variables of at least `least` bytes: addresses in the file, and names. Where several have the same
 /// address, the longest one.
 pub(crate) fn variables<'d, R: ReadRef<'d>>(
-    file: &File<'d, R>,
+    file: &object::File<'d, R>,
     least: u64,
 ) -> Vec<(Range<u64>, String)> {
     let mut found: Vec<(Range<u64>, String)> = file
@@ -78,12 +119,23 @@ mod tests {
     /// A table that the test finds again.
     static TABLE: [u64; 4096] = [7; 4096];
 
+    /// A file may be sparse and state any size.
+    #[test]
+    fn a_limited_part_of_a_file_is_read() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 40).unwrap();
+        let elf = ElfFile::open(file.path()).unwrap();
+        assert!((&elf).read_bytes_at(0, 1 << 39).is_err());
+        assert_eq!((&elf).read_bytes_at(1 << 39, 100).unwrap().len(), 100);
+        assert!((&elf).read_bytes_at(0, MOST_BYTES - 99).is_err(), "together");
+    }
+
     /// The linker of Rust lets the end of one segment and the begin of the next share a page of the file.
     #[test]
     fn code_and_variables_lie_where_their_symbols_say() {
         let exe = std::env::current_exe().unwrap();
         let content = std::fs::read(&exe).unwrap();
-        let file = File::parse(&*content).unwrap();
+        let file = object::File::parse(&*content).unwrap();
         let function: fn() = code_and_variables_lie_where_their_symbols_say;
         let function = function as usize as u64;
         let own = code("/".as_ref(), own_pid()).unwrap();

@@ -4,8 +4,6 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Seek};
 
-/// Maximum bytes that are read of a map.
-pub(crate) const MAX_MAP: u64 = 64 << 20;
 /// Maximum bytes of the names that are kept of a dump, and of one name.
 const MAX_NAMES: usize = 64 << 20;
 const MAX_NAME: usize = 4096;

@@ -46,7 +46,7 @@ pub use ops::{
 };
 pub use physical::{Part, PhysicalError, Stretch, physical_memory};
 pub use proof::ProofError;
-pub use state::{Thread, boot_id};
+pub use state::{Thread, boot_id, lock as lock_file};
 pub use walker::{
     Answer, Batch, Identity, MAX_ENTRIES, MAX_WINDOWS, Reading, WalkError, Walker, Want, fitting,
 };

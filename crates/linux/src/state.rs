@@ -2,12 +2,12 @@
 //!
 //! They are in `/run/isotherm`, and are locked while they are read or written.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -45,11 +45,22 @@ impl Thread {
     }
 }
 
-/// Opens and locks the file. `None` if a living process has locked it.
-pub(crate) fn lock(path: &Path, create: bool) -> io::Result<Option<File>> {
+/// Creates a directory for such files, into which only its owner may look.
+pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Opens and locks the file, without following a link. `None` if a living process has locked it. A new file may be
+/// opened by its owner only, because whoever may open a file may also lock it.
+///
+/// # Errors
+/// If it cannot be opened or locked.
+pub fn lock(path: &Path, create: bool) -> io::Result<Option<File>> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(create).truncate(false).mode(0o600);
+    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
     for _ in 0..ATTEMPTS {
-        let file =
-            OpenOptions::new().read(true).write(true).create(create).truncate(false).open(path)?;
+        let file = options.open(path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
@@ -100,4 +111,32 @@ pub(crate) fn hint(e: &io::Error) -> &'static str {
 pub fn boot_id(root: &Path) -> io::Result<String> {
     let text = fs::read_to_string(root.join("proc/sys/kernel/random/boot_id"))?;
     Ok(text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    /// Found by an audit: they had the modes of the umask, and any user could keep them locked.
+    #[test]
+    fn others_may_not_lock_a_note() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("run/isotherm");
+        make_dir(&dir).unwrap();
+        let note = dir.join("swap.json");
+        let _locked = lock(&note, true).unwrap().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&dir), mode(&note)), (0o700, 0o600));
+    }
+
+    #[test]
+    fn a_note_is_no_link() {
+        let root = tempfile::tempdir().unwrap();
+        let (link, chosen) = (root.path().join("link"), root.path().join("chosen"));
+        symlink(&chosen, &link).unwrap();
+        assert!(lock(&link, true).is_err());
+        assert!(!chosen.exists());
+    }
 }

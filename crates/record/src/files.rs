@@ -83,7 +83,11 @@ enum State {
 
 fn state(path: &Path) -> io::Result<State> {
     match fs::metadata(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(State::Missing),
+        // A link to nothing: whoever made it chose the place of the record.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let is_link = path.symlink_metadata().is_ok();
+            return Ok(if is_link { State::Foreign } else { State::Missing });
+        }
         // a device or a pipe: reading it could block
         Ok(meta) if !meta.is_file() => return Ok(State::Foreign),
         other => other?,
@@ -116,13 +120,14 @@ struct PendingFile {
     file: TempPath,
     stale: Vec<PathBuf>,
     renames: Vec<(PathBuf, PathBuf)>,
-    /// the earlier record, locked so that no other recording replaces it in the meantime
+    /// the earlier record, or the empty file, locked so that no other recording replaces it in the meantime
     _earlier: Vec<File>,
 }
 
 impl Files {
     /// Begins a record at `path` that keeps at most `keep` files. When this record settles, an earlier one at
-    /// `path` is moved to FILE.old. Any other file there stays, and is an error.
+    /// `path` is moved to FILE.old. An empty file is replaced, because it may be readable by others. Any other
+    /// file there stays, and is an error.
     pub(crate) fn create(path: &Path, keep: u32) -> Result<Self, WriteError> {
         Files::new(path, keep, false)
     }
@@ -131,10 +136,12 @@ impl Files {
     fn new(path: &Path, keep: u32, aside: bool) -> Result<Self, WriteError> {
         let io = |source| WriteError::Io { path: path.to_owned(), source };
         let earlier = records(path, keep)?;
-        let (file, aside) = if earlier.is_empty() && !aside {
+        let empty = (state(path).map_err(io)? == State::Empty).then_some(0);
+        let there: Vec<u32> = empty.into_iter().chain(earlier.iter().copied()).collect();
+        let (file, aside) = if there.is_empty() && !aside {
             (begin(path).map_err(io)?, None)
         } else {
-            let _earlier = lock_all(path, &earlier)?;
+            let _earlier = lock_all(path, &there)?;
             let old = with_suffix(path, "old");
             // Without an earlier record, FILE.old stays.
             let stale = if earlier.is_empty() { Vec::new() } else { records(&old, MOST_FILES)? };
@@ -222,10 +229,11 @@ pub(crate) fn is_written(path: &Path) -> bool {
     File::open(path).is_ok_and(locked)
 }
 
-/// Creates a file that only its owner may read, because it contains addresses and command lines.
+/// Creates a file that only its owner may read, because it contains addresses and command lines. It never
+/// continues an existing file, nor follows a link: in a directory of another user, that user could choose it.
 fn begin(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.append(true).create(true);
+    options.append(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path)

@@ -69,7 +69,7 @@ pub use export::{
     export_perf_script, export_perfetto,
 };
 pub use facts::{End, Facts, TargetFact, Why};
-pub use files::{Files, Sink};
+pub use files::{Files, Sink, Whole};
 pub use limits::{Limits, LimitsError};
 pub use outcome::{Progress, Summary, WriteError};
 pub use reader::{Mark, Reader};

@@ -10,6 +10,7 @@ use isotherm_core::{AddrRange, Mapping, MappingKind, TargetId, Unknown};
 
 use crate::bad::{Bad, ensure};
 use crate::check;
+use crate::frame::MAX_PAYLOAD;
 use crate::lists::{Lists, batch, column, list, numbers, offsets, plain, shared, words};
 
 /// The mappings of one target. Sets are numbered in the order of their first use; a change creates a new set. A
@@ -20,6 +21,17 @@ pub(crate) struct MappingSet {
     pub number: u64,
     pub target: TargetId,
     pub mappings: Arc<Vec<Mapping>>,
+}
+
+/// Maximal size of the names of a set, in bytes. The rest of a mapping has about 30.
+const NAMES: usize = MAX_PAYLOAD / 2;
+
+impl MappingSet {
+    /// The names, or none of them if they are more than a frame can hold: a process chooses its own.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let fit = self.mappings.iter().map(|m| m.name.len()).sum::<usize>() <= NAMES;
+        self.mappings.iter().map(move |m| if fit { &*m.name } else { "" })
+    }
 }
 
 pub(crate) fn from_sets(sets: &[MappingSet]) -> Result<RecordBatch, ArrowError> {
@@ -33,7 +45,7 @@ pub(crate) fn from_sets(sets: &[MappingSet]) -> Result<RecordBatch, ArrowError> 
         list("start", false, &rows, numbers(all().map(|m| m.range.start)))?,
         list("end", false, &rows, numbers(all().map(|m| m.range.end)))?,
         list("kind", false, &rows, words(all().map(|m| m.kind.name())))?,
-        list("name", false, &rows, words(all().map(|m| &*m.name)))?,
+        list("name", false, &rows, words(sets.iter().flat_map(MappingSet::names)))?,
         list("unknown", true, &rows, Arc::new(unknown))?,
     ])
 }
@@ -108,4 +120,30 @@ impl Columns {
 /// The string at `at`, unless it is null.
 fn text(strings: &StringArray, at: usize) -> Option<&str> {
     (at < strings.len() && strings.is_valid(at)).then(|| strings.value(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 20,000 mappings of a file with a path of 3.8 KB ended the recording.
+    #[test]
+    fn names_that_no_frame_can_hold_are_left_out() {
+        let set = |name: &str| {
+            let mapping = |at: u64| Mapping {
+                range: AddrRange::new(at << 12, (at + 1) << 12),
+                kind: MappingKind::File,
+                name: name.into(),
+                unknown: None,
+            };
+            let mappings = Arc::new((1..=20_000).map(mapping).collect());
+            MappingSet { number: 1, target: TargetId(1), mappings }
+        };
+        for (len, kept) in [(512, 512), (3800, 0)] {
+            let written = from_sets(&[set(&"n".repeat(len))]).unwrap();
+            assert!(written.get_array_memory_size() < MAX_PAYLOAD);
+            let read = to_sets(&written).unwrap();
+            assert_eq!((read[0].mappings.len(), read[0].mappings[9].name.len()), (20_000, kept));
+        }
+    }
 }

@@ -12,7 +12,7 @@ use isotherm_core::scheme::{
 };
 use isotherm_core::{
     Act, Action, AddrRange, Applied, Attrs, Cost, Exposure, Nanos, OpsError, PAGE_SIZE, PageFilter,
-    PageKind, Snapshot, Source, Step, Support, TargetId, Work,
+    PageKind, Snapshot, Source, Step, Support, TargetId, Unknown, Work,
 };
 use isotherm_sim::whatif::{Played, Player, Policy, Prices, Setting, Surroundings, Tier};
 use isotherm_sim::{Machine, Memory, Ops, Pattern as Touches};
@@ -239,6 +239,41 @@ fn a_limit_pages_out_the_oldest_memory() {
     // 16 MiB are idle: a limit that leaves out less costs nothing.
     assert!((11.0..13.0).contains(&saved(1)) && back(1) < 2.0, "{} {}", saved(1), back(1));
     assert!((23.0..25.0).contains(&saved(2)) && back(2) > 20.0, "{} {}", saved(2), back(2));
+}
+
+/// Half a minute cannot show what comes back after half a minute.
+#[test]
+fn limits_of_a_short_record_are_refused() {
+    let limit = || setting("limit", Policy::Limit(24 * MIB));
+    let of = |seconds| played(mixed, seconds, vec![limit()])[0].refused.clone();
+    assert!(of(30).unwrap().contains("a minute or longer"));
+    assert_eq!(of(90), None);
+}
+
+/// Memory that nobody can observe needs room within a limit: `mib` of it beside the 48 MiB.
+#[test]
+fn unknown_memory_counts_within_a_limit() {
+    let of = |mib: u64, limit: u64| {
+        let setting = setting("limit", Policy::Limit(limit * MIB));
+        let mut player =
+            Player::new(vec![setting], Prices::default(), &Surroundings::default()).unwrap();
+        let (ops, target) = machine(mixed);
+        watch(&ops, target, 90, |s| {
+            let mut with = Snapshot::clone(s);
+            let view = &mut with.targets[0];
+            let mut locked = *view.regions.last().unwrap();
+            let end = locked.range.end + (64 << 20);
+            locked.range = AddrRange::new(end, end + mib * MIB);
+            locked.resident_bp = 10_000;
+            locked.unknown_bp.0[Unknown::Mlocked.index()] = 10_000;
+            view.regions.push(locked);
+            player.push(&Arc::new(with)).unwrap();
+        });
+        player.finish().unwrap().remove(0)
+    };
+    let saved = of(8, 44).counted.saved / MIB as f64;
+    assert!((11.0..13.0).contains(&saved), "{saved}");
+    assert!(of(48, 80).refused.unwrap().contains("50 % of the resident memory is unknown"));
 }
 
 #[test]

@@ -22,9 +22,10 @@ mod watching;
 mod web;
 mod whatif;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use isotherm::units;
 
@@ -196,6 +197,14 @@ pub struct NeedNow {
     pub watching: Watching,
 }
 
+/// The path of a record that takes its place once it is whole.
+fn whole_record() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| match path == Path::new("-") {
+        true => Err("this record is written to a file, not to standard output: give its path"),
+        false => Ok(path),
+    })
+}
+
 /// Options of `import`.
 #[derive(Debug, Args)]
 pub struct Import {
@@ -205,7 +214,7 @@ pub struct Import {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Record to write
-    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_RECORD)]
+    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_RECORD, value_parser = whole_record())]
     pub output: PathBuf,
     /// Sampling interval of the recording, if the file does not have it [default: a 20th of the
     /// aggregation interval]
@@ -241,7 +250,7 @@ pub struct Edit {
     #[arg(value_name = "FILE", default_value = DEFAULT_RECORD)]
     pub files: Vec<PathBuf>,
     /// Record to write
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = whole_record())]
     pub output: PathBuf,
     /// Keep only this part of each recording, counted from its beginning (10s..20s)
     #[arg(long, value_name = "FROM..TO", value_parser = units::times)]

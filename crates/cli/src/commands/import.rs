@@ -10,7 +10,7 @@ use isotherm_record::import::{Import, ImportError, Presumed};
 use isotherm_record::{Why, Writer};
 
 use crate::cli::{self, UsageError};
-use crate::log::say;
+use crate::log::{counted, say};
 
 /// Writes a recording of another tool as a record.
 pub fn run(o: &cli::Import) -> Result<ExitCode> {
@@ -30,14 +30,16 @@ pub fn run(o: &cli::Import) -> Result<ExitCode> {
     for target in import.targets() {
         let _ = writer.target(target.clone())?;
     }
-    let mut regions = 0;
+    let mut regions: u64 = 0;
     for snapshot in import.snapshots() {
-        regions += snapshot.nr_regions();
+        regions += snapshot.nr_regions() as u64;
         let _ = writer.snapshot(&snapshot)?;
     }
     let snapshots = writer.finish(Why::Played, "imported")?.snapshots;
     say(format_args!(
-        "imported {snapshots} snapshots with {regions} regions from {} ({}) to {}",
+        "imported {} with {} from {} ({}) to {}",
+        counted(snapshots, "snapshot"),
+        counted(regions, "region"),
         name.display(),
         import.format().name(),
         o.output.display()

@@ -12,14 +12,24 @@ use crate::reclaim::Service;
 use crate::run::{isotherm, needs_root, run_in, until};
 use crate::schemes::log_in;
 
-/// Of 96 MiB, 93 are never touched, between pages that are touched all the time.
 #[test]
 fn an_objective_finds_its_age() {
     needs_root!();
+    finds_its_age("refault 20%/min");
+}
+
+#[test]
+fn a_share_is_saved() {
+    needs_root!();
+    finds_its_age("save 60%");
+}
+
+/// Of 96 MiB, 93 are never touched, between pages that are touched all the time.
+fn finds_its_age(objective: &str) {
     let Some(_alone) = Alone::with_swap(256) else { return };
     let strewn = strewn();
     let pid = strewn.pid();
-    let mut command = isotherm(["reclaim", "--pid", &pid, "--aim", "refault 20%/min"]);
+    let mut command = isotherm(["reclaim", "--pid", &pid, "--aim", objective]);
     command.args(["--watermarks", "none", "--quota", "none", "--control", "none"]);
     command.args(["--log", "log"]);
     let service = Service::by_command(command, TempDir::new().unwrap());

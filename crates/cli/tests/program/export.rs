@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use isotherm_core::Snapshot;
 use tempfile::TempDir;
 
-use crate::import::samples;
+use crate::import::{FILTERED, UNFILTERED, percentiles, rows, samples};
 use crate::load::{Load, MIB};
 use crate::python::python_with;
 use crate::run::{Recorder, needs_root, run_in};
@@ -69,35 +70,53 @@ fn exported(dir: &Path, record: &Path, format: &str) -> PathBuf {
 
 #[test]
 fn damo_reports_the_same_of_an_export_as_of_the_original() {
-    let Some(samples) = samples("damo_reports_the_same_of_an_export_as_of_the_original") else {
-        return;
-    };
     let Some(python) = damo() else { return };
-    let dir = TempDir::new().unwrap();
-    for file in ["damon.data", "damon.data.perf_script"] {
-        let original = dir.path().join(file);
-        fs::copy(samples.join(file), &original).unwrap();
-        let out = exported(dir.path(), &original, "damo");
-        for args in REPORTS {
-            let mut texts = [&out, &original].map(|r| report(&python, r, args));
-            if file.ends_with("perf_script") {
-                texts = texts.map(|text| whole_nanoseconds(&text));
+    for samples in samples("damo_reports_the_same_of_an_export_as_of_the_original") {
+        let dir = TempDir::new().unwrap();
+        // damo of today does not read binary records: this one has the content of the first file.
+        for (file, same) in [
+            ("damon.data", "damon.data"),
+            ("damon.data.json_compressed", "damon.data.json_compressed"),
+            ("damon.data.record_v2", "damon.data"),
+            ("damon.data.perf_script", "damon.data.perf_script"),
+        ] {
+            let original = dir.path().join(same);
+            fs::copy(samples.dir.join(same), &original).unwrap();
+            let out = exported(dir.path(), &samples.dir.join(file), "damo");
+            for args in REPORTS {
+                let mut texts = [&out, &original].map(|r| report(&python, r, args));
+                if file.ends_with("perf_script") {
+                    texts = texts.map(|text| whole_nanoseconds(&text));
+                }
+                assert!(texts[0] == texts[1], "{file} {args:?}");
             }
-            assert!(texts[0] == texts[1], "{file} {args:?}");
+            // Text has its times in seconds, so that only those of damo's figures are the same.
+            let text = exported(dir.path(), &original, "perf-script");
+            for args in &REPORTS[..2] {
+                assert_eq!(
+                    report(&python, &text, args),
+                    report(&python, &original, args),
+                    "{file}"
+                );
+            }
         }
-        // Text has its times in seconds, so that only those of damo's figures are the same.
-        let text = exported(dir.path(), &original, "perf-script");
-        for args in &REPORTS[..2] {
-            assert_eq!(report(&python, &text, args), report(&python, &original, args), "{file}");
+        for file in [FILTERED, UNFILTERED] {
+            let original = dir.path().join(file);
+            fs::copy(samples.dir.join(file), &original).unwrap();
+            let out = exported(dir.path(), &original, "damo");
+            for style in ["recency-percentiles", "temperature-sz-hist"] {
+                let args = ["access", "--style", style];
+                let texts = [&out, &original].map(|r| report(&python, r, &args));
+                assert_eq!(of_all(&texts[0]), of_all(&texts[1]), "{file} {style}");
+            }
         }
     }
-    let original = dir.path().join("damon.data.snapshot.nofilter");
-    fs::copy(samples.join("damon.data.snapshot.nofilter"), &original).unwrap();
-    let out = exported(dir.path(), &original, "damo");
-    for style in ["recency-percentiles", "temperature-sz-hist"] {
-        let args = ["access", "--style", style];
-        assert_eq!(report(&python, &out, &args), report(&python, &original, &args), "{style}");
-    }
+}
+
+/// The rows of a report, without those of the memory that a filter lets pass: an import does not keep that.
+fn of_all(report: &str) -> &str {
+    let all = report.rsplit_once("\n\n").map_or(report, |(_, all)| all);
+    all.split_once("memory bw estimate").unwrap().0
 }
 
 #[test]
@@ -117,7 +136,7 @@ fn damo_draws_a_record_of_isotherm() {
     assert!(regions.lines().any(|line| line == "50\t40"), "{regions}");
 }
 
-/// damo draws it, finds its working set, and counts as many regions as isotherm.
+/// damo draws it, and its percentiles are those of the record.
 #[test]
 fn damo_reads_a_recording_of_a_process() {
     needs_root!();
@@ -125,7 +144,8 @@ fn damo_reads_a_recording_of_a_process() {
     let load = Load::start(64, 16);
     let pid = load.pid().to_string();
     let mut recorder = Recorder::counted(&["--pid", &pid]);
-    recorder.until_more(20);
+    // damo leaves out the first 20
+    recorder.until_more(40);
     let record = recorder.stop();
     let input = recorder.record();
     let input = input.to_str().unwrap();
@@ -134,19 +154,29 @@ fn damo_reads_a_recording_of_a_process() {
     assert_eq!(done.status, 0, "{}", done.err);
     let out = recorder.dir().join("damon.data");
 
-    let map = report(&python, &out, &["heatmap", "--output", "raw", "--resol", "10", "40"]);
+    let map = report(&python, &out, &["heatmap"]);
+    assert!(map.contains("x-axis") && map.contains("y-axis"), "{map}");
+    let (start, end) = (load.memory.start.to_string(), load.memory.end.to_string());
+    let args =
+        ["heatmap", "--output", "raw", "--resol", "10", "40", "--address_range", &start, &end];
+    let map = report(&python, &out, &args);
     let heats = map.lines().filter_map(|line| line.split_whitespace().nth(2)?.parse::<f64>().ok());
     let (hot, idle): (Vec<f64>, Vec<f64>) = heats.partition(|heat| *heat > 0.0);
     assert!(hot.len() + idle.len() == 400 && !hot.is_empty() && !idle.is_empty(), "{map}");
-    let wss = report(&python, &out, &["wss", "--raw_number", "-r", "100", "101", "1"]);
-    let row = wss.lines().find_map(|line| line.strip_prefix("100 ")).unwrap_or_default();
-    let most = row.split_whitespace().next().and_then(|bytes| bytes.parse::<u64>().ok());
-    assert!(most.is_some_and(|most| most >= 16 * MIB), "{wss}");
-    let regions = report(&python, &out, &["nr_regions", "-r", "100", "101", "1"]);
-    let counts = record.snapshots.iter().map(|s| s.nr_regions());
-    let line = format!("100\t{}", counts.max().unwrap());
-    assert!(regions.lines().any(|l| l == line), "{line}: {regions}");
+
+    // damo presumes that all of a region was accessed.
+    let accessed = |s: &Snapshot| {
+        let regions = s.targets.iter().flat_map(|t| &t.regions);
+        regions.filter(|r| r.accesses_bp > 0).map(|r| r.range.len()).sum::<u64>()
+    };
+    let (wss, counts): (Vec<u64>, Vec<u64>) =
+        record.snapshots.iter().map(|s| (accessed(s), s.nr_regions() as u64)).unzip();
+    assert!(*wss.last().unwrap() >= 16 * MIB, "{wss:?}");
+    assert_eq!(rows(&report(&python, &out, REPORTS[0])), percentiles(wss, 20));
+    assert_eq!(rows(&report(&python, &out, REPORTS[1])), percentiles(counts, 20));
     assert!(report(&python, &out, &["access"]).contains("total size"));
+    let idle = report(&python, &out, &["access", "--style", "recency-percentiles"]);
+    assert!(idle.lines().any(|line| line.starts_with("100 ")), "{idle}");
 }
 
 #[test]
@@ -180,4 +210,42 @@ fn records_are_cut_and_joined() {
     assert!(dir.path().join("folder/regions/host=unknown").is_dir());
     let done = run(&["export", "--format", "perfetto", "-i", "c.rec", "-o", "c.pftrace"]);
     assert_eq!(done.status, 0, "{}", done.err);
+}
+
+#[test]
+fn a_damaged_record_is_repaired_as_far_as_it_can_be_read() {
+    let dir = TempDir::new().unwrap();
+    let edit = |args: &[&str]| run_in(dir.path(), &[&["edit", "-o", "new.rec"], args].concat());
+    synthetic::write(&dir.path().join("whole.rec"), 30);
+    let whole = fs::read(dir.path().join("whole.rec")).unwrap();
+    let damaged = |name: &str, at: usize, len: usize| {
+        let mut bytes = whole[..len].to_vec();
+        bytes[at] ^= 1;
+        fs::write(dir.path().join(name), bytes).unwrap();
+    };
+    // the facts of the recording, which begin the file; a snapshot, and the end; all snapshots
+    damaged("facts.rec", 100, whole.len());
+    damaged("torn.rec", whole.len() / 2, whole.len() - 10);
+    fs::write(dir.path().join("begin.rec"), &whole[..2000]).unwrap();
+    for name in ["facts.rec", "torn.rec", "begin.rec"] {
+        let done = edit(&[name]);
+        let refused = format!("cannot edit {name} without --repair");
+        assert!(done.status == 1 && done.err.contains(&refused), "{}", done.err);
+        assert!(!dir.path().join("new.rec").exists());
+    }
+    let done = edit(&["facts.rec", "--repair"]);
+    assert!(done.status == 0 && done.err.contains("wrote 30 snapshots"), "{}", done.err);
+    assert_eq!(run_in(dir.path(), &["record", "--check", "new.rec"]).status, 0);
+    fs::remove_file(dir.path().join("new.rec")).unwrap();
+    let done = edit(&["torn.rec", "--repair"]);
+    assert!(done.status == 0 && done.err.contains("snapshots are missing"), "{}", done.err);
+    assert_eq!(run_in(dir.path(), &["record", "--check", "new.rec"]).status, 0);
+    let done = edit(&["begin.rec", "--repair"]);
+    assert!(done.status == 1 && done.err.contains("no snapshot that can be read"), "{}", done.err);
+    // Of several records, the error names the one in question.
+    let done = edit(&["whole.rec", "whole.rec"]);
+    assert!(done.status == 1 && done.err.contains("cannot edit whole.rec: "), "{}", done.err);
+    // It would be a file of this name.
+    let done = run_in(dir.path(), &["edit", "whole.rec", "-o", "-"]);
+    assert!(done.status == 2 && done.err.contains("not to standard output"), "{}", done.err);
 }

@@ -314,10 +314,11 @@ fn touch(range: AddrRange) {
 
 /// Effective, permitted and inheritable capabilities of a process or thread, by its directory.
 pub fn capabilities(proc: &Path) -> String {
+    ["CapEff:", "CapPrm:", "CapInh:"].map(|name| status(proc, name)).join(" ")
+}
+
+/// A value of the status of a process or thread, by its directory.
+pub fn status(proc: &Path, name: &str) -> String {
     let status = std::fs::read_to_string(proc.join("status")).unwrap();
-    let set = |name: &str| {
-        let line = status.lines().find_map(|l| l.strip_prefix(name)).unwrap();
-        line.trim().to_owned()
-    };
-    [set("CapEff:"), set("CapPrm:"), set("CapInh:")].join(" ")
+    status.lines().find_map(|l| l.strip_prefix(name)).unwrap().trim().to_owned()
 }

@@ -71,6 +71,9 @@ fn assert_lists_all_crates(sbom: &Path) {
     assert!(crates.len() > 20 && listed.len() > 100, "{crates:?} of {listed:?}");
     let missing: Vec<&String> = crates.difference(&listed).collect();
     assert!(missing.is_empty(), "{missing:?} are not listed");
+    for library in ["std-", "libc6-dev-", "libgcc-"] {
+        assert!(listed.iter().any(|name| name.starts_with(library)), "{library} is not listed");
+    }
 }
 
 #[test]

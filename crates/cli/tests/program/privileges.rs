@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use rustix::thread::CapabilitySet;
 
-use crate::load::{Load, capabilities};
+use crate::load::{Load, capabilities, status};
 use crate::run::{QUICK, Recorder, isotherm, needs_root, until};
 
 /// As `/proc/PID/status` shows it.
@@ -26,6 +26,8 @@ fn assert_all_threads_have(pid: u32, set: CapabilitySet) {
     for task in tasks {
         // Effective, permitted, inheritable.
         assert_eq!(capabilities(&task), format!("{0} {0} {none}", hex(set)), "{task:?}");
+        // Otherwise a program that it executes would get all of root's.
+        assert_eq!(status(&task, "NoNewPrivs:"), "1", "{task:?}");
     }
 }
 

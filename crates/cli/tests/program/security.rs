@@ -6,9 +6,11 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use tempfile::TempDir;
+
 use crate::load::Load;
 use crate::reclaim::Service;
-use crate::run::{Recorder, copy_program, finish, needs_root};
+use crate::run::{Recorder, copy_program, finish, needs_root, run_in};
 
 const PAGE: &str = include_str!("../../../../SECURITY.md");
 
@@ -74,4 +76,41 @@ fn a_record_can_be_read_by_its_owner_only() {
     recorder.stop();
     let mode = fs::metadata(recorder.record()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
+}
+
+/// Found by an audit: `run --dry-run` printed command lines and names of mappings as they were.
+#[test]
+fn no_command_prints_a_name_that_steers_the_terminal() {
+    needs_root!();
+    let dir = TempDir::new().unwrap();
+    let program = dir.path().join("\u{1b}]0;x\u{7}\u{202e}");
+    copy_program(std::env::current_exe().unwrap(), &program);
+    let load = Load::by(&program, 32, 4);
+    let pid = load.pid().to_string();
+    let mut recorder = Recorder::recording(&["--pid", &pid, "--stacks"]);
+    let service = Service::working(&["--pid", &pid, "--dry-run"]);
+    let status = service.asked(&["status"]);
+    recorder.stop();
+    let harmless = |args: &[&str], text: &str| {
+        let steers = text.chars().any(|c| ['\u{1b}', '\u{7}', '\u{202e}'].contains(&c));
+        assert!(!steers, "{args:?}: {text:?}");
+    };
+    harmless(&["status"], &(status.text().to_owned() + &service.err()));
+    harmless(&["record"], &recorder.err());
+    let run = ["run", "--dry-run", "--duration", "3s", "--pid", &pid, "--scheme-line"];
+    let run = [&run[..], &["min max min max min max pageout"]].concat();
+    let now = ["now", "--duration", "2s", "--pid", &pid];
+    let need = ["need", "--for", "3s", "--pid", &pid];
+    let reports = ["summary", "heatmap", "wss", "regions", "access", "need", "advice", "cgroups"];
+    let reports =
+        reports.into_iter().chain(["code", "raw"]).map(|kind| ["report", kind, "-i", "a.rec"]);
+    let reports: Vec<[&str; 4]> = reports.collect();
+    let all = [&run, &now[..], &need[..]].into_iter().chain(reports.iter().map(|r| &r[..]));
+    for args in all {
+        let done = run_in(recorder.dir(), args);
+        let text = String::from_utf8_lossy(&done.out).into_owned() + &done.err;
+        harmless(args, &text);
+        assert!(done.status == 0 || args[0] == "need", "{args:?}: {text}");
+        assert!(args[0] != "run" || text.contains("]0;x"), "{text}");
+    }
 }

@@ -1,8 +1,8 @@
-//! The systemd unit: how exposed its service is, and whether it permits all that the service calls.
+//! The systemd units: how exposed their services are, and whether they permit all that the services call.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
@@ -10,11 +10,16 @@ use tempfile::TempDir;
 use crate::load::Load;
 use crate::run::{finish, root_or_skip};
 
-/// Maximum exposure by `systemd-analyze security`, in tenths.
-const EXPOSURE: u32 = 25;
+const RECLAIM: &[&str] = &["isotherm-reclaim.service"];
+const AGENT: &[&str] = &["isotherm-agent.service"];
+const AGENT_S3: &[&str] = &["isotherm-agent.service", "isotherm-agent-s3.conf"];
+/// The units, and their maximum exposure by `systemd-analyze security`, in tenths.
+const UNITS: [(&[&str], u32); 3] = [(RECLAIM, 25), (AGENT, 25), (AGENT_S3, 30)];
 
-fn unit() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/isotherm-reclaim.service")
+/// A unit, and the file that changes it.
+fn unit(names: &[&str]) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
+    names.iter().map(|name| fs::read_to_string(folder.join(name)).unwrap() + "\n").collect()
 }
 
 fn has(test: &str, tool: &str) -> bool {
@@ -28,16 +33,21 @@ fn has(test: &str, tool: &str) -> bool {
 }
 
 #[test]
-fn the_service_is_hardly_exposed() {
-    if !has("the_service_is_hardly_exposed", "systemd-analyze") {
+fn the_services_are_hardly_exposed() {
+    if !has("the_services_are_hardly_exposed", "systemd-analyze") {
         return;
     }
-    let mut security = Command::new("systemd-analyze");
-    security.args(["security", "--offline=true", "--no-pager"]);
-    security.arg(format!("--threshold={EXPOSURE}")).arg(unit());
-    let done = finish(&mut security);
-    assert_eq!(done.status, 0, "{}{}", done.text(), done.err);
-    assert!(done.text().contains("Overall exposure level"), "{}", done.text());
+    let dir = TempDir::new().unwrap();
+    for (names, most) in UNITS {
+        let path = dir.path().join(names[0]);
+        fs::write(&path, unit(names)).unwrap();
+        let mut security = Command::new("systemd-analyze");
+        security.args(["security", "--offline=true", "--no-pager"]);
+        security.arg(format!("--threshold={most}")).arg(path);
+        let done = finish(&mut security);
+        assert_eq!(done.status, 0, "{names:?}: {}{}", done.text(), done.err);
+        assert!(done.text().contains("Overall exposure level"), "{}", done.text());
+    }
 }
 
 /// The sets of system calls that systemd knows, by their names.
@@ -84,16 +94,20 @@ fn permitted(unit: &str) -> BTreeSet<String> {
     permitted
 }
 
-/// The system calls of the service with these options.
-fn calls_with(options: &[&str]) -> BTreeSet<String> {
+/// The system calls of a service with these options.
+fn calls_with(command: &str, options: &[&str]) -> BTreeSet<String> {
     let dir = TempDir::new().unwrap();
     let table = dir.path().join("calls");
     let load = Load::start(16, 4);
     let mut strace = Command::new("strace");
     strace.args(["-f", "-c", "-U", "name", "-o"]).arg(&table).arg(env!("CARGO_BIN_EXE_isotherm"));
-    strace.args(["reclaim", "--control", "c", "--min-age", "100ms", "--duration", "2s"]);
-    strace.args(["--pid", &load.pid().to_string()]).args(options).current_dir(dir.path());
-    let done = finish(&mut strace);
+    strace.args([command, "--control", "c", "--pid", &load.pid().to_string()]).args(options);
+    // Of the bucket of the agent: no process listens there.
+    for (name, value) in [("ACCESS_KEY_ID", "x"), ("SECRET_ACCESS_KEY", "x"), ("REGION", "x")] {
+        strace.env(format!("AWS_{name}"), value);
+    }
+    strace.env("AWS_ENDPOINT", "http://127.0.0.1:9").env("AWS_ALLOW_HTTP", "true");
+    let done = finish(strace.current_dir(dir.path()));
     assert_eq!(done.status, 0, "{options:?}: {}", done.err);
     let table = fs::read_to_string(table).unwrap();
     let is_name = |line: &&str| {
@@ -104,24 +118,40 @@ fn calls_with(options: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_unit_permits_every_call_of_the_service_and_no_dangerous_one() {
-    const NAME: &str = "the_unit_permits_every_call_of_the_service_and_no_dangerous_one";
+fn the_units_permit_every_call_of_the_services_and_no_dangerous_one() {
+    const NAME: &str = "the_units_permit_every_call_of_the_services_and_no_dangerous_one";
     if !root_or_skip(NAME) || !has(NAME, "systemd-analyze") || !has(NAME, "strace") {
         return;
     }
-    let permitted = permitted(&fs::read_to_string(unit()).unwrap());
-    for call in ["ptrace", "process_vm_writev", "mount", "swapon", "setuid", "chown", "init_module"]
-    {
-        assert!(!permitted.contains(call), "{call} is permitted");
+    for (names, _) in UNITS {
+        let permitted = permitted(&unit(names));
+        for call in
+            ["ptrace", "process_vm_writev", "mount", "swapon", "setuid", "chown", "init_module"]
+        {
+            assert!(!permitted.contains(call), "{names:?} permits {call}");
+        }
     }
-    for options in [
-        &["--metrics", "m.prom", "--log", "log", "--children"][..],
-        &["--stacks", "--metrics", "127.0.0.1:0", "--goal", "refault=0.2%"],
-        &["--pages", "--dry-run"],
-    ] {
-        let calls = calls_with(options);
+    let check = |names: &[&str], command: &str, options: &[&str]| {
+        let calls = calls_with(command, options);
         assert!(calls.contains("execve") && calls.len() > 30, "{calls:?}");
+        let permitted = permitted(&unit(names));
         let refused: Vec<&String> = calls.difference(&permitted).collect();
-        assert!(refused.is_empty(), "{options:?}: the unit does not permit {refused:?}");
-    }
+        assert!(refused.is_empty(), "{names:?}, {options:?}: it does not permit {refused:?}");
+    };
+    // A row is written, and sent, after a minute.
+    let agent: [(&[&str], &str); 2] = [(AGENT, "lake"), (AGENT_S3, "s3://bucket/rows")];
+    std::thread::scope(|scope| {
+        for (names, lake) in agent {
+            let options = ["--duration", "65s", "--spool", "spool", "--lake", lake];
+            scope.spawn(move || check(names, "agent", &options));
+        }
+        for options in [
+            &["--metrics", "m.prom", "--log", "log", "--children"][..],
+            &["--stacks", "--metrics", "127.0.0.1:0", "--goal", "refault=0.2%"],
+            &["--pages", "--dry-run"],
+        ] {
+            let quick = ["--min-age", "100ms", "--duration", "2s"];
+            check(RECLAIM, "reclaim", &[&quick, options].concat());
+        }
+    });
 }

@@ -20,7 +20,7 @@ use crate::time::Nanos;
 const WINDOW_PAGES: usize = 16;
 const BLOCK_WINDOWS: u64 = BLOCK_SIZE / PAGE_SIZE / WINDOW_PAGES as u64;
 /// Maximum number of sampled windows of a target: 32,768 pages with 12 bytes each. All targets together have twice
-/// as many, but each has some.
+/// as many, which they share by their memory. But each has some.
 const MOST_WINDOWS: u64 = 2048;
 const MOST_OF_ALL: u64 = 4096;
 const LEAST_WINDOWS: u64 = 8;
@@ -132,6 +132,8 @@ pub(super) struct AgeCounter {
     errors: u64,
     /// blocks of which a page is no longer resident, since the last call of [`AgeCounter::take_left`]
     left: Vec<u64>,
+    /// the last block that this call has returned
+    taken: u64,
     begun: Option<(Nanos, u32)>,
     /// time of the last row
     since: (Nanos, u32),
@@ -188,13 +190,24 @@ impl AgeCounter {
     }
 
     /// Records that the first read of a block at `ms` found `pages` touched. Of pages that were found touched before
-    /// and not cleared since, it shows nothing. The others were touched after an earlier monitor ended.
+    /// and not cleared since, it shows nothing. The others were touched after an earlier monitor ended, if there was
+    /// one: nobody knows when and how often, so they do not count as returned.
     pub fn found_first(&mut self, start: u64, pages: &PageMask, huge: bool, ms: u32) {
-        let (mut known, mut before) = (PageMask::default(), ms);
-        if let Some(block) = self.blocks.get(&start).filter(|_| self.resumed > 0) {
-            (known, before) = (block.touched(), self.resumed);
+        let at = self.resumed.midpoint(ms).max(1);
+        match self.blocks.get_mut(&start).filter(|_| self.resumed > 0) {
+            None => self.found(start, pages, huge, (ms, ms)),
+            Some(block) => {
+                let mut returned = block.returned;
+                let new = pages.without(&block.touched());
+                for (page, stamp) in block.of(&new) {
+                    if stamp.cleared > 0 {
+                        returned.insert(page);
+                    }
+                    *stamp = Stamp { found: at, cleared: 0, ..*stamp };
+                }
+                block.returned = returned;
+            }
         }
-        self.found(start, &pages.without(&known), huge, (before, ms));
     }
 
     /// The known ages, for the monitor that follows this one.
@@ -216,8 +229,8 @@ impl AgeCounter {
         Some(KeptAges { at: now, begun, shift, whole, blocks })
     }
 
-    /// Goes on with what an earlier monitor knew at `kept.at`, which is `ms`; its begin is `begun_ms`.
-    pub fn resume(&mut self, kept: KeptAges, ms: u32, begun_ms: u32) {
+    /// Goes on at `now` with what an earlier monitor knew at `kept.at`, which is `ms`; its begin is `begun_ms`.
+    pub fn resume(&mut self, kept: KeptAges, (ms, begun_ms): (u32, u32), now: (Nanos, u32)) {
         let at = |ago: u32| if ago == 0 { 0 } else { ms.saturating_sub(ago).max(1) };
         let stamp = |[found, cleared, between]: [u32; 3]| Stamp {
             found: at(found),
@@ -239,7 +252,8 @@ impl AgeCounter {
         let shift = kept.shift.min(63);
         self.sampling = Sampling { shift, blocks: kept.whole.min(shift) };
         self.begun = Some((kept.begun, begun_ms));
-        self.since = (kept.at, ms);
+        // Touches between the two monitors are not counted: at most one of each page could be seen.
+        self.since = now;
         self.resumed = ms.max(1);
     }
 
@@ -298,11 +312,16 @@ impl AgeCounter {
         }
     }
 
-    /// Up to `most` blocks with pages that are no longer resident: whether these are in swap is to be asked.
+    /// Up to `most` blocks with pages that are no longer resident: whether these are in swap is to be asked. It goes
+    /// round all blocks, because some may change all the time.
     pub fn take_left(&mut self, most: usize) -> Vec<u64> {
         self.left.sort_unstable();
         self.left.dedup();
-        self.left.drain(..self.left.len().min(most)).collect()
+        let next = self.left.partition_point(|start| *start <= self.taken);
+        self.left.rotate_left(next);
+        let taken: Vec<u64> = self.left.drain(..self.left.len().min(most)).collect();
+        self.taken = taken.last().copied().unwrap_or(self.taken);
+        taken
     }
 
     /// Forgets the pages of a block that are neither resident nor in swap: their memory was freed.
@@ -339,29 +358,38 @@ impl AgeCounter {
         self.begun = self.begun.map(|(at, begun)| (at, begun.saturating_sub(ms)));
     }
 
-    /// Begins to count, or goes on: the target has this many resident pages in `blocks` blocks, and there are
-    /// `targets` targets.
+    /// Whether counting has not begun.
+    pub fn is_new(&self) -> bool {
+        self.begun.is_none()
+    }
+
+    /// Begins to count, or goes on: the target has this many resident pages in `blocks` blocks, and all targets
+    /// together have `all` resident pages.
     pub fn begin(
         &mut self,
         (now, ms): (Nanos, u32),
         blocks: usize,
         pages: impl FnOnce() -> u64,
-        targets: usize,
+        all: u64,
     ) {
         if self.begun.is_none() {
             self.begun = Some((now, ms));
             self.since = (now, ms);
         }
-        let most = (MOST_OF_ALL / targets.max(1) as u64).clamp(LEAST_WINDOWS, MOST_WINDOWS);
+        let all = all / WINDOW_PAGES as u64;
+        let is_much = |windows: u64, shift: u32| {
+            let (own, all) = (windows >> shift, all >> shift);
+            own > MOST_WINDOWS || all > MOST_OF_ALL && own > LEAST_WINDOWS
+        };
         let before = self.sampling;
         let Sampling { shift, blocks: whole } = &mut self.sampling;
         if is_large(blocks) {
             *whole = (*whole).max((blocks / WHOLE_BLOCKS).ilog2());
         }
         *shift = (*shift).max(*whole);
-        if (blocks as u64 * BLOCK_WINDOWS) >> *shift > most {
+        if is_much(blocks as u64 * BLOCK_WINDOWS, *shift) {
             let windows = pages() / WINDOW_PAGES as u64;
-            while windows >> *shift > most {
+            while is_much(windows, *shift) {
                 *shift += 1;
             }
         }
@@ -423,12 +451,13 @@ impl AgeCounter {
         }
         for (start, block) in &mut self.blocks {
             let away = block.pages.without(&there.get(start).copied().unwrap_or_default());
-            for (_, stamp) in block.of(&away).filter(|(_, stamp)| stamp.found > 0) {
+            for (_, stamp) in block.of(&away).filter(|(_, stamp)| stamp.is_known()) {
                 row.swapped.add(stamp.age(ms, YoungAge::Unknown), 1);
             }
         }
         row.huge = (huge != HugeAges::default()).then(|| Box::new(huge));
-        scaled(row, visible as f64 / counted.max(1) as f64)
+        let swapped = row.swapped.total();
+        scaled(row, &Factors::new((visible, counted), swapped, self.sampling.shift))
     }
 
     /// Forgets pages that are no longer sampled.
@@ -444,23 +473,49 @@ impl AgeCounter {
     }
 }
 
-/// `row` with all counts times `factor`.
-fn scaled(row: PageAges, factor: f64) -> PageAges {
+/// The numbers of pages that one counted page stands for.
+struct Factors {
+    resident: f64,
+    swapped: f64,
+    returned: f64,
+}
+
+impl Factors {
+    /// `counted` of `visible` resident pages were counted, and `swapped` pages in swap. How many pages are in swap is
+    /// not known, so the sampling decides. Touched pages were resident or in swap.
+    fn new((visible, counted): (u64, u64), swapped: u64, shift: u32) -> Self {
+        let each = 2f64.powi(shift.try_into().unwrap_or(i32::MAX));
+        let all = visible as f64 + swapped as f64 * each;
+        Factors {
+            resident: visible as f64 / counted.max(1) as f64,
+            swapped: each,
+            returned: if counted + swapped == 0 { each } else { all / (counted + swapped) as f64 },
+        }
+    }
+}
+
+/// `row` with all counts times their factors.
+fn scaled(row: PageAges, by: &Factors) -> PageAges {
     let huge = |h: &HugeAges| HugeAges {
-        idle: h.idle.scaled(factor),
-        returned: h.returned.scaled(factor),
+        idle: h.idle.scaled(by.resident),
+        returned: h.returned.scaled(by.returned),
     };
     PageAges {
-        idle: row.idle.scaled(factor),
-        untouched: (f64::from(row.untouched) * factor).round() as u32,
-        swapped: row.swapped.scaled(factor),
-        returned: row.returned.scaled(factor),
+        idle: row.idle.scaled(by.resident),
+        untouched: (f64::from(row.untouched) * by.resident).round() as u32,
+        swapped: row.swapped.scaled(by.swapped),
+        returned: row.returned.scaled(by.returned),
         huge: row.huge.as_deref().map(|h| Box::new(huge(h))),
         ..row
     }
 }
 
 impl Stamp {
+    /// Whether a touch or a clear of the page is known.
+    fn is_known(self) -> bool {
+        self.found > 0 || self.cleared > 0
+    }
+
     /// The least and the greatest possible age at `ms`, in ms, of a page that was seen untouched or touched.
     fn bounds(self, ms: u32) -> (u64, u64) {
         let age = |since: u32| u64::from(ms.saturating_sub(since));
@@ -615,6 +670,64 @@ mod tests {
         );
     }
 
+    /// Of four blocks, the first two change all the time.
+    #[test]
+    fn all_blocks_with_missing_pages_have_their_turn() {
+        let mut ages = begun();
+        let blocks = [7, 8, 9, 10].map(|n| n * BLOCK_SIZE);
+        blocks.iter().for_each(|b| ages.cleared(*b, &PageMask::span(0, 10), false, 1000));
+        blocks.iter().for_each(|b| ages.leave(*b));
+        assert_eq!(ages.take_left(2), blocks[..2]);
+        blocks[..2].iter().for_each(|b| ages.leave(*b));
+        assert_eq!(ages.take_left(2), blocks[2..]);
+        assert_eq!(ages.take_left(2), blocks[..2]);
+    }
+
+    /// One in 16 windows of 1024 blocks is counted.
+    fn sampled(ages: &mut AgeCounter) -> impl Fn(PageMask) -> Vec<BlockState> + use<> {
+        ages.begin((at(0), 0), 1024, || 1024 * 512, 1);
+        assert_eq!(ages.sampling.shift, 4);
+        let start = |i: u64| (i + 1000) * BLOCK_SIZE;
+        for i in 0..1024 {
+            ages.found(start(i), &PageMask::span(0, 256), false, (1000, 1000));
+            ages.cleared(start(i), &PageMask::span(0, 512), false, 1000);
+        }
+        move |resident| {
+            (0..1024).map(|i| BlockState { start: start(i), ..state(resident) }).collect()
+        }
+    }
+
+    fn is_near(pages: &AgeHistogram, expected: u64) -> bool {
+        (pages.total() as f64 / expected as f64 - 1.0).abs() < 0.1
+    }
+
+    /// A sleeping process is paged out as a whole, or but for a few pages, none of which is counted.
+    #[test]
+    fn memory_in_swap_does_not_depend_on_what_is_resident() {
+        for resident in [0, 1, 3] {
+            let mut ages = AgeCounter::default();
+            let states = sampled(&mut ages);
+            ages.row(states(PageMask::span(0, 512)).into_iter(), at(10_000), 10_000);
+            // Pages of windows that are not counted.
+            let uncounted = |s: &BlockState| ages.sampling.pages(s.start, &s.resident).is_empty();
+            let few = states(PageMask::span(0, 16)).into_iter().filter(uncounted);
+            let few = few.take(resident).collect::<Vec<_>>().into_iter();
+            let away = ages.row(few.clone(), at(20_000), 20_000);
+            assert!(is_near(&away.swapped, 1024 * 512), "{resident}: {}", away.swapped.total());
+            // All of it returns, and is in swap again at the end of the row.
+            for i in 0..1024 {
+                ages.found(
+                    (i + 1000) * BLOCK_SIZE,
+                    &PageMask::span(0, 512),
+                    false,
+                    (25_000, 25_000),
+                );
+            }
+            let back = ages.row(few, at(30_000), 30_000);
+            assert!(is_near(&back.returned, 1024 * 512), "{resident}: {}", back.returned.total());
+        }
+    }
+
     #[test]
     fn huge_and_hidden_pages_are_counted_apart() {
         let mut ages = begun();
@@ -648,7 +761,7 @@ mod tests {
         assert!(row.sampling >= 128, "{}", row.sampling);
         let pages: usize = ages.blocks.values().map(|b| b.stamps.len()).sum();
         assert!(pages <= MOST_WINDOWS as usize * WINDOW_PAGES * 11 / 10, "{pages}");
-        ages.begin((at(20_000), 20_000), 8192, || 8192 * 512, 100);
+        ages.begin((at(20_000), 20_000), 8192, || 8192 * 512, 100 * 8192 * 512);
         let less: usize = ages.blocks.values().map(|b| b.stamps.len()).sum();
         assert!(
             (pages / 80..pages / 30).contains(&less),
@@ -657,6 +770,21 @@ mod tests {
         let (idle, returned) = (row.idle.total() as f64, row.returned.total() as f64);
         assert!((idle / (8192.0 * 512.0) - 1.0).abs() < 0.01, "{idle}");
         assert!((returned / (8192.0 * 128.0) - 1.0).abs() < 0.1, "{returned}");
+    }
+
+    /// A database of 10 GiB beside a build of 1000 processes of 8 MiB.
+    #[test]
+    fn a_large_target_is_counted_by_its_share_of_all_memory() {
+        let (database, process) = (5120 * 512, 4 * 512);
+        let windows = |pages: u64| {
+            let mut ages = AgeCounter::default();
+            let blocks = (pages / 512) as usize;
+            ages.begin((at(0), 0), blocks, || pages, database + 1000 * process);
+            (pages / WINDOW_PAGES as u64) >> ages.sampling.shift
+        };
+        let (of_all, of_each) = (windows(database), windows(process));
+        assert!((1024..=MOST_WINDOWS).contains(&of_all), "{of_all}");
+        assert!((LEAST_WINDOWS / 2..=LEAST_WINDOWS).contains(&of_each), "{of_each}");
     }
 
     #[test]
@@ -680,20 +808,17 @@ mod tests {
         assert_eq!(kept.blocks[0].stamps[0], [40_000, 40_000, 0]);
         let mut next = AgeCounter::default();
         // Its clock begins 930 s before it.
-        next.resume(kept.clone(), 910_000, 860_000);
+        next.resume(kept.clone(), (910_000, 860_000), (at(70_000), 930_000));
         assert_eq!(next.kept(at(50_000), 910_000).unwrap(), kept);
         assert_eq!(next.take_left(9), [BLOCK], "whether it is still there is to be asked");
         next.begin((at(70_000), 930_000), 1, || 512, 1);
         let young = PageMask::span(0, 5).or(&PageMask::span(10, 15));
         next.found_first(BLOCK, &young, false, 930_000);
         let first = row(&mut next, state(PageMask::span(0, 15)), 970_000);
-        assert_eq!(
-            (first.returned.total(), of(&first.returned, 50)),
-            (5, 5),
-            "touched within the gap"
-        );
+        assert_eq!(first.returned.total(), 0, "what was touched within the gap, and how often?");
         assert_eq!(of(&first.idle, 100), 5, "untouched by both monitors");
-        assert_eq!((first.begun, first.since), (at(0), at(50_000)));
+        assert_eq!((first.begun, first.since), (at(0), at(70_000)));
+        assert_eq!(first.untouched, 5, "the others were touched, or never cleared");
         assert_eq!(first.idle.at_least(25.0), 15.0);
         assert!(
             first.idle.at_least(50.0) >= 10.0,

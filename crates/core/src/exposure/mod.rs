@@ -174,8 +174,9 @@ impl<O: Space + Look> Exposure<O> {
         self.began = Some(Nanos(begun.map_or(now.0, |begun| begun.saturating_sub(1_000_000))));
         for (id, kept) in resumed {
             let (at, begun) = (self.ms(kept.at), self.ms(kept.begun));
+            let now = (now, self.ms(now));
             if let Some(w) = self.roster.targets.iter_mut().find(|w| w.id == id) {
-                w.ages.resume(kept, at, begun);
+                w.ages.resume(kept, (at, begun), now);
             }
         }
     }
@@ -317,6 +318,7 @@ impl<O: Space + Look> Exposure<O> {
         let mut rest_ended = false;
         let may_wait = self.may_wait(now);
         self.nr_samples = self.nr_samples.wrapping_add(1);
+        let mut resident = self.resident;
         for w in targets.iter_mut() {
             let (moment, activity) = self.moment_and_activity(w, now);
             if w.rest.goes_on(activity, &moment, self.spending.round) {
@@ -353,7 +355,10 @@ impl<O: Space + Look> Exposure<O> {
                 read.max(pieces.iter().map(|p| u64::from(p.nr_resident())).sum())
             };
             let nr_blocks = blocks.len().max(pieces.len());
-            w.ages.begin((moment.at, moment.ms), nr_blocks, pages, nr_targets);
+            if w.ages.is_new() {
+                resident += pages();
+            }
+            w.ages.begin((moment.at, moment.ms), nr_blocks, pages, resident);
             let terms = self.terms(w);
             woke.extend(w.read_all(&blocks, within, &moment, &terms, self.attrs.window));
             if w.is_large() {
@@ -557,12 +562,13 @@ impl<O: Space + Look> Exposure<O> {
         Ok(())
     }
 
-    /// Asks which pages that are no longer resident are in swap; the others were freed, and have no age.
+    /// Asks which pages that are no longer resident are in swap, or were evicted; the others were freed, and have no
+    /// age.
     fn see_swapped(&mut self, w: &mut ExposureTarget) -> Result<(), OpsError> {
         for start in w.ages.take_left(MOST_LEFT) {
             let Some(survey) = self.ops.survey() else { break };
             let swapped = survey.swapped(w.id, start)?.unwrap_or_default();
-            let kept = w.resident_in_block(start).or(&swapped);
+            let kept = w.resident_in_block(start).or(&swapped).or(&w.pages_of_files(start));
             w.ages.keep_only(start, &kept);
         }
         Ok(())

@@ -20,7 +20,7 @@ use crate::ages::PageAges;
 use crate::bins::PAGES_PER_INDEPENDENT_OBSERVATION;
 use crate::borders::Group;
 use crate::call::TargetId;
-use crate::ops::{Activity, Ask, Mapping, Seen};
+use crate::ops::{Activity, Ask, Mapping, MappingKind, Seen};
 use crate::page_mask::PageMask;
 use crate::range::{AddrRange, PAGE_SIZE, align_down, join_touching};
 use crate::region::leave_out;
@@ -424,6 +424,20 @@ impl ExposureTarget {
             .fold(PageMask::default(), |all, p| all.or(&p.resident()))
     }
 
+    /// Pages of the block at `start` in mappings of files and of shared memory. Where such a page is absent, its
+    /// content is in the file or in swap: the kernel leaves no trace of that in the page table.
+    pub fn pages_of_files(&self, start: u64) -> PageMask {
+        let block = AddrRange::new(start, start + BLOCK_SIZE);
+        let page = |addr: u64| ((addr - start) / PAGE_SIZE) as usize;
+        let first = self.mappings.partition_point(|m| m.range.end <= start);
+        let inside =
+            self.mappings[first..].iter().map_while(|m| Some((m.kind, m.range.intersect(&block)?)));
+        inside
+            .filter(|(kind, _)| *kind == MappingKind::File)
+            .map(|(_, r)| PageMask::span(page(r.start), page(r.end)))
+            .fold(PageMask::default(), |all, part| all.or(&part))
+    }
+
     /// Resident pages of observable mappings.
     pub fn resident_pages(&self) -> u64 {
         if let Some(worth) = self.rest.worth() {
@@ -450,7 +464,10 @@ impl ExposureTarget {
             is_represented: p.is_coarse(),
             young: presumed_age(p, known_at(regions, p.range)),
         };
-        Some(self.ages.row(pieces.iter().map(state), now.at, now.ms))
+        let mut row = self.ages.row(pieces.iter().map(state), now.at, now.ms);
+        let unobservable = u32::try_from(self.unobservable.resident_pages()).unwrap_or(u32::MAX);
+        row.unknown = row.unknown.saturating_add(unobservable);
+        Some(row)
     }
 
     /// Whether the target cannot have mapped memory since its mappings were read.

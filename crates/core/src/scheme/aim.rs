@@ -49,6 +49,8 @@ const MIN_STOP_TIME: Duration = Duration::from_secs(10);
 const STOP_FACTOR: f64 = 3.0;
 /// The curve is to promise this part of the objective, since pages come back in bursts.
 const TARGET_SHARE: f64 = 0.8;
+/// If no touch was counted, up to this many are likely, with a probability of 95 % (the rule of three).
+const LIKELY_TOUCHES: f64 = 3.0;
 /// Too much came back: ages become longer by this factor. Far less than allowed: shorter, but not shorter than the
 /// curve says.
 const LENGTHEN_FACTOR: f64 = 1.25;
@@ -70,7 +72,8 @@ impl Aim {
         match self {
             Aim::Refaults(_) => idle_times(longest).find(|age| {
                 let b = at(*age);
-                b.returned <= self.allowed(&b).unwrap_or(0.0) * TARGET_SHARE
+                b.returned + LIKELY_TOUCHES * b.unseen
+                    <= self.allowed(&b).unwrap_or(0.0) * TARGET_SHARE
             }),
             Aim::Save(bp) => {
                 let enough = |b: Beyond| b.idle >= (b.idle + b.kept) * f64::from(bp) / 1e4;
@@ -194,9 +197,11 @@ impl Aims {
         self.groups.retain(|_, group| !group.curves.is_empty());
     }
 
-    /// The minimum age for a target; `None` if none of its memory may be paged out.
+    /// The minimum age for a target; `None` if none of its memory may be paged out. Nothing goes of a process that is
+    /// new in its group: what it touches again is not known.
     pub fn age(&self, target: TargetId) -> Option<Duration> {
-        self.groups.get(self.of_targets.get(&target)?)?.age
+        let group = self.groups.get(self.of_targets.get(&target)?)?;
+        group.age.filter(|_| group.curves.get(&target).is_some_and(was_counted))
     }
 
     /// The shortest of these ages.
@@ -267,9 +272,7 @@ impl GroupAim {
                 self.age = None;
             });
         }
-        let was_counted =
-            self.curves.values().any(|c| c.seconds() >= CHOICE_INTERVAL.as_secs_f64());
-        if !was_counted {
+        if !self.curves.values().any(was_counted) {
             return None;
         }
         self.factor = match self.allowed {
@@ -337,6 +340,11 @@ impl GroupAim {
             returned: (returned * 60.0) as u64,
         }
     }
+}
+
+/// Whether touches were counted long enough for a choice.
+fn was_counted(curve: &AgeCurve) -> bool {
+    curve.observed() >= CHOICE_INTERVAL.as_secs_f64()
 }
 
 fn percentile(of: impl Iterator<Item = f64>, share: f64) -> f64 {

@@ -27,7 +27,13 @@ struct World {
     /// the program reads major faults
     counts: bool,
     steps: Vec<AimStep>,
+    /// second at which another process begins in the same group, with the same memory
+    joins: u64,
+    /// one in this many windows is counted
+    sampling: u32,
 }
+
+const TWO: TargetId = TargetId(2);
 
 impl World {
     fn new(aim: Aim, back: u32) -> Self {
@@ -41,6 +47,8 @@ impl World {
             sees: true,
             counts: true,
             steps: Vec::new(),
+            joins: u64::MAX,
+            sampling: 1,
         }
     }
 
@@ -48,11 +56,19 @@ impl World {
     fn run(&mut self, from: u64, to: u64, faults: u64) -> &mut Self {
         for s in from..to {
             self.faults += faults;
-            let mut view = target(1, &[view(0, 20_000, 1.0, Duration::from_secs(s))]);
-            view.ages = (self.sees && s > 0 && s % 10 == 0).then(|| Arc::new(self.ages(s)));
-            let snapshot = Snapshot { seq: s, ..snapshot(s * 1000, vec![view]) };
-            let major_faults = self.counts.then_some((ONE, self.faults)).into_iter().collect();
-            let cgroups = [(ONE, Arc::from("/group"))].into();
+            let one = |id, begun: u64| {
+                let mut view = target(id, &[view(0, 20_000, 1.0, Duration::from_secs(s))]);
+                let counts = self.sees && s > begun && s % 10 == 0;
+                view.ages = counts.then(|| Arc::new(self.ages(s, begun)));
+                view
+            };
+            let two = (s >= self.joins).then(|| one(2, self.joins));
+            let views: Vec<_> = std::iter::once(one(1, 0)).chain(two).collect();
+            let ids: Vec<TargetId> = views.iter().map(|view| view.id).collect();
+            let snapshot = Snapshot { seq: s, ..snapshot(s * 1000, views) };
+            let faults = ids.iter().map(|id| (*id, self.faults));
+            let major_faults = faults.filter(|_| self.counts).collect();
+            let cgroups = ids.iter().map(|id| (*id, Arc::from("/group"))).collect();
             let metrics = Metrics { major_faults, cgroups, ..Metrics::default() };
             let now = snapshot.end;
             self.engine.step(now, &snapshot, &metrics, &mut self.desk, &mut Vec::new()).unwrap();
@@ -61,8 +77,10 @@ impl World {
         self
     }
 
-    fn ages(&self, s: u64) -> PageAges {
-        let mut ages = PageAges { since: at(s - 10), sampling: 1, ..PageAges::default() };
+    fn ages(&self, s: u64, begun: u64) -> PageAges {
+        let (since, begun) = (at(s - 10), at(begun));
+        let sampling = self.sampling;
+        let mut ages = PageAges { since, begun, sampling, ..PageAges::default() };
         ages.idle.add(0, 10_000);
         // Idle since the beginning, or for 8 to 20 s.
         ages.idle.add(s * 1000, 9_000);
@@ -182,6 +200,45 @@ fn without_its_signals_it_does_nothing() {
     blind.run(0, 300, 0);
     let skipped = blind.engine.schemes().next().unwrap().1.passed(Why::NoAge);
     assert!(blind.asked().is_empty() && skipped.regions == 300);
+}
+
+/// 48 pages a minute may come back, and none is counted. One counted page in two shows that; one in 32 does not.
+#[test]
+fn few_counted_pages_show_too_little() {
+    for (sampling, why) in [(2, AimReason::Curve), (32, AimReason::NoAge)] {
+        let mut world = World::new(Aim::Refaults(6_000), 0);
+        world.sampling = sampling;
+        world.run(0, 100, 0);
+        assert_eq!(world.reasons(), [why], "{sampling}");
+        assert_eq!(world.asked().is_empty(), why == AimReason::NoAge);
+    }
+}
+
+/// A process joins the group after 100 s. Nothing of it goes before it was counted for a minute itself.
+#[test]
+fn a_new_process_is_counted_before_it_loses_memory() {
+    let mut world = World::new(Aim::Refaults(6_000), 0);
+    world.joins = 100;
+    world.run(0, 160, 0);
+    let of = |world: &mut World| -> BTreeSet<TargetId> {
+        world.desk.asked.drain(..).map(|(asked, _)| asked.target).collect()
+    };
+    assert_eq!(of(&mut world), [ONE].into());
+    world.run(160, 200, 0);
+    assert_eq!(of(&mut world), [ONE, TWO].into());
+}
+
+/// Ages of an earlier service are known from the first row on; what comes back is counted anew.
+#[test]
+fn ages_of_an_earlier_service_decide_after_a_minute() {
+    let mut curve = AgeCurve::default();
+    let observed = |curve: &mut AgeCurve, since, end| {
+        let ages = PageAges { since: at(since), sampling: 1, ..PageAges::default() };
+        curve.push(&Arc::new(ages), at(end));
+        (curve.seconds(), was_counted(curve))
+    };
+    assert_eq!(observed(&mut curve, 3600, 3650), (3650.0, false));
+    assert_eq!(observed(&mut curve, 3650, 3660), (3660.0, true));
 }
 
 /// What is idle goes within a minute, and not at once.

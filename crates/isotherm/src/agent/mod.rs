@@ -11,6 +11,7 @@ mod names;
 mod store;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -157,23 +158,23 @@ impl Agent {
         Some(sys::monotonic() + Duration::from_millis(u64::try_from(ms).unwrap_or_default()))
     }
 
-    /// Writes the rows of a minute that has ended.
-    pub(crate) fn turn(&mut self, scene: &Scene<'_>) {
-        if let Some(collector) = &mut self.0 {
-            let begin = sys::thread_cpu();
-            collector.turn(now_ms(), scene);
-            collector.spent += sys::thread_cpu().saturating_sub(begin);
-        }
+    /// Writes the rows of a minute that has ended. Fails if no rows would be written any more.
+    pub(crate) fn turn(&mut self, scene: &Scene<'_>) -> io::Result<()> {
+        let Some(collector) = &mut self.0 else { return Ok(()) };
+        let begin = sys::thread_cpu();
+        let sent = collector.turn(now_ms(), scene);
+        collector.spent += sys::thread_cpu().saturating_sub(begin);
+        sent
     }
 
-    /// Adds a snapshot.
-    pub(crate) fn snapshot(&mut self, s: &Snapshot, scene: &Scene<'_>) {
-        if let Some(collector) = &mut self.0 {
-            let begin = sys::thread_cpu();
-            collector.turn(now_ms(), scene);
-            collector.snapshot(s, scene);
-            collector.spent += sys::thread_cpu().saturating_sub(begin);
-        }
+    /// Adds a snapshot; fails as [`Agent::turn`].
+    pub(crate) fn snapshot(&mut self, s: &Snapshot, scene: &Scene<'_>) -> io::Result<()> {
+        let Some(collector) = &mut self.0 else { return Ok(()) };
+        let begin = sys::thread_cpu();
+        let sent = collector.turn(now_ms(), scene);
+        collector.snapshot(s, scene);
+        collector.spent += sys::thread_cpu().saturating_sub(begin);
+        sent
     }
 
     /// Adds the memory that schemes have paged out.
@@ -213,7 +214,7 @@ impl Collector {
         self.minute.snapshot(targets);
     }
 
-    fn turn(&mut self, now: i64, scene: &Scene<'_>) {
+    fn turn(&mut self, now: i64, scene: &Scene<'_>) -> io::Result<()> {
         let minute = minute_of(now);
         // The clock was set, or the machine was suspended.
         if minute < self.at || minute - self.at > MOST_FILLED * MINUTE_MS {
@@ -221,13 +222,14 @@ impl Collector {
             self.minute = std::mem::take(&mut self.minute).next();
         }
         while self.at < minute {
-            self.end_minute(scene);
+            self.end_minute(scene)?;
             self.at += MINUTE_MS;
         }
+        Ok(())
     }
 
     /// Writes the rows of the running minute.
-    fn end_minute(&mut self, scene: &Scene<'_>) {
+    fn end_minute(&mut self, scene: &Scene<'_>) -> io::Result<()> {
         let cpu = sys::own_cpu();
         let own = cpu.saturating_sub(self.cpu);
         self.cpu = cpu;
@@ -245,8 +247,8 @@ impl Collector {
         let host_bytes = proc::meminfo(root).map_or(0, |m| m.total);
         let own = u64::try_from(own.as_micros()).unwrap_or(u64::MAX);
         let rows = self.minute.rows(self.at, own, host_bytes, &counted);
-        self.store.send(self.at, Rows { groups, rows });
         self.minute = std::mem::take(&mut self.minute).next();
+        self.store.send(self.at, Rows { groups, rows })
     }
 }
 

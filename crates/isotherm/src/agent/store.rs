@@ -1,5 +1,6 @@
 //! Writes rows in a thread of its own. The session never waits for it, and the number of waiting minutes is bounded.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -44,24 +45,26 @@ impl Store {
     }
 
     /// Sends the rows of a minute. If too many wait, they are lost and counted.
-    pub fn send(&mut self, minute: i64, rows: Rows) {
+    ///
+    /// # Errors
+    /// If the thread cannot be started, or has ended: no rows would be written any more.
+    pub fn send(&mut self, minute: i64, rows: Rows) -> io::Result<()> {
         // Capabilities are those of a thread: it begins when the session has dropped its own.
         if let Some((lake, uploader)) = self.stopped.take() {
             let (send, receive) = sync_channel(MOST_WAITING);
             let thread = std::thread::Builder::new().name("lake".to_owned());
             let spent = Arc::clone(&self.spent);
-            match thread.spawn(move || write(lake, uploader, &receive, &spent)) {
-                Ok(thread) => self.running = Some((send, thread)),
-                Err(e) => warn!("rows are not written, because no thread can be started: {e}"),
-            }
+            let thread = thread.spawn(move || write(lake, uploader, &receive, &spent))?;
+            self.running = Some((send, thread));
         }
-        let Some((send, _)) = &self.running else { return };
-        let batch = Batch { minute, rows, lost: std::mem::take(&mut self.lost) };
-        if let Err(TrySendError::Full(batch) | TrySendError::Disconnected(batch)) =
-            send.try_send(batch)
-        {
-            self.lost = batch.lost + 1;
+        let ended = || io::Error::other("the thread that writes them has ended");
+        let (send, _) = self.running.as_ref().ok_or_else(ended)?;
+        match send.try_send(Batch { minute, rows, lost: std::mem::take(&mut self.lost) }) {
+            Err(TrySendError::Disconnected(_)) => return Err(ended()),
+            Err(TrySendError::Full(batch)) => self.lost = batch.lost + 1,
+            Ok(()) => {}
         }
+        Ok(())
     }
 }
 
@@ -116,5 +119,22 @@ impl Report {
             _ => {}
         }
         self.failed = failed;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by an audit: an agent whose thread had ended went on without writing a row.
+    #[test]
+    fn an_agent_without_its_thread_ends() {
+        let (send, _) = sync_channel(MOST_WAITING);
+        let thread = std::thread::spawn(|| ());
+        let (stopped, spent) = (None, Arc::default());
+        let mut store = Store { stopped, running: Some((send, thread)), lost: 0, spent };
+        assert!(store.send(0, Rows::default()).is_err());
+        store.running = None;
+        assert!(store.send(0, Rows::default()).is_err(), "it was not started");
     }
 }

@@ -1,16 +1,15 @@
 //! The listening side of the control socket, and its clients.
 
 use std::error::Error;
-use std::fs::{self, DirBuilder, File, Permissions};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use isotherm_core::Nanos;
+use isotherm_linux::{lock_file, sys};
 use rustix::event::PollFd;
-use rustix::fs::{FlockOperation, flock};
-use rustix::net::sockopt::socket_peercred;
 use serde::Serialize;
 
 use super::{Answer, ControlError, MAX_LINE, Request};
@@ -69,17 +68,27 @@ impl Control {
     /// Listens at `path`. Creates the directory if it does not exist, and replaces the socket of a service that
     /// no longer runs.
     pub fn open(path: &Path) -> Result<Self, ControlError> {
-        let name = || path.display().to_string();
-        let make = |source| ControlError::Make { path: name(), source };
+        let make = |source| ControlError::Make { path: path.display().to_string(), source };
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
         let dir = dir.unwrap_or(Path::new("."));
         match DirBuilder::new().mode(0o700).create(dir) {
             Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(make(e)),
             _ => {}
         }
-        // The lock makes sure that of two services that start at once, one finds the other.
-        let lock = File::open(dir).map_err(make)?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|e| make(e.into()))?;
+        // The lock makes sure that of two services that start at once, one finds the other. Whoever may read the
+        // directory may lock that, so a file is locked.
+        let mut locked = path.as_os_str().to_owned();
+        locked.push(".lock");
+        let lock = lock_file(locked.as_ref(), true).map_err(make)?;
+        let starts = || io::Error::new(ErrorKind::WouldBlock, "another service is starting there");
+        let _lock = lock.ok_or_else(|| make(starts()))?;
+        let control = Control::listen(path);
+        let _ = fs::remove_file(&locked);
+        control
+    }
+
+    fn listen(path: &Path) -> Result<Self, ControlError> {
+        let make = |source| ControlError::Make { path: path.display().to_string(), source };
         let listener = match UnixListener::bind(path) {
             Err(e) if e.kind() == ErrorKind::AddrInUse => {
                 remove_stale(path)?;
@@ -125,22 +134,17 @@ impl Drop for Control {
     }
 }
 
-/// Checks that the peer is root or the owner of this process, and returns the pid of the peer.
+/// Checks that the peer is root or the owner of this process, and returns the pid of the peer, if it has one here.
 fn may_ask(stream: &UnixStream) -> Result<Option<i32>, String> {
-    let own = rustix::process::geteuid();
-    let peer = socket_peercred(stream).map_err(|e| {
-        format!(
-            "cannot determine the user of this \
-                                                            connection: {e}"
-        )
-    })?;
-    if peer.uid == own || peer.uid.is_root() {
-        return Ok(Some(peer.pid.as_raw_nonzero().get()));
+    let own = rustix::process::geteuid().as_raw();
+    let peer = sys::peer(stream)
+        .map_err(|e| format!("cannot determine the user of this connection: {e}"))?;
+    if peer.uid == own || peer.uid == 0 {
+        return Ok(peer.pid);
     }
     Err(format!(
         "user {} may not send requests: only user {}, who runs the service, and root may",
-        peer.uid.as_raw(),
-        own.as_raw()
+        peer.uid, own
     ))
 }
 
@@ -175,8 +179,27 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
 
 /// Describes the process at the other end.
 fn describe_peer(living: &UnixStream) -> String {
-    match socket_peercred(living) {
-        Ok(peer) => format!("process {}", peer.pid.as_raw_nonzero()),
-        Err(_) => "a process".to_owned(),
+    let pid = sys::peer(living).ok().and_then(|peer| peer.pid);
+    pid.map_or_else(|| "a process".to_owned(), |pid| format!("process {pid}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use rustix::fs::{FlockOperation, flock};
+
+    use super::*;
+
+    /// Found by an audit: the directory was locked, so that whoever may read it could keep a service from starting.
+    #[test]
+    fn a_reader_of_the_directory_cannot_block_the_socket() {
+        let dir = tempfile::tempdir().unwrap();
+        let theirs = File::open(dir.path()).unwrap();
+        flock(&theirs, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let control = Control::open(&dir.path().join("sock")).unwrap();
+        let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(names.collect::<Vec<_>>(), ["sock"]);
+        drop(control);
     }
 }

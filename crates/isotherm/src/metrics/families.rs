@@ -190,7 +190,7 @@ impl Scene<'_> {
         let refaults = |path| Some(self.attributions.refaults_in(path));
         let with = |(path, row)| MetricRow {
             refaults: refaults(path),
-            returned: Some(self.ages.returned_in(path).copied().unwrap_or_default()),
+            returned: self.ages.returned_in(path).copied(),
             ..row
         };
         let mut rows: Vec<MetricRow> = groups.into_iter().map(with).collect();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use isotherm_report::bytes;
+use isotherm_report::{bytes, printable};
 
 use super::figures::PageUse;
 use super::reader::Reading;
@@ -114,9 +114,4 @@ fn share(part: u64, whole: u64) -> String {
     }
     // The last page of a file is cached as a whole.
     format!("{:.0} %", (100.0 * part as f64 / whole as f64).min(100.0))
-}
-
-/// A name may contain any character. Controls could change the terminal.
-fn printable(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -25,6 +25,8 @@ const MAX_OF_PEER: usize = 8;
 const MAY_BE_SILENT: Duration = Duration::from_millis(200);
 /// Maximum number of connections accepted at once.
 const MAX_ACCEPTED: usize = 8;
+/// Pause after a connection that could not be accepted, because descriptors or memory are short.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A source of connections.
 pub trait Listen: AsFd {
@@ -61,6 +63,8 @@ pub struct Served<L: Listen> {
     /// makes the answer for a refused client from the reason
     refusal: fn(&str) -> Vec<u8>,
     clients: Vec<Client<L::Stream>>,
+    /// no connection is accepted until then
+    paused_until: Nanos,
 }
 
 /// Something that one `poll` can wait for together with others.
@@ -112,7 +116,7 @@ fn ready(fds: &mut [PollFd<'_>], time: Duration) -> Vec<bool> {
 impl<L: Listen> Served<L> {
     /// Serves a listener that does not block; `refusal` makes an answer from the reason for a refusal.
     pub fn new(listener: L, framing: Framing, refusal: fn(&str) -> Vec<u8>) -> Self {
-        Served { listener, framing, refusal, clients: Vec::new() }
+        Served { listener, framing, refusal, clients: Vec::new(), paused_until: Nanos(0) }
     }
 
     /// Accepts new connections. `admit` returns the pid of the peer, if known, or the reason to refuse it.
@@ -122,7 +126,11 @@ impl<L: Listen> Served<L> {
             if !self.has_room(now) {
                 return;
             }
-            let Ok(stream) = self.listener.accept() else { return };
+            let stream = match self.listener.accept() {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => return self.paused_until = now + ACCEPT_PAUSE,
+                Ok(stream) => stream,
+            };
             self.make_room();
             let admitted = admit(&stream).and_then(|peer| self.check(peer).map(|()| peer));
             let peer = admitted.as_ref().ok().copied().flatten();
@@ -148,9 +156,11 @@ impl<L: Listen> Served<L> {
         }
     }
 
+    /// Whether a connection can be accepted.
     fn has_room(&self, now: Nanos) -> bool {
         let silent = |client: &Client<L::Stream>| client.silence(now) >= Some(MAY_BE_SILENT);
-        self.clients.len() < MAX_CLIENTS || self.clients.iter().any(silent)
+        let room = self.clients.len() < MAX_CLIENTS || self.clients.iter().any(silent);
+        room && now >= self.paused_until
     }
 
     /// If all connections are in use, drops the client that was silent for the longest time.
@@ -211,5 +221,41 @@ impl<L: Listen> Served<L> {
             client.go_on();
         }
         ready.get(self.clients.len()).is_some_and(|&come| come)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Descriptors are short.
+    struct Short(UnixListener);
+
+    impl AsFd for Short {
+        fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+            self.0.as_fd()
+        }
+    }
+
+    impl Listen for Short {
+        type Stream = UnixStream;
+
+        fn accept(&self) -> io::Result<UnixStream> {
+            Err(rustix::io::Errno::MFILE.into())
+        }
+    }
+
+    /// Found by an audit: the connection stayed in the backlog, and ended each wait at once.
+    #[test]
+    fn a_connection_that_cannot_be_accepted_does_not_end_each_wait() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sock");
+        let listener = Short(UnixListener::bind(path).unwrap());
+        let mut served = Served::new(listener, Framing { end: b"\n", max: 1 }, |_| Vec::new());
+        let before = sys::monotonic();
+        assert!(served.has_room(before));
+        served.accept(|_| Ok(None));
+        assert!(!served.has_room(before));
+        assert!(served.has_room(sys::monotonic() + ACCEPT_PAUSE));
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use isotherm_core::scheme::{Event, Outcome};
 use isotherm_core::{Failure, Mapping, Nanos, Snapshot};
 use isotherm_record::TargetFact;
-use isotherm_report::bytes;
+use isotherm_report::{bytes, printable};
 use serde::Serialize;
 
 /// A line of the log: `docs/abi/testing/audit-log.md`.
@@ -78,8 +78,10 @@ impl<'a> LogLine<'a> {
             ("passed", why) => format!("not {}: {}", self.action, why.unwrap_or_default()),
             _ => format!("{} {} of {}", self.action, bytes(self.applied), bytes(self.bytes)),
         };
-        let of = self.pid.map_or_else(String::new, |pid| format!(" of {pid} {}", self.command));
+        let command = printable(self.command);
+        let of = self.pid.map_or_else(String::new, |pid| format!(" of {pid} {command}"));
         let mapping = if self.mapping.is_empty() { self.kind.unwrap_or("") } else { self.mapping };
+        let mapping = printable(mapping);
         let age = Duration::from_secs_f64(self.age_seconds).as_secs();
         format!(
             "{seconds:8.1} s  {}: {what}{of}, {}..{} {mapping}, {:.2} Hz for {age} s",
@@ -102,5 +104,40 @@ fn failure(failure: Failure) -> &'static str {
         Failure::Busy => "busy",
         Failure::Refused => "refused",
         _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by an audit: `run --dry-run` printed the names of other users' processes and files as they were.
+    #[test]
+    fn a_name_does_not_steer_the_terminal() {
+        let line = LogLine {
+            time: String::new(),
+            scheme: "cold",
+            action: "pageout",
+            pid: Some(7),
+            command: "\u{1b}]0;x\u{7} sh",
+            mapping: "/tmp/\u{1b}[2J\n\u{202e}a",
+            kind: None,
+            start: "0x1000".to_owned(),
+            end: "0x2000".to_owned(),
+            bytes: 4096,
+            hz: 0.0,
+            age_seconds: 9.0,
+            score: 1.0,
+            window: 0,
+            outcome: "would_act",
+            tried: 4096,
+            applied: 4096,
+            passed: 0,
+            took_us: 0,
+            why: None,
+        };
+        let words = line.words(Nanos(2_000_000_000), Nanos(0));
+        assert_eq!(words, printable(&words));
+        assert!(words.contains("]0;x") && words.contains("0x1000..0x2000 /tmp/"), "{words}");
     }
 }

@@ -1,7 +1,7 @@
 //! The log of actions.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -19,9 +19,14 @@ pub struct Log {
 impl Log {
     /// Opens the file to append. A new file is readable by its owner only.
     pub fn open(path: &Path) -> Result<Self, ServiceError> {
+        let failed = |source| ServiceError::OpenLog { path: path.to_owned(), source };
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-        let file =
-            file.map_err(|source| ServiceError::OpenLog { path: path.to_owned(), source })?;
+        let mut file = file.map_err(failed)?;
+        // Where the disk was full, an earlier service has written a part of a line.
+        let is_file = file.metadata().is_ok_and(|m| m.is_file() && m.len() > 0);
+        if is_file && last_byte(path).is_ok_and(|last| last != b'\n') {
+            file.write_all(b"\n").map_err(failed)?;
+        }
         Ok(Log { path: path.to_owned(), file: BufWriter::new(file) })
     }
 
@@ -38,5 +43,30 @@ impl Log {
             self.file.write_all(b"\n")?;
         }
         self.file.flush()
+    }
+}
+
+fn last_byte(path: &Path) -> io::Result<u8> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    Ok(last[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by an audit: the next line continued it, and was lost with it.
+    #[test]
+    fn a_line_that_was_cut_ends_before_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        for (before, after) in [("", "1\n"), ("{\"a", "{\"a\n1\n"), ("0\n", "0\n1\n")] {
+            std::fs::write(&path, before).unwrap();
+            Log::open(&path).unwrap().write(&[1]).unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), after);
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use isotherm_core::scheme::{Figures, FilterKind, Metrics, Process, Scheme, Scope};
-use isotherm_core::{Snapshot, TargetId, TargetView, Thresholds};
+use isotherm_core::{Attribution, Snapshot, TargetId, TargetView, Thresholds};
 use isotherm_linux::cgroup::{Cgroup, CgroupError};
 use isotherm_linux::{counts_stalls, fragmentation, free, of_group, of_machine, proc};
 
@@ -57,8 +57,10 @@ pub struct Meter {
     of_options: Option<Arc<str>>,
     /// whether that scheme uses the pressure of the targets' group
     pressure_by_option: bool,
-    /// control group of each target, as it was when the target was first seen
+    /// control group of each target
     of_targets: BTreeMap<TargetId, Option<Cgroup>>,
+    /// The path by which that group was looked up last: processes move to other groups.
+    attributed: BTreeMap<TargetId, Arc<str>>,
 }
 
 impl Meter {
@@ -197,10 +199,21 @@ impl Meter {
         Ok(None)
     }
 
+    /// Notes the control groups of targets: the next read looks up a group that has changed.
+    pub fn note_groups<'a>(&mut self, attributions: impl Iterator<Item = &'a Attribution>) {
+        for a in attributions.filter(|_| self.by_group) {
+            if self.attributed.get(&a.target) != Some(&a.cgroup) {
+                self.attributed.insert(a.target, Arc::clone(&a.cgroup));
+                self.of_targets.remove(&a.target);
+            }
+        }
+    }
+
     /// The present figures; `s` is the last snapshot, and `pids` maps its targets to processes.
     pub fn read(&mut self, root: &Path, s: &Snapshot, pids: &BTreeMap<TargetId, i32>) -> Metrics {
         if self.by_group {
             self.of_targets.retain(|target, _| pids.contains_key(target));
+            self.attributed.retain(|target, _| pids.contains_key(target));
             for (&target, &pid) in pids {
                 self.of_targets.entry(target).or_insert_with(|| Cgroup::of_process(root, pid));
             }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use isotherm_core::scheme::{Goal, Quota};
+use isotherm_core::scheme::{Aim, Goal, Quota};
 use isotherm_core::{Action, Attrs, Cost, Nanos};
 use tempfile::TempDir;
 
@@ -143,6 +143,28 @@ fn figures_are_read_as_far_as_they_are_asked_for() {
     let gone = meter.read(root.path(), &snapshot(), &pids);
     assert!(!gone.groups.contains_key("a"), "{gone:?}");
     assert_eq!(gone.groups[TARGETS].pressure, None);
+}
+
+/// Its attributions show the move.
+#[test]
+fn a_process_that_moves_is_in_its_new_group() {
+    let root = machine();
+    let scheme = Scheme { aim: Some(Aim::Save(1)), ..with_goal(Goal::Free { bp: 1 }) };
+    let mut meter = Meter::new(root.path(), [&scheme].into_iter(), &[7], None).unwrap();
+    let target = TargetId(1);
+    let mut group = |cgroup: &str| {
+        let (comm, cgroup) = ("".into(), cgroup.into());
+        let a = Attribution { target, at: Nanos(0), comm, cgroup, swapped: 0, major_faults: 0 };
+        meter.note_groups([&a].into_iter());
+        let pids = BTreeMap::from([(target, 7)]);
+        meter.read(root.path(), &snapshot(), &pids).cgroups[&target].clone()
+    };
+    assert!(group("/a").ends_with("/unified/a"));
+    fs::write(root.path().join("proc/7/cgroup"), "0::/b\n").unwrap();
+    let [old, new] = ["a", "b"].map(|name| root.path().join("cgroup/unified").join(name));
+    fs::rename(old, new).unwrap();
+    assert!(group("/a").ends_with("/unified/a"), "no attribution shows it yet");
+    assert!(group("/b").ends_with("/unified/b"));
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod event;
 pub mod kernel;
 mod kernel_memory;
 mod log;
+mod major_faults;
 mod meter;
 mod needs;
 mod recording;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use isotherm_core::scheme::{Engine, Event};
 use isotherm_core::{Act, Attribution, CodeMapping, Nanos, Snapshot, TargetId};
-use isotherm_linux::sys;
+use isotherm_linux::{proc, sys};
 use isotherm_record::TargetFact;
 use tracing::{debug, info, warn};
 
@@ -17,6 +17,7 @@ use super::aim_line::AimLine;
 use super::dry::Dry;
 use super::event::LogLine;
 use super::log::Log;
+use super::major_faults::MajorFaults;
 use super::meter::Meter;
 use super::recording::SideRecord;
 use super::refaults::{RefaultRates, Refaults};
@@ -41,6 +42,8 @@ pub struct SchemeJob {
     pub(super) meter: Meter,
     /// facts about the watched targets
     pub(super) facts: BTreeMap<TargetId, TargetFact>,
+    /// major faults of the targets, for schemes with an objective
+    faults: MajorFaults,
     log: Option<Log>,
     pub(super) begin: Nanos,
     /// whether a snapshot has arrived, on which schemes can act
@@ -75,6 +78,7 @@ impl SchemeJob {
             engine,
             meter,
             facts: BTreeMap::new(),
+            faults: MajorFaults::default(),
             log,
             begin,
             has_snapshot: false,
@@ -132,10 +136,17 @@ impl SchemeJob {
     fn act(&mut self, on: &mut JobContext<'_>) -> Result<(), ServiceError> {
         let Some(s) = on.state.last.clone().filter(|_| !self.paused) else { return Ok(()) };
         let pids = on.state.follower.pid_of();
+        let attributions = &on.state.attributions;
+        self.meter.note_groups(pids.keys().filter_map(|id| attributions.of(*id)));
         let mut metrics = self.meter.read(ROOT.as_ref(), &s, &pids);
         if self.meter.needs_faults() {
-            let read = pids.keys().filter_map(|id| on.state.attributions.of(*id));
-            metrics.major_faults = read.map(|a| (a.target, a.major_faults)).collect();
+            let hold = on.watch.hold();
+            let read = |id, pid| {
+                let stat = proc::stat(ROOT.as_ref(), pid).ok()?;
+                hold.is_alive(id).then_some(stat.major_faults)
+            };
+            let known = |id| attributions.of(id).map(|a| (a.at, a.major_faults));
+            metrics.major_faults = self.faults.read(&pids, known, read, sys::monotonic());
         }
         if let Some(why) = self.meter.rests().filter(|_| !std::mem::replace(&mut self.warned, true))
         {

@@ -1,5 +1,7 @@
 //! Failures of a session.
 
+use std::io;
+
 use isotherm_core::OpsError;
 use isotherm_linux::WayError;
 
@@ -27,6 +29,9 @@ pub enum SessionError {
     /// the kernel's monitor has attributes of its own
     #[error("the kernel's monitor is running: isotherm does not know its attributes")]
     KernelMonitor,
+    /// no rows would be written any more
+    #[error("rows of the lake cannot be written: {0}")]
+    Rows(#[source] io::Error),
     /// all targets have ended
     #[error("the process has ended while it was watched")]
     Ended,

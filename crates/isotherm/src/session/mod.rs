@@ -142,10 +142,11 @@ impl SessionState {
     }
 
     /// Hands the present state to the agent.
-    pub(crate) fn with_agent(&mut self, hand: impl FnOnce(&mut Agent, &Scene<'_>)) {
+    pub(crate) fn with_agent<T>(&mut self, hand: impl FnOnce(&mut Agent, &Scene<'_>) -> T) -> T {
         let mut agent = std::mem::take(&mut self.agent);
-        hand(&mut agent, &self.scene(None));
+        let done = hand(&mut agent, &self.scene(None));
         self.agent = agent;
+        done
     }
 }
 
@@ -375,9 +376,15 @@ impl Session {
 /// An error of a job, or of the source.
 struct DriverError<E>(E);
 
+impl<E: From<SessionError>> From<SessionError> for DriverError<E> {
+    fn from(e: SessionError) -> Self {
+        DriverError(e.into())
+    }
+}
+
 impl<E: From<SessionError>> From<OpsError> for DriverError<E> {
     fn from(e: OpsError) -> Self {
-        DriverError(SessionError::from(e).into())
+        SessionError::from(e).into()
     }
 }
 
@@ -447,7 +454,7 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
         let mut metrics = std::mem::take(&mut w.metrics);
         metrics.write_if_due(&w.scene(self.job.engine()));
         w.metrics = metrics;
-        w.with_agent(|agent, scene| agent.turn(scene));
+        w.with_agent(|agent, scene| agent.turn(scene)).map_err(SessionError::Rows)?;
         let mut control = w.control.take();
         let stop = control::answer(control.as_mut(), requests, |r| self.job.request(&mut on, r));
         on.state.control = control;
@@ -462,10 +469,11 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
         probes::aggregated(&s, &self.state.follower.pid_of());
         trace!("snapshot {} has {} regions", s.seq, s.nr_regions());
         let SessionState { ages, attributions, last, .. } = &mut *self.state;
-        ages.add(&s, attributions);
+        ages.add(&s, |id| attributions.of(id));
         *last = Some(Arc::clone(&s));
         self.state.keep(|| Event::Snapshot(Arc::clone(&s)));
-        self.state.with_agent(|agent, scene| agent.snapshot(&s, scene));
+        let sent = self.state.with_agent(|agent, scene| agent.snapshot(&s, scene));
+        sent.map_err(SessionError::Rows)?;
         let news = watch.news();
         self.state.follower.add_lasting(&news);
         let mut on = JobContext { watch, state: self.state };

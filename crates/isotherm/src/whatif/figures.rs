@@ -76,9 +76,9 @@ fn tier(t: &TierUse) -> WhatIfTier {
     }
 }
 
-/// The mean time of an access; `None` without tiers.
+/// The mean time of an access; `None` without tiers or accesses.
 fn access_ns(tiers: &[TierUse]) -> Option<f64> {
     let all: f64 = tiers.iter().map(|t| t.accesses).sum();
     let time = |t: &TierUse| t.accesses * t.tier.latency.as_secs_f64() * 1e9;
-    (!tiers.is_empty()).then(|| tiers.iter().map(time).sum::<f64>() / all.max(1e-9))
+    (all > 0.0).then(|| tiers.iter().map(time).sum::<f64>() / all)
 }

@@ -154,7 +154,7 @@ impl Vaddr {
                 Ok(true) if works.iter().any(waits) => drop(flush_by_advice(walker, process)?),
                 // If it is unknown which memory may be touched, nothing is touched until the mappings can be
                 // read.
-                Err(e) if e.is_transient() => {
+                Err(e) if e.is_passing() => {
                     process.postpone(&e);
                     process.forget_mappings();
                 }

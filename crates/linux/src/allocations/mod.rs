@@ -5,12 +5,14 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use object::{Object, ObjectSegment, ObjectSymbol};
-use rustix::fs::OFlags;
+use rustix::process::{Uid, geteuid};
+
+use crate::proc::code;
+use crate::sys::open_regular;
 
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libisotherm-alloc.so"));
 /// A larger file is not the library.
@@ -32,8 +34,8 @@ pub const BYTES_VARIABLE: &str = "ISOTHERM_ALLOC_BYTES";
 pub enum AllocationsError {
     /// the library cannot be written
     #[error(
-        "cannot write the library that samples allocations to {path}: {source}; choose an existing folder that you \
-         may write to (for record --alloc: TMPDIR)"
+        "cannot write the library that samples allocations to {path}: {source}; write it with isotherm system \
+         alloc-library to an existing folder that you may write to"
     )]
     Write {
         /// the file
@@ -43,20 +45,25 @@ pub enum AllocationsError {
     },
 }
 
-/// The library as a file, for `LD_PRELOAD`. Dropping it removes the file.
+/// The library as a file, for `LD_PRELOAD`. Dropping it removes the file. Its folder stays: descendants of the command
+/// keep the variable, and would load what another user puts in its place.
 #[derive(Debug)]
 pub struct PreloadLibrary {
     path: PathBuf,
 }
 
 impl PreloadLibrary {
-    /// Writes the library into the directory for temporary files, readable for all users.
+    /// Writes the library into a folder in which no other user may create files. All users may read the library
+    /// that root writes.
     ///
     /// # Errors
     /// If it cannot be written.
     pub fn create() -> Result<Self, AllocationsError> {
-        let name = format!("{NAME}-{}.so", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let user = geteuid();
+        let (folder, mode) = folder_of(user);
+        make_own(&folder, user, mode)
+            .map_err(|source| AllocationsError::Write { path: folder.clone(), source })?;
+        let path = folder.join(format!("{NAME}-{}.so", std::process::id()));
         write(&path)?;
         Ok(PreloadLibrary { path })
     }
@@ -73,6 +80,32 @@ impl Drop for PreloadLibrary {
         // A file that remains does no harm.
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// The folder for the libraries of a user, and its mode.
+fn folder_of(user: Uid) -> (PathBuf, u32) {
+    if user.is_root() {
+        // Some distributions permit no program in /run.
+        return ("/var/lib/isotherm-alloc".into(), 0o755);
+    }
+    let folder = match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()) {
+        Some(dir) => Path::new(&dir).join("isotherm-alloc"),
+        None => std::env::temp_dir().join(format!("isotherm-alloc-{}", user.as_raw())),
+    };
+    (folder, 0o700)
+}
+
+/// Creates a folder unless it exists, and gives it its mode.
+fn make_own(folder: &Path, user: Uid, mode: u32) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(mode).create(folder) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(folder)?;
+    if !found.is_dir() || found.uid() != user.as_raw() {
+        return Err(io::Error::other("it exists, and is no folder of this user"));
+    }
+    fs::set_permissions(folder, fs::Permissions::from_mode(mode))
 }
 
 /// Writes the library into a folder, and returns its path.
@@ -119,11 +152,9 @@ impl Probe {
     /// The probe of a library file; `None` if it is no such library, or cannot be read.
     #[must_use]
     pub fn of(file: &Path) -> Option<Self> {
-        // Opening a pipe would wait for its writer.
-        let nonblock = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
         let path = file.to_owned();
-        let file = OpenOptions::new().read(true).custom_flags(nonblock).open(file).ok()?;
-        let found = file.metadata().ok().filter(|m| m.is_file() && m.len() <= MOST_BYTES)?;
+        let file = open_regular(file).ok()?;
+        let found = file.metadata().ok().filter(|m| m.len() <= MOST_BYTES)?;
         let mut bytes = vec![0; usize::try_from(found.len()).ok()?];
         file.read_exact_at(&mut bytes, 0).ok()?;
         let elf = object::File::parse(&*bytes).ok()?;
@@ -141,14 +172,9 @@ impl Probe {
     #[must_use]
     pub fn in_process(root: &Path, pid: i32) -> Option<Self> {
         let of_pid = root.join(format!("proc/{pid}"));
-        let maps = fs::read(of_pid.join("maps")).ok()?;
-        let path = maps.split(|&b| b == b'\n').find_map(|line| {
-            let path = line.iter().position(|&b| b == b'/').map(|at| &line[at..])?;
-            let name = path.rsplit(|&b| b == b'/').next()?;
-            name.starts_with(NAME.as_bytes()).then(|| path.to_owned())
-        })?;
-        let inside = of_pid.join("root").join(Path::new(std::ffi::OsStr::from_bytes(&path[1..])));
-        Probe::of(&inside)
+        let is_library = |path: &str| path.rsplit('/').next().is_some_and(|n| n.starts_with(NAME));
+        let library = code(root, pid).ok()?.into_iter().find(|file| is_library(&file.path))?;
+        Probe::of(&of_pid.join("root").join(library.path.trim_start_matches('/')))
     }
 }
 
@@ -156,8 +182,9 @@ impl Probe {
 mod tests {
     use super::*;
 
+    /// Descendants of a command of root loaded what `nobody` had put in the place of the removed library.
     #[test]
-    fn the_library_is_written_and_has_its_probe() {
+    fn the_library_has_its_probe_and_nobody_else_can_put_another_in_its_place() {
         let library = PreloadLibrary::create().unwrap();
         let path = library.path().to_owned();
         let probe = Probe::of(&path).unwrap();
@@ -167,6 +194,25 @@ mod tests {
         assert!(Probe::of(Path::new("/dev/zero")).is_none(), "no file");
         drop(library);
         assert!(!path.exists(), "removed");
+        let folder = path.parent().unwrap();
+        let others_may_write = |dir: &Path| fs::metadata(dir).unwrap().mode() & 0o022 != 0;
+        assert_eq!(fs::metadata(folder).unwrap().uid(), geteuid().as_raw());
+        assert!(!others_may_write(folder), "{}", folder.display());
+        // A user's folder may be in /tmp, where the sticky bit keeps others from replacing it.
+        assert!(!geteuid().is_root() || !folder.ancestors().any(others_may_write));
+    }
+
+    #[test]
+    fn a_folder_of_another_user_takes_no_library() {
+        let dir = tempfile::tempdir().unwrap();
+        let (own, link) = (dir.path().join("own"), dir.path().join("link"));
+        make_own(&own, geteuid(), 0o700).unwrap();
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o777)).unwrap();
+        make_own(&own, geteuid(), 0o755).unwrap();
+        assert_eq!(fs::metadata(&own).unwrap().mode() & 0o777, 0o755);
+        assert!(make_own(&own, Uid::from_raw(geteuid().as_raw() + 1), 0o755).is_err());
+        std::os::unix::fs::symlink(&own, &link).unwrap();
+        assert!(make_own(&link, geteuid(), 0o755).is_err());
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl Claim {
         let path = root.join(PATH);
         let failed = |what| move |source| DamonError::State { what, path: root.join(PATH), source };
         if let Some(dir) = path.parent() {
-            fs::create_dir_all(dir).map_err(failed("make the directory of"))?;
+            state::make_dir(dir).map_err(failed("make the directory of"))?;
         }
         let file = lock_or_owner(root, true).map_err(failed("lock"))?;
         let file = file.map_err(|pid| DamonError::Held(Holder::Isotherm(pid)))?;

@@ -72,7 +72,7 @@ impl UndoLog {
         let files = WeightFiles::find(root)?;
         let failed = |what| move |source| NumaError::State { what, path: root.join(PATH), source };
         if let Some(dir) = root.join(PATH).parent() {
-            fs::create_dir_all(dir).map_err(failed("make the directory of"))?;
+            state::make_dir(dir).map_err(failed("make the directory of"))?;
         }
         let file = lock(&root.join(PATH)).map_err(failed("lock"))?;
         let boot_id = boot_id(root).map_err(failed("mark"))?;

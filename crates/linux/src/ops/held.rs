@@ -1,16 +1,16 @@
-//! Holding a process by a pidfd, so that its pid can never mean another process.
+//! Holding a process by a pidfd, which shows its end. Its pid may mean another process after that.
 
-use std::cell::{Ref, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use isotherm_core::{Liveness, OpsError};
+use isotherm_core::{Liveness, Mapping, Nanos, OpsError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open, test_kill_process};
 
 use crate::proc::{self, ProcError};
-use crate::sys::{is_transient, may_look_at_all};
+use crate::sys::{is_transient, may_look_at_all, monotonic};
 use crate::walker::WalkError;
 
 /// Why a process cannot be watched.
@@ -121,6 +121,8 @@ pub(crate) struct HeldProcess {
     /// root of the file system that contains `/proc`
     pub root: PathBuf,
     postponed: RefCell<Postponed>,
+    /// Its mappings were too long, and are not read again before.
+    too_long_until: Cell<Nanos>,
 }
 
 /// Readings of targets that failed for a temporary reason, such as a shortage of memory, or because a target
@@ -146,6 +148,9 @@ impl std::ops::AddAssign<&Postponed> for Postponed {
 /// control socket.
 const SPARE_DESCRIPTORS: u64 = 32;
 
+/// The pause after a reading of mappings that were too long, as a multiple of its time.
+const PAUSE: u32 = 1000;
+
 impl HeldProcess {
     /// Opens a pidfd of process `pid` in isotherm's own pid namespace.
     pub fn take(root: &Path, pid: i32) -> Result<Self, AttachError> {
@@ -164,7 +169,23 @@ impl HeldProcess {
             return Err(not_opened(pid, rustix::io::Errno::MFILE));
         }
         let postponed = RefCell::default();
-        Ok(HeldProcess { pid, pidfd, root: root.to_owned(), postponed })
+        let too_long_until = Cell::new(Nanos(0));
+        Ok(HeldProcess { pid, pidfd, root: root.to_owned(), postponed, too_long_until })
+    }
+
+    /// The mappings. After a reading that failed because there was too much to read, the next readings fail for a
+    /// thousand times as long: another user may have made them so, to use the CPU time of isotherm.
+    pub fn mappings(&self) -> Result<Vec<Mapping>, ProcError> {
+        let begun = monotonic();
+        if begun < self.too_long_until.get() {
+            return Err(proc::too_long(&self.root, self.pid));
+        }
+        let read = proc::mappings(&self.root, self.pid);
+        if matches!(read, Err(ProcError::Long { .. })) {
+            let end = monotonic();
+            self.too_long_until.set(end + end.since(begun) * PAUSE);
+        }
+        read
     }
 
     /// The state of the process after its mappings were read again. If reading failed for a temporary reason,
@@ -175,7 +196,7 @@ impl HeldProcess {
         match read {
             Ok(state) => Ok(state),
             Err(e) if self.has_ended() || e.is_gone() => Ok(Liveness::Gone),
-            Err(e) if e.is_transient() || e.is_denied() => {
+            Err(e) if e.is_passing() => {
                 self.postpone(&e);
                 Ok(Liveness::Alive)
             }
@@ -224,8 +245,18 @@ impl AttachError {
         }
     }
 
+    /// Whether this concerns one process only, for now: the other ones must be watched on. Another user can make its
+    /// mappings unreadable.
+    pub(crate) fn is_passing(&self) -> bool {
+        let is_unreadable =
+            |e: &ProcError| matches!(e, ProcError::Long { .. } | ProcError::Parse { .. });
+        self.is_transient()
+            || self.is_denied()
+            || matches!(self, AttachError::Proc(e) if is_unreadable(e))
+    }
+
     /// Whether isotherm may not read the process now.
-    fn is_denied(&self) -> bool {
+    pub(crate) fn is_denied(&self) -> bool {
         match self {
             AttachError::Proc(e) => e.is_denied(),
             AttachError::Refused { .. } | AttachError::Forbidden { .. } => true,
@@ -317,15 +348,37 @@ mod tests {
         for errno in [libc::ENOMEM, libc::EMFILE, libc::EACCES, libc::EPERM] {
             assert_eq!(held.outcome(failed(errno)).unwrap(), Liveness::Alive);
         }
+        // A line that was cut within its addresses.
+        let parse = ProcError::Parse { path: "/proc/7/maps".into(), what: "7f".into() };
+        assert_eq!(held.outcome(Err(parse.into())).unwrap(), Liveness::Alive);
         assert_eq!(held.outcome(failed(libc::ESRCH)).unwrap(), Liveness::Gone);
         assert!(held.outcome(failed(libc::EIO)).is_err());
         let postponed = held.postponed();
-        assert_eq!(postponed.count, 4);
+        assert_eq!(postponed.count, 5);
         assert!(postponed.why.contains("/proc/7/maps"), "{}", postponed.why);
         let short = WalkError::failed("a part", io::Error::from_raw_os_error(libc::ENOMEM));
         assert!(AttachError::from(short).is_transient());
         let broken = WalkError::failed("a part", io::Error::from_raw_os_error(libc::EINVAL));
         assert!(!AttachError::from(broken).is_transient());
+    }
+
+    /// A process with long names of files used 29 % of a CPU of isotherm.
+    #[test]
+    fn mappings_that_are_too_long_are_not_read_again_soon() {
+        let root = tempfile::tempdir().unwrap();
+        let mut held = HeldProcess::take("/".as_ref(), own_pid()).unwrap();
+        held.root = root.path().to_owned();
+        let maps = root.path().join(format!("proc/{}/maps", held.pid));
+        std::fs::create_dir_all(maps.parent().unwrap()).unwrap();
+        let line = b"1000-2000 rw-p 0 0:0 0 \n";
+        std::fs::write(&maps, line.repeat(2 << 20)).unwrap();
+        assert!(matches!(held.mappings(), Err(ProcError::Long { .. })));
+        std::fs::write(&maps, line).unwrap();
+        assert!(matches!(held.mappings(), Err(ProcError::Long { .. })));
+        let pause = held.too_long_until.get().since(monotonic());
+        assert!(pause > std::time::Duration::from_secs(1), "{pause:?}");
+        held.too_long_until.set(Nanos(0));
+        assert_eq!(held.mappings().unwrap().len(), 1);
     }
 
     fn missing(pid: i32) -> AttachError {

@@ -146,7 +146,7 @@ impl Process {
         }
         match self.read_mappings(walker, &glance) {
             // The caller must learn of the new program at once.
-            Err(e) if replaced && e.is_transient() => self.postpone(&e),
+            Err(e) if replaced && e.is_passing() => self.postpone(&e),
             read => read?,
         }
         Ok(match (self.has_ended(), replaced) {
@@ -204,7 +204,7 @@ impl Process {
             self.sharing = [HashSet::new(), std::mem::take(&mut self.sharing[0])];
         }
         self.updates = self.updates.wrapping_add(1);
-        let mappings = proc::mappings(root, pid)?;
+        let mappings = self.held.mappings()?;
         let starts: Vec<u64> = mappings.iter().map(|m| m.range.start).collect();
         let flags = walker.vma_flags(pid, &starts)?;
         self.private_files = private_files(&mappings, &flags).collect();

@@ -45,7 +45,7 @@ impl ProcfsProcess {
     /// Reads the mappings again, and every `HOLDINGS_EVERY` calls also their flags, which cost more.
     fn update(&mut self) -> Result<Liveness, AttachError> {
         let (root, pid) = (&self.held.root, self.held.pid);
-        let mappings = proc::mappings(root, pid)?;
+        let mappings = self.held.mappings()?;
         let first = mappings.first().map(|m| AddrRange::new(m.range.start, m.range.start + 4096));
         let replaced = first.is_some_and(|page| self.pagemap.read(page).next().is_none());
         if replaced {

@@ -6,10 +6,14 @@ use std::sync::Arc;
 
 use isotherm_core::{AddrRange, Mapping, MappingKind};
 
-use super::{ProcError, pid_file, read_limited};
+use super::{ProcError, pid_file, read_lines};
 
-/// The kernel allows 65,530 areas by default; a line has less than 4,200 bytes.
-const LIMIT: u64 = 256 << 20;
+/// The kernel allows 65,530 areas by default. A line has about 100 bytes, but the path of a file may have any length.
+const LIMIT: u64 = 32 << 20;
+/// Bytes that are kept of a name: with the default number of areas, all fit in one frame of a record.
+const LONGEST_NAME: usize = 512;
+/// The kernel opens no longer path.
+const LONGEST_PATH: usize = 4096;
 
 /// Opens `/proc/PID/maps`. While it is open, no later address space can be at the same kernel address.
 ///
@@ -21,14 +25,20 @@ pub(crate) fn open_maps(root: &Path, pid: i32) -> Result<File, ProcError> {
 }
 
 /// The mappings of `pid` that it may access. Areas without any permission (guards, reservations) and the
-/// kernel's own pages are left out.
+/// kernel's own pages are left out. Long names are cut.
 ///
 /// # Errors
-/// If the file cannot be read or parsed.
+/// If the file cannot be read or parsed, or is too long.
 pub fn mappings(root: &Path, pid: i32) -> Result<Vec<Mapping>, ProcError> {
     let path = pid_file(root, pid, "maps");
-    let text = read_limited(&path, LIMIT)?;
-    parse_maps(&text).map_err(|line| ProcError::parse(&path, &line))
+    let mut found = Mappings::default();
+    read_lines(&path, LIMIT, |line| found.add(line))?;
+    Ok(found.all)
+}
+
+/// The error of a list of mappings that is too long.
+pub(crate) fn too_long(root: &Path, pid: i32) -> ProcError {
+    ProcError::Long { path: pid_file(root, pid, "maps"), limit: LIMIT }
 }
 
 /// A part of a file that a process may execute.
@@ -47,16 +57,18 @@ pub struct FileCode {
 /// # Errors
 /// If the file cannot be read.
 pub fn code(root: &Path, pid: i32) -> Result<Vec<FileCode>, ProcError> {
-    Ok(parse_code(&read_limited(&pid_file(root, pid, "maps"), LIMIT)?))
+    let (mut names, mut all) = (Names::default(), Vec::new());
+    read_lines(&pid_file(root, pid, "maps"), LIMIT, |line| {
+        all.extend(parse_line(line).and_then(|area| file_code(&area, &mut names)));
+        Some(())
+    })?;
+    Ok(all)
 }
 
-fn parse_code(text: &str) -> Vec<FileCode> {
-    let mut names = Names::default();
-    let areas = text.lines().filter_map(parse_line);
-    let files = areas.filter(|a| a.permissions.contains('x') && a.name.starts_with('/'));
-    let mut code =
-        |a: Area<'_>| FileCode { range: a.range, offset: a.offset, path: names.shared(a.name) };
-    files.map(&mut code).collect()
+fn file_code(a: &Area<'_>, names: &mut Names) -> Option<FileCode> {
+    let is_file = a.name.starts_with('/') && a.name.len() <= LONGEST_PATH;
+    let is_code = a.permissions.contains('x') && is_file;
+    is_code.then(|| FileCode { range: a.range, offset: a.offset, path: names.shared(a.name) })
 }
 
 /// Parses the text of `/proc/PID/maps`. The result is sorted and disjoint.
@@ -67,26 +79,44 @@ fn parse_code(text: &str) -> Vec<FileCode> {
 /// # Errors
 /// The first line that cannot be parsed.
 pub fn parse_maps(text: &str) -> Result<Vec<Mapping>, String> {
-    let mut names = Names::default();
-    let mut out = Vec::new();
-    let mut covered = 0;
-    for line in text.lines() {
-        let mut area = parse_line(line).ok_or_else(|| line.to_owned())?;
-        area.range.start = area.range.start.max(covered).min(area.range.end);
-        covered = covered.max(area.range.end);
+    let mut found = Mappings::default();
+    text.lines().try_for_each(|line| found.add(line).ok_or_else(|| line.to_owned()))?;
+    Ok(found.all)
+}
+
+#[derive(Default)]
+struct Mappings {
+    all: Vec<Mapping>,
+    names: Names,
+    /// end of the last area
+    covered: u64,
+}
+
+impl Mappings {
+    /// Adds the area of a line. None if it cannot be parsed.
+    fn add(&mut self, line: &str) -> Option<()> {
+        let mut area = parse_line(line)?;
+        area.range.start = area.range.start.max(self.covered).min(area.range.end);
+        self.covered = self.covered.max(area.range.end);
         let accessible = area.permissions.starts_with(|c| c != '-')
             || area.permissions.get(1..3).is_some_and(|wx| wx != "--");
         // Addresses in the upper half belong to the kernel ([vsyscall]).
         if accessible && area.range.end <= 1 << 56 && !area.range.is_empty() {
-            out.push(Mapping {
+            self.all.push(Mapping {
                 range: area.range,
                 kind: kind(&area),
-                name: names.shared(area.name),
+                name: self.names.shared(cut(area.name)),
                 unknown: None,
             });
         }
+        Some(())
     }
-    Ok(out)
+}
+
+/// The first [`LONGEST_NAME`] bytes of a name, or a little less, so that no character is cut.
+fn cut(name: &str) -> &str {
+    let end = (0..=LONGEST_NAME.min(name.len())).rev().find(|&at| name.is_char_boundary(at));
+    &name[..end.unwrap_or(0)]
 }
 
 struct Area<'a> {
@@ -183,7 +213,10 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
     #[test]
     fn only_files_with_execute_permission_are_code() {
         let line = "55d8a0002000-55d8a0004000 r-xp 00002000 fe:00 1234  /usr/bin/a b\n";
-        let code = parse_code(&(TEXT.to_owned() + line));
+        let text = TEXT.to_owned() + line;
+        let mut names = Names::default();
+        let areas = text.lines().filter_map(parse_line);
+        let code: Vec<_> = areas.filter_map(|area| file_code(&area, &mut names)).collect();
         let range = AddrRange::new(0x55d8_a000_2000, 0x55d8_a000_4000);
         assert_eq!(code, [FileCode { range, offset: 0x2000, path: "/usr/bin/a b".into() }]);
     }
@@ -202,6 +235,29 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
     fn nonsense_is_said() {
         for bad in ["x", "1000-2000", "1000-zz r--p 0 0 0 ", "1001-2000 r--p 0 00:00 0 "] {
             assert_eq!(parse_maps(bad), Err(bad.to_owned()));
+        }
+    }
+
+    /// 65,000 areas with names of 5 KB took seconds and 540 MB, or more than a frame of a record may have.
+    #[test]
+    fn long_names_of_mapped_files_are_cut_and_a_long_list_is_not_read() {
+        let root = tempfile::tempdir().unwrap();
+        let process = root.path().join("proc/7");
+        std::fs::create_dir_all(&process).unwrap();
+        let name = "/é".repeat(1500);
+        let write = |areas: u64| {
+            let line =
+                |n: u64| format!("{:x}-{:x} r-xp 0 fe:00 1 {name}\n", n << 12, (n + 1) << 12);
+            std::fs::write(process.join("maps"), (1..=areas).map(line).collect::<String>())
+                .unwrap();
+        };
+        write(100);
+        let found = mappings(root.path(), 7).unwrap();
+        assert_eq!((found.len(), &*found[99].name), (100, &name[..LONGEST_NAME - 1]));
+        assert_eq!(code(root.path(), 7).unwrap().len(), 0, "a path that nobody can open");
+        write(LIMIT / 4000);
+        for read in [mappings(root.path(), 7).err(), code(root.path(), 7).err()] {
+            assert!(matches!(read, Some(ProcError::Long { .. })), "{read:?}");
         }
     }
 

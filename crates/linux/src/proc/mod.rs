@@ -39,8 +39,8 @@ pub(crate) use fds::{Descriptor, MAX_FDS, device, holdings_of};
 pub use fds::{Holdings, holdings};
 pub use kpageflags::{FrameContent, KPageFlags, PageFlags};
 pub use loadavg::Births;
-pub(crate) use maps::open_maps;
 pub use maps::{FileCode, code, mappings, parse_maps};
+pub(crate) use maps::{open_maps, too_long};
 pub use meminfo::{MemInfo, meminfo};
 pub use memory_block::{MemoryBlock, memory_block, memory_block_size};
 pub use mglru::{MGLRU, Mglru};
@@ -78,6 +78,14 @@ pub enum ProcError {
         path: PathBuf,
         /// the text in question
         what: String,
+    },
+    /// the file is too long
+    #[error("{path} has more than {} MiB: too many mappings, or too long names of files", limit >> 20)]
+    Long {
+        /// the file
+        path: PathBuf,
+        /// the maximum in bytes
+        limit: u64,
     },
     /// a container without a `/proc` of its own
     #[error(
@@ -127,6 +135,30 @@ const FIRST: usize = 4096;
 /// Reads a whole file of at most `limit` bytes as text. Bytes that are not UTF-8 are replaced.
 fn read_limited(path: &Path, limit: u64) -> Result<String, ProcError> {
     read_up_to(path, limit).map_err(|e| ProcError::read(path, e))
+}
+
+/// Calls `each` with every line of a file of less than `limit` bytes. Bytes that are not UTF-8 are replaced.
+///
+/// # Errors
+/// If the file cannot be read, is longer, or `each` returns None for a line.
+fn read_lines(
+    path: &Path,
+    limit: u64,
+    mut each: impl FnMut(&str) -> Option<()>,
+) -> Result<(), ProcError> {
+    use std::io::{BufRead, BufReader, Read};
+    let read = |e| ProcError::read(path, e);
+    let mut file = BufReader::new(std::fs::File::open(path).map_err(read)?.take(limit));
+    let mut line = Vec::new();
+    while file.read_until(b'\n', &mut line).map_err(read)? > 0 && file.get_ref().limit() > 0 {
+        let text = String::from_utf8_lossy(line.strip_suffix(b"\n").unwrap_or(&line));
+        each(&text).ok_or_else(|| ProcError::parse(path, &text))?;
+        line.clear();
+    }
+    match file.get_ref().limit() {
+        0 => Err(ProcError::Long { path: path.to_owned(), limit }),
+        _ => Ok(()),
+    }
 }
 
 /// Reads a whole file as [`read_limited`] does, and returns the original error.

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use isotherm_core::AddrRange;
 
-use super::{ProcError, pid_file, read_limited};
+use super::{ProcError, pid_file, read_lines};
 
-/// 65,530 areas by default, each with less than 5,000 bytes.
-const LIMIT: u64 = 512 << 20;
+/// 65,530 areas by default, each with about 700 bytes and a name of any length.
+const LIMIT: u64 = 256 << 20;
 
 /// One area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,8 +28,9 @@ pub struct Usage {
 /// If the file cannot be read or parsed.
 pub fn usage(root: &Path, pid: i32) -> Result<Vec<Usage>, ProcError> {
     let path = pid_file(root, pid, "smaps");
-    let text = read_limited(&path, LIMIT)?;
-    parse(&text).map_err(|line| ProcError::parse(&path, &line))
+    let mut areas = Vec::new();
+    read_lines(&path, LIMIT, |line| add(&mut areas, line))?;
+    Ok(areas)
 }
 
 /// Parses the text of `/proc/PID/smaps`.
@@ -37,23 +38,26 @@ pub fn usage(root: &Path, pid: i32) -> Result<Vec<Usage>, ProcError> {
 /// # Errors
 /// The first line that cannot be parsed.
 pub fn parse(text: &str) -> Result<Vec<Usage>, String> {
-    let mut areas: Vec<Usage> = Vec::new();
-    for line in text.lines() {
-        let bad = || line.to_owned();
-        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-        if let Some(range) = addresses(word) {
-            areas.push(Usage { range, resident: 0, referenced: 0, vm_flags: 0 });
-            continue;
-        }
-        let area = areas.last_mut().ok_or_else(bad)?;
-        match word {
-            "Rss:" => area.resident = kib(rest).ok_or_else(bad)?,
-            "Referenced:" => area.referenced = kib(rest).ok_or_else(bad)?,
-            "VmFlags:" => area.vm_flags = rest.split_whitespace().map(vm_flag).sum(),
-            _ => {}
-        }
-    }
+    let mut areas = Vec::new();
+    text.lines().try_for_each(|line| add(&mut areas, line).ok_or_else(|| line.to_owned()))?;
     Ok(areas)
+}
+
+/// Adds what a line says. None if it cannot be parsed.
+fn add(areas: &mut Vec<Usage>, line: &str) -> Option<()> {
+    let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+    if let Some(range) = addresses(word) {
+        areas.push(Usage { range, resident: 0, referenced: 0, vm_flags: 0 });
+        return Some(());
+    }
+    let area = areas.last_mut()?;
+    match word {
+        "Rss:" => area.resident = kib(rest)?,
+        "Referenced:" => area.referenced = kib(rest)?,
+        "VmFlags:" => area.vm_flags = rest.split_whitespace().map(vm_flag).sum(),
+        _ => {}
+    }
+    Some(())
 }
 
 fn addresses(word: &str) -> Option<AddrRange> {

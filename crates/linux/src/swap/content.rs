@@ -57,8 +57,10 @@ fn mib(bytes: u64) -> String {
 }
 
 fn list<'a>(holders: impl Iterator<Item = &'a Holder>) -> String {
-    let all: Vec<String> =
-        holders.map(|h| format!("{} of {} (pid {})", mib(h.swapped), h.comm, h.pid)).collect();
+    // A name may contain characters that a terminal would interpret.
+    let name =
+        |h: &Holder| format!("{} of {} (pid {})", mib(h.swapped), h.comm.escape_debug(), h.pid);
+    let all: Vec<String> = holders.map(name).collect();
     let more = all.len().saturating_sub(MAX_NAMED);
     let named = all.into_iter().take(MAX_NAMED).collect::<Vec<_>>().join(", ");
     if more > 0 { format!("{named} and {more} more") } else { named }
@@ -222,6 +224,20 @@ mod tests {
         let text = all.to_string();
         assert!(text.contains("zram7 (--name x) holds 40.0 MiB"), "{text}");
         assert!(text.contains("20.0 MiB of app (pid 20), 10.0 MiB of db (pid 30)"), "{text}");
+    }
+
+    /// Found by an audit: `swap restore` printed the names of other users' processes as they were.
+    #[test]
+    fn a_name_does_not_steer_the_terminal() {
+        let root =
+            machine(V2, [("memory.current", "0"), ("memory.max", "max"), ("memory.stat", "")]);
+        put(root.path(), "proc/30/comm", "\u{1b}]0;x\u{7}\u{202e}\n");
+        let content = content(&root, 10);
+        let (shown, refused) = (content.to_string(), content.check_foreign().unwrap_err());
+        for text in [shown, refused.to_string()] {
+            assert!(text.contains("]0;x") && text.contains("(pid 30)"), "{text}");
+            assert!(!text.chars().any(|c| c.is_control() || c == '\u{202e}'), "{text:?}");
+        }
     }
 
     /// 30 MiB must return to the group, which is at its limit except for droppable files.

@@ -266,7 +266,7 @@ fn take_away(
 /// The note, created if necessary and locked, and the id of this boot.
 fn begin(root: &Path, path: &Path) -> Result<(File, String), SwapError> {
     let dir = root.join(DIR);
-    fs::create_dir_all(&dir).map_err(|e| failed("make", &dir, e))?;
+    state::make_dir(&dir).map_err(|e| failed("make", &dir, e))?;
     let Locked::Ours(file) = lock(path, true)? else { return Err(SwapError::Busy) };
     let boot_id = boot_id(root).map_err(|e| failed("mark", path, e))?;
     Ok((file, boot_id))

@@ -11,6 +11,7 @@ mod move_pages;
 mod node_mask;
 mod own_pages;
 mod pagemap_scan;
+mod peer;
 mod privileges;
 mod process_madvise;
 mod read_regular;
@@ -33,13 +34,15 @@ pub use move_pages::{STATUS_NOT_STORED, migrate_pages, move_pages, page_nodes};
 pub use node_mask::{MAX_NODES, NodeMask};
 pub(crate) use own_pages::OwnPages;
 pub use pagemap_scan::{PageState, page_frame, page_state, resident_ranges};
+pub use peer::{Peer, peer};
 pub(crate) use privileges::may_look_at_all;
 pub use privileges::{
     KeptCapabilities, drop_privileges, drop_watching, missing as missing_capabilities,
 };
 pub use process_madvise::{Advice, advise_all, process_madvise, takes_advice};
-pub(crate) use read_regular::open_regular;
-pub use read_regular::read_regular;
+#[cfg(test)]
+pub(crate) use read_regular::with_other_kinds;
+pub use read_regular::{open_regular, read_regular};
 pub use signal::is_ignored;
 pub use swapon::{swap_off, swap_on};
 pub use touch::touch;

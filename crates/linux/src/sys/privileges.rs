@@ -2,7 +2,9 @@
 
 use std::io;
 
-use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
+};
 
 /// The capabilities for watching by BPF after the start: run the program, read kernel memory with it, clear
 /// accessed bits, access processes of other users.
@@ -25,19 +27,20 @@ pub struct KeptCapabilities {
     pub frames: bool,
 }
 
-/// Permanently drops every capability except those for watching and those in `kept`.
+/// Permanently drops every capability of this thread except those for watching and those in `kept`. No program that
+/// it executes later has more, nor do threads that it starts later.
 ///
 /// # Errors
-/// If the kernel refuses. Then no capability changes.
+/// If the kernel refuses.
 pub fn drop_privileges(kept: KeptCapabilities) -> io::Result<()> {
     keep(WATCHING | kept.set())
 }
 
-/// Permanently drops every capability of this thread except those in `kept`, also those for watching. Threads that it
-/// starts later have no more.
+/// Permanently drops every capability of this thread except those in `kept`, also those for watching. No program
+/// that it executes later has more, nor do threads that it starts later.
 ///
 /// # Errors
-/// If the kernel refuses. Then no capability changes.
+/// If the kernel refuses.
 pub fn drop_watching(kept: KeptCapabilities) -> io::Result<()> {
     keep(kept.set())
 }
@@ -58,7 +61,9 @@ fn keep(kept: CapabilitySet) -> io::Result<()> {
         permitted: now.permitted & kept,
         inheritable: CapabilitySet::empty(),
     };
-    Ok(set_capabilities(None, sets)?)
+    set_capabilities(None, sets)?;
+    // Otherwise a program of root that is executed later has all capabilities again.
+    Ok(set_no_new_privs(true)?)
 }
 
 /// Whether this process has the capabilities to watch any process. If so, a refusal has another reason.
@@ -84,4 +89,23 @@ pub fn missing() -> Vec<&'static str> {
     let covered = |c| admin && (c == CapabilitySet::BPF || c == CapabilitySet::PERFMON);
     let lacking = named.into_iter().filter(|&(c, _)| !have.contains(c) && !covered(c));
     lacking.map(|(_, name)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thread of root without capabilities got all of them back by executing a program.
+    #[test]
+    fn a_program_that_is_executed_later_gets_no_capability_back() {
+        let status = std::thread::spawn(|| {
+            drop_watching(KeptCapabilities::default()).unwrap();
+            std::process::Command::new("cat").arg("/proc/self/status").output().unwrap().stdout
+        });
+        let status = String::from_utf8(status.join().unwrap()).unwrap();
+        let value = |name: &str| status.lines().find_map(|l| l.strip_prefix(name)).unwrap().trim();
+        assert_eq!(value("CapPrm:"), "0000000000000000");
+        assert_eq!(value("CapEff:"), "0000000000000000");
+        assert_eq!(value("NoNewPrivs:"), "1");
+    }
 }

@@ -15,14 +15,17 @@ const SAME_BP: u32 = 100;
 /// The longest time that a record can hold.
 const LONGEST: Duration = Duration::from_nanos(u64::MAX);
 
-/// One snapshot of all of `parts`, which are in order of time; `None` if there are none. Values are means over
-/// time; ages, mappings and targets are those of the last part. Its aggregation interval is at least `aggr`.
+/// One snapshot of all of `parts`, which are in order of time; `None` if there are none. The regions of a single part stay
+/// as they are. Else values are means over time; ages, mappings and targets are those of the last part. Its aggregation interval is at least `aggr`.
 #[must_use]
 pub fn aggregate(parts: &[&Snapshot], aggr: Duration) -> Option<Snapshot> {
     let (first, last) = (parts.first()?, parts.last()?);
     let mut joined = Snapshot::clone(last);
     joined.start = first.start;
     joined.attrs.aggr = aggr.max(last.attrs.aggr);
+    if parts.len() == 1 {
+        return Some(joined);
+    }
     for part in parts.iter().rev().skip(1) {
         joined.cost += part.cost;
     }

@@ -36,7 +36,7 @@ pub enum EditError {
         overlap: Duration,
     },
     /// nothing would be left
-    #[error("nothing of the record lies in the selected time and addresses")]
+    #[error("no snapshot that can be read lies in the selected time and addresses")]
     Empty,
 }
 

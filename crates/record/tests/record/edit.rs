@@ -149,6 +149,8 @@ fn longer_intervals_have_means() {
     assert_eq!(bp(&joined[0], 0), 8);
     assert_eq!(joined[0].targets[0].regions.len(), 1);
     assert_eq!(joined[0].targets[0].ran, Some(Duration::from_millis(780)));
+    // What is long enough has the regions that it had, also similar ones.
+    assert_eq!(joined[2].targets[0].regions, all[4].targets[0].regions);
 }
 
 #[test]

@@ -183,6 +183,61 @@ fn an_empty_file_is_written_over() {
     assert_eq!(all_snapshots(&d.path).len(), 3);
 }
 
+#[cfg(unix)]
+fn mode(path: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt;
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// Another user may have made the file, and may have it open. A recording that has just begun keeps it locked.
+#[cfg(unix)]
+#[test]
+fn a_record_never_goes_into_an_existing_file() {
+    use std::io::Read;
+    use std::os::unix::fs::PermissionsExt;
+    let d = dir();
+    fs::write(&d.path, "").unwrap();
+    fs::set_permissions(&d.path, fs::Permissions::from_mode(0o666)).unwrap();
+    let mut theirs = fs::File::open(&d.path).unwrap();
+    let writer = Writer::create(&d.path, &facts(), Limits::default()).unwrap();
+    let busy = Writer::create(&d.path, &facts(), Limits::default()).err();
+    assert!(matches!(busy, Some(WriteError::Busy { .. })), "{busy:?}");
+    drop(writer);
+    let _ = record(&d.path, &facts(), Limits::default(), 3);
+    assert_eq!(mode(&d.path), 0o600);
+    assert_eq!(theirs.read_to_end(&mut Vec::new()).unwrap(), 0);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_nothing_does_not_choose_the_place_of_a_record() {
+    let d = dir();
+    let chosen = d.dir.path().join("chosen");
+    std::os::unix::fs::symlink(&chosen, &d.path).unwrap();
+    let error = Writer::create(&d.path, &facts(), Limits::default()).err();
+    assert!(matches!(error, Some(WriteError::Foreign { .. })), "{error:?}");
+    assert!(!chosen.exists());
+}
+
+/// The owner of the directory puts a link where the next file begins. It stays there, because renaming a file to
+/// another name of the same file does nothing.
+#[cfg(unix)]
+#[test]
+fn rotation_does_not_follow_a_link() {
+    let d = dir();
+    let [diary, previous] = ["diary", "rec.1"].map(|name| d.dir.path().join(name));
+    fs::write(&diary, "").unwrap();
+    let limits = Limits { max_size: Some(SIZE), rotate: Some(2) };
+    let mut writer = Writer::create(&d.path, &facts(), limits).unwrap();
+    fs::remove_file(&d.path).unwrap();
+    std::os::unix::fs::symlink(&diary, &d.path).unwrap();
+    fs::hard_link(&d.path, previous).unwrap();
+    let end = many(2000).find_map(|s| writer.snapshot(&s).err());
+    assert!(matches!(end, Some(WriteError::Io { .. })), "{end:?}");
+    drop(writer);
+    assert_eq!(fs::metadata(&diary).unwrap().len(), 0);
+}
+
 #[test]
 fn a_missing_directory_is_said_so() {
     let error = Writer::create(Path::new("/nowhere/rec"), &facts(), Limits::default());

@@ -1,8 +1,11 @@
 //! Traces of Perfetto, decoded by the rules of protobuf.
 
+use std::process::Command;
+
 use isotherm_core::Thresholds;
 use isotherm_record::export_perfetto;
 
+use crate::python::python_with;
 use crate::samples::{few, reader, record_attributed};
 
 /// A field of a message: its number, and its value or content.
@@ -97,4 +100,55 @@ fn each_target_has_counters_of_all_its_bytes() {
     // The target is not in the last snapshot: it has ended.
     let last = snapshots[9].start.0;
     assert_eq!((0..5).map(|i| value(last, i)).collect::<Vec<_>>(), [Some(0); 5]);
+}
+
+/// Parses a trace by Perfetto's own schema. Its argument is the file.
+const SCRIPT: &str = r#"
+import sys
+from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import CounterDescriptor, Trace, TrackEvent
+
+trace = Trace()
+with open(sys.argv[1], "rb") as file:
+    trace.ParseFromString(file.read())
+
+def check(message):
+    assert len(UnknownFieldSet(message)) == 0, message
+    for _, value in message.ListFields():
+        for part in [value] if isinstance(value, Message) else value if hasattr(value, "add") else []:
+            check(part)
+
+check(trace)
+tracks = {p.track_descriptor.uuid: p.track_descriptor for p in trace.packet if p.HasField("track_descriptor")}
+process = next(t for t in tracks.values() if t.name == "app 1")
+assert process.process.pid == 4001 and process.process.process_name == "app 1", process
+counters = {t.name: uuid for uuid, t in tracks.items() if t.parent_uuid == process.uuid}
+assert list(counters) == ["hot", "warm", "cold", "unknown", "in swap"], counters
+for uuid in counters.values():
+    assert tracks[uuid].counter.unit == CounterDescriptor.UNIT_SIZE_BYTES, tracks[uuid]
+values = {}
+for packet in trace.packet:
+    if packet.HasField("track_event"):
+        event = packet.track_event
+        assert event.type == TrackEvent.TYPE_COUNTER and packet.trusted_packet_sequence_id == 1, packet
+        assert event.track_uuid in tracks, packet
+        values.setdefault(event.track_uuid, []).append((packet.timestamp, event.counter_value))
+of = [values[counters[name]] for name in ("hot", "warm", "cold", "unknown")]
+assert all(len(rows) == 10 for rows in of), of
+assert all(sum(value for _, value in rows) == 0x3000 for rows in zip(*of)), of
+assert [time for time, _ in of[0]] == [5_000_000_000 + n * 400_000_000 for n in range(10)], of[0]
+"#;
+
+#[test]
+fn the_schema_of_perfetto_knows_every_field() {
+    let module = "perfetto.protos.perfetto.trace.perfetto_trace_pb2";
+    let Some(python) = python_with(module, "perfetto==0.59.1") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("record.pftrace");
+    let record = record_attributed(&few(10));
+    let out = std::fs::File::create(&file).unwrap();
+    export_perfetto(reader(&record), &Thresholds::default(), out).unwrap();
+    let out = Command::new(python).args(["-c", SCRIPT]).arg(&file).output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
 }

@@ -5,19 +5,22 @@
 //! set a minute, as in far memory (Lagar-Cavilla et al., ASPLOS 2019): its T is the least that meets it.
 
 mod cache;
+mod presence;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AgeCurve, Attribution, Beyond, CacheCurve, CacheTrace, KNOWN_SHARE, NO_AGES, Nanos, RegionView,
-    SHORTEST_AGE, Snapshot, TargetId, TargetView, idle_times, together,
+    AgeCurve, Attribution, Beyond, CacheCurve, CacheTrace, KNOWN_SHARE, MOST_UNKNOWN, NO_AGES,
+    Nanos, RegionView, SHORTEST_AGE, Snapshot, TargetId, TargetView, idle_times, together,
 };
 use serde::Serialize;
 
 use crate::basis::ms;
 use crate::filter::{FilterError, Gate, Options};
+
+use self::presence::{Presence, most_at_once};
 
 pub use cache::{CacheNeed, CacheRow};
 
@@ -26,11 +29,11 @@ const STEPS: [f64; 17] = [
     5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 1200.0, 1800.0,
     3600.0, 7200.0, 14_400.0,
 ];
-/// Maximum share of unknown memory with which there is a verdict.
-const MOST_UNKNOWN: f64 = 0.25;
 /// Headroom of a limit above the need, and the growth of returns within it that makes a cliff.
 const HEADROOM: f64 = 0.05;
 const CLIFF: f64 = 10.0;
+/// Shortest record in s that is believed where it cannot exclude that more comes back than the objective allows.
+const SHORTEST_RECORD: f64 = 60.0;
 /// Maximum number of accesses to files that are kept.
 const MAX_ACCESSES: usize = 4 << 20;
 const MIB: f64 = 1_048_576.0;
@@ -66,7 +69,7 @@ pub struct Need {
     pub objective_percent_per_minute: f64,
     /// time for which the program waits until a page is back
     pub fault_us: f64,
-    /// number of targets that have ended, and are left out
+    /// number of targets that have ended: their ages do not count, their memory does
     pub ended_targets: u64,
     /// All targets together, and if there are several, each of them or of their control groups. Empty if they are
     /// files, whose need is `cache`.
@@ -94,6 +97,8 @@ pub struct NeedRow {
     pub huge_bytes: u64,
     /// resident memory whose accesses cannot be observed
     pub unknown_bytes: u64,
+    /// the most memory at once of targets that have ended: limits must leave room for it, as it may be needed again
+    pub ended_bytes: u64,
     /// by idle time, the shortest first
     pub curve: Vec<NeedPoint>,
     /// the answer, if there is one
@@ -126,11 +131,12 @@ pub struct Verdict {
     pub at: NeedPoint,
     /// memory that must stay at least, by the error of ages and counts
     pub low_bytes: u64,
-    /// memory that must stay at most
+    /// memory that must stay at most; all memory if the record is too short to exclude that
     pub high_bytes: u64,
     /// Just below the limit, far more comes back: lower it in steps.
     pub is_cliff: bool,
-    /// `memory.high`, also the request of a Kubernetes container: the need and headroom
+    /// `memory.high`, also the request of a Kubernetes container: the need, memory of targets that have ended, and
+    /// headroom
     pub memory_high_bytes: u64,
     /// `memory.max`, also its limit: the most memory at any time and headroom
     pub memory_max_bytes: u64,
@@ -145,6 +151,7 @@ pub struct NeedBuilder {
     objective: Objective,
     gate: Gate,
     curves: BTreeMap<TargetId, AgeCurve>,
+    presences: BTreeMap<TargetId, Presence>,
     /// targets of the last snapshot
     last: Vec<TargetId>,
     /// control groups of the targets, if rows are groups
@@ -167,6 +174,7 @@ impl NeedBuilder {
             options,
             objective,
             curves: BTreeMap::new(),
+            presences: BTreeMap::new(),
             last: Vec::new(),
             groups: None,
             traces: Vec::new(),
@@ -219,6 +227,9 @@ impl NeedBuilder {
         self.resident = self.options.filter.views(s).map(resident).sum();
         for view in self.options.filter.views(s) {
             self.last.push(view.id);
+            let bytes = resident(view);
+            let presence = self.presences.entry(view.id);
+            presence.or_insert_with(|| Presence::new(s.start)).see(view, bytes, s.end);
             let curve = self.curves.entry(view.id).or_default();
             if let Some(ages) = &view.ages {
                 curve.push(ages, s.end);
@@ -234,21 +245,22 @@ impl NeedBuilder {
         let time = self.gate.found()?;
         let all = self.curves.len();
         self.curves.retain(|id, _| self.last.contains(id));
-        let curves: Vec<&AgeCurve> = self.curves.values().collect();
         let cache = self.cache();
         let mut needs = Vec::new();
-        if cache.is_none() || !curves.iter().all(|c| c.is_empty()) {
-            needs.push(self.row(&curves, (None, "all together".to_owned())));
+        if cache.is_none() || !self.curves.values().all(AgeCurve::is_empty) {
+            needs.push(self.row((None, "all together".to_owned()), |_| true));
         }
         if needs.is_empty() {
             // Files have no idle ages.
         } else if let Some(groups) = &self.groups {
-            let of = self.in_groups(groups).into_iter();
-            needs.extend(of.map(|(path, curves)| self.row(&curves, (None, path.to_owned()))));
+            let is_in = |id: &TargetId, path: &str| {
+                groups.get(id).is_some_and(|a| a.groups().any(|group| group == path))
+            };
+            let paths = self.telling_groups(groups).into_iter();
+            needs.extend(paths.map(|path| self.row((None, path.to_owned()), |id| is_in(id, path))));
         } else if self.curves.len() > 1 {
-            let each = self.curves.iter();
             let named = |id: &TargetId| (Some(id.0), self.options.label(*id));
-            needs.extend(each.map(|(id, curve)| self.row(&[curve], named(id))));
+            needs.extend(self.curves.keys().map(|id| self.row(named(id), |other| other == id)));
         }
         Ok(Need {
             schema_version: 1,
@@ -277,29 +289,35 @@ impl NeedBuilder {
         })
     }
 
-    /// The curves of each control group, but of no group above that has no other targets than a group below it.
-    fn in_groups<'a>(
-        &'a self,
-        groups: &'a BTreeMap<TargetId, Attribution>,
-    ) -> BTreeMap<&'a str, Vec<&'a AgeCurve>> {
-        let mut of: BTreeMap<&str, Vec<&AgeCurve>> = BTreeMap::new();
-        for (id, curve) in &self.curves {
+    /// The control groups of targets that are there, but no group above that has no other targets than a group below
+    /// it.
+    fn telling_groups<'a>(&self, groups: &'a BTreeMap<TargetId, Attribution>) -> Vec<&'a str> {
+        let mut of: BTreeMap<&str, usize> = BTreeMap::new();
+        for id in self.curves.keys() {
             let paths = groups.get(id).into_iter().flat_map(Attribution::groups);
-            paths.for_each(|path| of.entry(path).or_default().push(curve));
+            paths.for_each(|path| *of.entry(path).or_default() += 1);
         }
-        let nr: BTreeMap<&str, usize> = of.iter().map(|(path, c)| (*path, c.len())).collect();
         let is_below = |path: &str, above: &str| {
             path != above
                 && path.starts_with(above)
                 && (above == "/" || path[above.len()..].starts_with('/'))
         };
-        of.retain(|above, curves| {
-            !nr.iter().any(|(path, n)| is_below(path, above) && *n == curves.len())
-        });
-        of
+        let says_more =
+            |above: &str, nr: usize| !of.iter().any(|(path, n)| is_below(path, above) && *n == nr);
+        of.iter().filter(|(path, n)| says_more(path, **n)).map(|(path, _)| *path).collect()
     }
 
-    fn row(&self, curves: &[&AgeCurve], (target, label): (Option<u32>, String)) -> NeedRow {
+    /// The row of the targets that `wants` selects.
+    fn row(
+        &self,
+        (target, label): (Option<u32>, String),
+        wants: impl Fn(&TargetId) -> bool,
+    ) -> NeedRow {
+        let curves = self.curves.iter().filter(|(id, _)| wants(id)).map(|(_, curve)| curve);
+        let curves: &[&AgeCurve] = &curves.collect::<Vec<_>>();
+        let presences = || self.presences.iter().filter(|(id, _)| wants(id));
+        let ended = presences().filter(|(id, _)| !self.curves.contains_key(id));
+        let ended = most_at_once(ended.map(|(_, presence)| presence));
         let sum = |of: fn(&AgeCurve) -> f64| curves.iter().map(|c| of(c)).sum::<f64>();
         let most = |of: fn(&AgeCurve) -> f64| curves.iter().map(|c| of(c)).fold(0.0, f64::max);
         let needing = Needing {
@@ -307,7 +325,9 @@ impl NeedBuilder {
             objective: self.objective,
             known: sum(AgeCurve::bytes),
             unknown: sum(AgeCurve::unknown),
-            most: sum(AgeCurve::most_bytes),
+            most: most_at_once(presences().map(|(_, presence)| presence)) as f64,
+            ended: ended as f64,
+            seconds: most(AgeCurve::seconds),
             error: most(AgeCurve::error),
             longest: most(AgeCurve::longest),
         };
@@ -326,6 +346,7 @@ impl NeedBuilder {
             swapped_bytes: sum(AgeCurve::swapped).round() as u64,
             huge_bytes: sum(AgeCurve::huge).round() as u64,
             unknown_bytes: needing.unknown.round() as u64,
+            ended_bytes: ended,
             curve: steps.map(|age| needing.point(*age, needing.beyond(*age))).collect(),
             verdict,
             refused,
@@ -339,7 +360,12 @@ struct Needing<'a> {
     objective: Objective,
     known: f64,
     unknown: f64,
+    /// the most at once
     most: f64,
+    /// the most of targets that have ended, at once
+    ended: f64,
+    /// for how long ages were counted
+    seconds: f64,
     error: f64,
     /// the longest age that is known
     longest: f64,
@@ -372,11 +398,7 @@ impl Needing<'_> {
     fn meets(&self, doubt: f64) -> Option<f64> {
         idle_times(self.longest).find(|age| {
             let b = self.beyond((age + doubt * self.error).max(0.1));
-            // 95 % of the counts of n independent windows are within 2 / sqrt(n).
-            let spread = 1.0 + 2.0 / b.counted.max(1.0).sqrt();
-            let returned = b.returned * spread.powf(-doubt);
-            let allowed = self.objective.percent_per_minute / 100.0 / 60.0;
-            returned <= allowed * self.kept(&self.beyond(*age))
+            b.returned_at(doubt) <= self.allowed(self.kept(&self.beyond(*age)))
         })
     }
 
@@ -385,20 +407,28 @@ impl Needing<'_> {
         let age = self.meets(0.0).ok_or_else(|| self.too_short())?;
         let at = self.beyond(age);
         let kept = |doubt| self.meets(doubt).map(|age| self.kept(&self.beyond(age)));
+        let high = kept(-1.0);
+        if high.is_none() && self.seconds < SHORTEST_RECORD {
+            return Err(format!(
+                "{:.0} s are too short to exclude that more than the objective comes back; record for a minute or \
+                 longer, or allow more with --objective",
+                self.seconds
+            ));
+        }
         let all = self.known + self.unknown;
         let need = self.kept(&at);
-        let limit = need * (1.0 + HEADROOM);
+        let most = self.most.max(need) * (1.0 + HEADROOM);
+        let limit = ((need + self.ended) * (1.0 + HEADROOM)).min(most);
         let is_cliff = self.is_cliff(age, need, at.returned);
         let round = |bytes: f64| ((bytes / MIB).ceil() * MIB) as u64;
-        let memory_max = (self.most + self.unknown).max(limit) * (1.0 + HEADROOM);
         Ok(Verdict {
             at: self.point(age, at),
             low_bytes: kept(1.0).unwrap_or(need).min(need).round() as u64,
-            high_bytes: kept(-1.0).unwrap_or(all).max(need).round() as u64,
+            high_bytes: high.unwrap_or(all).max(need).round() as u64,
             is_cliff,
             memory_high_bytes: round(limit),
-            memory_max_bytes: round(memory_max),
-            instance_bytes: (round(limit)).next_power_of_two(),
+            memory_max_bytes: round(most),
+            instance_bytes: round(limit).next_power_of_two(),
         })
     }
 

@@ -102,6 +102,45 @@ fn records_without_idle_ages_are_refused() {
     assert!(why(&builder.finish().unwrap()).contains("no idle ages"));
 }
 
+/// Nothing came back, which half a minute does not prove: at 0.2 % of 32 MiB a minute, 17 pages may.
+#[test]
+fn the_interval_is_as_wide_as_the_record_is_short() {
+    let of = |rows| need(rows, &[(5000, PAGES / 2)], &[], 0).needs[0].clone();
+    assert!(of(3).refused.unwrap().contains("30 s are too short to exclude"));
+    let minute = of(6).verdict.unwrap();
+    assert_eq!((minute.at.kept_bytes, minute.high_bytes), (32 << 20, 64 << 20));
+    // 3 windows of 16 pages in 600 s are 5 pages a minute.
+    assert_eq!(of(60).verdict.unwrap().high_bytes, 32 << 20);
+}
+
+/// A child of 300 MiB that ends is not needed now, but the next one will be.
+#[test]
+fn limits_have_room_for_targets_that_have_ended() {
+    let mut builder = NeedBuilder::new(Options::default(), Objective::default());
+    let of = |id, size| target(id, vec![mapping(0, size, "")], vec![region(0, size, 1.0)]);
+    for seq in 0..60 {
+        let since = Nanos(BEGIN + seq * 10_000_000_000);
+        let mut ages = PageAges { since, begun: Nanos(BEGIN), sampling: 1, ..PageAges::default() };
+        ages.idle.add(100, PAGES / 4);
+        ages.idle.add((seq + 1) * 10_000, PAGES / 4 * 3);
+        let mut views = vec![of(0, 64 << 20)];
+        views[0].ages = Some(Arc::new(ages));
+        // One child after the other.
+        if (3..7).contains(&seq) {
+            views.push(of(seq as u32 / 5 + 1, 300 << 20));
+        }
+        builder.push(&snapshot(seq, 10.0, views));
+    }
+    let n = builder.finish().unwrap();
+    let row = &n.needs[0];
+    assert_eq!((n.ended_targets, row.ended_bytes), (2, 300 << 20));
+    let v = row.verdict.as_ref().unwrap();
+    assert_eq!(v.at.kept_bytes, 16 << 20);
+    assert_eq!(v.memory_high_bytes, (316.0_f64 * 1.05).ceil() as u64 * (1 << 20));
+    assert_eq!(v.memory_max_bytes, (364.0_f64 * 1.05).ceil() as u64 * (1 << 20));
+    assert!(need_text(&n).contains("had 300.0 MiB at once"), "{}", need_text(&n));
+}
+
 #[test]
 fn several_targets_are_reported_together_and_separately() {
     let n = need_of(30, &[(100, PAGES / 2)], &[], 0, &[0, 1], None);

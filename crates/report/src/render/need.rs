@@ -96,7 +96,11 @@ fn idle_text(n: &Need) -> String {
         significant(n.objective_percent_per_minute)
     );
     if n.ended_targets > 0 {
-        let _ = writeln!(out, "left out, as they have ended: {} targets", n.ended_targets);
+        let _ = writeln!(
+            out,
+            "{} targets have ended: their idle memory does not count, and limits leave room for them",
+            n.ended_targets
+        );
     }
     for row in &n.needs {
         if n.needs.len() > 1 {
@@ -139,6 +143,13 @@ fn verdict(row: &NeedRow) -> String {
         span(row.counted_ms),
         span(row.error_ms)
     );
+    if row.ended_bytes > 0 {
+        let _ = writeln!(
+            out,
+            "  targets that have ended had {} at once: the limits have room for it",
+            bytes(row.ended_bytes)
+        );
+    }
     out
 }
 

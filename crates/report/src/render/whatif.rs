@@ -76,11 +76,16 @@ fn line(row: &WhatIfRow, width: usize, compares: bool) -> String {
 }
 
 fn tiers(row: &WhatIfRow) -> String {
-    let Some(access) = row.access_ns else { return String::new() };
+    if row.tiers.is_empty() {
+        return String::new();
+    }
+    let mean = match row.access_ns {
+        Some(ns) => format!("{} ns for an access in the mean", significant(ns)),
+        None => "no access was counted".to_owned(),
+    };
     let mut out = format!(
-        "\n{}: {} ns for an access in the mean\n  {:<12}{:>10}{:>18}{:>18}\n",
+        "\n{}: {mean}\n  {:<12}{:>10}{:>18}{:>18}\n",
         printable(&row.name),
-        significant(access),
         "tier",
         "access",
         "accesses a second",

@@ -7,7 +7,7 @@ use std::time::Duration;
 use isotherm_core::scheme::Figures;
 use isotherm_core::{
     Act, Action, Applied, Nanos, OpsError, PAGE_SIZE, PageAges, PageFilter, PageKind, Pressure,
-    Snapshot, Support, TargetId, TargetView, Thresholds, Work,
+    RegionView, Snapshot, Support, TargetId, TargetView, Thresholds, Unknown, Work,
 };
 
 use super::samples::{Sample, Samples, Touches, visible_share};
@@ -33,6 +33,8 @@ pub(super) struct Memory {
     returned: f64,
     /// paged-out bytes since the start
     pub paged_out: u64,
+    /// bytes whose accesses cannot be observed, in the last snapshot: nobody knows when they could go
+    unknown: f64,
 }
 
 impl Memory {
@@ -55,6 +57,7 @@ impl Memory {
             self.step = to - self.now;
         }
         self.now = to;
+        self.unknown = snapshot.targets.iter().flat_map(|t| &t.regions).map(unobservable).sum();
         self.fit(snapshot);
         let stride = self.stride;
         let mut all = Touches::default();
@@ -102,6 +105,11 @@ impl Memory {
         (sum(Samples::bytes), sum(Samples::out_bytes))
     }
 
+    /// The share of the memory whose accesses cannot be observed.
+    pub fn unknown_share(&self) -> f64 {
+        self.unknown / (self.unknown + self.bytes().0).max(1.0)
+    }
+
     /// The figures of the memory that goals and watermarks use.
     pub fn figures(&self) -> Figures {
         let (bytes, out) = self.bytes();
@@ -118,7 +126,7 @@ impl Memory {
     }
 
     /// Moves what was untouched for longest down, from each tier that holds more than it may to the next. What
-    /// the last one has no room for is paged out. Returns the pages that moved down, by tier.
+    /// the last one has no room for is paged out. Unknown memory stays in the first one. Returns the pages that moved down, by tier.
     pub fn settle(&mut self, tiers: &[Tier]) -> Vec<f64> {
         let mut samples: Vec<&mut Sample> =
             self.targets.values_mut().flat_map(|s| &mut s.all).collect();
@@ -127,7 +135,8 @@ impl Memory {
             let is_last = i + 1 == tiers.len();
             let in_tier = |s: &&mut Sample| usize::from(s.tier) == i && s.out < 1.0;
             let used: f64 = samples.iter().filter(|s| in_tier(s)).map(|s| s.pages).sum();
-            let mut over = used - tier.bytes as f64 / PAGE_SIZE as f64;
+            let taken = if i == 0 { self.unknown } else { 0.0 };
+            let mut over = used - (tier.bytes as f64 - taken).max(0.0) / PAGE_SIZE as f64;
             if over <= 0.0 {
                 continue;
             }
@@ -223,6 +232,12 @@ impl Touches {
     }
 }
 
+/// Bytes of a region whose accesses cannot be observed, however long it is watched.
+fn unobservable(region: &RegionView) -> f64 {
+    let whys = Unknown::ALL.into_iter().filter(|why| *why != Unknown::Unseen);
+    whys.map(|why| region.unknown_bytes(why) as f64).sum()
+}
+
 fn corrected(view: &TargetView, samples: &[Sample]) -> TargetView {
     let mut rest = samples;
     let regions = view.regions.iter().map(|region| {
@@ -233,7 +248,7 @@ fn corrected(view: &TargetView, samples: &[Sample]) -> TargetView {
         let out: f64 = inside.iter().map(|s| s.pages * s.out).sum();
         let gone = visible_share(region) * 1e4 * out / pages.max(1e-9);
         let resident_bp = region.resident_bp.saturating_sub(gone.round() as u32);
-        isotherm_core::RegionView { resident_bp, ..*region }
+        RegionView { resident_bp, ..*region }
     });
     TargetView {
         regions: regions.collect(),

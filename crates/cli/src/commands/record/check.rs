@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use isotherm_record::{Missing, ReadError, Verdict, verify};
 
-use crate::log::say;
+use crate::log::{counted, say};
 
 /// Checks whether a record is sound, and prints the result.
 pub fn run(path: &Path) -> Result<ExitCode> {
@@ -59,8 +59,4 @@ fn text(path: &Path, v: &Verdict) -> String {
         );
     }
     out
-}
-
-fn counted(n: u64, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }

@@ -8,6 +8,8 @@ use isotherm::stacks::SampleCounts;
 use isotherm_core::MonitorKind;
 use isotherm_report::bytes;
 
+use crate::log::counted;
+
 /// The length, size and cost of the recording, and the next command to type.
 pub fn last_lines(
     Recorded { end, summary: s, seconds, cost, watched, monitor, samples }: &Recorded,
@@ -22,7 +24,7 @@ pub fn last_lines(
     let name = if to_stdout { "standard output".to_owned() } else { path.display().to_string() };
     let recorded = format!(
         "recorded {seconds:.1} s ({because}): {watched} in {}",
-        count(s.snapshots, "snapshot", "snapshots"),
+        counted(s.snapshots, "snapshot"),
     );
     if s.snapshots == 0 {
         let kept = if s.in_place { "" } else { ", which is unchanged" };
@@ -41,18 +43,14 @@ pub fn last_lines(
     format!("{recorded}, {} in {name}{samples}; {}{next}", bytes(s.bytes), cost)
 }
 
-fn count(n: u64, one: &str, many: &str) -> String {
-    format!("{n} {}", if n == 1 { one } else { many })
-}
-
 fn sampled(n: SampleCounts) -> String {
-    let faults = count(n.faults, "sampled page fault", "sampled page faults");
+    let faults = counted(n.faults, "sampled page fault");
     let allocations = match n.allocations {
         None => String::new(),
         Some(0) => {
             ", no sampled allocation (is the program statically linked, or set-user-id?)".to_owned()
         }
-        Some(n) => format!(", {}", count(n, "sampled allocation", "sampled allocations")),
+        Some(n) => format!(", {}", counted(n, "sampled allocation")),
     };
     let lost = if n.lost > 0 { format!(", {} lost", n.lost) } else { String::new() };
     format!("; {faults}{allocations}{lost}")

@@ -46,13 +46,13 @@ impl Operation for Migrate {
     /// The kernel reports the node of each folio.
     fn apply(&self, memory: &ProcessMemory<'_>, pieces: &[Piece]) -> Result<Reply, OpsError> {
         let (process, all) = (&memory.process, pages_of(pieces));
-        let gone = Reply::Counted(StepResult::of(0, all, Failure::Gone));
+        let none = |why| Ok(Reply::Counted(StepResult::of(0, all, why)));
         let mut layout = match Layout::of(&process.root, process.pid) {
-            Err(NumaError::Attach(e)) if e.is_gone() => return Ok(gone),
-            layout => layout.map_err(failed)?,
+            Ok(layout) => layout,
+            Err(e) => return none(unattached(&e).ok_or_else(|| failed(e))?),
         };
         if process.has_ended() {
-            return Ok(gone);
+            return none(Failure::Gone);
         }
         let mut sum = MoveResult::default();
         let by_area = pieces.chunk_by(|a, b| a.area == b.area);
@@ -82,6 +82,34 @@ impl Migrate {
     }
 }
 
+/// Why a process cannot be moved now, if that does not concern the others. Targets may have all descriptors that are
+/// not spare, so that none is left for a migration.
+fn unattached(e: &NumaError) -> Option<Failure> {
+    let NumaError::Attach(e) = e else { return None };
+    match e {
+        e if e.is_gone() => Some(Failure::Gone),
+        e if e.is_denied() => Some(Failure::Refused),
+        e => e.is_passing().then_some(Failure::Busy),
+    }
+}
+
 fn failed(e: NumaError) -> OpsError {
     OpsError::Failed(e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::AttachError;
+
+    /// With as many targets as descriptors permit, the first migration ended the service.
+    #[test]
+    fn a_migration_without_a_free_descriptor_fails_alone() {
+        let why = |e: AttachError| unattached(&e.into());
+        let source = || std::io::Error::from_raw_os_error(libc::EMFILE);
+        assert_eq!(why(AttachError::Short { pid: 7, source: source() }), Some(Failure::Busy));
+        assert_eq!(why(AttachError::NoProcess(7)), Some(Failure::Gone));
+        assert_eq!(why(AttachError::Refused { pid: 7, source: source() }), Some(Failure::Refused));
+        assert_eq!(why(AttachError::Thread(7)), None);
+    }
 }

@@ -1,0 +1,62 @@
+//! When targets were there, and how much memory they had at most.
+
+use isotherm_core::{Nanos, PAGE_SIZE, TargetView};
+
+/// The time of a target in a record.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Presence {
+    since: Nanos,
+    until: Nanos,
+    /// in swap, by the last ages
+    swapped: u64,
+    /// the most memory, resident or in swap
+    most: u64,
+}
+
+impl Presence {
+    pub fn new(since: Nanos) -> Self {
+        Presence { since, until: since, swapped: 0, most: 0 }
+    }
+
+    /// Adds a snapshot that ended at `end`, with `resident` bytes.
+    pub fn see(&mut self, view: &TargetView, resident: u64, end: Nanos) {
+        if let Some(ages) = &view.ages {
+            self.swapped = ages.swapped.total() * PAGE_SIZE;
+        }
+        self.until = end;
+        self.most = self.most.max(resident + self.swapped);
+    }
+}
+
+/// The most memory in bytes that targets had at once, each with the most that it had at any time.
+pub(super) fn most_at_once<'a>(presences: impl Iterator<Item = &'a Presence>) -> u64 {
+    // At the same time, the end of one (false) comes before the begin of another.
+    let mut changes: Vec<(Nanos, bool, u64)> =
+        presences.flat_map(|p| [(p.since, true, p.most), (p.until, false, p.most)]).collect();
+    changes.sort_unstable();
+    let (mut now, mut most) = (0_u64, 0);
+    for (_, begins, bytes) in changes {
+        now = if begins { now + bytes } else { now.saturating_sub(bytes) };
+        most = most.max(now);
+    }
+    most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_one_after_the_other_are_not_added_up() {
+        let of = |since, until, most| Presence {
+            since: Nanos(since),
+            until: Nanos(until),
+            swapped: 0,
+            most,
+        };
+        let all = [of(0, 100, 10), of(0, 50, 30), of(50, 80, 25), of(60, 70, 7)];
+        assert_eq!(most_at_once(all.iter()), 10 + 25 + 7);
+        assert_eq!(most_at_once(all[..2].iter()), 40);
+        assert_eq!(most_at_once([].iter()), 0);
+    }
+}
