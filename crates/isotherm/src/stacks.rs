@@ -39,9 +39,12 @@ const LEVELS: usize = 65;
 const MOST_EARLY: usize = 1 << 16;
 /// Maximum age of such samples.
 const EARLY: Duration = Duration::from_secs(10);
-/// Minimum time until the mappings of a process are read again, if a frame is in none of them.
-const REREAD: Duration = Duration::from_secs(1);
-/// Maximum of that time: it doubles if reading does not help, because the program generates code.
+/// Time until the mappings of a program are read again, if a frame is in none of them. It is short at first, because a
+/// program that starts maps its libraries one by one, and doubles with each reading.
+const REREAD: Duration = Duration::from_millis(10);
+/// Maximum of that time, while reading finds new files.
+const REREAD_NEW: Duration = Duration::from_secs(1);
+/// Maximum of that time, if reading does not help, because the program generates code.
 const REREAD_MOST: Duration = Duration::from_secs(64);
 
 /// News of code and faults, in the order in which a record contains them.
@@ -447,7 +450,7 @@ impl Stacks {
             .collect();
         let is_new = code != *process.code;
         if is_new {
-            process.reread = (now + REREAD, REREAD);
+            process.reread = (now + pause.min(REREAD_NEW), (pause * 2).min(REREAD_NEW));
             let root = Path::new(ROOT).join(format!("proc/{}/root", s.pid));
             process.unwinder = Some(StackUnwinder::new(&root, &read, &mut self.tables));
             process.code = Arc::new(code);

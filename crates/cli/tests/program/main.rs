@@ -6,6 +6,7 @@ mod act_files;
 mod advice;
 mod agent;
 mod aim;
+mod allocators;
 #[path = "../../../linux/tests/common/swap.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod alone;

@@ -19,10 +19,14 @@ const REFILL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/refill.
 const MIB: f64 = 1_048_576.0;
 
 /// Builds the program with the compiler that builds the BPF programs too.
-fn compiled(source: &str, dir: &Path) -> PathBuf {
+pub(crate) fn compiled(source: &str, dir: &Path) -> PathBuf {
     let program = dir.join(Path::new(source).file_stem().unwrap());
-    let options = ["-O1", "-g", "-fno-omit-frame-pointer", "-pthread", "-o"];
-    let built = Command::new("clang").args(options).arg(&program).arg(source).status().unwrap();
+    let (compiler, standard) = match source.ends_with(".cpp") {
+        true => ("clang++", "-std=c++17"),
+        false => ("clang", "-std=gnu17"),
+    };
+    let options = ["-O1", "-g", "-fno-omit-frame-pointer", "-pthread", standard, "-o"];
+    let built = Command::new(compiler).args(options).arg(&program).arg(source).status().unwrap();
     assert!(built.success(), "{built}");
     program
 }
@@ -40,14 +44,14 @@ fn truth() -> Vec<(f64, bool)> {
     sites.into_iter().map(|s| (f64::from(s[1]), s[2] == 1)).collect()
 }
 
-fn report(dir: &Path, options: &[&str]) -> Value {
+pub(crate) fn report(dir: &Path, options: &[&str]) -> Value {
     let record = dir.join("rec").display().to_string();
     let all = [&["report", "code", "--json", "-i", &record], options].concat();
     finish(&mut isotherm(all)).json()
 }
 
 /// Low, bytes and high of a figure, in MiB.
-fn mib(figure: &Value) -> [f64; 3] {
+pub(crate) fn mib(figure: &Value) -> [f64; 3] {
     ["low", "value", "high"].map(|key| figure[key].as_f64().unwrap() / MIB)
 }
 

@@ -232,7 +232,10 @@ static int is_early(const void *address)
 
 THREAD_LOCAL int is_resolving;
 
-/* The next definition of a function, behind this library. NULL while another one is looked for. */
+/* Stands for a function that no library behind this one defines: looking for it each time would be slow. */
+static const char missing;
+
+/* The next definition of a function, behind this library. NULL if there is none, or while one is looked for. */
 static void *next(_Atomic(void *) *known, const char *name)
 {
 	void *found = atomic_load_explicit(known, memory_order_acquire);
@@ -241,9 +244,9 @@ static void *next(_Atomic(void *) *known, const char *name)
 		is_resolving = 1;
 		found = dlsym(RTLD_NEXT, name);
 		is_resolving = 0;
-		atomic_store_explicit(known, found, memory_order_release);
+		atomic_store_explicit(known, found ? found : (void *)&missing, memory_order_release);
 	}
-	return found;
+	return UNLIKELY(found == &missing) ? NULL : found;
 }
 
 #define NEXT(type, name)                \
@@ -321,14 +324,15 @@ EXPORT void *memalign(size_t alignment, size_t size)
 }
 
 /* The operators of C++. Those of the C++ library call malloc() and free(), which are counted above. Other
- * allocators have their own, which do not. */
-#define OPERATOR_NEW(name, arguments, ...)                              \
+ * allocators have their own, which do not. Without either, as in an interpreter that loads a C++ library later, they
+ * are functions of C. */
+#define OPERATOR_NEW(name, arguments, otherwise, ...)                   \
 	EXPORT void *name arguments                                     \
 	{                                                               \
 		NEXT(void *(*) arguments, #name)                        \
 		int64_t before = bytes_left;                            \
 		uint64_t state = random_state;                          \
-		void *address = real ? real(__VA_ARGS__) : malloc(size);\
+		void *address = real ? real(__VA_ARGS__) : otherwise;   \
 		if (bytes_left == before && random_state == state)      \
 			allocated(address, size);                       \
 		return address;                                         \
@@ -346,17 +350,23 @@ EXPORT void *memalign(size_t alignment, size_t size)
 			free(address);                                  \
 	}
 
-OPERATOR_NEW(_Znwm, (size_t size), size)
-OPERATOR_NEW(_Znam, (size_t size), size)
-OPERATOR_NEW(_ZnwmRKSt9nothrow_t, (size_t size, const void *tag), size, tag)
-OPERATOR_NEW(_ZnamRKSt9nothrow_t, (size_t size, const void *tag), size, tag)
-OPERATOR_NEW(_ZnwmSt11align_val_t, (size_t size, size_t alignment), size, alignment)
-OPERATOR_NEW(_ZnamSt11align_val_t, (size_t size, size_t alignment), size, alignment)
-OPERATOR_DELETE(_ZdlPv, (void *address), address)
-OPERATOR_DELETE(_ZdaPv, (void *address), address)
-OPERATOR_DELETE(_ZdlPvm, (void *address, size_t size), address, size)
-OPERATOR_DELETE(_ZdaPvm, (void *address, size_t size), address, size)
-OPERATOR_DELETE(_ZdlPvRKSt9nothrow_t, (void *address, const void *tag), address, tag)
-OPERATOR_DELETE(_ZdaPvRKSt9nothrow_t, (void *address, const void *tag), address, tag)
-OPERATOR_DELETE(_ZdlPvSt11align_val_t, (void *address, size_t alignment), address, alignment)
-OPERATOR_DELETE(_ZdlPvmSt11align_val_t, (void *address, size_t size, size_t alignment), address, size, alignment)
+/* of an object (w, l), and of an array (a) */
+#define OPERATORS_NEW(suffix, ...)                                      \
+	OPERATOR_NEW(_Znw##suffix, __VA_ARGS__)                         \
+	OPERATOR_NEW(_Zna##suffix, __VA_ARGS__)
+#define OPERATORS_DELETE(suffix, ...)                                   \
+	OPERATOR_DELETE(_Zdl##suffix, __VA_ARGS__)                      \
+	OPERATOR_DELETE(_Zda##suffix, __VA_ARGS__)
+
+OPERATORS_NEW(m, (size_t size), malloc(size), size)
+OPERATORS_NEW(mRKSt9nothrow_t, (size_t size, const void *tag), malloc(size), size, tag)
+OPERATORS_NEW(mSt11align_val_t, (size_t size, size_t alignment), memalign(alignment, size), size, alignment)
+OPERATORS_NEW(mSt11align_val_tRKSt9nothrow_t, (size_t size, size_t alignment, const void *tag),
+	      memalign(alignment, size), size, alignment, tag)
+OPERATORS_DELETE(Pv, (void *address), address)
+OPERATORS_DELETE(Pvm, (void *address, size_t size), address, size)
+OPERATORS_DELETE(PvRKSt9nothrow_t, (void *address, const void *tag), address, tag)
+OPERATORS_DELETE(PvSt11align_val_t, (void *address, size_t alignment), address, alignment)
+OPERATORS_DELETE(PvmSt11align_val_t, (void *address, size_t size, size_t alignment), address, size, alignment)
+OPERATORS_DELETE(PvSt11align_val_tRKSt9nothrow_t, (void *address, size_t alignment, const void *tag), address,
+		 alignment, tag)

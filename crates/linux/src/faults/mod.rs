@@ -39,8 +39,11 @@ const MINOR_PAGES: usize = 1024;
 const MAJOR_PAGES: usize = 256;
 /// Size of a sample in a ring, in pages: 8 KiB of stack and up to 64 frames, rounded up.
 const SAMPLE_PAGES: f64 = 2.25;
-const ALLOCATION_PAGES: usize = 1024;
 const RELEASE_PAGES: usize = 256;
+/// Data pages of the rings of allocations together, and the least and the most for a CPU. A program that allocates at full
+/// speed has a thousand samples within milliseconds, and those that do not fit belong to other code than those that do.
+const ALLOCATION_PAGES: usize = 16_384;
+const ALLOCATION_PAGES_OF_CPU: [usize; 2] = [1024, 4096];
 /// Maximum number of open events.
 const MOST_EVENTS: usize = 65_536;
 
@@ -151,7 +154,8 @@ struct Rings {
 }
 
 impl Rings {
-    fn open(cpu: i32, thinner: &Thinner, allocations: bool) -> io::Result<Self> {
+    /// With `allocations`, the ring for them has this number of data pages.
+    fn open(cpu: i32, thinner: &Thinner, allocations: Option<usize>) -> io::Result<Self> {
         let ring = |counts, pages| {
             // The events of programs are of all processes, -1; any process may own another ring.
             let whose = if counts == Counts::Selected { -1 } else { 0 };
@@ -161,13 +165,13 @@ impl Rings {
         let (minor, major) = (ring(faults, MINOR_PAGES)?, ring(faults, MAJOR_PAGES)?);
         thinner.output(Event::Minor, cpu, minor.event())?;
         thinner.output(Event::Major, cpu, major.event())?;
-        let pair = || {
+        let pair = |pages| {
             Ok::<_, io::Error>([
-                ring(Counts::Nothing, ALLOCATION_PAGES)?,
+                ring(Counts::Nothing, pages)?,
                 ring(Counts::Nothing, RELEASE_PAGES)?,
             ])
         };
-        Ok(Rings { cpu, minor, major, allocations: allocations.then(pair).transpose()? })
+        Ok(Rings { cpu, minor, major, allocations: allocations.map(pair).transpose()? })
     }
 }
 
@@ -186,6 +190,9 @@ impl FaultSampler {
         let room = [MINOR_PAGES, MAJOR_PAGES].map(|pages| (pages as f64 / SAMPLE_PAGES) as u32);
         let greatest = cpus.iter().copied().max().and_then(|cpu| u32::try_from(cpu).ok());
         let mut thinner = Thinner::new(room, greatest.unwrap_or(0) + 1);
+        let [least, most] = ALLOCATION_PAGES_OF_CPU;
+        let share = (ALLOCATION_PAGES / cpus.len().next_power_of_two()).clamp(least, most);
+        let allocations = allocations.then_some(share);
         let rings = |thinner: &Thinner| -> io::Result<Vec<Rings>> {
             cpus.iter().map(|&cpu| Rings::open(cpu, thinner, allocations)).collect()
         };

@@ -1,0 +1,91 @@
+//! Memory by code of programs that load another allocator than that of the C library.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::run::{finish, isotherm, needs_root};
+use crate::stacks::{compiled, mib, report};
+
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/allocators.cpp");
+/// MiB that the function `keep` fills once.
+const KEPT: f64 = 48.0;
+
+/// MiB of each site, from the source.
+fn truth() -> Vec<f64> {
+    let source = std::fs::read_to_string(SOURCE).unwrap();
+    let lines = source.lines().filter_map(|line| line.trim().strip_prefix("SITE("));
+    let numbers = lines.map(|line| line.split(", ").take(3).map(str::parse).collect());
+    let sites: Vec<Vec<u32>> = numbers.filter_map(Result::ok).collect();
+    assert!(sites.len() == 8 && sites.iter().zip(0..).all(|(s, n)| s[0] == n), "{sites:?}");
+    sites.into_iter().map(|s| f64::from(s[2])).collect()
+}
+
+/// Whether the dynamic linker finds the library. If all tests must run, its absence is a failure.
+fn is_there(test: &str, library: &str, package: &str) -> bool {
+    let tried = Command::new("true").env("LD_PRELOAD", library).output().unwrap();
+    let required = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some();
+    assert!(tried.stderr.is_empty() || !required, "{test} requires {library} of {package}");
+    if !tried.stderr.is_empty() {
+        eprintln!("skipped {test}: there is no {library}; install {package}");
+    }
+    tried.stderr.is_empty()
+}
+
+/// Resident MiB of a function: low, value and high.
+fn resident(figures: &Value, function: &str) -> [f64; 3] {
+    let name = format!("{function}(unsigned long)");
+    let mut rows = figures["rows"].as_array().unwrap().iter();
+    rows.find(|row| row["name"] == name).map_or([0.0; 3], |row| mib(&row["resident_bytes"]))
+}
+
+/// Within twice the 95 % interval, because nine functions must hold in each run. Or 15 %, or 2 MiB.
+fn assert_near([low, value, high]: [f64; 3], truth: f64, what: &str) {
+    println!("{what}: {value:.1} MiB ({low:.1}..{high:.1}), truth {truth}");
+    let (below, above) = (2.0 * (value - low), 2.0 * (high - value));
+    let is_near = (value - truth).abs() <= (0.15 * truth).max(2.0);
+    assert!(is_near || (value - below..=value + above).contains(&truth), "{what}");
+}
+
+/// Each function owns what it has allocated, by whichever function of C or C++, and what it touched first.
+fn assert_owners(library: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compiled(SOURCE, dir.path()).display().to_string();
+    let record = dir.path().join("rec").display().to_string();
+    let words = ["record", "--alloc=64K", "--duration", "15s", "-o", &record, "--", &program];
+    let done = finish(isotherm(words).env("LD_PRELOAD", library));
+    assert_eq!(done.status, 0, "{}", done.err);
+    let figures = report(dir.path(), &[]);
+    assert_eq!(figures["owner"], "allocation", "{}", done.err);
+    for (n, truth) in truth().into_iter().enumerate() {
+        let site = format!("site_{n}");
+        assert_near(resident(&figures, &site), truth, &format!("{library}: {site}"));
+    }
+    let first_touch = report(dir.path(), &["--first-touch"]);
+    for (figures, by) in [(&figures, "allocation"), (&first_touch, "first touch")] {
+        assert_near(resident(figures, "keep"), KEPT, &format!("{library}: keep by {by}"));
+    }
+    let libraries = report(dir.path(), &["--by", "library", "--first-touch"]);
+    let stem = library.split(".so").next().unwrap();
+    let rows = libraries["rows"].as_array().unwrap().iter();
+    let of_allocator = rows.filter(|row| row["name"].as_str().unwrap().starts_with(stem));
+    let bytes: f64 = of_allocator.map(|row| mib(&row["resident_bytes"])[1]).sum();
+    assert!(bytes < 4.0, "{bytes} MiB belong to {library}: {libraries}");
+}
+
+macro_rules! allocators {
+    ($($test:ident: $library:literal of $package:literal;)*) => {
+        $(#[test]
+        fn $test() {
+            needs_root!();
+            if is_there(stringify!($test), $library, $package) {
+                assert_owners($library);
+            }
+        })*
+    };
+}
+allocators! {
+    memory_of_jemalloc_belongs_to_its_callers: "libjemalloc.so.2" of "libjemalloc2";
+    memory_of_tcmalloc_belongs_to_its_callers: "libtcmalloc_minimal.so.4" of "libtcmalloc-minimal4";
+    memory_of_mimalloc_belongs_to_its_callers: "libmimalloc.so.2" of "libmimalloc2.0";
+}
