@@ -136,7 +136,8 @@ impl Files {
     fn new(path: &Path, keep: u32, aside: bool) -> Result<Self, WriteError> {
         let io = |source| WriteError::Io { path: path.to_owned(), source };
         let earlier = records(path, keep)?;
-        let empty = (state(path).map_err(io)? == State::Empty).then_some(0);
+        let empty = state(path).map_err(io)? == State::Empty && !is_unnamed(fs::metadata(path));
+        let empty = empty.then_some(0);
         let there: Vec<u32> = empty.into_iter().chain(earlier.iter().copied()).collect();
         let (file, aside) = if there.is_empty() && !aside {
             (begin(path).map_err(io)?, None)
@@ -229,14 +230,33 @@ pub(crate) fn is_written(path: &Path) -> bool {
     File::open(path).is_ok_and(locked)
 }
 
+/// Whether a file has no name, such as one in memory at `/proc/self/fd/N`: nobody else can have put it there.
+fn is_unnamed(file: io::Result<fs::Metadata>) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        file.is_ok_and(|file| file.is_file() && file.nlink() == 0)
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = file;
+        false
+    }
+}
+
 /// Creates a file that only its owner may read, because it contains addresses and command lines. It never
-/// continues an existing file, nor follows a link: in a directory of another user, that user could choose it.
+/// continues an existing file that has a name, nor follows a link to one: in a directory of another user, that user could choose it.
 fn begin(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.append(true).create_new(true);
+    options.append(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+    if is_unnamed(fs::metadata(path)) {
+        let file = options.open(path)?;
+        let same = is_unnamed(file.metadata());
+        return if same { Ok(file) } else { Err(io::ErrorKind::AlreadyExists.into()) };
+    }
+    options.create_new(true).open(path)
 }
 
 /// Creates a temporary file. It is in the same directory, so that it can be renamed. It has a unique name, so

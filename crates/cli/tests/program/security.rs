@@ -87,7 +87,7 @@ fn no_command_prints_a_name_that_steers_the_terminal() {
     copy_program(std::env::current_exe().unwrap(), &program);
     let load = Load::by(&program, 32, 4);
     let pid = load.pid().to_string();
-    let mut recorder = Recorder::recording(&["--pid", &pid, "--stacks"]);
+    let mut recorder = Recorder::recording(&["--pid", &pid]);
     let service = Service::working(&["--pid", &pid, "--dry-run"]);
     let status = service.asked(&["status"]);
     recorder.stop();
@@ -102,8 +102,7 @@ fn no_command_prints_a_name_that_steers_the_terminal() {
     let now = ["now", "--duration", "2s", "--pid", &pid];
     let need = ["need", "--for", "3s", "--pid", &pid];
     let reports = ["summary", "heatmap", "wss", "regions", "access", "need", "advice", "cgroups"];
-    let reports =
-        reports.into_iter().chain(["code", "raw"]).map(|kind| ["report", kind, "-i", "a.rec"]);
+    let reports = reports.into_iter().chain(["raw"]).map(|kind| ["report", kind, "-i", "a.rec"]);
     let reports: Vec<[&str; 4]> = reports.collect();
     let all = [&run, &now[..], &need[..]].into_iter().chain(reports.iter().map(|r| &r[..]));
     for args in all {

@@ -208,6 +208,17 @@ fn a_record_never_goes_into_an_existing_file() {
     assert_eq!(theirs.read_to_end(&mut Vec::new()).unwrap(), 0);
 }
 
+/// `isotherm now` records into memory.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_without_a_name_is_written_in_place() {
+    use std::os::fd::AsRawFd;
+    let file = tempfile::tempfile().unwrap();
+    let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let _ = record(&path, &facts(), Limits::default(), 3);
+    assert_eq!(all_snapshots(&path).len(), 3);
+}
+
 #[cfg(unix)]
 #[test]
 fn a_link_to_nothing_does_not_choose_the_place_of_a_record() {
