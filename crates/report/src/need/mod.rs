@@ -89,9 +89,9 @@ pub struct NeedRow {
     pub counted_ms: f64,
     /// Mean error of an idle age.
     pub error_ms: f64,
-    /// memory whose idle ages are known, resident or in swap: mean over the time
+    /// memory whose idle ages are known, resident, in swap or evicted: mean over the time
     pub known_bytes: u64,
-    /// the part of it in swap
+    /// the part of it in swap, or evicted of mapped files and shared memory
     pub swapped_bytes: u64,
     /// the part of it in huge pages, of which only a whole one is idle
     pub huge_bytes: u64,

@@ -7,9 +7,9 @@ use isotherm_core::{Nanos, PAGE_SIZE, TargetView};
 pub(super) struct Presence {
     since: Nanos,
     until: Nanos,
-    /// in swap, by the last ages
+    /// in swap or evicted, by the last ages
     swapped: u64,
-    /// the most memory, resident or in swap
+    /// the most memory, resident, in swap or evicted
     most: u64,
 }
 

@@ -128,7 +128,7 @@ fn verdict(row: &NeedRow) -> String {
         (None, None) => String::new(),
     };
     let parts = [
-        ("in swap", row.swapped_bytes),
+        ("in swap or evicted", row.swapped_bytes),
         ("in huge pages", row.huge_bytes),
         ("unknown", row.unknown_bytes),
     ];
