@@ -154,7 +154,7 @@ def web(isotherm, folder, socket):
             f"--screenshot={picture('web.png')}",
             address,
         ]
-        subprocess.run(browser, check=True, capture_output=True)
+        subprocess.run(browser, check=True, capture_output=True, timeout=60)
     finally:
         server.terminate()
         server.wait()
