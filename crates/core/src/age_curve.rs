@@ -11,11 +11,27 @@ pub const SHORTEST_AGE: f64 = 5.0;
 /// Known ages reach up to this share of the time for which ages were counted.
 pub const KNOWN_SHARE: f64 = 2.0 / 3.0;
 /// Largest share of unknown memory with which a record answers how much memory is needed.
-pub const MOST_UNKNOWN: f64 = 0.25;
+const MOST_UNKNOWN: f64 = 0.25;
+/// Shortest record in s whose counts are believed where no age says how long it has to be.
+pub const SHORTEST_RECORD: f64 = 60.0;
+/// If no event was counted, up to this many are likely, with a probability of 95 % (the rule of three).
+pub(crate) const LIKELY_EVENTS: f64 = 3.0;
 /// Why a record without idle ages gives no answer.
 pub const NO_AGES: &str = "the record has no idle ages: record for at least a minute with the default monitor (other \
                            monitors, and isotherm before record version 5, do not count them); for the page cache of files, \
                            record with --reuse";
+/// Why there is no answer about memory of which this share is unknown; `None` if it is small enough.
+#[must_use]
+pub fn too_much_unknown(share: f64) -> Option<String> {
+    (share > MOST_UNKNOWN).then(|| {
+        format!(
+            "{:.0} % of the resident memory is unknown, as its accesses cannot be observed: isotherm report summary \
+             names the reasons",
+            share * 100.0
+        )
+    })
+}
+
 /// Factor between two idle times of [`idle_times`].
 const STEP: f64 = 1.02;
 /// Pages of a counted window: they are not independent.
@@ -69,11 +85,11 @@ impl Beyond {
     /// The bytes per second that come back if counts are wrong within their error: -1 is the upper end of their
     /// 95 % interval, 1 the lower end.
     ///
-    /// Of n counted windows, n + 2 sqrt(n) + 3 are expected at most: with none, 3 (the rule of three).
+    /// Of n counted windows, n + 2 sqrt(n) + 3 are expected at most: with none, 3.
     #[must_use]
     pub fn returned_at(&self, doubt: f64) -> f64 {
         let spread = 1.0 + 2.0 / self.counted.max(1.0).sqrt();
-        self.returned * spread.powf(-doubt) + (-doubt).max(0.0) * 3.0 * self.one
+        self.returned * spread.powf(-doubt) + (-doubt).max(0.0) * LIKELY_EVENTS * self.one
     }
 
     fn plus(self, o: Beyond) -> Beyond {
@@ -206,7 +222,6 @@ impl AgeCurve {
             sum.kept += (a.idle.total() + a.swapped.total()) as f64 - idle;
             sum.returned += returned;
             sampling = f64::max(sampling, f64::from(a.sampling));
-            sum.unseen = sum.unseen.max(f64::from(a.sampling.max(1) - 1));
             sum.counted += returned / f64::from(a.sampling.max(1)) / WINDOW_PAGES;
             seconds += row.end - row.since;
             n += 1.0;
@@ -222,7 +237,7 @@ impl AgeCurve {
             returned: sum.returned / seconds * page,
             counted: sum.counted,
             one: WINDOW_PAGES * sampling / seconds * page,
-            unseen: sum.unseen / seconds * page,
+            unseen: (sampling - 1.0) / seconds * page,
         }
     }
 }

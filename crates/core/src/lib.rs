@@ -49,7 +49,8 @@ pub use act::{
     PageKind, Support, Work,
 };
 pub use age_curve::{
-    AgeCurve, Beyond, KNOWN_SHARE, MOST_UNKNOWN, NO_AGES, SHORTEST_AGE, idle_times, together,
+    AgeCurve, Beyond, KNOWN_SHARE, NO_AGES, SHORTEST_AGE, SHORTEST_RECORD, idle_times, together,
+    too_much_unknown,
 };
 pub use ages::{AGE_BINS, AgeHistogram, HugeAges, KeptAges, KeptBlock, PageAges};
 pub use attribution::Attribution;

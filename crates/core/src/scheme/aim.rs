@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::metrics::Metrics;
 use super::{LONGEST_WITHIN, SchemeError};
-use crate::age_curve::{AgeCurve, Beyond, idle_times, together};
+use crate::age_curve::{AgeCurve, Beyond, LIKELY_EVENTS, idle_times, together};
 use crate::call::TargetId;
 use crate::range::PAGE_SIZE;
 use crate::snapshot::Snapshot;
@@ -49,8 +49,6 @@ const MIN_STOP_TIME: Duration = Duration::from_secs(10);
 const STOP_FACTOR: f64 = 3.0;
 /// The curve is to promise this part of the objective, since pages come back in bursts.
 const TARGET_SHARE: f64 = 0.8;
-/// If no touch was counted, up to this many are likely, with a probability of 95 % (the rule of three).
-const LIKELY_TOUCHES: f64 = 3.0;
 /// Too much came back: ages become longer by this factor. Far less than allowed: shorter, but not shorter than the
 /// curve says.
 const LENGTHEN_FACTOR: f64 = 1.25;
@@ -72,7 +70,7 @@ impl Aim {
         match self {
             Aim::Refaults(_) => idle_times(longest).find(|age| {
                 let b = at(*age);
-                b.returned + LIKELY_TOUCHES * b.unseen
+                b.returned + LIKELY_EVENTS * b.unseen
                     <= self.allowed(&b).unwrap_or(0.0) * TARGET_SHARE
             }),
             Aim::Save(bp) => {

@@ -12,8 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AgeCurve, Attribution, Beyond, CacheCurve, CacheTrace, KNOWN_SHARE, MOST_UNKNOWN, NO_AGES,
-    Nanos, RegionView, SHORTEST_AGE, Snapshot, TargetId, TargetView, idle_times, together,
+    AgeCurve, Attribution, Beyond, CacheCurve, CacheTrace, KNOWN_SHARE, NO_AGES, Nanos, RegionView,
+    SHORTEST_AGE, SHORTEST_RECORD, Snapshot, TargetId, TargetView, idle_times, together,
+    too_much_unknown,
 };
 use serde::Serialize;
 
@@ -32,8 +33,6 @@ const STEPS: [f64; 17] = [
 /// Headroom of a limit above the need, and the growth of returns within it that makes a cliff.
 const HEADROOM: f64 = 0.05;
 const CLIFF: f64 = 10.0;
-/// Shortest record in s that is believed where it cannot exclude that more comes back than the objective allows.
-const SHORTEST_RECORD: f64 = 60.0;
 /// Maximum number of accesses to files that are kept.
 const MAX_ACCESSES: usize = 4 << 20;
 const MIB: f64 = 1_048_576.0;
@@ -224,10 +223,11 @@ impl NeedBuilder {
         let resident = |view: &TargetView| -> u64 {
             view.regions.iter().map(RegionView::resident_bytes).sum()
         };
-        self.resident = self.options.filter.views(s).map(resident).sum();
+        self.resident = 0;
         for view in self.options.filter.views(s) {
             self.last.push(view.id);
             let bytes = resident(view);
+            self.resident += bytes;
             let presence = self.presences.entry(view.id);
             presence.or_insert_with(|| Presence::new(s.start)).see(view, bytes, s.end);
             let curve = self.curves.entry(view.id).or_default();
@@ -449,13 +449,8 @@ impl Needing<'_> {
         if self.curves.iter().all(|c| c.is_empty()) {
             return Err(NO_AGES.to_owned());
         }
-        let share = self.unknown / (self.known + self.unknown).max(1.0);
-        if share > MOST_UNKNOWN {
-            return Err(format!(
-                "{:.0} % of the resident memory is unknown, as its accesses cannot be observed: \
-                 isotherm report summary names the reasons",
-                share * 100.0
-            ));
+        if let Some(why) = too_much_unknown(self.unknown / (self.known + self.unknown).max(1.0)) {
+            return Err(why);
         }
         if self.longest < SHORTEST_AGE {
             return Err(format!(

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use isotherm_core::scheme::{Engine, Event, Metrics, Quota, Scheme, Why, mean_hz};
 use isotherm_core::{
-    KNOWN_SHARE, MOST_UNKNOWN, NO_AGES, Nanos, PAGE_SIZE, PageAges, PageKind, Snapshot, TargetId,
+    KNOWN_SHARE, NO_AGES, Nanos, PAGE_SIZE, PageAges, PageKind, SHORTEST_RECORD, Snapshot,
+    TargetId, too_much_unknown,
 };
 
 use super::course::{Course, Moment};
@@ -14,8 +15,6 @@ use super::pace::{Looks, jittered};
 use super::samples::visible_share;
 use super::{Played, Policy, Prices, Setting, Surroundings, Tier, TierUse, WhatIfError};
 
-/// Shortest record, in s, with which a limit or tiers are played: no minimum age says what must be known.
-const SHORTEST_RECORD: f64 = 60.0;
 /// Turns of the schemes between two looks, and the least time between two turns.
 const TURNS: u32 = 16;
 const TURN: Duration = Duration::from_millis(10);
@@ -163,15 +162,11 @@ impl Run {
             Doing::Tiers { .. } => begun.unwrap_or(0.0) + span * (1.0 - KNOWN_SHARE),
         };
         let counted = self.course.since(from);
-        let unknown = self.memory.unknown_share();
         let acts_by_age = matches!(self.doing, Doing::Schemes(_));
+        let unknown = too_much_unknown(self.memory.unknown_share()).filter(|_| !acts_by_age);
         let refused = match (begun, &counted) {
             (None, _) => Some(NO_AGES.to_owned()),
-            _ if !acts_by_age && unknown > MOST_UNKNOWN => Some(format!(
-                "{:.0} % of the resident memory is unknown, as its accesses cannot be observed: isotherm report \
-                 summary names the reasons",
-                unknown * 100.0
-            )),
+            _ if unknown.is_some() => unknown,
             (Some(begun), _) if !acts_by_age && span - begun < SHORTEST_RECORD => Some(format!(
                 "the record is too short: ages were counted for {:.0} s; record for a minute or longer",
                 span - begun
