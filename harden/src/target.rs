@@ -173,7 +173,7 @@ fn areas() -> Result<()> {
 
 /// The kernel opens no path of this length, but a process can go there step by step.
 fn long_path() -> Result<()> {
-    std::env::set_current_dir("/tmp")?;
+    std::env::set_current_dir(std::env::temp_dir())?;
     for depth in 0..20 {
         let folder = format!("{}{}", std::process::id(), "n".repeat(240));
         fs::create_dir(&folder).with_context(|| format!("folder {depth}"))?;
@@ -192,7 +192,8 @@ fn long_path() -> Result<()> {
 
 /// The kernel names the removed file as the pipe is named.
 fn pipe() -> Result<()> {
-    let path = format!("/tmp/code-{}", std::process::id());
+    let path = std::env::temp_dir().join(format!("code-{}", std::process::id()));
+    let path = path.display().to_string();
     fs::write(&path, [0; PAGE])?;
     let (file, prot) = (File::open(&path)?, ProtFlags::READ | ProtFlags::EXEC);
     // SAFETY: the mapping is new, and nothing refers to it.

@@ -132,7 +132,7 @@ fn frames_of_the_sampling_library_are_left_out() {
     let code = CodeMapping {
         range: AddrRange::new(0xa000, 0xb000),
         offset: 0,
-        path: "/tmp/libisotherm-alloc-7.so".into(),
+        path: "/a/libisotherm-alloc-7.so".into(),
         build_id: "".into(),
     };
     let mut builder = CodeBuilder::new(Options::default(), CodeBy::Path);
