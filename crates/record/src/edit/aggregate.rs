@@ -15,8 +15,9 @@ const SAME_BP: u32 = 100;
 /// The longest time that a record can hold.
 const LONGEST: Duration = Duration::from_nanos(u64::MAX);
 
-/// One snapshot of all of `parts`, which are in order of time; `None` if there are none. The regions of a single part stay
-/// as they are. Else values are means over time; ages, mappings and targets are those of the last part. Its aggregation interval is at least `aggr`.
+/// One snapshot of all of `parts`, which are in order of time; `None` if there are none. Its aggregation interval is at
+/// least `aggr`. The regions of a single part stay as they are. Of several, values are means over time, and ages,
+/// mappings and targets are those of the last one.
 #[must_use]
 pub fn aggregate(parts: &[&Snapshot], aggr: Duration) -> Option<Snapshot> {
     let (first, last) = (parts.first()?, parts.last()?);
