@@ -43,6 +43,11 @@ impl AddrRange {
         self.start <= addr && addr < self.end
     }
 
+    /// The range, unless it is empty: sets of ranges hold no empty ones.
+    pub(crate) fn non_empty(&self) -> Option<std::ops::Range<u64>> {
+        (!self.is_empty()).then_some(self.start..self.end)
+    }
+
     /// The intersection of both ranges; `None` if it is empty.
     #[must_use]
     pub fn intersect(&self, other: &AddrRange) -> Option<AddrRange> {

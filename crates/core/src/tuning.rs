@@ -35,3 +35,7 @@ pub(crate) const UNTOUCHED_LEVEL: i8 = i8::MIN;
 /// A region counts as partly touched only if that is likelier than a uniform rate by this log-likelihood
 /// ratio (natural logarithm).
 pub(crate) const PARTLY_TOUCHED_LLR: f64 = 24.0;
+
+/// The longest time within which a page filter can ask for a touch: the two bytes of each page record no more, with
+/// any origin.
+pub(crate) const LONGEST_WITHIN: Duration = Duration::from_secs(8 * 3600);

@@ -184,3 +184,128 @@ fn a_dead_link_is_found() {
     assert_eq!(fault(&page, "#start"), None);
     assert_eq!(fault(&page, "../crates"), None);
 }
+
+/// The modules of `crates/core` by their paths, `scheme::aim` for instance, with what they import. Tests are left out.
+struct Modules(BTreeMap<Vec<String>, Vec<Import>>);
+
+/// One path of a `use` declaration, or in the code.
+struct Import {
+    path: Vec<String>,
+    is_public: bool,
+}
+
+impl Modules {
+    fn of(src: &Path) -> Self {
+        let mut modules = BTreeMap::new();
+        let mut folders = vec![src.to_owned()];
+        while let Some(folder) = folders.pop() {
+            for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+                let name = path.file_stem().unwrap().to_str().unwrap();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if !name.ends_with("tests") && name != "testing" {
+                    let relative = path.strip_prefix(src).unwrap().with_extension("");
+                    let words = relative.iter().map(|word| word.to_str().unwrap().to_owned());
+                    let module = words.filter(|word| word != "mod" && word != "lib").collect();
+                    modules.insert(module, imports(&fs::read_to_string(&path).unwrap()));
+                }
+            }
+        }
+        Modules(modules)
+    }
+
+    /// The module that defines what `import` names in `module`. `None` for other crates and for names of its own.
+    fn resolve(&self, module: &[String], import: &[String]) -> Option<&[String]> {
+        let first = import.first()?.as_str();
+        let up = import.iter().take_while(|word| *word == "super").count();
+        let (base, rest) = match first {
+            "crate" => (&[][..], &import[1..]),
+            "self" => (module, &import[1..]),
+            "super" => (&module[..module.len().checked_sub(up)?], &import[up..]),
+            _ => (module, import),
+        };
+        let whole = [base, rest].concat();
+        let known = (0..=whole.len()).rev().find(|&n| self.0.contains_key(&whole[..n]))?;
+        if known <= base.len() && !["crate", "self", "super"].contains(&first) {
+            return None;
+        }
+        let (found, imports) = self.0.get_key_value(&whole[..known])?;
+        let exported = whole.get(known).and_then(|name| {
+            let by_name = |i: &&Import| i.is_public && i.path.last() == Some(name);
+            imports.iter().find(by_name).and_then(|i| self.resolve(found, &i.path))
+        });
+        Some(exported.unwrap_or(found))
+    }
+
+    /// The modules that each module imports. A re-export is no import.
+    fn edges(&self) -> BTreeMap<&[String], BTreeSet<&[String]>> {
+        let imported = |(module, imports): (&Vec<String>, &Vec<Import>)| {
+            let used = imports.iter().filter(|i| !i.is_public);
+            used.filter_map(|i| self.resolve(module, &i.path)).filter(|to| to != module).collect()
+        };
+        self.0.iter().map(|entry| (entry.0.as_slice(), imported(entry))).collect()
+    }
+}
+
+/// What the code of a file imports, without its tests.
+fn imports(text: &str) -> Vec<Import> {
+    let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+    let lines = code.lines().map(|line| line.split("//").next().unwrap_or_default());
+    let code = lines.collect::<Vec<_>>().join("\n");
+    let mut found = Vec::new();
+    for statement in code.split(';') {
+        let begin = statement.rfind("\nuse ").or(statement.rfind("\npub use "));
+        if let Some(begin) = begin {
+            let (public, tree) = statement[begin..].split_once("use ").unwrap();
+            let is_public = public.contains("pub");
+            expand(&[], tree, &mut |path| found.push(Import { path, is_public }));
+        }
+    }
+    for root in ["crate::", "super::"] {
+        for (at, _) in code.match_indices(root) {
+            let path =
+                code[at..].split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':').next();
+            expand(&[], path.unwrap(), &mut |path| found.push(Import { path, is_public: false }));
+        }
+    }
+    found
+}
+
+/// Each path of a tree such as `crate::act::{Action, PageKind as Kind}`.
+fn expand(base: &[String], tree: &str, take: &mut impl FnMut(Vec<String>)) {
+    let (path, group) = match tree.split_once('{') {
+        Some((path, rest)) => (path, rest.rsplit_once('}').map(|(inside, _)| inside)),
+        None => (tree, None),
+    };
+    let words = path.split(" as ").next().unwrap().split("::").map(|word| word.trim().to_owned());
+    let base: Vec<String> = base.iter().cloned().chain(words.filter(|w| !w.is_empty())).collect();
+    let Some(group) = group else { return take(base) };
+    let mut depth = 0;
+    let is_end = |c: char| {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        c == ',' && depth == 0
+    };
+    group
+        .split(is_end)
+        .filter(|part| !part.trim().is_empty())
+        .for_each(|part| expand(&base, part, take));
+}
+
+#[test]
+fn no_file_of_core_imports_a_file_that_imports_it() {
+    let modules = Modules::of(&root().join("crates/core/src"));
+    let edges = modules.edges();
+    assert!(edges.values().map(BTreeSet::len).sum::<usize>() > 200, "{edges:?}");
+    for module in edges.keys() {
+        let (mut reached, mut next) = (BTreeSet::new(), vec![*module]);
+        while let Some(from) = next.pop() {
+            next.extend(edges[from].iter().filter(|to| reached.insert(**to)));
+        }
+        let way: Vec<String> = reached.iter().map(|m| m.join("::")).collect();
+        assert!(
+            !reached.contains(module),
+            "{} imports itself, through some of {way:?}",
+            module.join("::")
+        );
+    }
+}

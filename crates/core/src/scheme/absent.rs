@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use rangemap::RangeMap;
 
-use super::filter::some;
 use crate::call::TargetId;
 use crate::snapshot::{RegionView, Snapshot};
 use crate::time::Nanos;
@@ -23,7 +22,7 @@ impl Absent {
         for target in &snapshot.targets {
             let absent = target.regions.iter().filter(|r| r.resident_bp == 0);
             let mut now = RangeMap::new();
-            for range in absent.filter_map(|r| some(r.range)) {
+            for range in absent.filter_map(|r| r.range.non_empty()) {
                 now.insert(range.clone(), snapshot.end);
                 for (part, &since) in
                     before.get(&target.id).iter().flat_map(|b| b.overlapping(range.clone()))
@@ -39,7 +38,7 @@ impl Absent {
     /// region is resident, this is the time for which the whole region has been absent, unless the monitor
     /// knows a greater age.
     pub fn age(&self, target: TargetId, view: &RegionView, end: Nanos) -> Duration {
-        let range = some(view.range).filter(|_| view.resident_bp == 0);
+        let range = view.range.non_empty().filter(|_| view.resident_bp == 0);
         let since =
             self.0.get(&target).zip(range).and_then(|(absent, range)| {
                 absent.overlapping(range).map(|(_, &since)| since).max()

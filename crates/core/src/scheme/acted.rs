@@ -62,7 +62,7 @@ impl Acted {
         if ranges.len() >= MAX_RANGES {
             ranges.clear();
         }
-        ranges.extend(super::filter::some(range).map(|r| (r, Act { at, came })));
+        ranges.extend(range.non_empty().map(|r| (r, Act { at, came })));
     }
 
     /// Drops the record of targets that are not in `snapshot`: they have ended.

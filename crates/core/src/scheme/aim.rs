@@ -9,13 +9,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::SchemeError;
 use super::metrics::Metrics;
-use super::{LONGEST_WITHIN, SchemeError};
 use crate::age_curve::{AgeCurve, Beyond, LIKELY_EVENTS, idle_times, together};
 use crate::call::TargetId;
 use crate::range::PAGE_SIZE;
 use crate::snapshot::Snapshot;
 use crate::time::Nanos;
+use crate::tuning::LONGEST_WITHIN;
 
 /// The objective of a scheme that chooses its minimum age itself, for each control group of its targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +62,7 @@ impl Aim {
             Aim::Refaults(ppm) => (1..=1_000_000).contains(&ppm),
             Aim::Save(bp) => (1..=10_000).contains(&bp),
         };
-        if possible { Ok(()) } else { Err(SchemeError::Aim(self)) }
+        if possible { Ok(()) } else { Err(SchemeError::Aim(self.to_string())) }
     }
 
     /// The best age in s by these curves, if there is one among the ages that are known.

@@ -257,7 +257,7 @@ fn the_quota_follows_from_the_curve() {
 fn an_objective_is_a_share() {
     let check = |aim: Aim| aim.check();
     for aim in [Aim::Refaults(0), Aim::Save(0), Aim::Refaults(1_000_001), Aim::Save(10_001)] {
-        assert_eq!(check(aim), Err(SchemeError::Aim(aim)));
+        assert_eq!(check(aim), Err(SchemeError::Aim(aim.to_string())));
     }
     assert_eq!(check(Aim::Save(10_000)), Ok(()));
 }

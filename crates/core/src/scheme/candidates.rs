@@ -8,7 +8,7 @@ use super::Scheme;
 use super::absent::Absent;
 use super::acted::{Acted, Again};
 use super::aim::Aims;
-use super::filter::{parts, some};
+use super::filter::parts;
 use super::metrics::Metrics;
 use super::pattern::mean_hz;
 use super::priority::score;
@@ -136,7 +136,7 @@ impl Field<'_> {
         let (action, view) = (&self.scheme.action, &part.view);
         let (seen, now, pause) = (self.snapshot.end, self.now, self.pause);
         let again = Again { action, pause, by_page: self.by_page, view, seen, now };
-        let Some(range) = some(part.range) else { return };
+        let Some(range) = part.range.non_empty() else { return };
         let taken = self.taken.all(part.target, range.clone()).map(|r| (r, Why::Taken));
         let mut reasons = taken.chain(self.acted.blocked(part.target, range.clone(), again));
         // Most parts are blocked as a whole, or not at all.
@@ -189,7 +189,7 @@ impl Found {
 
 /// The parts of `whole` outside `holes`.
 fn without(whole: Candidate, holes: &RangeSet<u64>) -> impl Iterator<Item = Candidate> + use<> {
-    let gaps = some(whole.range).map(|r| holes.gaps(&r).collect::<Vec<_>>()).unwrap_or_default();
+    let gaps = whole.range.non_empty().map(|r| holes.gaps(&r).collect::<Vec<_>>()).unwrap_or_default();
     gaps.into_iter().map(move |r| Candidate { range: AddrRange::new(r.start, r.end), ..whole })
 }
 

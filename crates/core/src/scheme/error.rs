@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use super::aim::Aim;
-use super::goal::Goal;
 use crate::range::AddrRange;
 
 /// The reason why a scheme is rejected.
@@ -49,11 +47,11 @@ pub enum SchemeError {
         unit: u64,
     },
     /// an invalid goal
-    #[error("{0:?} is no goal: a target above zero, a time below a second, a share of at most all")]
-    Goal(Goal),
+    #[error("{0} is no goal: a target above zero, a time below a second, a share of at most all")]
+    Goal(String),
     /// an objective without a share
     #[error("the objective \"{0}\" cannot be kept: give a share above 0 %, of at most 100 %")]
-    Aim(Aim),
+    Aim(String),
     /// watermarks in a wrong order
     #[error(
         "watermarks {high}, {mid}, {low} (high, mid, low, of 10000): give them in falling order, at \

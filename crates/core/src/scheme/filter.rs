@@ -65,7 +65,7 @@ pub(super) fn parts(
     metrics: &Metrics,
 ) -> Parts {
     let mut parts = Parts::default();
-    parts.undecided.extend(some(range));
+    parts.undecided.extend(range.non_empty());
     for filter in filters {
         let held = filter.kind.held(range, view, metrics);
         let answers = if filter.matching { held } else { others(&held, range) };
@@ -85,27 +85,24 @@ pub(super) fn parts(
 
 /// The parts of `range` that are not in `held`.
 fn others(held: &RangeSet<u64>, range: AddrRange) -> RangeSet<u64> {
-    some(range).iter().flat_map(|r| held.gaps(r).collect::<Vec<_>>()).collect()
-}
-
-/// `range`, unless it is empty: sets hold no empty ranges.
-pub(super) fn some(range: AddrRange) -> Option<Range<u64>> {
-    (!range.is_empty()).then_some(range.start..range.end)
+    range.non_empty().iter().flat_map(|r| held.gaps(r).collect::<Vec<_>>()).collect()
 }
 
 impl FilterKind {
     /// The parts of `range` with this property.
     fn held(&self, range: AddrRange, view: &TargetView, metrics: &Metrics) -> RangeSet<u64> {
-        let all = |yes: bool| if yes { some(range) } else { None }.into_iter().collect();
+        let all = |yes: bool| if yes { range.non_empty() } else { None }.into_iter().collect();
         let of_mappings = |are_such: &dyn Fn(&Mapping) -> bool| {
             let from = view.mappings.partition_point(|m| m.range.end <= range.start);
             let here = view.mappings[from..].iter().take_while(|m| m.range.start < range.end);
-            here.filter(|m| are_such(m)).filter_map(|m| some(m.range.intersect(&range)?)).collect()
+            here.filter(|m| are_such(m))
+                .filter_map(|m| m.range.intersect(&range)?.non_empty())
+                .collect()
         };
         let process = || metrics.processes.get(&view.id);
         match self {
             FilterKind::Addresses(asked) => {
-                asked.intersect(&range).and_then(some).into_iter().collect()
+                asked.intersect(&range).and_then(|r| r.non_empty()).into_iter().collect()
             }
             FilterKind::Target(id) => all(view.id == *id),
             FilterKind::Pid(pid) => all(process().is_some_and(|p| p.pid == *pid)),

@@ -58,7 +58,7 @@ impl Goal {
             Goal::Resident { bytes, .. } => *bytes > 0,
             Goal::User { target, .. } => target.is_finite() && *target > 0.0,
         };
-        if possible { Ok(()) } else { Err(SchemeError::Goal(self.clone())) }
+        if possible { Ok(()) } else { Err(SchemeError::Goal(format!("{self:?}"))) }
     }
 
     /// Whether the goal is a state, which is reached once, and not a flow, which must be maintained.

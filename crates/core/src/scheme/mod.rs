@@ -44,6 +44,7 @@ use self::acted::{PAUSE, leaves_no_trace};
 use crate::act::{Action, Destinations, PageFilter, PageKind};
 use crate::range::PAGE_SIZE;
 use crate::survey::BLOCK_SIZE;
+use crate::tuning::LONGEST_WITHIN;
 
 /// A rule: apply an action to regions that match a pattern, within a quota, in order of priority, while
 /// watermarks permit it.
@@ -75,8 +76,6 @@ pub struct Scheme {
 
 const MAX_FILTERS: usize = 64;
 const LONGEST_RECHECK: Duration = Duration::from_secs(1);
-/// The longest time that the two bytes per page can record, with any origin.
-const LONGEST_WITHIN: Duration = Duration::from_secs(8 * 3600);
 
 /// If each page has an age of its own, some page reaches the requested age at any time. So memory is looked at
 /// again after a thirtieth of this age, but not sooner than after half a second, nor than after 200 times the time of
