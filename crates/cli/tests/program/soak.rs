@@ -262,6 +262,8 @@ fn many_at_once_are_within_bounds() {
         std::thread::sleep(Duration::from_millis(200));
         begin.elapsed() > Duration::from_secs(10) && told() > MANY
     });
+    // The names that the status knows are in the record by then.
+    recorder.until_more(2);
     let (spent, time) = (cpu(recorder.pid()) - before, begin.elapsed());
     assert!(spent < time.as_secs_f64(), "{spent} s of a CPU for {time:?} of watching");
     drop(std::mem::replace(&mut many, Sleepers(Vec::new())));

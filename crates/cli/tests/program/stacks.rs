@@ -61,7 +61,8 @@ fn cold_bytes_belong_to_the_functions_that_made_them() {
     let dir = tempfile::tempdir().unwrap();
     let program = compiled(SOURCE, dir.path());
     let record = dir.path().join("rec");
-    let words = ["record", "--stacks", "--duration", "9s", "-o"].map(str::to_owned);
+    // A busy machine fills the memory for seconds, and takes ten more until it has seen that memory is cold.
+    let words = ["record", "--stacks", "--duration", "20s", "-o"].map(str::to_owned);
     let words = words.into_iter().chain([record.display().to_string(), "--".to_owned()]);
     let done = finish(&mut isotherm(words.chain([program.display().to_string()])));
     assert!(done.err.contains("sampled page faults"), "{}", done.err);

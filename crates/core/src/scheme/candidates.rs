@@ -189,7 +189,8 @@ impl Found {
 
 /// The parts of `whole` outside `holes`.
 fn without(whole: Candidate, holes: &RangeSet<u64>) -> impl Iterator<Item = Candidate> + use<> {
-    let gaps = whole.range.non_empty().map(|r| holes.gaps(&r).collect::<Vec<_>>()).unwrap_or_default();
+    let gaps =
+        whole.range.non_empty().map(|r| holes.gaps(&r).collect::<Vec<_>>()).unwrap_or_default();
     gaps.into_iter().map(move |r| Candidate { range: AddrRange::new(r.start, r.end), ..whole })
 }
 
