@@ -60,7 +60,13 @@ fn run(doing: Doing) -> Result<bool> {
     let say = |text: &str| eprintln!("{text}");
     match doing {
         Doing::Run { kernel, keep, jobs, scenario } => {
-            let asked = RunOptions { kernels: kernel, scenarios: scenario, keep, jobs };
+            let asked = RunOptions {
+                kernels: kernel,
+                scenarios: scenario,
+                keep,
+                jobs,
+                ..RunOptions::default()
+            };
             let mut head = Some(table::head());
             let row = |outcome: &Outcome| {
                 print!("{}{}", head.take().unwrap_or_default(), outcome.lines());

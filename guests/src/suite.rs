@@ -28,6 +28,8 @@ pub struct RunOptions {
     pub kernels: Vec<String>,
     /// names of scenarios
     pub scenarios: Vec<String>,
+    /// of the kernels of each scenario only the oldest and the newest
+    pub ends_only: bool,
     /// the folder in which to keep the output of the guests
     pub keep: Option<PathBuf>,
     /// number of guests at a time
@@ -36,7 +38,13 @@ pub struct RunOptions {
 
 impl Default for RunOptions {
     fn default() -> Self {
-        RunOptions { kernels: Vec::new(), scenarios: Vec::new(), keep: None, jobs: jobs() }
+        RunOptions {
+            kernels: Vec::new(),
+            scenarios: Vec::new(),
+            ends_only: false,
+            keep: None,
+            jobs: jobs(),
+        }
     }
 }
 
@@ -100,8 +108,14 @@ pub fn run(
 
 /// The longest scenarios come first, so that none of them runs alone at the end.
 fn pairs<'a>(asked: &RunOptions, scenarios: &'a [Scenario]) -> Vec<(&'a Scenario, &'a str)> {
-    let all = scenarios.iter().flat_map(|s| s.kernels.keys().map(move |k| (s, k.as_str())));
-    let mut pairs: Vec<_> = all.filter(|(s, k)| asked.has(s, k)).collect();
+    let of_scenario = |s: &'a Scenario| {
+        let mut kernels: Vec<_> = s.kernels.keys().filter(|k| asked.has(s, k)).collect();
+        if asked.ends_only && kernels.len() > 2 {
+            kernels.drain(1..kernels.len() - 1);
+        }
+        kernels.into_iter().map(move |k| (s, k.as_str()))
+    };
+    let mut pairs: Vec<_> = scenarios.iter().flat_map(of_scenario).collect();
     pairs.sort_by_key(|(s, _)| Reverse(s.timeout));
     pairs
 }
@@ -193,6 +207,10 @@ mod tests {
         let pairs = pairs(&asked, &scenarios);
         assert_eq!(pairs.len(), 1);
         assert_eq!((pairs[0].0.name.as_str(), pairs[0].1), ("nodes", "6.12"));
+        let ends = RunOptions { ends_only: true, ..RunOptions::default() };
+        let of_nodes =
+            super::pairs(&ends, &scenarios).into_iter().filter(|(s, _)| s.name == "nodes");
+        assert_eq!(of_nodes.map(|(_, kernel)| kernel).collect::<Vec<_>>(), ["6.1", "7.2"]);
         let all = super::pairs(&RunOptions::default(), &scenarios);
         assert!(!all.is_empty() && all.iter().all(|(s, _)| !s.by_name));
         let asked =
