@@ -6,10 +6,10 @@ SHELL := /bin/bash
 target := $(or $(CARGO_TARGET_DIR),target)
 triple := x86_64-unknown-linux-gnu
 binary := $(target)/$(triple)/release/isotherm
-# The program of the demo and of the tests. `demo` does not optimise across crates, so that it builds in half the time;
-# PROFILE=release runs the release.
+# The build of the program that is run. `demo` does not optimise across crates, so that it builds in half the time; tests
+# use `checked`, which also checks arithmetic and assertions. PROFILE=release runs the release.
 PROFILE ?= demo
-program := $(target)/$(triple)/$(PROFILE)/isotherm
+program = $(target)/$(triple)/$(PROFILE)/isotherm
 
 to_build := make jq clang g++ libelf-dev zlib1g-dev pkg-config
 to_demo := redis-server redis-tools
@@ -24,7 +24,7 @@ CARGO_DENY_SHA256 := ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d984
 MDBOOK_VERSION := 0.5.4
 DEMO_SECONDS ?= 30
 
-.PHONY: program demo demo-fleet fleet-spark needs-root test test-host test-guests soak harden fuzz guests guest-tool guests-page-idle check-fleet bench evaluate evaluate-short release deb wheel test-python check msrv book install-deps clean
+.PHONY: program demo demo-fleet fleet-spark needs-root test test-build test-host test-guests soak harden fuzz guests guest-tool guests-page-idle check-fleet bench evaluate evaluate-short release deb wheel test-python check msrv book install-deps clean
 .DEFAULT_GOAL := release
 
 # Records a redis-server under load and draws its heat map: demo-out/redis.png.
@@ -46,19 +46,26 @@ needs-root:
 
 # Without root, tests that require it print that and pass; with ISOTHERM_REQUIRE_ALL=1 they fail. The last command is
 # the short form of `make harden`.
-test: program guest-tool
-	cargo test --workspace --locked --no-run
-	$(MAKE) --no-print-directory -j 2 test-host test-guests
-	$(harden) --program $(program) --short
+test: PROFILE = checked
+test: test-build guest-tool
+	$(MAKE) --no-print-directory -j 2 PROFILE=$(PROFILE) test-host test-guests
+	$(harden_built) --program $(program) --short
 
-# These tests mostly wait for programs.
+# The tests and the programs that they run, with the same features of all dependencies, so that nothing is built twice.
+tests = $(static_flags) cargo test --workspace --locked --target $(triple) --profile $(PROFILE)
+test-build: install-deps
+	$(static) $(PROFILE) --workspace --bin isotherm --bin harden
+	$(tests) --no-run
+
+# These tests mostly wait for programs, so more of them run at a time than there are CPUs.
 test-host test-guests: export ISOTHERM_GUESTS_BINARY = $(abspath $(program))
 test-host:
-	cargo test --workspace --locked -- --skip $(all_guests)
+	RUST_TEST_THREADS=$(TEST_THREADS) $(tests) -- --skip $(all_guests)
+TEST_THREADS ?= 8
 
 # The static program on other kernels. Guests have clocks of their own, so they use the CPU time that is left.
 test-guests:
-	chrt --idle 0 cargo test --workspace --locked --test scenarios -- $(all_guests)
+	chrt --idle 0 env $(tests) --test scenarios -- $(all_guests)
 all_guests := every_scenario_holds_on_its_kernels
 
 # A service and a recorder follow processes that come and go, for SOAK_SECONDS; `make test` does so for half a
@@ -71,6 +78,7 @@ soak: install-deps
 # See docs/measurements/reliability.md.
 HARDEN_SEED ?= 1
 harden = cargo run --locked --bin harden -- run --seed $(HARDEN_SEED)
+harden_built = $(dir $(program))harden run --seed $(HARDEN_SEED)
 harden: release
 	$(harden) --program $(binary) --folder $(target)/harden
 
@@ -127,14 +135,15 @@ evaluate-short: install-deps
 	evaluation/run short
 
 # The release build of the program: static, with the BPF object inside.
-static := RUSTFLAGS='-C target-feature=+crt-static' cargo build --locked --target $(triple) --profile
+static_flags := RUSTFLAGS='-C target-feature=+crt-static'
+static := $(static_flags) cargo build --locked --target $(triple) --profile
 release: install-deps
 	$(static) release -p isotherm-cli
 	@echo "built $(binary)"
 
 # The same in another profile.
 program: install-deps
-	$(static) $(PROFILE) -p isotherm-cli
+	$(static) $(PROFILE) --workspace --bin isotherm
 
 # The helper program for guests.
 guest-tool: install-deps
