@@ -228,4 +228,12 @@ pub trait Act {
     /// If an action is not supported, a target is unknown, or a range is not page-aligned. `out` then
     /// contains the results of the earlier works.
     fn apply(&mut self, works: &[Work<'_>], out: &mut Vec<Applied>) -> Result<(), OpsError>;
+
+    /// Requests that the kernel reclaims up to `bytes` of page cache of the control group `group` (a path as in
+    /// [`Metrics::cgroups`](crate::scheme::Metrics::cgroups)), and no anonymous memory. Less is a normal answer. `None`
+    /// if this is not possible.
+    fn reclaim_cache(&mut self, group: &str, bytes: u64) -> Option<Applied> {
+        let _ = (group, bytes);
+        None
+    }
 }

@@ -83,7 +83,9 @@ pub use groups::{By, GroupRow, Groups, GroupsBuilder, Part, Shares};
 pub use heatmap::{Canvas, Cell, CellSupport, Cells, Extent, Grid, Heatmap, Omitted, Panel, Shape};
 pub use lines::{Line, Lines, Plot};
 pub use names::{label_of as mapping_name, short as short_name};
-pub use need::{CacheNeed, CacheRow, Need, NeedBuilder, NeedPoint, NeedRow, Objective, Verdict};
+pub use need::{
+    CacheNeed, CacheRow, Limits, Need, NeedBuilder, NeedPoint, NeedRow, Objective, Verdict,
+};
 pub use pieces::each_piece;
 pub use raw::{Raw, RawHead, RawSnapshot, RawTarget};
 pub use regions::{Regions, RegionsBuilder, Sizes};

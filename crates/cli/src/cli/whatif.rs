@@ -55,7 +55,8 @@ pub struct WhatIf {
         long, value_name = "WHAT=FROM..TO", value_parser = sweep, help_heading = "Settings"
     )]
     pub sweep: Vec<Sweep>,
-    /// Memory of the machine, for schemes that depend on free memory
+    /// Memory that the machine has for the played targets, for schemes that depend on free memory: all but what the
+    /// kernel, other processes and page cache use
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub memory: Option<u64>,
     /// Time for which the program waits until a page is back: about 20us from swap in compressed memory, 100us from

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::SchemeError;
+use super::cache_aim::CacheAim;
 use super::metrics::Metrics;
 use crate::age_curve::{AgeCurve, Beyond, LIKELY_EVENTS, idle_times, together};
 use crate::call::TargetId;
@@ -39,7 +40,7 @@ impl fmt::Display for Aim {
 }
 
 /// Time between two choices.
-const CHOICE_INTERVAL: Duration = Duration::from_secs(60);
+pub(super) const CHOICE_INTERVAL: Duration = Duration::from_secs(60);
 /// Time over which best ages are kept.
 const HISTORY: Duration = Duration::from_secs(3600);
 /// No choice without ages for this time: the monitor counts them each minute.
@@ -49,12 +50,16 @@ const MIN_STOP_TIME: Duration = Duration::from_secs(10);
 /// if it is this many times what may come back.
 const STOP_FACTOR: f64 = 3.0;
 /// The curve is to promise this part of the objective, since pages come back in bursts.
-const TARGET_SHARE: f64 = 0.8;
+pub(super) const TARGET_SHARE: f64 = 0.8;
 /// Too much came back: ages become longer by this factor. Far less than allowed: shorter, but not shorter than the
 /// curve says.
 const LENGTHEN_FACTOR: f64 = 1.25;
 const SHORTEN_FACTOR: f64 = 0.9;
 const LONGEST_FACTOR: f64 = 16.0;
+/// Bytes of page cache in one request, at least and at most: the kernel reclaims 32 pages at a time, and a request blocks
+/// until it is done.
+const CACHE_UNIT: u64 = 32 * PAGE_SIZE;
+const CACHE_BATCH: u64 = 1 << 20;
 
 impl Aim {
     pub(super) fn check(self) -> Result<(), SchemeError> {
@@ -126,6 +131,11 @@ pub enum AimReason {
     NoAge,
     /// Idle ages or major faults are not known any more.
     Lost,
+    /// Of page cache that no process maps: the kernel is asked to reclaim `idle` bytes within a minute, and `expected`
+    /// bytes may be read again.
+    Cache,
+    /// likewise: too much was read again, so that none is reclaimed until the next choice
+    TooMuchCache,
 }
 
 impl AimReason {
@@ -138,6 +148,8 @@ impl AimReason {
             AimReason::FarTooMuch => "far_too_much",
             AimReason::NoAge => "no_age",
             AimReason::Lost => "lost",
+            AimReason::Cache => "page_cache",
+            AimReason::TooMuchCache => "too_much_page_cache",
         }
     }
 }
@@ -149,6 +161,10 @@ type Group = Option<Arc<str>>;
 pub(super) struct Aims {
     groups: BTreeMap<Group, GroupAim>,
     of_targets: BTreeMap<TargetId, Group>,
+    /// page cache of the groups
+    caches: BTreeMap<Arc<str>, CacheAim>,
+    /// time up to which the groups have received room in their quotas
+    granted: Option<Nanos>,
     /// number of the last snapshot whose ages were added
     seen: Option<u64>,
 }
@@ -165,13 +181,18 @@ impl Aims {
         if self.seen.replace(snapshot.seq) != Some(snapshot.seq) {
             self.add(snapshot, metrics);
         }
+        let mut add = |step: Option<AimStep>, group: &Group| {
+            let named = |s| AimStep { scheme: scheme.clone(), group: group.clone(), ..s };
+            steps.extend(step.map(named));
+        };
         for (path, group) in &mut self.groups {
-            let step = group.decide(aim, now);
-            steps.extend(step.map(|s| AimStep {
-                scheme: scheme.clone(),
-                group: path.clone(),
-                ..s
-            }));
+            add(group.decide(aim, now), path);
+        }
+        let Aim::Refaults(ppm) = aim else { return };
+        self.caches.retain(|path, _| metrics.caches.contains_key(path));
+        for (path, cache) in &metrics.caches {
+            let choice = self.caches.entry(path.clone()).or_default();
+            add(choice.decide(f64::from(ppm) / 1e6, *cache, now), &Some(path.clone()));
         }
     }
 
@@ -208,12 +229,53 @@ impl Aims {
         self.groups.values().filter_map(|group| group.age).min()
     }
 
-    /// Maximum number of bytes to page out within `time`: the idle memory within a minute, plus twice the memory that
-    /// comes back.
-    pub fn bytes(&self, time: Duration) -> u64 {
-        let a_second =
-            self.groups.values().map(|g| g.idle / CHOICE_INTERVAL.as_secs_f64() + 2.0 * g.expected);
-        (a_second.sum::<f64>() * time.as_secs_f64()) as u64
+    /// Gives each group room in its quota for the time since the last call, the first time for `window`: the idle memory
+    /// within a minute, plus twice the memory that comes back. Unused room of up to a minute remains. Returns the room of
+    /// all groups in bytes.
+    pub fn grant(&mut self, window: Duration, now: Nanos) -> u64 {
+        let since = self.granted.replace(now).map_or(window, |at| now.since(at));
+        let seconds = since.min(CHOICE_INTERVAL).as_secs_f64();
+        let of_cache = self.caches.values_mut().map(|cache| cache.add_room(seconds));
+        of_cache.chain(self.groups.values_mut().map(|group| group.add_room(seconds))).sum()
+    }
+
+    /// The room of each group in bytes, from which the room of targets can be taken.
+    pub fn rooms(&self) -> Rooms<'_> {
+        let left = self.groups.iter().map(|(path, group)| (path, group.room as u64)).collect();
+        Rooms { of_targets: &self.of_targets, left }
+    }
+
+    /// Subtracts bytes that were paged out of a target.
+    pub fn charge(&mut self, target: TargetId, bytes: u64) {
+        let group = self.of_targets.get(&target).and_then(|path| self.groups.get_mut(path));
+        group.into_iter().for_each(|group| group.room = (group.room - bytes as f64).max(0.0));
+    }
+
+    /// A group whose page cache the kernel may be asked to reclaim, with at most `most` bytes. They count as reclaimed.
+    pub fn take_cache(&mut self, most: u64) -> Option<(Arc<str>, u64)> {
+        let with_room = |cache: &CacheAim| cache.room().min(most) >= CACHE_UNIT;
+        let (path, cache) = self.caches.iter_mut().find(|(_, cache)| with_room(cache))?;
+        let bytes = cache.room().min(most).min(CACHE_BATCH);
+        cache.take(bytes);
+        Some((path.clone(), bytes))
+    }
+}
+
+/// What may still be paged out of each group.
+pub(super) struct Rooms<'a> {
+    of_targets: &'a BTreeMap<TargetId, Group>,
+    left: BTreeMap<&'a Group, u64>,
+}
+
+impl Rooms<'_> {
+    /// Takes up to `wanted` bytes of the room of a target's group.
+    pub fn take(&mut self, target: TargetId, wanted: u64) -> u64 {
+        let group = self.of_targets.get(&target).and_then(|path| self.left.get_mut(path));
+        group.map_or(0, |left| {
+            let granted = wanted.min(*left);
+            *left -= granted;
+            granted
+        })
     }
 }
 
@@ -237,6 +299,8 @@ struct GroupAim {
     /// bytes that are idle for this age, and that are expected to come back per second
     idle: f64,
     expected: f64,
+    /// bytes that may be paged out now
+    room: f64,
     /// bytes that may come back per second
     allowed: Option<f64>,
 }
@@ -249,6 +313,13 @@ impl GroupAim {
         let is_known = self.curves.keys().all(|id| faults.contains_key(id));
         self.returned = is_known.then_some(self.returned.unwrap_or(0.0) + returned);
         self.faults = faults;
+    }
+
+    /// Adds the room of the next `seconds`, up to that of a minute.
+    fn add_room(&mut self, seconds: f64) -> u64 {
+        let rate = self.idle / CHOICE_INTERVAL.as_secs_f64() + 2.0 * self.expected;
+        self.room = (self.room + rate * seconds).min(rate * CHOICE_INTERVAL.as_secs_f64());
+        self.room as u64
     }
 
     /// A choice, if one is due or cannot wait.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::super::stats::Why;
 use super::super::testing::{Asked, Desk, Fate, snapshot, target, view};
-use super::super::{Engine, Metrics, Pattern, Scheme};
+use super::super::{Engine, GroupCache, Metrics, Pattern, Quota, Scheme};
 use super::*;
 use crate::act::{Action, PageFilter, PageKind};
 use crate::ages::PageAges;
@@ -31,6 +31,10 @@ struct World {
     joins: u64,
     /// one in this many windows is counted
     sampling: u32,
+    /// the other process is in a group of its own
+    apart: bool,
+    /// 1 GiB of page cache in the group, of which so many pages were read again
+    cache: Option<u64>,
 }
 
 const TWO: TargetId = TargetId(2);
@@ -49,6 +53,8 @@ impl World {
             steps: Vec::new(),
             joins: u64::MAX,
             sampling: 1,
+            apart: false,
+            cache: None,
         }
     }
 
@@ -68,8 +74,11 @@ impl World {
             let snapshot = Snapshot { seq: s, ..snapshot(s * 1000, views) };
             let faults = ids.iter().map(|id| (*id, self.faults));
             let major_faults = faults.filter(|_| self.counts).collect();
-            let cgroups = ids.iter().map(|id| (*id, Arc::from("/group"))).collect();
-            let metrics = Metrics { major_faults, cgroups, ..Metrics::default() };
+            let group = |id| if self.apart && id == TWO { "/other" } else { "/group" };
+            let cgroups = ids.iter().map(|id| (*id, Arc::from(group(*id)))).collect();
+            let cache = |refaults| ("/group".into(), GroupCache { bytes: 1 << 30, refaults });
+            let caches = self.cache.into_iter().map(cache).collect();
+            let metrics = Metrics { major_faults, cgroups, caches, ..Metrics::default() };
             let now = snapshot.end;
             self.engine.step(now, &snapshot, &metrics, &mut self.desk, &mut Vec::new()).unwrap();
             self.steps.extend(self.engine.take_aim_steps());
@@ -249,8 +258,76 @@ fn the_quota_follows_from_the_curve() {
     world.run(0, 62, 0);
     let a_second = world.engine.schemes().next().unwrap().1.effective;
     let first = world.steps[0].clone();
-    assert_eq!(a_second, first.idle / 60);
+    let rest = a_second - first.idle / 60;
+    assert!(rest < 4096, "less than a page remains of the second before: {rest}");
     assert!((9_000..10_001).contains(&(first.idle / 4096)), "{first:?}");
+}
+
+/// Two processes in groups of their own: the one with older memory does not use the quota of the other.
+#[test]
+fn each_group_has_a_quota() {
+    let mut world = World::new(Aim::Refaults(6_000), 0);
+    (world.joins, world.apart, world.desk) = (100, true, Desk::new());
+    world.run(0, 163, 0);
+    world.desk.asked.clear();
+    world.run(163, 183, 0);
+    let a_second = |of: TargetId| {
+        let asked = world.desk.asked.iter().filter(|(asked, _)| asked.target == of);
+        asked.map(|(_, done)| done.applied).sum::<u64>() / 4096 / 20
+    };
+    // Both have 10,000 idle pages, of which 1000 are too young for an age of more than 8.5 s.
+    let both = [a_second(ONE), a_second(TWO)];
+    assert!(both.iter().all(|pages| (140..170).contains(pages)), "{both:?}");
+}
+
+/// A turn may come later than the next window: the room of the time between is not lost, up to that of a minute.
+#[test]
+fn room_grows_with_time() {
+    let group = GroupAim { idle: 60e6, expected: 1e6, ..GroupAim::default() };
+    let mut aims = Aims::default();
+    aims.groups.insert(None, group);
+    let (window, mib) = (Duration::from_secs(1), 1_000_000);
+    assert_eq!(aims.grant(window, at(100)), 3 * mib);
+    assert_eq!(aims.grant(window, at(104)), 15 * mib);
+    aims.of_targets.insert(ONE, None);
+    aims.charge(ONE, 14 * mib);
+    let mut rooms = aims.rooms();
+    assert_eq!([rooms.take(ONE, 700_000), rooms.take(ONE, 700_000)], [700_000, 300_000]);
+    assert_eq!(rooms.take(TWO, 1), 0, "of no known group");
+    assert_eq!(aims.grant(window, at(1000)), 180 * mib);
+}
+
+/// Page cache goes in small requests, as much a minute as the objective permits, and within the quota.
+#[test]
+fn page_cache_is_requested_while_little_is_read_again() {
+    let mut world = World::new(Aim::Refaults(2_000), 0);
+    world.cache = Some(0);
+    let requested =
+        |world: &mut World| world.desk.caches.drain(..).map(|(_, n)| n).collect::<Vec<_>>();
+    world.run(0, 60, 0);
+    assert_eq!(requested(&mut world), []);
+    world.run(60, 120, 0);
+    let first = requested(&mut world);
+    assert!(first.iter().all(|n| (CACHE_UNIT..=CACHE_BATCH).contains(n)), "{first:?}");
+    let all: u64 = first.iter().sum();
+    assert!((7 << 20..=8 << 20).contains(&all), "1/128 of 1 GiB: {all}");
+    world.cache = Some(600);
+    world.run(120, 180, 0);
+    assert_eq!(requested(&mut world), [], "600 pages are more than 0.2 % of 1 GiB");
+    assert!(world.reasons().contains(&AimReason::TooMuchCache));
+    world.run(180, 200, 0);
+    assert!(!requested(&mut world).is_empty());
+    world.cache = None;
+    world.run(200, 400, 0);
+    assert_eq!(requested(&mut world), [], "nothing is known of it");
+
+    let quota = Quota { bytes: Some(64 << 10), ..Quota::default() };
+    let aim = Some(Aim::Refaults(2_000));
+    let scheme = Scheme { aim, quota, ..Scheme::new("s", Pattern::default(), Action::PageOut) };
+    let mut small = World::new(Aim::Refaults(2_000), 0);
+    (small.engine, small.cache) = (Engine::new(vec![scheme]).unwrap(), Some(0));
+    small.run(0, 121, 0);
+    assert_eq!(requested(&mut small), [], "the quota is less than the least request");
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub struct Metrics {
     pub processes: BTreeMap<TargetId, Process>,
     /// major faults of each target so far
     pub major_faults: BTreeMap<TargetId, u64>,
+    /// the page cache of the targets' cgroups, by path, where [`Act::reclaim_cache`](crate::Act::reclaim_cache) works
+    pub caches: BTreeMap<Arc<str>, GroupCache>,
     /// free memory of the machine, of 10,000
     pub free_bp: Option<u32>,
     /// Unusable free space index of the machine for huge pages, of 10,000: the share of free memory in blocks
@@ -35,6 +37,15 @@ pub struct Process {
     pub pid: i32,
     /// name of the process, as in `/proc/PID/comm`
     pub comm: Arc<str>,
+}
+
+/// The page cache of a group that no process maps, so that it has no idle ages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GroupCache {
+    /// bytes
+    pub bytes: u64,
+    /// pages of files so far that were read again after the kernel had reclaimed them
+    pub refaults: u64,
 }
 
 /// Metrics of the machine or of a group.

@@ -7,6 +7,7 @@
 mod absent;
 mod acted;
 mod aim;
+mod cache_aim;
 mod candidates;
 mod engine;
 mod error;
@@ -32,7 +33,7 @@ pub use engine::Engine;
 pub use error::SchemeError;
 pub use filter::{Filter, FilterKind};
 pub use goal::{Goal, feed_loop};
-pub use metrics::{Figures, Metrics, Process, Scope};
+pub use metrics::{Figures, GroupCache, Metrics, Process, Scope};
 pub use parse::{ParseError, Wrong, parse, parse_action, parse_age, parse_rate};
 pub use pattern::{Pattern, hz_of_percent, mean_hz};
 pub use priority::{Histogram, Weights, score};

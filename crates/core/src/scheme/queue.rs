@@ -21,6 +21,8 @@ pub(super) type Place = (TargetId, u64);
 #[derive(Debug)]
 pub(super) struct Queue {
     candidates: VecDeque<Candidate>,
+    /// candidates whose control group has no room in its quota
+    full: Vec<Candidate>,
     /// the least number of bytes that the action can affect
     unit: u64,
 }
@@ -37,14 +39,18 @@ impl Queue {
         let place = |c: &Candidate| (c.target, c.range.start);
         // Scores are not negative, so that their bits have the same order.
         all.sort_by_cached_key(|c| (Reverse(c.score.to_bits()), place(c) < from, place(c)));
-        Queue { candidates: all.into(), unit }
+        Queue { candidates: all.into(), full: Vec::new(), unit }
     }
 
     /// Takes the candidates that fit in `left`. The last one is cut at a multiple of the unit where the
     /// remaining bytes end, if the bytes that the action can affect are evenly distributed. However, the
     /// budget of each work is sufficient for all of its part: otherwise its remainder would come after later
-    /// candidates.
-    pub fn batch(&mut self, left: Budget) -> Vec<(Candidate, Budget)> {
+    /// candidates. `grant` returns how many of the requested bytes the quota of a target's group permits.
+    pub fn batch(
+        &mut self,
+        left: Budget,
+        mut grant: impl FnMut(TargetId, u64) -> u64,
+    ) -> Vec<(Candidate, Budget)> {
         let mut batch: Vec<(Candidate, Budget)> = Vec::new();
         let mut bytes = left.bytes;
         let works = left.time.as_nanos() / MIN_WORK_TIME.as_nanos();
@@ -52,12 +58,18 @@ impl Queue {
         while bytes >= self.unit && batch.len() < works {
             let Some(mut next) = self.candidates.pop_front() else { break };
             let worth = self.worth(&next);
-            if worth > bytes {
-                let cut = self.cut(&next, bytes, worth);
+            let wanted = align_up(next.range.len(), self.unit).min(bytes);
+            let granted = align_down(grant(next.target, wanted), self.unit);
+            if granted == 0 {
+                self.full.push(next);
+                continue;
+            }
+            if worth > granted {
+                let cut = self.cut(&next, granted, worth);
                 self.back(next, cut);
                 next.range.end = cut;
             }
-            let most = align_up(next.range.len(), self.unit).min(bytes);
+            let most = align_up(next.range.len(), self.unit).min(granted);
             bytes -= most;
             batch.push((next, Budget { bytes: most, time: Duration::ZERO }));
         }
@@ -97,7 +109,7 @@ impl Queue {
     }
 
     pub fn rest(self) -> impl Iterator<Item = Candidate> {
-        self.candidates.into_iter()
+        self.candidates.into_iter().chain(self.full)
     }
 }
 

@@ -97,12 +97,17 @@ pub(super) struct Charge {
 }
 
 impl Charge {
+    /// Whether the next turn begins a new window.
+    pub fn is_over(&self, quota: &Quota, now: Nanos) -> bool {
+        self.began.is_none_or(|began| now.since(began) >= quota.reset)
+    }
+
     /// Begins a turn, and a new window if one is due.
     ///
     /// `most` is a further limit of the window in bytes.
     pub fn begin(&mut self, quota: &Quota, unit: u64, now: Nanos, metrics: &Metrics, most: u64) {
         self.turn = Duration::ZERO;
-        if self.began.is_some_and(|began| now.since(began) < quota.reset) {
+        if !self.is_over(quota, now) {
             return;
         }
         let used = self.bytes;

@@ -137,10 +137,15 @@ impl Running {
             return Ok(());
         }
         let unit = self.scheme.unit();
-        let aims = self.scheme.aim.map(|_| &self.aims);
-        let most = aims.map_or(u64::MAX, |aims| aims.bytes(self.scheme.quota.reset));
+        let is_new = self.charge.is_over(&self.scheme.quota, step.now);
+        let most = match self.scheme.aim.filter(|_| is_new) {
+            Some(_) => self.aims.grant(self.scheme.quota.reset, step.now),
+            None => u64::MAX,
+        };
         self.charge.begin(&self.scheme.quota, unit, step.now, step.metrics, most);
+        self.reclaim_caches(act);
         self.acted.keep(step.snapshot);
+        let aims = self.scheme.aim.map(|_| &self.aims);
         let Step { snapshot, metrics, absent, now, .. } = *step;
         let (scheme, acted) = (&self.scheme, &self.acted);
         let page_age = self.page_age();
@@ -158,6 +163,19 @@ impl Running {
         self.stats.exceeded = self.charge.exceeded;
         self.stats.effective = self.charge.bound();
         done
+    }
+
+    /// Asks the kernel for the page cache that an objective allows, within the quota.
+    fn reclaim_caches(&mut self, act: &mut dyn Act) {
+        for _ in 0..MAX_BATCHES {
+            let left = self.charge.left(&self.scheme.quota, self.scheme.unit()).bytes;
+            let Some((group, bytes)) = self.aims.take_cache(left) else { break };
+            let done = act.reclaim_cache(&group, bytes).unwrap_or_default();
+            self.charge.add(done.applied, done.tried, done.took);
+            self.stats.took = self.stats.took.saturating_add(done.took);
+            self.stats.tried.add(done.tried);
+            self.stats.applied.add(done.applied);
+        }
     }
 
     /// The time that a look at `bytes` takes; zero if that is not known.
@@ -186,7 +204,11 @@ impl Running {
     ) -> Result<(), OpsError> {
         let unit = self.scheme.unit();
         for _ in 0..MAX_BATCHES {
-            let batch = queue.batch(self.charge.left(&self.scheme.quota, unit));
+            let mut rooms = self.scheme.aim.map(|_| self.aims.rooms());
+            let batch = queue
+                .batch(self.charge.left(&self.scheme.quota, unit), |target, wanted| {
+                    rooms.as_mut().map_or(wanted, |rooms| rooms.take(target, wanted))
+                });
             if batch.is_empty() {
                 break;
             }
@@ -283,6 +305,7 @@ impl Running {
         // Skipped memory also costs time, as in the kernel. Without it, a scheme that finds all memory in use
         // would appear slow, and would get no time for the rest.
         self.charge.add(charged, done.tried + done.passed, done.took);
+        self.aims.charge(c.target, charged);
         if done.tried == 0 {
             // Older looks count ever less.
             if self.looked.1 > LONG_LOOKS {

@@ -87,6 +87,8 @@ pub struct Desk {
     pub unknown: Option<TargetId>,
     /// the requested works with their results
     pub asked: Vec<(Asked, Applied)>,
+    /// the requests to reclaim page cache, by group and bytes
+    pub caches: Vec<(String, u64)>,
 }
 
 /// A requested [`Work`].
@@ -106,7 +108,7 @@ impl Desk {
 
     pub fn with(fate: impl Fn(TargetId, u64) -> Fate + 'static) -> Self {
         let (fate, takes, begins) = (Box::new(fate), Duration::ZERO, Duration::ZERO);
-        Desk { fate, takes, begins, unknown: None, asked: Vec::new() }
+        Desk { fate, takes, begins, unknown: None, asked: Vec::new(), caches: Vec::new() }
     }
 
     /// The ranges requested since the last call, in order, with adjacent ones joined.
@@ -161,5 +163,10 @@ impl Act for Desk {
             out.push(done);
         }
         Ok(())
+    }
+
+    fn reclaim_cache(&mut self, group: &str, bytes: u64) -> Option<Applied> {
+        self.caches.push((group.to_owned(), bytes));
+        Some(Applied { tried: bytes, applied: bytes, ..Applied::default() })
     }
 }

@@ -47,6 +47,13 @@ impl Selection {
         self.all || !self.cgroups.is_empty() || !self.comms.is_empty()
     }
 
+    /// Whether it selects all processes of control groups, and no others.
+    #[must_use]
+    pub fn is_of_whole_groups(&self) -> bool {
+        let single = !self.pids.is_empty() || !self.comms.is_empty() || !self.command.is_empty();
+        (self.all || !self.cgroups.is_empty()) && !single && !self.excludes()
+    }
+
     /// Whether it excludes processes.
     #[must_use]
     pub fn excludes(&self) -> bool {

@@ -67,6 +67,15 @@ impl<'a> AimLine<'a> {
                 "pages out nothing: at no idle time that is known so far, the objective is met"
                     .to_owned()
             }
+            AimReason::Cache => format!(
+                "asks the kernel to reclaim {} of {} of page cache that no process maps within a minute; {came} of \
+                 the rest was read again",
+                bytes(self.idle),
+                bytes(self.idle + self.kept)
+            ),
+            AimReason::TooMuchCache => format!(
+                "too much page cache was read again ({came} each minute): none is reclaimed until the next choice"
+            ),
             AimReason::Lost => {
                 "pages out nothing: how long memory is idle, or what comes back, is not known \
                                 any more"
@@ -110,5 +119,12 @@ mod tests {
         for why in [AimReason::FarTooMuch, AimReason::NoAge, AimReason::Lost] {
             assert!(words(why, None).contains("pages out nothing"));
         }
+        assert_eq!(
+            words(AimReason::Cache, None),
+            "reclaim in /shop: asks the kernel to reclaim 30.0 MiB of 130.0 MiB of page cache that no process maps within \
+             a minute; 2.00 % of the rest was read again"
+        );
+        let much = words(AimReason::TooMuchCache, None);
+        assert!(much.contains("page cache was read again (2.00 % each minute): none"), "{much}");
     }
 }

@@ -59,7 +59,8 @@ impl SchemeJob {
             .map_err(ServiceError::Commit)?;
         notes.extend(meter.missing().iter().cloned());
         self.engine.set_schemes(new)?;
-        (self.meter, self.warned) = (meter, false);
+        self.meter = meter.selecting(&self.config.acting().targets);
+        self.warned = false;
         Ok(notes)
     }
 

@@ -3,14 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use isotherm_core::scheme::{Figures, FilterKind, Metrics, Process, Scheme, Scope};
-use isotherm_core::{Attribution, Snapshot, TargetId, TargetView, Thresholds};
-use isotherm_linux::cgroup::{Cgroup, CgroupError};
+use isotherm_core::scheme::{
+    Aim, Figures, FilterKind, GroupCache, Metrics, Process, Scheme, Scope,
+};
+use isotherm_core::{Attribution, Nanos, Snapshot, TargetId, TargetView, Thresholds};
+use isotherm_linux::cgroup::{Cgroup, CgroupError, Version};
 use isotherm_linux::{counts_stalls, fragmentation, free, of_group, of_machine, proc};
+
+use tracing::info;
 
 use super::MeterError;
 use super::needs::{Need, is_of_targets, needs};
+use crate::follow::Selection;
 use crate::schemes::TARGETS;
 use crate::words::chain;
 
@@ -24,6 +30,9 @@ const NO_COMMON_GROUP: &str = ", and --goal requires a common one: give --all to
                                --goal";
 const NO_COMMON_GROUP_OF: &str =
     ": choose whose pressure counts, with of = \"PATH\" or of = \"machine\"";
+
+/// Time between two readings of page caches.
+const CACHE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Maximum length of a file that holds a number, in bytes.
 const MAX_NUMBER: u64 = 64;
@@ -61,6 +70,13 @@ pub struct Meter {
     of_targets: BTreeMap<TargetId, Option<Cgroup>>,
     /// The path by which that group was looked up last: processes move to other groups.
     attributed: BTreeMap<TargetId, Arc<str>>,
+    /// whether an objective bounds the refaults of page cache
+    by_cache: bool,
+    /// page cache of the targets' groups, and the time of this reading
+    caches: BTreeMap<Arc<str>, GroupCache>,
+    caches_read: Option<Nanos>,
+    /// whether the kernel reclaims page cache alone from a group
+    reclaims_cache: BTreeMap<Arc<str>, bool>,
 }
 
 impl Meter {
@@ -91,12 +107,19 @@ impl Meter {
             }
             meter.by_group |= scheme.aim.is_some();
             meter.by_fault |= scheme.aim.is_some();
+            meter.by_cache |= matches!(scheme.aim, Some(Aim::Refaults(_)));
             for filter in &scheme.filters {
                 meter.by_group |= matches!(filter.kind, FilterKind::Cgroup(_));
                 meter.by_process |= matches!(filter.kind, FilterKind::Pid(_) | FilterKind::Comm(_));
             }
         }
         Ok(meter)
+    }
+
+    /// The same for these targets. If they are not whole groups, the page cache of their groups may belong to other
+    /// processes, and is left alone.
+    pub fn selecting(self, targets: &Selection) -> Self {
+        Meter { by_cache: self.by_cache && targets.is_of_whole_groups(), ..self }
     }
 
     /// Whether a scheme reads a number from a file, which may belong to another user.
@@ -222,9 +245,15 @@ impl Meter {
         // between snapshots.
         if self.looked_up.replace(s.seq) != Some(s.seq) {
             self.look_up(root, pids);
+            let is_old = |at: Nanos| s.end.since(at) >= CACHE_INTERVAL;
+            if self.by_cache && self.caches_read.is_none_or(is_old) {
+                self.caches_read = Some(s.end);
+                self.read_caches();
+            }
         }
         let mut metrics = Metrics {
             cgroups: self.paths(),
+            caches: self.caches.clone(),
             processes: self.processes.clone(),
             free_bp: self.free.then(|| free(root).ok()).flatten(),
             fragmentation_bp: self.fragmentation.then(|| fragmentation(root).ok()).flatten(),
@@ -255,6 +284,26 @@ impl Meter {
                 let _ = self.find_group(root, &name);
             }
         }
+    }
+
+    fn read_caches(&mut self) {
+        let of_targets = self.of_targets.values().flatten().filter(|g| g.version() == Version::V2);
+        let groups: BTreeMap<Arc<str>, &Cgroup> = of_targets.map(|g| (path(g), g)).collect();
+        self.reclaims_cache.retain(|path, _| groups.contains_key(path));
+        for (path, group) in &groups {
+            if !self.reclaims_cache.contains_key(path) {
+                let possible = group.reclaim_cache(0).map_err(|e| chain(&e));
+                if let Err(why) = &possible {
+                    info!("page cache that no process maps stays: {why}");
+                }
+                self.reclaims_cache.insert(path.clone(), possible.is_ok());
+            }
+        }
+        let of = |(path, group): (Arc<str>, &Cgroup)| {
+            self.reclaims_cache.get(&path).filter(|possible| **possible)?;
+            Some((path, group.unmapped_cache()?))
+        };
+        self.caches = groups.into_iter().filter_map(of).collect();
     }
 
     /// Why the schemes that use the pressure of the targets are inactive now; `None` if they are not.
@@ -294,10 +343,13 @@ impl Meter {
     }
 
     fn paths(&self) -> BTreeMap<TargetId, Arc<str>> {
-        let path = |group: &Cgroup| Arc::from(group.dir().to_string_lossy());
         let of = self.of_targets.iter();
         of.filter_map(|(&target, group)| Some((target, path(group.as_ref()?)))).collect()
     }
+}
+
+fn path(group: &Cgroup) -> Arc<str> {
+    Arc::from(group.dir().to_string_lossy())
 }
 
 /// The group that contains all targets; `None` for the root of all groups.

@@ -68,6 +68,42 @@ fn snapshot() -> Snapshot {
     }
 }
 
+/// Its refaults are read at most each 10 s. A group that cannot reclaim page cache alone has none.
+#[test]
+fn page_cache_of_groups_that_can_reclaim_it() {
+    let root = machine();
+    let aimed =
+        |aim| Scheme { aim: Some(aim), ..Scheme::new("x", Default::default(), Action::PageOut) };
+    let pids = BTreeMap::from([(TargetId(1), 7), (TargetId(2), 8)]);
+    let at = |s: u64| Snapshot { seq: s, end: Nanos(s * 1_000_000_000), ..snapshot() };
+    let dir = root.path().join("cgroup/unified/a");
+    let stat = |n: u64| {
+        let text = format!("file 9000\nshmem 1000\nfile_mapped 500\nworkingset_refault_file {n}\n");
+        fs::write(dir.join("memory.stat"), text).unwrap();
+    };
+    let meter = |aim| Meter::new(root.path(), [&aimed(aim)].into_iter(), &[], None).unwrap();
+    let mut refused = meter(Aim::Refaults(2000));
+    stat(3);
+    assert_eq!(refused.read(root.path(), &at(1), &pids).caches, BTreeMap::new());
+    fs::write(dir.join("memory.reclaim"), "").unwrap();
+    let mut meter_of = meter(Aim::Refaults(2000));
+    let mut read = |s| meter_of.read(root.path(), &at(s), &pids).caches;
+    let name: Arc<str> = Arc::from(dir.to_string_lossy());
+    let cache = |refaults| BTreeMap::from([(name.clone(), GroupCache { bytes: 7500, refaults })]);
+    assert_eq!(read(1), cache(3));
+    assert_eq!(fs::read_to_string(dir.join("memory.reclaim")).unwrap(), "0 swappiness=0");
+    stat(9);
+    assert_eq!((read(10), read(11)), (cache(3), cache(9)));
+    let selecting = |targets: &Selection| {
+        let mut meter = meter(Aim::Refaults(2000)).selecting(targets);
+        meter.read(root.path(), &at(1), &pids).caches.len()
+    };
+    let whole = Selection { cgroups: vec!["a".into()], ..Selection::default() };
+    assert_eq!((selecting(&whole), selecting(&Selection::pid(7))), (1, 0));
+    assert_eq!(selecting(&Selection { except_comms: vec!["x".into()], ..whole }), 0);
+    assert_eq!(meter(Aim::Save(3000)).read(root.path(), &at(1), &pids).caches, BTreeMap::new());
+}
+
 fn why_not(root: &TempDir, scheme: &Scheme, pids: &[i32]) -> String {
     why_not_by(None, root, scheme, pids)
 }

@@ -196,7 +196,8 @@ pub fn act<T>(
     let own = program.as_ref().and_then(|_| i32::try_from(std::process::id()).ok());
     let pids: Vec<i32> = follower.pids().chain(own).collect();
     let schemes = engine.schemes().map(|(s, _)| s);
-    let meter = Meter::new(ROOT.as_ref(), schemes, &pids, config.of_options())?;
+    let meter =
+        Meter::new(ROOT.as_ref(), schemes, &pids, config.of_options())?.selecting(&o.targets);
     match meter.missing().first() {
         Some(why) if !o.targets.awaited => return Err(ServiceError::Lacks(why.clone())),
         _ => notes.extend(meter.missing().iter().cloned()),

@@ -55,6 +55,10 @@ impl Act for TracedAct<'_> {
         let works: Vec<Work<'_>> = works.iter().map(|work| traced(work, &turn)).collect();
         self.act.apply(&works, out)
     }
+
+    fn reclaim_cache(&mut self, group: &str, bytes: u64) -> Option<Applied> {
+        self.act.reclaim_cache(group, bytes)
+    }
 }
 
 /// The same work, which calls `begins` when it starts.

@@ -38,6 +38,7 @@ pub(crate) use self::progress::PageTimes;
 pub use self::support::possible;
 use self::wait::wait;
 use self::walk::perform;
+use crate::cgroup::Cgroup;
 use crate::ops::epochs::flush_by_advice;
 use crate::ops::touched::TouchHistory;
 use crate::ops::vaddr::Vaddr;
@@ -62,6 +63,14 @@ impl Act for Vaddr {
         // Nothing is reported about works that were not reached.
         let next = rest.first().filter(|_| out.len() == end);
         done.and_then(|()| next.map_or(Ok(()), |w| self.check(w)))
+    }
+
+    fn reclaim_cache(&mut self, group: &str, bytes: u64) -> Option<Applied> {
+        let begin = thread_cpu();
+        let group = Cgroup::find(&self.root, group.as_ref());
+        let done = group.and_then(|group| group.reclaim_cache(bytes));
+        self.cpu.leave_out(thread_cpu().saturating_sub(begin));
+        done.ok()
     }
 }
 

@@ -1,6 +1,10 @@
 //! The memory of a group: its charge, its limits, and reclaim.
 
+use isotherm_core::Applied;
+use isotherm_core::scheme::GroupCache;
+
 use super::{Cgroup, CgroupError, Version};
+use crate::sys::Stopwatch;
 
 /// A limit on the memory of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,6 +27,10 @@ pub enum Reclaimed {
 const TAKES_CONTROLLER: &str = "this requires a group with the memory controller";
 const TAKES_RECLAIM: &str =
     "this requires a group of version 2 with the memory controller, and Linux 5.19";
+const TAKES_CACHE_ONLY: &str =
+    "this requires a group of version 2 with the memory controller, and Linux 6.9";
+/// Only page cache: no anonymous memory goes to swap.
+const CACHE_ONLY: &str = "swappiness=0";
 const TAKES_V2: &str = "this requires a group of version 2 with the memory controller";
 
 /// Version 1 shows "no limit" as the greatest number of whole pages.
@@ -66,27 +74,48 @@ impl Cgroup {
         self.limit("memory.high", TAKES_V2)
     }
 
-    /// Sets [`Cgroup::memory_high`].
-    ///
-    /// # Errors
-    /// If the group has no such limit, or that is not permitted.
-    pub fn set_memory_high(&self, limit: Limit) -> Result<(), CgroupError> {
-        self.set_limit("memory.high", limit, TAKES_V2)
-    }
-
     /// Requests that the kernel reclaims this many bytes from the group, the memory without access for the
     /// longest time first. Returns when the kernel has finished. Version 2 only, since Linux 5.19.
     ///
     /// # Errors
     /// If the kernel does not offer it, or that is not permitted.
     pub fn reclaim(&self, bytes: u64) -> Result<Reclaimed, CgroupError> {
-        match self.write("memory.reclaim", &bytes.to_string()) {
+        self.write_reclaim(&bytes.to_string(), TAKES_RECLAIM)
+    }
+
+    /// Requests that the kernel reclaims this many bytes of page cache from the group, and no anonymous memory. Returns
+    /// when the kernel has finished. With 0 bytes it only shows whether this is possible.
+    ///
+    /// # Errors
+    /// If the kernel does not offer it, or that is not permitted.
+    pub fn reclaim_cache(&self, bytes: u64) -> Result<Applied, CgroupError> {
+        let files = || self.memory_stat().map_or(0, |stat| stat.file);
+        let (before, watch) = (files(), Stopwatch::start());
+        let done = match self.write_reclaim(&format!("{bytes} {CACHE_ONLY}"), TAKES_CACHE_ONLY)? {
+            Reclaimed::All => bytes,
+            // The kernel does not report how much it was.
+            Reclaimed::Less => before.saturating_sub(files()).min(bytes),
+        };
+        Ok(Applied { tried: done, applied: done, took: watch.elapsed(), ..Applied::default() })
+    }
+
+    /// The page cache of the group, and of the groups below it, that no process maps, with its refaults. `None` if it
+    /// cannot be read.
+    #[must_use]
+    pub fn unmapped_cache(&self) -> Option<GroupCache> {
+        let stat = self.memory_stat().ok()?;
+        let bytes = stat.file.saturating_sub(stat.shmem).saturating_sub(stat.file_mapped);
+        Some(GroupCache { bytes, refaults: stat.refault_file })
+    }
+
+    fn write_reclaim(&self, text: &str, why: &'static str) -> Result<Reclaimed, CgroupError> {
+        match self.write("memory.reclaim", text) {
             Ok(()) => Ok(Reclaimed::All),
             // A signal ended the call. A second call would start again from the beginning.
             Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => {
                 Ok(Reclaimed::Less)
             }
-            Err(e) => Err(self.failed("write", "memory.reclaim", TAKES_RECLAIM, e)),
+            Err(e) => Err(self.failed("write", "memory.reclaim", why, e)),
         }
     }
 

@@ -121,13 +121,25 @@ fn reclaim_writes_the_text_of_the_kernel() {
     assert_eq!(shop.reclaim(4096).unwrap(), Reclaimed::All);
     assert_eq!(read("memory.reclaim"), "4096");
     for (limit, text) in [(Limit::Bytes(1 << 30), "1073741824"), (Limit::None, "max")] {
-        fs::write(shop.dir().join("memory.high"), "").unwrap();
-        shop.set_memory_high(limit).unwrap();
-        assert_eq!(read("memory.high"), text);
+        fs::write(shop.dir().join("memory.max"), "").unwrap();
+        shop.set_memory_max(limit).unwrap();
+        assert_eq!(read("memory.max"), text);
     }
-    fs::write(shop.dir().join("memory.max"), "").unwrap();
-    shop.set_memory_max(Limit::Bytes(5)).unwrap();
-    assert_eq!(read("memory.max"), "5");
+}
+
+#[test]
+fn page_cache_alone_is_reclaimed() {
+    let root = machine();
+    let shop = find(&root, "shop").unwrap();
+    let done = shop.reclaim_cache(1 << 20).unwrap();
+    assert_eq!((done.tried, done.applied), (1 << 20, 1 << 20));
+    let text = fs::read_to_string(shop.dir().join("memory.reclaim")).unwrap();
+    assert_eq!(text, "1048576 swappiness=0");
+    let (stat, cache) = (shop.memory_stat().unwrap(), shop.unmapped_cache().unwrap());
+    assert_eq!(cache.bytes, stat.file - stat.shmem - stat.file_mapped);
+    assert_eq!(cache.refaults, stat.refault_file);
+    let said = find(&root, "old").unwrap().reclaim_cache(0).unwrap_err().to_string();
+    assert!(said.contains("Linux 6.9"), "{said}");
 }
 
 #[test]

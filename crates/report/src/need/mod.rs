@@ -36,6 +36,8 @@ const CLIFF: f64 = 10.0;
 /// Maximum number of accesses to files that are kept.
 const MAX_ACCESSES: usize = 4 << 20;
 const MIB: f64 = 1_048_576.0;
+/// CPU time for paging out a page to swap in compressed memory: `docs/concepts/acting.md`.
+const PAGE_OUT: Duration = Duration::from_nanos(4220);
 
 /// The goals of a [`Need`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -121,6 +123,8 @@ pub struct NeedPoint {
     pub returned_percent_per_minute: f64,
     /// time for which the program would wait for it, in percent of the time
     pub waiting_percent: f64,
+    /// CPU time for paging out again what comes back, in percent of a CPU
+    pub acting_percent: f64,
 }
 
 /// The memory that must stay so that the objective is met, and suggestions that follow from it.
@@ -134,6 +138,18 @@ pub struct Verdict {
     pub high_bytes: u64,
     /// Just below the limit, far more comes back: lower it in steps.
     pub is_cliff: bool,
+    /// suggestions
+    #[serde(flatten)]
+    pub limits: Limits,
+    /// the suggestions for `low_bytes`
+    pub low_limits: Limits,
+    /// the suggestions for `high_bytes`
+    pub high_limits: Limits,
+}
+
+/// Suggestions for limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Limits {
     /// `memory.high`, also the request of a Kubernetes container: the need, memory of targets that have ended, and
     /// headroom
     pub memory_high_bytes: u64,
@@ -390,6 +406,7 @@ impl Needing<'_> {
             returned_bytes_per_second: b.returned,
             returned_percent_per_minute: b.returned * 60.0 / kept.max(1.0) * 100.0,
             waiting_percent: pages * self.objective.fault.as_secs_f64() * 100.0,
+            acting_percent: pages * PAGE_OUT.as_secs_f64() * 100.0,
         }
     }
 
@@ -417,19 +434,29 @@ impl Needing<'_> {
         }
         let all = self.known + self.unknown;
         let need = self.kept(&at);
-        let most = self.most.max(need) * (1.0 + HEADROOM);
-        let limit = ((need + self.ended) * (1.0 + HEADROOM)).min(most);
-        let is_cliff = self.is_cliff(age, need, at.returned);
-        let round = |bytes: f64| ((bytes / MIB).ceil() * MIB) as u64;
+        let low = kept(1.0).unwrap_or(need).min(need);
+        let high = high.unwrap_or(all).max(need);
         Ok(Verdict {
             at: self.point(age, at),
-            low_bytes: kept(1.0).unwrap_or(need).min(need).round() as u64,
-            high_bytes: high.unwrap_or(all).max(need).round() as u64,
-            is_cliff,
-            memory_high_bytes: round(limit),
-            memory_max_bytes: round(most),
-            instance_bytes: round(limit).next_power_of_two(),
+            low_bytes: low.round() as u64,
+            high_bytes: high.round() as u64,
+            is_cliff: self.is_cliff(age, need, at.returned),
+            limits: self.limits(need),
+            low_limits: self.limits(low),
+            high_limits: self.limits(high),
         })
+    }
+
+    /// The suggestions if `need` bytes are needed.
+    fn limits(&self, need: f64) -> Limits {
+        let max = self.most.max(need) * (1.0 + HEADROOM);
+        let high = ((need + self.ended) * (1.0 + HEADROOM)).min(max);
+        let round = |bytes: f64| ((bytes / MIB).ceil() * MIB) as u64;
+        Limits {
+            memory_high_bytes: round(high),
+            memory_max_bytes: round(max),
+            instance_bytes: round(high).next_power_of_two(),
+        }
     }
 
     /// Whether far more comes back if a little less is kept than `need`, which is met at `age`.

@@ -69,9 +69,9 @@ fn memory_that_stays_idle_is_not_needed() {
     let v = n.needs[0].verdict.as_ref().unwrap();
     assert_eq!(v.at.idle_ms, 5000.0, "nothing comes back after any time");
     assert_eq!((v.at.kept_bytes, v.low_bytes), (32 << 20, 32 << 20));
-    assert!(v.at.kept_bytes <= v.high_bytes && v.at.kept_bytes <= v.memory_high_bytes);
-    assert!(v.memory_high_bytes < v.memory_max_bytes && !v.is_cliff);
-    assert_eq!(v.instance_bytes, v.memory_high_bytes.next_power_of_two());
+    assert!(v.at.kept_bytes <= v.high_bytes && v.at.kept_bytes <= v.limits.memory_high_bytes);
+    assert!(v.limits.memory_high_bytes < v.limits.memory_max_bytes && !v.is_cliff);
+    assert_eq!(v.limits.instance_bytes, v.limits.memory_high_bytes.next_power_of_two());
     assert!(need_text(&n).contains("can be given up"), "{}", need_text(&n));
 }
 
@@ -87,6 +87,7 @@ fn memory_that_returns_is_needed() {
     let point = |ms: f64| curve.iter().find(|p| p.idle_ms == ms).unwrap();
     assert_eq!(point(10_000.0).returned_bytes_per_second.round(), 100.0 * PAGE_SIZE as f64);
     assert!((point(10_000.0).waiting_percent - 0.2).abs() < 1e-9, "100 x 20 us");
+    assert!((point(10_000.0).acting_percent - 0.0422).abs() < 1e-9, "100 x 4.22 us");
     assert_eq!(point(30_000.0).returned_bytes_per_second, 0.0);
     assert!(point(10_000.0).saved_bytes > point(30_000.0).saved_bytes);
 }
@@ -109,6 +110,12 @@ fn the_interval_is_as_wide_as_the_record_is_short() {
     assert!(of(3).refused.unwrap().contains("30 s are too short to exclude"));
     let minute = of(6).verdict.unwrap();
     assert_eq!((minute.at.kept_bytes, minute.high_bytes), (32 << 20, 64 << 20));
+    let high = |limits: Limits| limits.memory_high_bytes >> 20;
+    let limits = [minute.low_limits, minute.limits, minute.high_limits];
+    assert_eq!(limits.map(high), [34, 34, 68], "33.6 MiB and 67.2 MiB");
+    let text = need_text(&need(6, &[(5000, PAGES / 2)], &[], 0));
+    assert!(text.contains("request: 34.0 MiB (34.0 MiB to 68.0 MiB)\n"), "{text}");
+    assert!(text.contains("limit: 68.0 MiB\n"), "{text}");
     // 3 windows of 16 pages in 600 s are 5 pages a minute.
     assert_eq!(of(60).verdict.unwrap().high_bytes, 32 << 20);
 }
@@ -136,8 +143,8 @@ fn limits_have_room_for_targets_that_have_ended() {
     assert_eq!((n.ended_targets, row.ended_bytes), (2, 300 << 20));
     let v = row.verdict.as_ref().unwrap();
     assert_eq!(v.at.kept_bytes, 16 << 20);
-    assert_eq!(v.memory_high_bytes, (316.0_f64 * 1.05).ceil() as u64 * (1 << 20));
-    assert_eq!(v.memory_max_bytes, (364.0_f64 * 1.05).ceil() as u64 * (1 << 20));
+    assert_eq!(v.limits.memory_high_bytes, (316.0_f64 * 1.05).ceil() as u64 * (1 << 20));
+    assert_eq!(v.limits.memory_max_bytes, (364.0_f64 * 1.05).ceil() as u64 * (1 << 20));
     assert!(need_text(&n).contains("had 300.0 MiB at once"), "{}", need_text(&n));
 }
 

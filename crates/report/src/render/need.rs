@@ -7,7 +7,7 @@ use super::lines::lines_picture;
 use super::picture::Picture;
 use super::words::{heading, printable, span};
 use crate::lines::{Line, Lines, Plot};
-use crate::need::{CacheNeed, CacheRow, Need, NeedPoint, NeedRow, Verdict};
+use crate::need::{CacheNeed, CacheRow, Limits, Need, NeedPoint, NeedRow, Verdict};
 use crate::units::{bytes, percent, significant};
 
 const MIB: f64 = 1_048_576.0;
@@ -167,18 +167,28 @@ fn answer(row: &NeedRow, v: &Verdict, all: u64) -> String {
         span(p.idle_ms.round()),
         bytes((p.returned_bytes_per_second * 60.0).round() as u64)
     );
+    let _ = writeln!(
+        out,
+        "  the cost: it waits for that in {} % of the time, and paging it out again takes {} % of a CPU",
+        significant(p.waiting_percent),
+        significant(p.acting_percent)
+    );
     if v.is_cliff {
         out += "  a cliff: with 5 % less, more than ten times as much comes back; lower a limit in steps\n";
     }
     if row.huge_bytes * 2 > row.known_bytes {
         out += "  most of it is in huge pages, of which only a whole one is idle: with small pages more may be\n";
     }
+    let of = |value: fn(&Limits) -> u64| {
+        let [low, at, high] = [v.low_limits, v.limits, v.high_limits].map(|l| bytes(value(&l)));
+        if low == high { at } else { format!("{at} ({low} to {high})") }
+    };
     let _ = writeln!(
         out,
-        "  memory.high {} (Kubernetes request), memory.max {} (limit), instance of {}",
-        bytes(v.memory_high_bytes),
-        bytes(v.memory_max_bytes),
-        bytes(v.instance_bytes)
+        "  memory.high, Kubernetes request: {}\n  memory.max, Kubernetes limit: {}\n  instance: {}",
+        of(|l| l.memory_high_bytes),
+        of(|l| l.memory_max_bytes),
+        of(|l| l.instance_bytes)
     );
     out
 }

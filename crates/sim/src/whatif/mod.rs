@@ -73,7 +73,8 @@ impl Default for Prices {
 /// The machine around the targets.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings {
-    /// memory of the machine, for watermarks and goals of free memory
+    /// memory that the machine has for the targets, for watermarks and goals of free memory: free is what they do
+    /// not have
     pub memory: Option<u64>,
     /// Processes and control groups of the targets. Each group in `groups` has the figures of all targets.
     pub metrics: Metrics,
@@ -90,7 +91,7 @@ impl Surroundings {
             Scope::Group(name) => self.metrics.groups.contains_key(name),
         };
         let no_memory = "it depends on free memory, which a record does not show: give the \
-                         machine's memory with --memory";
+                         memory that the machine has for the targets with --memory";
         match scheme.watermarks.as_ref().map(|w| &w.metric) {
             Some(Mark::Free) if self.memory.is_none() => return missing(no_memory),
             Some(Mark::Fragmentation) => {
