@@ -64,8 +64,7 @@ fn main() -> Result<()> {
         "{:<18}{:>14}{:>14}{:>10}  {}",
         "hot accounts", "without /s", "with /s", "factor", "of each pair"
     );
-    let is_wanted =
-        |name: &str| o.only.is_empty() || o.only.iter().any(|only| name == only);
+    let is_wanted = |name: &str| o.only.is_empty() || o.only.iter().any(|only| name == only);
     for (name, is_strewn, scans) in CASES.into_iter().filter(|case| is_wanted(case.0)) {
         let script = path.join("transaction.sql");
         std::fs::write(&script, transaction(o.scale, is_strewn))?;
@@ -81,12 +80,7 @@ fn main() -> Result<()> {
         let mean = sums.map(|sum| sum / o.pairs as f64);
         let median = factors.get(factors.len() / 2).copied().unwrap_or(f64::NAN);
         let all: Vec<String> = factors.iter().map(|factor| format!("{factor:.2}")).collect();
-        println!(
-            "{name:<18}{:>14.0}{:>14.0}{median:>10.2}  {}",
-            mean[0],
-            mean[1],
-            all.join(" ")
-        );
+        println!("{name:<18}{:>14.0}{:>14.0}{median:>10.2}  {}", mean[0], mean[1], all.join(" "));
     }
     Ok(())
 }

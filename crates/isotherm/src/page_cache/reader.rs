@@ -8,8 +8,8 @@ use std::rc::Rc;
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::cgroup::MemoryGroups;
 use isotherm_linux::page_cache::{
-    CachedFile, Directories, HUGETLBFS, Listing, OVERLAYFS, PageCache, PageCacheError, Part,
-    Reads, SuperBlock, TMPFS,
+    CachedFile, Directories, HUGETLBFS, Listing, OVERLAYFS, PageCache, PageCacheError, Part, Reads,
+    SuperBlock, TMPFS,
 };
 use isotherm_linux::proc::{self, Mglru, Mount, mountinfo};
 

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use isotherm_core::scheme::{Figures, FilterKind, Metrics, Process, Scheme, Scope};
+use isotherm_core::scheme::{Figures, FilterKind, Metrics, Prices, Process, Scheme, Scope};
 use isotherm_core::{Attribution, Snapshot, TargetId, TargetView, Thresholds};
 use isotherm_linux::cgroup::{Cgroup, CgroupError};
-use isotherm_linux::{counts_stalls, fragmentation, free, of_group, of_machine, proc};
+use isotherm_linux::{counts_stalls, fragmentation, free, of_group, of_machine, proc, swap};
 
 use super::MeterError;
 use super::needs::{Need, is_of_targets, needs};
@@ -57,6 +57,8 @@ pub struct Meter {
     of_options: Option<Arc<str>>,
     /// whether that scheme uses the pressure of the targets' group
     pressure_by_option: bool,
+    /// what it costs to take memory away, if a scheme uses that
+    prices: Prices,
     /// control group of each target
     of_targets: BTreeMap<TargetId, Option<Cgroup>>,
     /// The path by which that group was looked up last: processes move to other groups.
@@ -88,6 +90,9 @@ impl Meter {
                 })?;
                 let rests = |why| format!("{} does nothing until this can be read: {why}", named());
                 meter.missing.extend(lack.map(|e| rests(chain(&e))));
+            }
+            if scheme.quota.weights.cost > 0 {
+                meter.prices = prices(root);
             }
             meter.by_group |= scheme.aim.is_some();
             meter.by_fault |= scheme.aim.is_some();
@@ -226,6 +231,7 @@ impl Meter {
         let mut metrics = Metrics {
             cgroups: self.paths(),
             processes: self.processes.clone(),
+            prices: self.prices,
             free_bp: self.free.then(|| free(root).ok()).flatten(),
             fragmentation_bp: self.fragmentation.then(|| fragmentation(root).ok()).flatten(),
             user: self.files.iter().filter_map(|p| Some((p.clone(), number(p).ok()?))).collect(),
@@ -297,6 +303,16 @@ impl Meter {
         let path = |group: &Cgroup| Arc::from(group.dir().to_string_lossy());
         let of = self.of_targets.iter();
         of.filter_map(|(&target, group)| Some((target, path(group.as_ref()?)))).collect()
+    }
+}
+
+/// The prices of this machine: the mean time of its reads from disks so far, and where its swap is.
+fn prices(root: &Path) -> Prices {
+    let default = Prices::default();
+    let read = proc::time_of_read(root).unwrap_or(default.read);
+    match swap::is_compressed(root) {
+        Some(false) => Prices::on_disk(read),
+        _ => Prices { read, ..default },
     }
 }
 

@@ -222,8 +222,7 @@ pub trait Watch: Source {
 
 const KEEPS: &str = "the attributes of the kernel's monitor cannot change while it runs: restart isotherm with others";
 
-const NO_FILES_BY_DAMON: &str =
-    "--look damon does not observe files: leave it out, or leave out --file, --dir, --mount and --cached";
+const NO_FILES_BY_DAMON: &str = "--look damon does not observe files: leave it out, or leave out --file, --dir, --mount and --cached";
 
 /// The kind of memory to watch.
 #[derive(Debug, Clone)]
@@ -273,7 +272,9 @@ pub fn open(
             Ok(Box::new(Looks::open(None)?.tuned_to(asked.intervals_goal())))
         }
         (WatchedMemory::Memory(part), look) => of_memory(part, look, asked),
-        (WatchedMemory::Files(what), LookBy::Auto) => Ok(Box::new(files::Files::open(what, TargetId(0))?)),
+        (WatchedMemory::Files(what), LookBy::Auto) => {
+            Ok(Box::new(files::Files::open(what, TargetId(0))?))
+        }
         (WatchedMemory::Together(files), look) => {
             let way = match look {
                 LookBy::Auto => None,
