@@ -33,6 +33,9 @@ struct Options {
     /// pairs of runs without and with isotherm
     #[arg(long, default_value_t = 3)]
     pairs: usize,
+    /// only this case; may be given several times
+    #[arg(long)]
+    only: Vec<String>,
     /// the program [default: that beside this one]
     #[arg(long)]
     isotherm: Option<PathBuf>,
@@ -57,8 +60,12 @@ fn main() -> Result<()> {
     let dir = tempfile::tempdir_in(&o.within)?;
     let path = dir.path().canonicalize()?;
     postgres::init(&path, o.scale)?;
-    println!("{:<18}{:>14}{:>14}{:>10}", "hot accounts", "without /s", "with /s", "factor");
-    for (name, is_strewn, scans) in CASES {
+    println!(
+        "{:<18}{:>14}{:>14}{:>10}  {}",
+        "hot accounts", "without /s", "with /s", "factor", "of each pair"
+    );
+    let is_wanted = |name: &str| o.only.is_empty() || o.only.iter().any(|only| name == only);
+    for (name, is_strewn, scans) in CASES.into_iter().filter(|case| is_wanted(case.0)) {
         let script = path.join("transaction.sql");
         std::fs::write(&script, transaction(o.scale, is_strewn))?;
         let mut factors = Vec::new();
@@ -72,7 +79,8 @@ fn main() -> Result<()> {
         factors.sort_by(f64::total_cmp);
         let mean = sums.map(|sum| sum / o.pairs as f64);
         let median = factors.get(factors.len() / 2).copied().unwrap_or(f64::NAN);
-        println!("{name:<18}{:>14.0}{:>14.0}{median:>10.2}", mean[0], mean[1]);
+        let all: Vec<String> = factors.iter().map(|factor| format!("{factor:.2}")).collect();
+        println!("{name:<18}{:>14.0}{:>14.0}{median:>10.2}  {}", mean[0], mean[1], all.join(" "));
     }
     Ok(())
 }

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use isotherm::page_cache::Scope;
 
-use super::UsageError;
+use super::{Targets, UsageError};
 
-/// Options that are about processes.
+/// Options that select processes, or are about them.
 pub const OF_PROCESSES: [&str; 9] = [
     "pid",
     "cgroup",
@@ -25,17 +25,17 @@ pub const OF_PROCESSES: [&str; 9] = [
 pub struct FileTargets {
     /// Watch which parts of this file are read, written or accessed through mappings, whichever
     /// process does it; addresses are offsets in the file; may be given several times
-    #[arg(long, value_name = "PATH", conflicts_with_all = OF_PROCESSES)]
+    #[arg(long, value_name = "PATH")]
     pub file: Vec<PathBuf>,
     /// Watch the cached files of this folder and below it like --file; may be given several times
-    #[arg(long, value_name = "DIR", conflicts_with_all = OF_PROCESSES)]
+    #[arg(long, value_name = "DIR")]
     pub dir: Vec<PathBuf>,
     /// Watch the cached files of the file system that holds this path like --file
-    #[arg(long, value_name = "DIR", conflicts_with_all = OF_PROCESSES)]
+    #[arg(long, value_name = "DIR")]
     #[arg(conflicts_with_all = ["file", "dir", "cached"])]
     pub mount: Option<PathBuf>,
     /// Watch all cached files of the machine like --file
-    #[arg(long, conflicts_with_all = OF_PROCESSES, conflicts_with_all = ["file", "dir"])]
+    #[arg(long, conflicts_with_all = ["file", "dir"])]
     pub cached: bool,
 }
 
@@ -45,8 +45,15 @@ impl FileTargets {
         !self.cached && self.mount.is_none() && self.file.is_empty() && self.dir.is_empty()
     }
 
-    /// The files as the library's type.
-    pub fn scope(&self) -> Result<Scope, UsageError> {
+    /// The files as the library's type. If `targets` select control groups, only pages that are charged to
+    /// these count.
+    pub fn scope(&self, targets: &Targets) -> Result<Scope, UsageError> {
+        let processes = targets.selection(false);
+        if !self.is_empty() && processes.is_empty() && (processes.excludes() || targets.children) {
+            let text = "--children, --except-comm, --except-cgroup and --except-pid are about processes: leave them \
+                        out, or also select processes";
+            return Err(UsageError::new(text));
+        }
         if let Some(path) = self.file.iter().find(|path| path.is_dir()) {
             let path = path.display();
             return Err(UsageError::new(format!("{path} is a folder: give it with --dir")));
@@ -56,6 +63,6 @@ impl FileTargets {
             return Err(UsageError::new(format!("{path} is a file: give it with --file")));
         }
         let paths = self.file.iter().chain(&self.dir).cloned().collect();
-        Ok(Scope { paths, mount: self.mount.clone(), cgroup: None })
+        Ok(Scope { paths, mount: self.mount.clone(), cgroups: targets.cgroup.clone() })
     }
 }

@@ -88,6 +88,7 @@ impl Reclaim {
             watermarks: self.watermarks.0,
             watermarks_interval: self.watermarks_interval,
             ranges: self.range.clone(),
+            files_too: !self.acting.files.is_empty(),
             skip_anon: self.skip_anon,
             goals: self.goal.iter().map(|goal| goal.of(self.acting.targets.all)).collect(),
         }

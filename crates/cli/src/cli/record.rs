@@ -106,20 +106,26 @@ impl Record {
 
     /// The files to watch.
     fn files(&self) -> Result<FilesToWatch, UsageError> {
-        let scope = self.files.scope()?;
-        if self.physical || self.watching.monitor.is_some() || self.intervals_goal.is_some() {
+        let scope = self.files.scope(&self.targets)?;
+        let has_options = self.watching.monitor.is_some() || self.intervals_goal.is_some();
+        if self.physical || has_options && self.targets.selection(false).is_empty() {
             let text = "files are counted by a monitor of their own: leave out --physical, --monitor and \
                         --intervals-goal";
+            return Err(UsageError::new(text));
+        }
+        if !self.range.is_empty() {
+            let text = "--range is about memory: leave it out, or leave out --file, --dir, --mount and --cached";
             return Err(UsageError::new(text));
         }
         let (by_access, traces) = (self.by_access, self.reuse);
         Ok(FilesToWatch { scope, by_access, remembers: false, traces })
     }
 
-    /// The memory to watch: of processes, of files, or physical.
+    /// The memory to watch: of processes, of files, of both, or physical.
     pub fn what(&self) -> Result<WatchedMemory, UsageError> {
         if self.of_files() {
-            return Ok(WatchedMemory::Files(self.files()?));
+            let processes = !self.targets.selection(false).is_empty();
+            return Ok(WatchedMemory::files(self.files()?, processes));
         }
         if self.physical {
             return Ok(WatchedMemory::Memory(Part {

@@ -78,7 +78,7 @@ impl Acting {
     /// The options as the library's type. With `awaited`, processes and control groups need not
     /// exist yet.
     pub fn acting(&self, awaited: bool) -> Result<service::Acting, UsageError> {
-        let scope = self.files.scope()?;
+        let scope = self.files.scope(&self.targets)?;
         let files = FilesToWatch { scope, by_access: false, remembers: true, traces: false };
         Ok(service::Acting {
             targets: self.targets.selection(awaited),
@@ -104,7 +104,8 @@ impl Acting {
                  with --file PATH, --dir DIR, --mount DIR or --cached",
             ));
         }
-        if !self.files.is_empty() && self.watching.monitor.is_some() {
+        let processes = !self.targets.selection(false).is_empty();
+        if !self.files.is_empty() && !processes && self.watching.monitor.is_some() {
             return Err(UsageError::new(
                 "files are counted by a monitor of their own: leave out --monitor",
             ));

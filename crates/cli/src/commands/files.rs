@@ -33,7 +33,11 @@ pub fn run(o: &Files) -> Result<ExitCode> {
             return Err(UsageError::new(format!("make {name} {SHORTEST:?} or longer")).into());
         }
     }
-    let scope = Scope { paths: o.paths.clone(), mount: o.mount.clone(), cgroup: o.cgroup.clone() };
+    let scope = Scope {
+        paths: o.paths.clone(),
+        mount: o.mount.clone(),
+        cgroups: o.cgroup.iter().cloned().collect(),
+    };
     let mut reader = Reader::open(scope)?;
     if let Some(reason) = reader.why_not_bpf() {
         say(format_args!(

@@ -16,6 +16,10 @@ pub fn run(o: cli::NeedNow) -> Result<ExitCode> {
         let text = "files are counted by a monitor of their own: leave out --monitor";
         return Err(UsageError::new(text).into());
     }
+    if !o.files.is_empty() && !o.targets.selection(false).is_empty() {
+        let text = "isotherm need computes either the memory of processes or the page cache of files: select one of both";
+        return Err(UsageError::new(text).into());
+    }
     if o.files.is_empty() && !o.asked.page_cache.is_empty() {
         let text = "--page-cache is about files: give --file, --dir, --mount or --cached with it";
         return Err(UsageError::new(text).into());
@@ -23,7 +27,7 @@ pub fn run(o: cli::NeedNow) -> Result<ExitCode> {
     let what = match o.files.is_empty() {
         true => WatchedMemory::processes(),
         false => WatchedMemory::Files(FilesToWatch {
-            scope: o.files.scope()?,
+            scope: o.files.scope(&o.targets)?,
             by_access: false,
             remembers: false,
             traces: true,

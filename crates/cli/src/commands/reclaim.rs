@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(scheme.quota.time, Some(Duration::from_millis(10)));
         assert_eq!(scheme.quota.bytes, Some(128 << 20));
         assert_eq!(scheme.quota.reset, Duration::from_secs(1));
-        assert_eq!(scheme.quota.weights, Weights { size: 0, rate: 0, age: 1 });
+        assert_eq!(scheme.quota.weights, Weights { age: 1, ..Weights::default() });
         let marks = scheme.watermarks.unwrap();
         assert_eq!((marks.high, marks.mid, marks.low), (5000, 4000, 2000));
         assert_eq!((marks.metric, marks.interval), (Mark::Free, Duration::from_secs(5)));

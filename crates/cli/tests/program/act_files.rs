@@ -262,7 +262,7 @@ fn what_files_cannot_do_is_refused() {
     for (args, status, said) in [
         (&["run", "--scheme-line", "4K max min max min max hugepage"][..], 1, "choose drop"),
         (&["reclaim", "--pages", "--control", "none"], 1, "single pages"),
-        (&["reclaim", "--control", "none", "--pid", "1"], 2, "--pid"),
+        (&["reclaim", "--control", "none", "--children"], 2, "are about processes"),
         (&["reclaim", "--control", "none", "--look", "smaps"], 2, "leave out --look"),
         (&["reclaim", "--control", "none", "--monitor", "pages"], 2, "leave out --monitor"),
     ] {

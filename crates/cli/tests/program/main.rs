@@ -27,6 +27,7 @@ mod export;
 mod faults;
 mod faults_killed;
 mod files;
+mod files_and_processes;
 mod fixed;
 mod fleet;
 mod goals;

@@ -11,7 +11,8 @@ use super::aim::Aims;
 use super::filter::parts;
 use super::metrics::Metrics;
 use super::pattern::mean_hz;
-use super::priority::score;
+use super::price::is_file;
+use super::priority::{score, with_cost};
 use super::stats::Why;
 use crate::act::Action;
 use crate::call::TargetId;
@@ -20,6 +21,8 @@ use crate::snapshot::{RegionView, Snapshot, TargetView};
 use crate::support::share;
 use crate::survey::BLOCK_SIZE;
 use crate::time::Nanos;
+
+const SHORTEST_HORIZON: Duration = Duration::from_secs(1);
 
 /// A matching region, or a part of it.
 #[derive(Debug, Clone, Copy)]
@@ -104,7 +107,11 @@ impl Field<'_> {
             range,
             view,
             hz: mean_hz(&view, self.snapshot.attrs.sample),
-            score: score(&scheme.action, &view, &scheme.quota.weights),
+            score: with_cost(
+                score(&scheme.action, &view, &scheme.quota.weights),
+                self.cost(target, &view),
+                &scheme.quota.weights,
+            ),
             worth_bp: worth_bp(&scheme.action, &view),
             allowed: false,
         };
@@ -128,6 +135,18 @@ impl Field<'_> {
                 let range = AddrRange::new(r.start, r.end);
                 self.not_again(Candidate { range, allowed, ..whole }, found);
             }
+        }
+    }
+
+    /// The expected cost of taking the memory away; zero for other actions. Memory that is younger than the minimum age
+    /// is in use, so the horizon is that age.
+    fn cost(&self, target: &TargetView, view: &RegionView) -> Duration {
+        let horizon = (*self.scheme.pattern.age.start()).max(SHORTEST_HORIZON);
+        match self.scheme.action {
+            Action::PageOut => {
+                self.metrics.prices.expected(is_file(target, view), view.age, horizon)
+            }
+            _ => Duration::ZERO,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::price::Prices;
 use crate::call::TargetId;
 use crate::survey::Pressure;
 
@@ -26,6 +27,8 @@ pub struct Metrics {
     /// Unusable free space index of the machine for huge pages, of 10,000: the share of free memory in blocks
     /// that are smaller than a huge page.
     pub fragmentation_bp: Option<u32>,
+    /// what it costs to take memory away, and to bring it back
+    pub prices: Prices,
     /// metrics of the user, by the name in goals
     pub user: BTreeMap<Arc<str>, f64>,
 }

@@ -1,5 +1,7 @@
 //! Priorities of candidates.
 
+use std::time::Duration;
+
 use crate::act::Action;
 use crate::heat::Heat;
 use crate::range::PAGE_SIZE;
@@ -14,6 +16,8 @@ pub struct Weights {
     pub rate: u32,
     /// weight of the age
     pub age: u32,
+    /// weight of the expected cost of taking the memory away ([`Prices`]): the cheapest first
+    pub cost: u32,
 }
 
 /// The maximum score.
@@ -38,6 +42,18 @@ pub fn score(action: &Action, view: &RegionView, weights: &Weights) -> f64 {
         None => MAX_SCORE,
     };
     mean(&[(wr + wa, heat), (ws, size_score(view))])
+}
+
+/// A score that also contains the cost, by its weight. Only taking memory away has a cost.
+pub(super) fn with_cost(score: f64, cost: Duration, weights: &Weights) -> f64 {
+    let [ws, wr, wa, wc] = [weights.size, weights.rate, weights.age, weights.cost].map(f64::from);
+    if wc == 0.0 { score } else { mean(&[(ws + wr + wa, score), (wc, cost_score(cost))]) }
+}
+
+/// Score of the cost: 99 (none) to 0 (four seconds), by its binary logarithm.
+fn cost_score(cost: Duration) -> f64 {
+    let log = (cost.as_nanos() as f64 + 1.0).log2();
+    MAX_SCORE - log.min(32.0) * MAX_SCORE / 32.0
 }
 
 /// The weighted mean; 0 if all weights are zero.
@@ -97,15 +113,13 @@ impl Histogram {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use proptest::prelude::*;
 
     use super::super::testing::view;
     use super::*;
 
-    const RATE: Weights = Weights { size: 0, rate: 1, age: 0 };
-    const AGE: Weights = Weights { size: 0, rate: 0, age: 1 };
+    const RATE: Weights = Weights { size: 0, rate: 1, age: 0, cost: 0 };
+    const AGE: Weights = Weights { size: 0, rate: 0, age: 1, cost: 0 };
 
     fn of(weights: &Weights, accesses_bp: u32, seconds: u64) -> f64 {
         let view = RegionView { accesses_bp, ..view(0, 1, 0.0, Duration::from_secs(seconds)) };
@@ -123,7 +137,7 @@ mod tests {
 
     #[test]
     fn at_powers_of_two_the_score_is_the_kernels() {
-        for weights in [RATE, AGE, Weights { size: 0, rate: 1, age: 1 }] {
+        for weights in [RATE, AGE, Weights { age: 1, ..RATE }] {
             for seconds in [0, 1, 2, 4, 64, 1024, 1 << 20] {
                 for bp in [0, 500, 2500, 5000, 10_000] {
                     let (ours, theirs) =
@@ -153,18 +167,31 @@ mod tests {
 
     #[test]
     fn size_counts_if_it_has_weight() {
-        let size = Weights { size: 1, rate: 0, age: 0 };
+        let size = Weights { size: 1, ..Weights::default() };
         let score = |action: &Action, pages| {
             score(action, &view(0, pages, 0.0, Duration::from_secs(9)), &size)
         };
         for action in [Action::PageOut, Action::LruPrio, Action::Stat] {
             assert!(score(&action, 1) == 0.0 && score(&action, 512) > score(&action, 511));
         }
-        let both = Weights { size: 1, rate: 0, age: 1 };
+        let both = Weights { size: 1, ..AGE };
         let of = |pages, s| {
             super::score(&Action::PageOut, &view(0, pages, 0.0, Duration::from_secs(s)), &both)
         };
         assert!(of(512, 10) > of(1, 10) && of(512, 20) > of(512, 10));
+    }
+
+    #[test]
+    fn the_cost_counts_by_its_weight() {
+        let cheap = Duration::from_nanos(1_500);
+        let dear = Duration::from_micros(9);
+        let cost = Weights { cost: 1, ..Weights::default() };
+        let both = Weights { cost: 1, ..AGE };
+        assert_eq!(with_cost(40.0, cheap, &AGE), 40.0);
+        assert!(with_cost(40.0, cheap, &cost) > with_cost(60.0, dear, &cost));
+        assert!(with_cost(40.0, cheap, &both) < with_cost(60.0, dear, &both));
+        assert_eq!(with_cost(0.0, Duration::ZERO, &cost), MAX_SCORE);
+        assert_eq!(with_cost(0.0, Duration::MAX, &cost), 0.0);
     }
 
     #[test]
@@ -196,7 +223,7 @@ mod tests {
         ) {
             let view = RegionView { accesses_bp: bp, ..view(0, pages, 0.0, Duration::from_secs(seconds)) };
             for action in [Action::PageOut, Action::HugePage, Action::Stat] {
-                let score = score(&action, &view, &Weights { size, rate, age });
+                let score = score(&action, &view, &Weights { size, rate, age, cost: 0 });
                 prop_assert!((0.0..=99.0).contains(&score), "{score}");
             }
         }

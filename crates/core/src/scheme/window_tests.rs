@@ -1,5 +1,6 @@
 //! Quotas over many windows, with different amounts of work.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -9,11 +10,39 @@ use super::super::*;
 use super::*;
 use crate::act::{Action, Applied, Failure};
 use crate::call::TargetId;
+use crate::ops::{Mapping, MappingKind};
 use crate::range::{AddrRange, PAGE_SIZE, join_touching};
 use crate::snapshot::RegionView;
 use crate::survey::BLOCK_SIZE;
 
 const SECOND: Duration = Duration::from_secs(1);
+
+/// Of memory that is equally old, a file goes first if it is cheaper to read back than anonymous memory is to swap.
+#[test]
+fn the_cheapest_memory_goes_first() {
+    let idle = |at, seconds| view(at, 4, 0.0, Duration::from_secs(seconds));
+    let anonymous = target(0, &[idle(0, 600)]);
+    let mut file = target(1, &[idle(0, 300), idle(4, 6000)]);
+    file.mappings = Arc::new(
+        file.mappings.iter().map(|m| Mapping { kind: MappingKind::File, ..m.clone() }).collect(),
+    );
+    let order = |prices: Prices| {
+        let weights = Weights { cost: 1, ..Weights::default() };
+        let quota = Quota { weights, ..Quota::default() };
+        let age = Duration::from_secs(60)..=Duration::MAX;
+        let pattern = Pattern { age, ..Pattern::default() };
+        let scheme = Scheme { quota, ..Scheme::new("s", pattern, Action::PageOut) };
+        let mut engine = Engine::new(vec![scheme]).unwrap();
+        let (mut desk, mut log) = (Desk::with(|_, _| Fate::Done), Vec::new());
+        let metrics = Metrics { prices, ..Metrics::default() };
+        let snapshot = snapshot(1, vec![anonymous.clone(), file.clone()]);
+        engine.step(snapshot.end, &snapshot, &metrics, &mut desk, &mut log).unwrap();
+        log.iter().map(|e| (e.target.0, e.range.start / PAGE_SIZE)).collect::<Vec<_>>()
+    };
+    assert_eq!(order(Prices::default()), [(1, 4), (0, 0), (1, 0)], "swap in compressed memory");
+    let on_disk = Prices::on_disk(Duration::from_millis(5));
+    assert_eq!(order(on_disk), [(1, 4), (1, 0), (0, 0)], "swap on a disk");
+}
 
 /// Regions with gaps: lengths and gaps in pages, and ages in seconds that exceed the duration of any test.
 fn regions(parts: &[(u64, u64, u32)]) -> Vec<RegionView> {

@@ -581,11 +581,14 @@ impl Follower {
 
     /// Describes what has been watched in total, for people.
     pub fn summary(&self) -> String {
-        match (&self.lasting, self.count) {
-            (Some(Lasting { kind, facts }), _) => match &facts[..] {
-                [one] => one.command.clone(),
-                all => format!("{} {kind}", all.len()),
-            },
+        let lasting = self.lasting.as_ref().map(|Lasting { kind, facts }| match &facts[..] {
+            [one] => one.command.clone(),
+            all => format!("{} {kind}", all.len()),
+        });
+        match (lasting, self.count) {
+            (Some(lasting), 0) => lasting,
+            (Some(lasting), 1) => format!("1 process and {lasting}"),
+            (Some(lasting), n) => format!("{n} processes and {lasting}"),
             (None, 1) => "1 process".to_owned(),
             (None, n) => format!("{n} processes"),
         }

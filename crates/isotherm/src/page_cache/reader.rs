@@ -8,7 +8,7 @@ use std::rc::Rc;
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::cgroup::MemoryGroups;
 use isotherm_linux::page_cache::{
-    CachedFile, Directories, HUGETLBFS, Listing, OVERLAYFS, PageCache, PageCacheError, Reads,
+    CachedFile, Directories, HUGETLBFS, Listing, OVERLAYFS, PageCache, PageCacheError, Part, Reads,
     SuperBlock, TMPFS,
 };
 use isotherm_linux::proc::{self, Mglru, Mount, mountinfo};
@@ -23,6 +23,8 @@ use crate::ROOT;
 pub struct Reader {
     way: Way,
     scope: Scope,
+    /// the numbers of the chosen groups, as they were found last; `None`: all groups
+    chosen: Option<HashSet<u64>>,
 }
 
 enum Way {
@@ -53,15 +55,15 @@ impl Reader {
         let paths = scope.paths.iter().map(|path| real_path(path));
         let paths = paths.collect::<Result<Vec<_>, _>>()?;
         let mount = scope.mount.as_deref().map(real_path).transpose()?;
-        let scope = Scope { paths, mount, cgroup: scope.cgroup };
+        let scope = Scope { paths, mount, cgroups: scope.cgroups };
         let way = match PageCache::load() {
             Ok(cache) => Way::Bpf(Box::new(cache)),
-            Err(e) if scope.paths.is_empty() || scope.cgroup.is_some() => {
+            Err(e) if scope.paths.is_empty() || !scope.cgroups.is_empty() => {
                 return Err(ScopeError::NamedOnly { reason: e.to_string() });
             }
             Err(e) => Way::Calls(e.to_string()),
         };
-        Ok(Reader { way, scope })
+        Ok(Reader { way, scope, chosen: None })
     }
 
     /// Why BPF is not used, if it is not.
@@ -92,7 +94,8 @@ impl Reader {
         }
     }
 
-    /// The files of the scope, and the page cache to read them from.
+    /// The files of the scope, and the page cache to read them from. With control groups, these are the files with
+    /// pages that are charged to them, and each has the number of these pages. A group that does not exist has none.
     ///
     /// # Errors
     /// If BPF is not available, or the kernel refuses.
@@ -100,12 +103,36 @@ impl Reader {
         let mounts = mountinfo(ROOT.as_ref()).map_err(PageCacheError::from)?;
         match &mut self.way {
             Way::Bpf(cache) => {
-                let found =
-                    Bpf { cache, scope: &self.scope, mounts: &mounts }.find(&mut Vec::new());
-                Ok((found?, cache))
+                let mut bpf = Bpf { cache, scope: &self.scope, mounts: &mounts };
+                let mut found = bpf.find(&mut Vec::new())?;
+                self.chosen = match self.scope.cgroups.is_empty() {
+                    true => None,
+                    false => Some(bpf.chosen_groups(&MemoryGroups::read(ROOT.as_ref()))),
+                };
+                if let Some(chosen) = &self.chosen {
+                    charged_only(cache, &mut found, chosen)?;
+                }
+                Ok((found, cache))
             }
             Way::Calls(reason) => Err(ScopeError::NamedOnly { reason: reason.clone() }),
         }
+    }
+
+    /// Calls `each` with the index of a file and a part of it that is charged to the chosen groups.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub(crate) fn parts(
+        &mut self,
+        files: &[CachedFile],
+        mut each: impl FnMut(usize, Part),
+    ) -> Result<(), PageCacheError> {
+        let Way::Bpf(cache) = &mut self.way else { return Ok(()) };
+        cache.parts(files, |i, part| {
+            if self.chosen.as_ref().is_none_or(|chosen| is_charged(&part, chosen)) {
+                each(i, part);
+            }
+        })
     }
 
     /// The page cache, if BPF is available.
@@ -119,6 +146,28 @@ impl Reader {
 
 fn real_path(path: &Path) -> Result<PathBuf, ScopeError> {
     path.canonicalize().map_err(|source| ScopeError::Path { path: path.to_owned(), source })
+}
+
+/// Keeps the files with pages that are charged to the groups, with the number of these pages.
+fn charged_only(
+    cache: &mut PageCache,
+    found: &mut Vec<FoundFile>,
+    chosen: &HashSet<u64>,
+) -> Result<(), PageCacheError> {
+    let read: Vec<CachedFile> = found.iter().map(|f| f.file.clone()).collect();
+    found.iter_mut().for_each(|f| f.file.pages = 0);
+    cache.parts(&read, |i, part| {
+        if let Some(f) = found.get_mut(i).filter(|_| is_charged(&part, chosen)) {
+            f.file.pages += u64::from(part.cached);
+        }
+    })?;
+    found.retain(|f| f.file.pages > 0);
+    Ok(())
+}
+
+/// Whether the sampled page of a part is charged to one of the groups.
+fn is_charged(part: &Part, chosen: &HashSet<u64>) -> bool {
+    part.sample.is_some_and(|sample| chosen.contains(&sample.group))
 }
 
 /// A file that was found, with its name.
@@ -140,7 +189,7 @@ impl Bpf<'_> {
         let mut remarks = Vec::new();
         let found = self.find(&mut remarks)?;
         let groups = MemoryGroups::read(ROOT.as_ref());
-        let chosen = self.chosen_groups(&groups)?;
+        let chosen = self.existing_groups(&groups)?;
         let is_two_lists = !Mglru::open(ROOT.as_ref()).hides_reads();
         let kind = |f: &FoundFile| Kind {
             is_tmpfs: f.is_tmpfs,
@@ -280,14 +329,19 @@ impl Bpf<'_> {
         Ok(supers)
     }
 
-    /// The numbers of the chosen group and of those below it; `None` for all.
-    fn chosen_groups(&self, groups: &MemoryGroups) -> Result<Option<HashSet<u64>>, ScopeError> {
-        let Some(path) = &self.scope.cgroup else { return Ok(None) };
-        let chosen: HashSet<u64> = groups.below(path).collect();
-        match chosen.is_empty() {
-            true => Err(ScopeError::NoGroup(path.clone())),
-            false => Ok(Some(chosen)),
+    /// The numbers of the chosen groups and of those below them; `None` for all.
+    fn existing_groups(&self, groups: &MemoryGroups) -> Result<Option<HashSet<u64>>, ScopeError> {
+        let is_missing = |path: &&PathBuf| groups.below(path).next().is_none();
+        match self.scope.cgroups.iter().find(is_missing) {
+            Some(path) => Err(ScopeError::NoGroup(path.clone())),
+            None if self.scope.cgroups.is_empty() => Ok(None),
+            None => Ok(Some(self.chosen_groups(groups))),
         }
+    }
+
+    /// The same, without a check whether the groups exist.
+    fn chosen_groups(&self, groups: &MemoryGroups) -> HashSet<u64> {
+        self.scope.cgroups.iter().flat_map(|path| groups.below(path)).collect()
     }
 
     fn holders(&mut self) -> Result<HashMap<u64, Vec<String>>, ScopeError> {

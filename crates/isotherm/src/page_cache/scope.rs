@@ -11,8 +11,8 @@ pub struct Scope {
     pub paths: Vec<PathBuf>,
     /// only the file system that holds this path
     pub mount: Option<PathBuf>,
-    /// only pages that are charged to this control group, or to a group below it
-    pub cgroup: Option<PathBuf>,
+    /// only pages that are charged to these control groups, or to groups below them; empty: all pages
+    pub cgroups: Vec<PathBuf>,
 }
 
 /// The reasons why files cannot be shown.

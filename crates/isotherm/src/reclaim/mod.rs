@@ -39,6 +39,8 @@ pub struct ReclaimScheme {
     pub watermarks_interval: Option<Duration>,
     /// addresses to act on; empty: all
     pub ranges: Vec<AddrRange>,
+    /// Whether there are files beside the processes: then the cheapest memory goes first, instead of the oldest.
+    pub files_too: bool,
     /// whether to leave out anonymous memory
     pub skip_anon: bool,
     /// goals of the quota
@@ -67,7 +69,10 @@ impl ReclaimScheme {
             bytes: self.quota_size,
             reset: self.quota.window,
             goals: self.goals.clone(),
-            weights: Weights { age: 1, ..Weights::default() },
+            weights: match self.files_too {
+                true => Weights { cost: 1, ..Weights::default() },
+                false => Weights { age: 1, ..Weights::default() },
+            },
         };
         scheme.watermarks = self.watermarks.map(|[high, mid, low]| Watermarks {
             metric: Mark::Free,

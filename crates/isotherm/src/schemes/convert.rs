@@ -95,7 +95,12 @@ fn quota(t: QuotaText) -> (Quota, Vec<GoalText>) {
         bytes: t.bytes.map(|b| b.0),
         reset: t.reset.map_or(default.reset, |t| t.0),
         goals: Vec::new(),
-        weights: Weights { size: t.weights.size, rate: t.weights.rate, age: t.weights.age },
+        weights: Weights {
+            size: t.weights.size,
+            rate: t.weights.rate,
+            age: t.weights.age,
+            cost: t.weights.cost,
+        },
     };
     (quota, t.goals)
 }

@@ -101,6 +101,8 @@ pub struct WeightsText {
     pub rate: u32,
     /// weight of the age
     pub age: u32,
+    /// weight of the expected cost of paging out, now and if the memory comes back: the cheapest first
+    pub cost: u32,
 }
 
 /// A goal.

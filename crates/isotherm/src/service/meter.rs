@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Aim, Figures, FilterKind, GroupCache, Metrics, Process, Scheme, Scope,
+    Aim, Figures, FilterKind, GroupCache, Metrics, Prices, Process, Scheme, Scope,
 };
 use isotherm_core::{Attribution, Nanos, Snapshot, TargetId, TargetView, Thresholds};
 use isotherm_linux::cgroup::{Cgroup, CgroupError, Version};
-use isotherm_linux::{counts_stalls, fragmentation, free, of_group, of_machine, proc};
-
+use isotherm_linux::{counts_stalls, fragmentation, free, of_group, of_machine, proc, swap};
 use tracing::info;
 
 use super::MeterError;
@@ -66,6 +65,8 @@ pub struct Meter {
     of_options: Option<Arc<str>>,
     /// whether that scheme uses the pressure of the targets' group
     pressure_by_option: bool,
+    /// what it costs to take memory away, if a scheme uses that
+    prices: Prices,
     /// control group of each target
     of_targets: BTreeMap<TargetId, Option<Cgroup>>,
     /// The path by which that group was looked up last: processes move to other groups.
@@ -104,6 +105,9 @@ impl Meter {
                 })?;
                 let rests = |why| format!("{} does nothing until this can be read: {why}", named());
                 meter.missing.extend(lack.map(|e| rests(chain(&e))));
+            }
+            if scheme.quota.weights.cost > 0 {
+                meter.prices = prices(root);
             }
             meter.by_group |= scheme.aim.is_some();
             meter.by_fault |= scheme.aim.is_some();
@@ -255,6 +259,7 @@ impl Meter {
             cgroups: self.paths(),
             caches: self.caches.clone(),
             processes: self.processes.clone(),
+            prices: self.prices,
             free_bp: self.free.then(|| free(root).ok()).flatten(),
             fragmentation_bp: self.fragmentation.then(|| fragmentation(root).ok()).flatten(),
             user: self.files.iter().filter_map(|p| Some((p.clone(), number(p).ok()?))).collect(),
@@ -350,6 +355,16 @@ impl Meter {
 
 fn path(group: &Cgroup) -> Arc<str> {
     Arc::from(group.dir().to_string_lossy())
+}
+
+/// The prices of this machine: the mean time of its reads from disks so far, and where its swap is.
+fn prices(root: &Path) -> Prices {
+    let default = Prices::default();
+    let read = proc::time_of_read(root).unwrap_or(default.read);
+    match swap::is_compressed(root) {
+        Some(false) => Prices::on_disk(read),
+        _ => Prices { read, ..default },
+    }
 }
 
 /// The group that contains all targets; `None` for the root of all groups.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use isotherm_core::scheme::{Aim, Goal, Quota};
+use isotherm_core::scheme::{Aim, Goal, Quota, Weights};
 use isotherm_core::{Action, Attrs, Cost, Nanos};
 use tempfile::TempDir;
 
@@ -269,4 +269,21 @@ fn missing_figures_are_reported_and_read_later() {
     fs::write(&file, "4.5\n").unwrap();
     let metrics = read(1);
     assert_eq!((metrics.user[&name], metrics.groups["b"].resident), (4.5, Some(7000)));
+}
+
+/// Reads cost what the disk has shown, and swap on it as much.
+#[test]
+fn prices_are_those_of_this_machine() {
+    let root = machine();
+    fs::write(root.path().join("proc/diskstats"), " 8 0 sda 10 0 800 300 0 0 0 0 0 0 0\n").unwrap();
+    let quota = Quota { weights: Weights { cost: 1, ..Weights::default() }, ..Quota::default() };
+    let scheme = Scheme { quota, ..Scheme::new("x", Default::default(), Action::PageOut) };
+    let read = std::time::Duration::from_millis(3);
+    let prices = || {
+        let mut meter = Meter::new(root.path(), [&scheme].into_iter(), &[], None).unwrap();
+        meter.read(root.path(), &snapshot(), &BTreeMap::new()).prices
+    };
+    assert_eq!(prices(), Prices { read, ..Prices::default() });
+    fs::write(root.path().join("proc/swaps"), "Filename\n/dev/sda2 partition 99 0 -2\n").unwrap();
+    assert_eq!(prices(), Prices::on_disk(read));
 }

@@ -57,7 +57,7 @@ pub use self::table::SchemeTable;
 pub struct Acting {
     /// the processes to watch
     pub targets: Selection,
-    /// the files to watch instead of processes
+    /// the files to watch, in addition to processes if there are any
     pub files: Option<FilesToWatch>,
     /// how to look
     pub look: LookBy,
@@ -163,13 +163,15 @@ pub fn act<T>(
         Engine::new(config.schemes(attrs)?).map_err(|e| UsageError::new(e.to_string()))
     };
     let first = engine(&attrs)?;
+    let has_processes = o.files.is_none() || !o.targets.is_empty();
     // A way to look that was named explicitly may have a more specific reason to fail.
-    if o.look == LookBy::Auto && o.files.is_none() && !o.dry_run {
+    if o.look == LookBy::Auto && has_processes && !o.dry_run {
         refuse_at_once(&first)?;
     }
     let stop =
         if config.is_in_file() { Stop::at_signals_but_reload()? } else { Stop::at_signals()? };
-    let what = o.files.clone().map_or_else(WatchedMemory::processes, WatchedMemory::Files);
+    let of_files = |files| WatchedMemory::files(files, has_processes);
+    let what = o.files.clone().map_or_else(WatchedMemory::processes, of_files);
     let mut looks = watch::open(&what, o.look, config.attrs())?;
     // The available way to look may require another monitor, with other intervals.
     let attrs = looks.attrs(config.attrs()).map_err(|e| config.placed(e))?;

@@ -5,6 +5,7 @@ mod files;
 mod kdamond;
 mod looks;
 mod physical;
+mod together;
 
 use std::time::Duration;
 
@@ -221,6 +222,8 @@ pub trait Watch: Source {
 
 const KEEPS: &str = "the attributes of the kernel's monitor cannot change while it runs: restart isotherm with others";
 
+const NO_FILES_BY_DAMON: &str = "--look damon does not observe files: leave it out, or leave out --file, --dir, --mount and --cached";
+
 /// The kind of memory to watch.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -231,6 +234,8 @@ pub enum WatchedMemory {
     Memory(Part),
     /// the page cache of files
     Files(FilesToWatch),
+    /// processes and the page cache of files
+    Together(FilesToWatch),
 }
 
 impl WatchedMemory {
@@ -238,6 +243,12 @@ impl WatchedMemory {
     #[must_use]
     pub fn processes() -> Self {
         WatchedMemory::Processes(Vec::new())
+    }
+
+    /// These files, and with `processes` processes too.
+    #[must_use]
+    pub fn files(files: FilesToWatch, processes: bool) -> Self {
+        if processes { WatchedMemory::Together(files) } else { WatchedMemory::Files(files) }
     }
 }
 
@@ -261,7 +272,18 @@ pub fn open(
             Ok(Box::new(Looks::open(None)?.tuned_to(asked.intervals_goal())))
         }
         (WatchedMemory::Memory(part), look) => of_memory(part, look, asked),
-        (WatchedMemory::Files(what), LookBy::Auto) => Ok(Box::new(files::Files::open(what)?)),
+        (WatchedMemory::Files(what), LookBy::Auto) => {
+            Ok(Box::new(files::Files::open(what, TargetId(0))?))
+        }
+        (WatchedMemory::Together(files), look) => {
+            let way = match look {
+                LookBy::Auto => None,
+                LookBy::Way(way) => Some(way),
+                LookBy::Damon => return Err(UsageError::new(NO_FILES_BY_DAMON).into()),
+            };
+            let processes = Looks::open(way)?.tuned_to(asked.intervals_goal());
+            Ok(Box::new(together::Together::open(processes, files)?))
+        }
         (WatchedMemory::Files(_), _) => {
             Err(UsageError::new("files are watched in one way only: leave out --look").into())
         }

@@ -4,6 +4,7 @@
 mod buddyinfo;
 mod children;
 mod clear_refs;
+mod diskstats;
 mod fds;
 mod kpageflags;
 mod loadavg;
@@ -33,6 +34,7 @@ use crate::sys::is_transient;
 pub use buddyinfo::{FreeBlocks, buddyinfo};
 pub use children::{children, pids};
 pub use clear_refs::{ClearRefs, Refs};
+pub use diskstats::time_of_read;
 #[cfg(test)]
 pub(crate) use fds::descriptors;
 pub(crate) use fds::{Descriptor, MAX_FDS, device, holdings_of};

@@ -152,6 +152,18 @@ fn used(root: &Path, device: &Path) -> u64 {
     text.lines().find_map(of).unwrap_or(0) << 10
 }
 
+/// Whether all swap is in compressed memory: zram, or a disk behind zswap. `None` if there is no swap.
+#[must_use]
+pub fn is_compressed(root: &Path) -> Option<bool> {
+    let zswap = std::fs::read_to_string(root.join("sys/module/zswap/parameters/enabled"));
+    let has_zswap = zswap.is_ok_and(|text| text.trim() == "Y");
+    let text = std::fs::read_to_string(root.join("proc/swaps")).unwrap_or_default();
+    let mut devices =
+        text.lines().skip(1).filter_map(|line| line.split_whitespace().next()).peekable();
+    devices.peek()?;
+    Some(has_zswap || devices.all(|device| device.starts_with("/dev/zram")))
+}
+
 /// A process and all of its descendants; empty for pid 1.
 fn below(root: &Path, top: Option<i32>) -> BTreeSet<i32> {
     let Some(top) = top.filter(|&pid| pid > 1) else { return BTreeSet::new() };
@@ -173,6 +185,23 @@ fn below(root: &Path, top: Option<i32>) -> BTreeSet<i32> {
 mod tests {
     use super::*;
     use crate::testing::{put, tree};
+
+    #[test]
+    fn swap_may_be_compressed() {
+        let of = |swaps: &str, zswap: &str| {
+            let head = "Filename Type Size Used Priority\n";
+            let root = tree([("proc/swaps", &*format!("{head}{swaps}"))]);
+            put(root.path(), "sys/module/zswap/parameters/enabled", zswap);
+            is_compressed(root.path())
+        };
+        assert_eq!(of("", "N\n"), None);
+        assert_eq!(of("/dev/zram0 partition 99 0 100\n", "N\n"), Some(true));
+        assert_eq!(
+            of("/dev/zram0 partition 9 0 1\n/dev/sda2 partition 9 0 1\n", "N\n"),
+            Some(false)
+        );
+        assert_eq!(of("/swapfile file 99 0 -2\n", "Y\n"), Some(true));
+    }
 
     /// Process 20 is a child of 10, and 30 belongs to another program; both are in a group, of version 1 or 2.
     fn machine(mount: &str, files: [(&str, &str); 3]) -> tempfile::TempDir {

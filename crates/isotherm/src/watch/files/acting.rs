@@ -21,17 +21,15 @@ impl Act for Files {
         let time = works.iter().fold(Duration::ZERO, |sum, w| sum.saturating_add(w.budget.time));
         let mut spent = Duration::ZERO;
         for work in works {
-            let action = FileAction::of(work.action).ok_or_else(|| {
-                OpsError::Failed(format!("{} is no action on files", work.action.name()))
-            })?;
             if !out.is_empty() && spent >= time {
                 break;
             }
             work.begin();
             let budget =
                 Budget { time: work.budget.time.min(time.saturating_sub(spent)), ..work.budget };
-            let opened = self.open_target(work.target);
-            let done = opened.and_then(|file| {
+            let action = FileAction::of(work.action).ok_or(Failure::Refused);
+            let opened = action.and_then(|action| Ok((action, self.open_target(work.target)?)));
+            let done = opened.and_then(|(action, file)| {
                 action.apply(&file, work.range, budget).map_err(|e| {
                     debug!("{} on file {} failed: {e}", work.action.name(), work.target.0);
                     Failure::Refused

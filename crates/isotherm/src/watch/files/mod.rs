@@ -62,8 +62,8 @@ pub struct Files {
 }
 
 impl Files {
-    /// Opens what can count here, and finds the files.
-    pub fn open(what: &FilesToWatch) -> Result<Self, WatchError> {
+    /// Opens what can count here, and finds the files. They are targets from `first` on.
+    pub fn open(what: &FilesToWatch, first: TargetId) -> Result<Self, WatchError> {
         let reader = Reader::open(what.scope.clone())?;
         if let Some(why) = reader.why_not_bpf() {
             return Err(WatchError::NoBpf(why.to_owned()));
@@ -86,7 +86,7 @@ impl Files {
             mapped,
             by_access: what.by_access,
             remembers: what.remembers,
-            files: Watched::default(),
+            files: Watched { next_id: first.0, ..Watched::default() },
             held: HeldProcesses::default(),
         };
         files.list()?;
@@ -135,13 +135,10 @@ impl Files {
         let begun = WorkStart::now();
         let mut files: Vec<&mut WatchedFile> = self.files.files.values_mut().collect();
         let read: Vec<_> = files.iter_mut().filter_map(|file| file.begin_parts()).collect();
-        let cache = self.reader.page_cache();
-        let result = cache.map_or(Ok(()), |cache| {
-            cache.parts(&read, |i, part| {
-                if let Some(file) = files.get_mut(i) {
-                    file.add_part(&part);
-                }
-            })
+        let result = self.reader.parts(&read, |i, part| {
+            if let Some(file) = files.get_mut(i) {
+                file.add_part(&part);
+            }
         });
         self.files.read.pause(&begun, &READING);
         result.map_err(failed)

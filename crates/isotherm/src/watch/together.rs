@@ -1,0 +1,208 @@
+//! Processes and files together: each snapshot of the processes also has the files.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::{
+    Act, Action, Applied, Attrs, CacheTrace, Cost, KeptAges, Nanos, OpsError, Snapshot, Source,
+    Step, Support, TargetId, TargetView, Work,
+};
+use isotherm_linux::sys::CpuLaps;
+use isotherm_linux::{Hold, possible};
+use isotherm_record::TargetFact;
+
+use super::files::{Files, FilesToWatch};
+use super::looks::Looks;
+use super::{AttrsFor, Lasting, Ready, Watch, WatchError};
+use crate::ROOT;
+use crate::usage::UsageError;
+
+/// Targets from here on are files: no process gets such a number.
+const FIRST_FILE: TargetId = TargetId(1 << 30);
+/// Shortest interval of the counts of accesses to files: in a shorter one hardly any access counts.
+const FILES_EVERY: Duration = Duration::from_secs(1);
+
+/// Processes and files.
+pub struct Together {
+    processes: Looks,
+    files: Files,
+}
+
+impl Together {
+    /// Opens what can count accesses to files, and finds the files.
+    pub fn open(processes: Looks, files: &FilesToWatch) -> Result<Self, WatchError> {
+        Ok(Together { processes, files: Files::open(files, FIRST_FILE)? })
+    }
+}
+
+/// Whether a target is a file.
+fn is_file(target: TargetId) -> bool {
+    target >= FIRST_FILE
+}
+
+/// Each kind of target is acted on in its own way. An action that files do not have fails for them, and is counted.
+fn supports(action: &Action) -> Support {
+    possible(ROOT.as_ref(), action)
+}
+
+impl Ready for Together {
+    fn describe(&self) -> String {
+        format!("{}; {}", self.processes.describe(), self.files.describe())
+    }
+
+    fn attrs(&self, asked: &dyn AttrsFor) -> Result<Attrs, UsageError> {
+        self.processes.attrs(asked)
+    }
+
+    fn hold(&mut self) -> &mut dyn Hold {
+        self.processes.hold()
+    }
+
+    fn act(&self) -> Option<&dyn Act> {
+        self.processes.act()
+    }
+
+    fn watched(&self) -> Option<Lasting> {
+        self.files.watched()
+    }
+
+    fn takes_frames(&self) -> bool {
+        self.processes.takes_frames()
+    }
+
+    fn begin(
+        self: Box<Self>,
+        attrs: Attrs,
+        targets: &[TargetId],
+        seed: u64,
+    ) -> Result<Box<dyn Watch>, WatchError> {
+        let processes: Vec<_> = targets.iter().copied().filter(|id| !is_file(*id)).collect();
+        let of_files = Attrs { aggr: attrs.aggr.max(FILES_EVERY), ..attrs };
+        Ok(Box::new(Working {
+            processes: Box::new(self.processes).begin(attrs, &processes, seed)?,
+            files: Box::new(self.files).begin(of_files, &[], seed)?,
+            last: Vec::new(),
+            cost: Cost::default(),
+        }))
+    }
+}
+
+struct Working {
+    processes: Box<dyn Watch>,
+    files: Box<dyn Watch>,
+    /// the files of their last snapshot
+    last: Vec<TargetView>,
+    /// of watching them, since the last snapshot of the processes
+    cost: Cost,
+}
+
+impl Working {
+    /// Does the work for files that is due; returns until when to wait.
+    fn step_files(&mut self, now: Nanos) -> Result<Nanos, OpsError> {
+        let mut cpu = CpuLaps::begin();
+        let step = self.files.step(now)?;
+        self.cost.cpu += cpu.lap();
+        match step {
+            Step::Wait(until) => Ok(until),
+            Step::Snapshot(s) => {
+                // The time of the thread includes that of watching processes.
+                self.cost += Cost { cpu: Duration::ZERO, ..s.cost };
+                self.last = Arc::unwrap_or_clone(s).targets;
+                Ok(now)
+            }
+            Step::End(_) => Ok(now + FILES_EVERY),
+        }
+    }
+}
+
+impl Source for Working {
+    fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
+        let next = self.step_files(now)?;
+        Ok(match self.processes.step(now)? {
+            Step::Wait(until) => Step::Wait(until.min(next)),
+            Step::Snapshot(s) => {
+                let mut s: Snapshot = Arc::unwrap_or_clone(s);
+                s.cost += std::mem::take(&mut self.cost);
+                s.targets.extend(self.last.iter().cloned());
+                Step::Snapshot(s.into())
+            }
+            end @ Step::End(_) => end,
+        })
+    }
+}
+
+impl Act for Working {
+    fn supports(&self, action: &Action) -> Support {
+        supports(action)
+    }
+
+    fn apply(&mut self, works: &[Work<'_>], out: &mut Vec<Applied>) -> Result<(), OpsError> {
+        for of_kind in works.chunk_by(|a, b| is_file(a.target) == is_file(b.target)) {
+            let is_of_files = of_kind.first().is_some_and(|work| is_file(work.target));
+            let watch = if is_of_files { &mut self.files } else { &mut self.processes };
+            let act = watch.act().ok_or_else(|| OpsError::Failed(CANNOT_ACT.to_owned()))?;
+            let done = out.len();
+            act.apply(of_kind, out)?;
+            if out.len() < done + of_kind.len() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+const CANNOT_ACT: &str = "this way to look cannot act";
+
+impl Watch for Working {
+    fn hold(&mut self) -> &mut dyn Hold {
+        self.processes.hold()
+    }
+
+    /// The files are always watched.
+    fn set_targets(&mut self, targets: &[TargetId]) -> Result<(), WatchError> {
+        let processes: Vec<_> = targets.iter().copied().filter(|id| !is_file(*id)).collect();
+        self.processes.set_targets(&processes)
+    }
+
+    fn news(&mut self) -> Vec<TargetFact> {
+        self.files.news()
+    }
+
+    fn trace(&mut self) -> Option<CacheTrace> {
+        self.files.trace()
+    }
+
+    fn attrs(&self) -> Option<Attrs> {
+        self.processes.attrs()
+    }
+
+    fn attrs_of(&self, asked: &dyn AttrsFor) -> Result<Attrs, UsageError> {
+        self.processes.attrs_of(asked)
+    }
+
+    fn set_attrs(&mut self, attrs: Attrs) -> Result<(), WatchError> {
+        self.processes.set_attrs(attrs)
+    }
+
+    fn kept_ages(&self) -> Vec<(TargetId, KeptAges)> {
+        self.processes.kept_ages()
+    }
+
+    fn resume_ages(&mut self, kept: Vec<(TargetId, KeptAges)>) {
+        self.processes.resume_ages(kept);
+    }
+
+    fn act(&mut self) -> Option<&mut dyn Act> {
+        Some(self)
+    }
+
+    fn outlive_targets(&mut self) {
+        self.processes.outlive_targets();
+    }
+
+    fn stop(&mut self) -> Result<(), WatchError> {
+        let files = self.files.stop();
+        self.processes.stop()?;
+        files
+    }
+}
