@@ -96,9 +96,9 @@ fn leaves_nothing(times: u32, mut f: impl FnMut()) {
 #[test]
 fn a_thousand_recordings_leave_nothing_behind() {
     let root = rustix::process::geteuid().is_root();
-    assert!(root || std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "it takes root");
+    assert!(root || std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "it requires root");
     if !root {
-        eprintln!("skipped a_thousand_recordings_leave_nothing_behind: it takes root");
+        eprintln!("skipped a_thousand_recordings_leave_nothing_behind: it requires root");
         return;
     }
     let sleeper = Sleeper(Command::new("sleep").arg("1000").spawn().unwrap());

@@ -3,7 +3,7 @@ says "1 to 255" isotherm interleave set 0=256
 says "1 to 255" isotherm interleave set 0=0
 says "1 to 255" isotherm interleave run --nodes 0,1 --weights 9:0 -- true
 says "2 nodes" isotherm interleave run --nodes 0,1 --weights 9 -- true
-says "no node 7 with memory: those that have some are 0, 1, 2" isotherm interleave run --nodes 0,7 --weights 9:1 -- true
+says "no node 7 with memory; nodes with memory: 0, 1, 2" isotherm interleave run --nodes 0,7 --weights 9:1 -- true
 says "no such program" isotherm interleave run --nodes 0,1 --weights 9:1 -- /no/such
 says "no process 999999" isotherm interleave apply --pid 999999 --weights 1:1:1
 says "policy of weighted interleave" isotherm interleave verify --pid $$

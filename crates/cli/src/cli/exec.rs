@@ -11,8 +11,8 @@ pub struct Exec {
     /// Advice from an earlier run of the command: the output of isotherm report advice --json
     #[arg(long, value_name = "FILE")]
     pub advice: PathBuf,
-    /// Maximum memory to lock in total; 0 locks nothing [default: nine tenths of the memory limit of the control
-    /// group, or of the machine's memory without a limit; less if the record needed more memory beside the
+    /// Maximum locked memory; 0 locks nothing [default: 90 % of the control group's memory limit, or of
+    /// the machine's memory without a limit; less if the recorded run needed more memory outside the
     /// advised ranges]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub lock_limit: Option<u64>,

@@ -65,8 +65,8 @@ pub struct Probe {
 /// Options of `interleave set`.
 #[derive(Debug, Args)]
 pub struct Set {
-    /// Weights (0=9,1=1); auto: the kernel derives them from bandwidth; default: as if none had
-    /// been set; restore: the weights before isotherm set any
+    /// Weights (0=9,1=1); auto: the kernel derives them from bandwidth; default: the default of
+    /// the kernel; restore: the weights before isotherm set any
     #[arg(value_name = "N=W,N=W,..|auto|default|restore", value_parser = units::set_to)]
     pub to: SetTo,
 }

@@ -22,8 +22,8 @@ pub enum Experiment {
     Fairzone(Fairzone),
     /// Write what the agents of a simulated fleet would have measured, and the truth
     Fleet(FleetLab),
-    /// Weighted interleave: predict the effect of weights on nodes of different speed, beside
-    /// published figures
+    /// Weighted interleave: predict the effect of weights on nodes of different speed, compared
+    /// with published figures
     Interleave(InterleaveLab),
     /// Touch memory in a known way, for a monitor to watch, and write which memory was really
     /// touched

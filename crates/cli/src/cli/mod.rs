@@ -81,7 +81,7 @@ pub enum Command {
     Now(Now),
     /// Watch processes on the terminal as they run, with heat maps; or a service, or a record
     Top(Box<Top>),
-    /// Watch processes for a while, and show how much memory they need, and how much they could give up
+    /// Measure how much memory processes need, and how much could be reclaimed
     Need(NeedNow),
     /// Show which files the page cache holds, by file, folder, control group, process or file system
     Files(Files),

@@ -67,9 +67,8 @@ pub struct Record {
     #[arg(num_args = 0..=1, default_missing_value = "512K")]
     #[arg(conflicts_with_all = ["physical", "file", "dir", "mount", "cached"])]
     pub alloc: Option<u64>,
-    /// End after this time [default: at Ctrl-C, or when all targets have ended, every --cgroup is
-    /// removed, and neither --comm nor --all is given]. isotherm then also ends a command that it
-    /// started, with SIGTERM, and with SIGKILL after 5 s
+    /// End after this time, and end the started command (SIGTERM, after 5 s SIGKILL) [default:
+    /// at Ctrl-C; without --comm and --all also when all targets and each --cgroup are gone]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub duration: Option<Duration>,
     /// Maximum size of the record, over all its files

@@ -391,8 +391,8 @@ pub struct Code {
     /// Show the call stacks that brought memory back by major faults
     #[arg(long, conflicts_with = "output")]
     pub refaults: bool,
-    /// Show what has changed since this earlier record, of an earlier version of the program for
-    /// instance. The builds may differ: functions are compared by name
+    /// Show the changes since this earlier record (for example of an older build). The builds
+    /// may differ: functions are compared by name
     #[arg(long, value_name = "FILE", conflicts_with = "refaults")]
     pub before: Option<PathBuf>,
     /// Maximum number of rows

@@ -51,9 +51,8 @@ pub struct Acting {
     /// Print the statistics at the end as JSON
     #[arg(long)]
     pub json: bool,
-    /// End after this time [default: at Ctrl-C, or when all targets have ended and none of
-    /// --cgroup, --comm and --all is given]. isotherm then also ends a command that it started,
-    /// with SIGTERM, and with SIGKILL after 5 s
+    /// End after this time, and end the started command (SIGTERM, after 5 s SIGKILL) [default:
+    /// at Ctrl-C; without --cgroup, --comm and --all also when all targets are gone]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub duration: Option<Duration>,
     #[command(flatten)]

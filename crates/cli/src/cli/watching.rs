@@ -22,9 +22,9 @@ pub struct Targets {
     /// Process to watch; may be given several times
     #[arg(short, long, value_name = "PID", value_parser = units::pid)]
     pub pid: Vec<i32>,
-    /// Watch the processes of this control group and of the groups below it, as they come and go,
-    /// until the group is removed: a path below the cgroup mount (system.slice/ssh.service), or a
-    /// directory; may be given several times
+    /// Watch the processes of this control group and its descendants until it is removed; a
+    /// path below the cgroup mount (system.slice/ssh.service), or a directory; may be given
+    /// several times
     #[arg(long, value_name = "PATH")]
     pub cgroup: Vec<PathBuf>,
     /// Watch processes of this name, as in /proc/PID/comm, as they come and go; may be given
@@ -38,8 +38,8 @@ pub struct Targets {
     /// that it started
     #[arg(long)]
     pub children: bool,
-    /// Never watch processes of this name, whatever else selects them; isotherm checks the name of
-    /// each new process, and again at least every 5 s; may be given several times
+    /// Never watch processes with this name, even if another option selects them; isotherm
+    /// checks each new process, and all at least every 5 s; may be given several times
     #[arg(long, value_name = "NAME")]
     pub except_comm: Vec<String>,
     /// Never watch the processes of this control group and of the groups below it; may be given
@@ -79,10 +79,9 @@ pub struct Watching {
     /// damon only with record --physical
     #[arg(long, value_name = "WAY", default_value = "auto", value_parser = units::way)]
     pub look: LookBy,
-    /// Monitor that finds hot memory: exposure (clear once, read many times, within a budget),
-    /// regions (random windows of adaptive regions, by the kernel's rules) or pages (clear and read
-    /// all pages) [default: exposure if --look can read all pages at once, as bpf and bpf-iter can,
-    /// unless an option of regions is given; else regions]
+    /// Monitor: exposure clears once and reads many times, within a budget; regions samples
+    /// random windows as kernel DAMON does; pages clears and reads all pages [default: exposure
+    /// if --look can read all pages at once and no option of regions is given; else regions]
     #[arg(long, value_name = "KIND", value_parser = units::monitor)]
     pub monitor: Option<MonitorKind>,
     /// Time between two readings of the mappings

@@ -17,7 +17,7 @@ pub struct Web {
     /// Record to show
     #[arg(value_name = "FILE", conflicts_with_all = ["pid", "cgroup", "comm", "all", "children", "command", "service"])]
     pub file: Option<PathBuf>,
-    /// Show this record beside the first one, over the same time since their starts
+    /// Show this record next to the first one, over the same time since their starts
     #[arg(long, value_name = "FILE", requires = "file")]
     pub compare: Option<PathBuf>,
     /// Leave out damaged parts of records, instead of ending there

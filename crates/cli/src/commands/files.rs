@@ -23,7 +23,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// Clears a terminal.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// Prints what is in the page cache.
+/// Prints the contents of the page cache.
 pub fn run(o: &Files) -> Result<ExitCode> {
     if o.depth.is_some() && o.by != By::Dir {
         return Err(UsageError::new("--depth is about folders: give --by dir with it").into());

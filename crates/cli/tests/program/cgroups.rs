@@ -69,7 +69,7 @@ pub fn mounts_or_skip(test: &str) -> Vec<PathBuf> {
     }
     let mounts = mounts();
     let required = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some();
-    assert!(!mounts.is_empty() || !required, "{test} takes a mount of cgroups");
+    assert!(!mounts.is_empty() || !required, "{test} requires a mount of cgroups");
     if mounts.is_empty() {
         eprintln!("skipped {test}: there is no mount of cgroups");
     }

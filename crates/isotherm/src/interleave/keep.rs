@@ -87,7 +87,7 @@ pub fn warn_of_balancing(what: &str) {
     if balancing(root()).is_some_and(|mode| mode > 0) {
         warn!(
             "NUMA balancing is on (/proc/sys/kernel/numa_balancing), and moves pages to where they are \
-             used, whatever the weights: {what}"
+             used, regardless of the weights: {what}"
         );
     }
 }

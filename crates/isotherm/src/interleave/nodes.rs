@@ -99,7 +99,7 @@ impl NodesOutput {
         };
         let balancing = match self.numa_balancing {
             None | Some(0) => "off",
-            Some(_) => "on: it moves pages to where they are used, whatever the weights",
+            Some(_) => "on: it moves pages to where they are used, regardless of the weights",
         };
         for (what, source) in [
             ("size, free, CPUs, distances", "/sys/devices/system/node/nodeN"),

@@ -302,7 +302,7 @@ impl Bpf<'_> {
         if unnamed.0 > 0 {
             remarks.push(format!(
                 "Not counted: {} of page cache on these file systems, in files (by number: {}) whose names the \
-                 kernel has dropped from memory. isotherm cannot tell whether they belong to the folder.",
+                 kernel has dropped from memory. isotherm cannot determine whether they belong to the folder.",
                 isotherm_report::bytes(unnamed.1),
                 unnamed.0
             ));

@@ -49,7 +49,7 @@ fn with_goal(goal: Goal) -> Scheme {
 }
 
 fn stalled(of: Scope) -> Scheme {
-    with_goal(Goal::Stalled { of, target: std::time::Duration::from_millis(1) })
+    with_goal(Goal::Stalled { of, target: Duration::from_millis(1) })
 }
 
 fn targets() -> Scope {
@@ -278,7 +278,7 @@ fn prices_are_those_of_this_machine() {
     fs::write(root.path().join("proc/diskstats"), " 8 0 sda 10 0 800 300 0 0 0 0 0 0 0\n").unwrap();
     let quota = Quota { weights: Weights { cost: 1, ..Weights::default() }, ..Quota::default() };
     let scheme = Scheme { quota, ..Scheme::new("x", Default::default(), Action::PageOut) };
-    let read = std::time::Duration::from_millis(3);
+    let read = Duration::from_millis(3);
     let prices = || {
         let mut meter = Meter::new(root.path(), [&scheme].into_iter(), &[], None).unwrap();
         meter.read(root.path(), &snapshot(), &BTreeMap::new()).prices

@@ -164,7 +164,7 @@ fn a_node_that_is_not_there_changes_nothing() {
     let dir = machine(None, [1, 1, 1]);
     let root = dir.path();
     let e = set_to(root, &[(0, 9), (3, 1)]).unwrap_err();
-    assert!(e.to_string().contains("no node 3 with memory: those that have some are 0, 1, 2"));
+    assert!(e.to_string().contains("no node 3 with memory; nodes with memory: 0, 1, 2"));
     assert_eq!(weights(root), [1, 1, 1]);
     assert!(!put_back(root).unwrap().is_something());
     assert!(matches!(set(root, &RequestedWeights::Auto), Err(NumaError::NoAuto)));

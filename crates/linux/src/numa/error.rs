@@ -39,7 +39,7 @@ pub enum NumaError {
     )]
     NoWeights,
     /// There is no such node with memory.
-    #[error("there is no node {node} with memory: those that have some are {}", list(.have))]
+    #[error("there is no node {node} with memory; nodes with memory: {}", list(.have))]
     NoNode {
         /// the requested node
         node: u32,

@@ -209,7 +209,10 @@ mod tests {
     #[test]
     fn mappers_of_a_huge_page_are_found_for_all_entry_types() {
         if !rustix::process::geteuid().is_root() {
-            assert!(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "running BPF takes root");
+            assert!(
+                std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(),
+                "running BPF requires root"
+            );
             return;
         }
         let mut walker = Walker::fastest().unwrap();

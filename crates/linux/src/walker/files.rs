@@ -83,7 +83,7 @@ mod tests {
     fn the_files_of_a_process_are_those_that_proc_shows() {
         if !rustix::process::geteuid().is_root() {
             let all = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some();
-            assert!(!all, "running BPF takes root");
+            assert!(!all, "running BPF requires root");
             return;
         }
         let root = Path::new("/");

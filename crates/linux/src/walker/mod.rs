@@ -371,7 +371,7 @@ mod tests {
     #[test]
     fn loading_is_cheap_in_each_way() {
         if !missing_capabilities().is_empty() {
-            eprintln!("skipped loading_is_cheap_in_each_way: it takes root");
+            eprintln!("skipped loading_is_cheap_in_each_way: it requires root");
             return;
         }
         for reading in [Reading::Direct, Reading::Probe, Reading::Iterator] {

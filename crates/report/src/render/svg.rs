@@ -191,7 +191,7 @@ mod tests {
         let Ok(done) = done else {
             let required = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some();
             assert!(!required, "rsvg-convert is missing: install librsvg2-bin");
-            println!("skipped another_renderer_draws_the_same: it takes rsvg-convert");
+            println!("skipped another_renderer_draws_the_same: it requires rsvg-convert");
             return;
         };
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
