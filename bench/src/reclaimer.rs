@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use isotherm_core::scheme::{
-    Engine, Event, Figures, Goal, Metrics, Outcome, Pattern, Quota, Scheme, Weights,
+    Engine, Event, Goal, MemoryMetrics, Metrics, Outcome, Pattern, Quota, Scheme, Weights,
 };
 use isotherm_core::{Action, Attrs, Nanos, PAGE_SIZE, Pressure, Snapshot, Thresholds};
 use isotherm_mm::{Fair, OutOfMemory};
@@ -172,7 +172,11 @@ fn metrics(machine: &PagedMachine, working_set: u64) -> Metrics {
     let free = pages(zones.iter().map(|z| z.free.exact()).sum());
     let all = pages(machine.layout_pages()).max(1);
     Metrics {
-        machine: Figures { pressure, resident: Some(resident), working_set: Some(working_set) },
+        machine: MemoryMetrics {
+            pressure,
+            resident: Some(resident),
+            working_set: Some(working_set),
+        },
         free_bp: u32::try_from(free * 10_000 / all).ok(),
         ..Metrics::default()
     }

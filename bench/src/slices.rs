@@ -47,7 +47,7 @@ pub fn order(ways: usize, n: usize, seed: u64) -> Vec<Vec<usize>> {
 
 /// The cost of watching in one way.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Figures {
+pub struct WatchingCost {
     /// how
     pub way: usize,
     /// Share of the target's work that is lost: 1 minus the ratio of the rates with and without watching, from
@@ -64,14 +64,14 @@ pub struct Figures {
 }
 
 /// The cost of watching in `way` in `rounds`, if there are slices of it and of [`OFF`].
-pub fn figures(rounds: &[Vec<Slice>], way: usize, seed: u64) -> Option<Figures> {
+pub fn figures(rounds: &[Vec<Slice>], way: usize, seed: u64) -> Option<WatchingCost> {
     let of = |round: &Vec<Slice>, way| round.iter().find(|s| s.way == way).copied();
     let pairs: Vec<(Slice, Slice)> =
         rounds.iter().filter_map(|r| of(r, way).zip(of(r, OFF))).collect();
     let work = |s: &Slice| s.touched as f64 / s.seconds;
     let lost: Vec<f64> = pairs.iter().map(|(on, off)| 1.0 - work(on) / work(off)).collect();
     let (on, off): (Vec<Slice>, Vec<Slice>) = pairs.into_iter().unzip();
-    Some(Figures {
+    Some(WatchingCost {
         way,
         slowdown: median_of(&lost, seed)?,
         cpu: rate(&on, |s| s.cpu_seconds),

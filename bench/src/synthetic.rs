@@ -10,7 +10,7 @@ use isotherm_core::{
     FaultKind, Mapping, MappingKind, Nanos, PAGE_SIZE, PageAges, Pages, RateSupport, RegionView,
     Snapshot, TargetId, TargetView, rate,
 };
-use isotherm_record::{Facts, Limits, TargetFact, Why, WriteError, Writer};
+use isotherm_record::{Facts, FileEndReason, Limits, TargetFact, WriteError, Writer};
 
 const BASE: u64 = 0x7f00_0000_0000;
 /// Address space for each region, within which its borders move.
@@ -91,7 +91,7 @@ pub fn write_every(
         let _ = writer.snapshot(&snapshot)?;
     }
     let _ = writer.trace(accesses(every * u32::try_from(snapshots).unwrap_or(u32::MAX)))?;
-    writer.finish(Why::Stopped, "")?;
+    writer.finish(FileEndReason::Stopped, "")?;
     Ok(())
 }
 

@@ -18,7 +18,7 @@ const ARGUMENT: &str = "--be-the-toucher";
 static STEP: AtomicU64 = AtomicU64::new(0);
 const REST: u64 = u64::MAX;
 /// The longest time of one touch by that thread, in ns.
-static LONGEST: AtomicU64 = AtomicU64::new(0);
+static MAX_TOUCH_NS: AtomicU64 = AtomicU64::new(0);
 
 /// If the command line requests it, executes orders until its standard input ends. Does nothing otherwise.
 pub fn run_if_asked() -> Result<()> {
@@ -56,7 +56,7 @@ pub fn run_if_asked() -> Result<()> {
                 STEP.store(number()?, Relaxed);
                 0
             }
-            "longest" => LONGEST.swap(0, Relaxed),
+            "longest" => MAX_TOUCH_NS.swap(0, Relaxed),
             "words" => wrong_words(memory, number()?),
             other => bail!("no such order: {other}"),
         })?;
@@ -76,7 +76,7 @@ fn keep_busy(memory: &Arena) -> ! {
                     memory.read(page);
                     let now = Instant::now();
                     let took = u64::try_from((now - last).as_nanos()).unwrap_or(u64::MAX);
-                    LONGEST.fetch_max(took, Relaxed);
+                    MAX_TOUCH_NS.fetch_max(took, Relaxed);
                     last = now;
                 }
             }

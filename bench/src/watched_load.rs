@@ -21,7 +21,7 @@ const PASS: Duration = Duration::from_millis(400);
 /// A monitor has settled 5 s after it has covered this share, in basis points, or after a time limit.
 const SEEN_BP: u32 = 9_500;
 const SETTLED: Duration = Duration::from_secs(5);
-const LONGEST: Duration = Duration::from_secs(120);
+const MAX_SETTLING: Duration = Duration::from_secs(120);
 
 /// A load, and the monitors that watch it.
 pub struct WatchedLoad {
@@ -168,9 +168,9 @@ impl Watcher {
     /// Runs the monitor. Returns the cost of its snapshots.
     fn run(&mut self, length: Duration) -> Result<Cost> {
         self.ask.send(length).context("the monitor has ended")?;
-        let told = self.told.recv().context("the monitor has ended")??;
-        self.quality = told.quality.or(self.quality);
-        Ok(told.cost)
+        let reported = self.told.recv().context("the monitor has ended")??;
+        self.quality = reported.quality.or(self.quality);
+        Ok(reported.cost)
     }
 
     /// Runs until it has swept `total` bytes: the region sampler sweeps 16 MiB in a sampling interval.
@@ -182,7 +182,7 @@ impl Watcher {
             self.run(Duration::from_secs(1))?;
             let ran = begin.elapsed();
             let seen = self.quality.map_or(ran >= swept, |q| q.coverage_bp >= SEEN_BP);
-            if seen || ran >= LONGEST {
+            if seen || ran >= MAX_SETTLING {
                 break;
             }
         }
@@ -199,13 +199,13 @@ fn monitor_of(setup: &Setup, pid: i32, seed: u64) -> Result<Box<AnyMonitor>> {
 }
 
 fn run(monitor: &mut AnyMonitor, length: Duration) -> Result<MonitorResult> {
-    let mut told = MonitorResult { cost: Cost::default(), quality: None };
+    let mut reported = MonitorResult { cost: Cost::default(), quality: None };
     let ended = watch_for(monitor, length, |_, s| {
-        told.cost += s.cost;
-        told.quality = s.quality;
+        reported.cost += s.cost;
+        reported.quality = s.quality;
         anyhow::Ok(ControlFlow::Continue(()))
     })?;
-    ended.map_or(Ok(told), |why| bail!("the load ended: {why:?}"))
+    ended.map_or(Ok(reported), |why| bail!("the load ended: {why:?}"))
 }
 
 struct Counts {

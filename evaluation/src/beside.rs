@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use isotherm_linux::swap::Swap;
 
-use super::slices::{Slice, Turns};
+use super::slices::{Slice, SliceOrder};
 use super::watching::Watching;
 
 /// Time in which a load settles after isotherm was stopped.
 const SETTLES: Duration = Duration::from_secs(5);
 
 /// isotherm, or nothing, and swap.
-pub struct Beside<'a> {
+pub struct Companion<'a> {
     watching: Option<&'a Watching>,
-    turns: Option<Turns>,
+    turns: Option<SliceOrder>,
     swap: &'a mut Option<Swap>,
     mark: &'a mut dyn FnMut() -> Result<()>,
     /// since when it has been at rest; `None` if it is at work
@@ -23,21 +23,21 @@ pub struct Beside<'a> {
     rested: Duration,
 }
 
-impl<'a> Beside<'a> {
+impl<'a> Companion<'a> {
     /// Calls `mark` at the start of the measurement, and at its end if that is before the end of the workload.
     /// If the workload is watched, isotherm takes `turns`, if there are any. Swapped memory is read back before
     /// the last turn.
     pub fn new(
         watching: Option<&'a Watching>,
-        turns: Option<Turns>,
+        turns: Option<SliceOrder>,
         swap: &'a mut Option<Swap>,
         mark: &'a mut dyn FnMut() -> Result<()>,
     ) -> Self {
         let turns = watching.and(turns);
-        Beside { watching, turns, swap, mark, resting: None, rested: Duration::ZERO }
+        Companion { watching, turns, swap, mark, resting: None, rested: Duration::ZERO }
     }
 
-    fn turns(&self, slice: Duration) -> Option<Turns> {
+    fn turns(&self, slice: Duration) -> Option<SliceOrder> {
         self.turns.map(|turns| turns.in_slices_of(slice))
     }
 
@@ -46,15 +46,15 @@ impl<'a> Beside<'a> {
         self.turns.is_some()
     }
 
-    /// Duration of [`Beside::before`], in slices of this length.
+    /// Duration of [`Companion::before`], in slices of this length.
     pub fn length_before(&self, slice: Duration) -> Duration {
-        match self.turns(slice).map_or(0, Turns::before) {
+        match self.turns(slice).map_or(0, SliceOrder::before) {
             0 => Duration::ZERO,
             n => SETTLES + slice * n,
         }
     }
 
-    /// Duration of [`Beside::slices`], for this time or in slices of this length.
+    /// Duration of [`Companion::slices`], for this time or in slices of this length.
     pub fn length(&self, time: Duration, slice: Duration) -> Duration {
         self.turns(slice).map_or(time, |turns| {
             slice * (u32::try_from(turns.order().len()).unwrap_or(u32::MAX) + turns.after())
@@ -68,7 +68,7 @@ impl<'a> Beside<'a> {
         slice: Duration,
         mut work: impl FnMut(Duration) -> Result<T>,
     ) -> Result<Vec<Slice<T>>> {
-        let n = self.turns(slice).map_or(0, Turns::before);
+        let n = self.turns(slice).map_or(0, SliceOrder::before);
         let Some(watching) = self.watching.filter(|_| n > 0) else { return Ok(Vec::new()) };
         self.turn(watching, false)?;
         work(SETTLES)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::slices::Turns;
+use super::slices::SliceOrder;
 
 /// One column of the tables, or one row of the grid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ const COLD: &str = "rate = { max = \"5%\" }\nage = { min = \"5s\" }\n";
 /// Selects single pages that were not touched for the same time, whatever the state of adjacent pages.
 const UNTOUCHED: &str = "filters = [{ kind = { touched_within = \"5s\" } }]\n";
 /// Maximum factor by which a lead-in is lengthened.
-pub const MOST_PATIENCE: u32 = 4;
+pub const MAX_PATIENCE: u32 = 4;
 /// Time in which a load without isotherm settles.
 const SETTLES: Duration = Duration::from_secs(5);
 /// The quotas of the grid, in ms per second.
@@ -86,10 +86,10 @@ impl Config {
 
     /// The turns of isotherm at work and at rest during the measurement, in `slices` slices. Paged-out memory
     /// stays paged out while isotherm is at rest, and huge pages cannot be undone at all.
-    pub fn turns(self, slices: u32) -> Option<Turns> {
+    pub fn turns(self, slices: u32) -> Option<SliceOrder> {
         match self {
-            Config::Rec => Some(Turns::Often(slices)),
-            Config::Prcl | Config::Quota { .. } => Some(Turns::Once(slices)),
+            Config::Rec => Some(SliceOrder::Often(slices)),
+            Config::Prcl | Config::Quota { .. } => Some(SliceOrder::Once(slices)),
             Config::Orig | Config::Thp | Config::Ethp => None,
         }
     }
@@ -99,7 +99,7 @@ impl Config {
     pub fn lead_in(self, asked: Duration) -> Duration {
         match self {
             Config::Orig | Config::Thp => asked.min(SETTLES),
-            Config::Quota { ms, .. } => asked * (200 / ms.max(1)).clamp(1, MOST_PATIENCE),
+            Config::Quota { ms, .. } => asked * (200 / ms.max(1)).clamp(1, MAX_PATIENCE),
             Config::Rec | Config::Ethp | Config::Prcl => asked,
         }
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::plan::Turn;
+use super::plan::PlannedRun;
 use super::run::Run;
 use isotherm_bench::output::save_json;
 
@@ -91,7 +91,7 @@ impl Folder {
     }
 
     /// Whether a run exists and did not fail.
-    pub fn has(&self, turn: &Turn<'_>) -> bool {
+    pub fn has(&self, turn: &PlannedRun<'_>) -> bool {
         self.runs.iter().any(|run| is_of(run, turn) && run.outcome.is_ok())
     }
 
@@ -120,14 +120,14 @@ impl Folder {
     }
 }
 
-fn is_of(run: &Run, turn: &Turn<'_>) -> bool {
+fn is_of(run: &Run, turn: &PlannedRun<'_>) -> bool {
     run.workload == turn.workload && run.config == turn.config && run.repetition == turn.repetition
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::config::Config;
-    use super::super::run::{Figures, Work};
+    use super::super::run::{RunResult, Work};
     use super::super::sampler::Memory;
     use super::*;
 
@@ -135,7 +135,7 @@ mod tests {
         Setup { version: VERSION, size: 1, seconds: 2, lead_in: 3, slices: 6, rate: 4, seed: 5 };
 
     fn run(repetition: u32, ok: bool) -> Run {
-        let figures = Figures {
+        let figures = RunResult {
             work: Work::Seconds(1.5),
             sliced: None,
             seconds: 1.5,
@@ -152,8 +152,8 @@ mod tests {
         Run { workload: "a".to_owned(), config: Config::Prcl, repetition, outcome }
     }
 
-    fn turn(repetition: u32) -> Turn<'static> {
-        Turn { workload: "a", config: Config::Prcl, repetition }
+    fn turn(repetition: u32) -> PlannedRun<'static> {
+        PlannedRun { workload: "a", config: Config::Prcl, repetition }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 /// The longest latency that is recorded as such.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_LATENCY: Duration = Duration::from_secs(60);
 
 /// Percentiles, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub struct Latencies(Histogram<u64>);
 impl Latencies {
     /// An empty histogram.
     pub fn new() -> Result<Self> {
-        let most = u64::try_from(LONGEST.as_nanos())?;
+        let most = u64::try_from(MAX_LATENCY.as_nanos())?;
         Ok(Latencies(Histogram::new_with_bounds(1000, most, 3)?))
     }
 

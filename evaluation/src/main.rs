@@ -14,7 +14,7 @@ use isotherm_evaluation::folder::{Folder, Setup, VERSION};
 use isotherm_evaluation::names::Names;
 use isotherm_evaluation::one::one;
 use isotherm_evaluation::pace::Pace;
-use isotherm_evaluation::plan::{Turn, turns};
+use isotherm_evaluation::plan::{PlannedRun, turns};
 use isotherm_evaluation::results::Results;
 use isotherm_evaluation::run::Run;
 use isotherm_evaluation::slices::SLICE;
@@ -207,7 +207,7 @@ fn run_all(o: &Options, setup: &Setup, folder: &mut Folder) -> Result<()> {
     let found = found?;
     let names: Vec<&str> = found.iter().map(|w| w.name()).collect();
     let all = turns(&names, &o.configs(), o.times, setup.seed);
-    let left: Vec<&Turn<'_>> = all.iter().filter(|turn| !folder.has(turn)).collect();
+    let left: Vec<&PlannedRun<'_>> = all.iter().filter(|turn| !folder.has(turn)).collect();
     let [lead_in, measured] = [setup.lead_in, setup.seconds].map(Duration::from_secs);
     let length = |config: Config| {
         let lead_in = config.lead_in(lead_in);
@@ -222,7 +222,7 @@ fn run_all(o: &Options, setup: &Setup, folder: &mut Folder) -> Result<()> {
     eprintln!("{} runs, {} of them are there: {}", all.len(), all.len() - left.len(), pace.left());
     eprintln!("if this program is killed (SIGKILL), restore by hand: {}", how_to_restore());
     for turn in left {
-        let Turn { workload, config, repetition } = *turn;
+        let PlannedRun { workload, config, repetition } = *turn;
         let which = found.iter().find(|w| w.name() == workload).context("no such workload")?;
         let outcome = one(&**which, config, length(config), &stop);
         stop.check()?;

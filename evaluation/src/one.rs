@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use isotherm_linux::swap::Swap;
 
-use super::beside::Beside;
+use super::beside::Companion;
 use super::config::Config;
 use super::machine::{Counts, HugePages, drop_caches, used};
-use super::run::Figures;
+use super::run::RunResult;
 use super::sampler::{Memory, SampledProcesses, Sampler};
 use super::stop::Stop;
 use super::watching::{Mark, Watching};
@@ -28,14 +28,14 @@ struct Moment {
 
 /// Interval between checks, because a process that has just ended takes a while to free its memory.
 const LOOK: Duration = Duration::from_millis(300);
-const MOST_LOOKS: u32 = 20;
+const MAX_LOOKS: u32 = 20;
 /// Changes below this amount happen all the time, in bytes.
 const STEADY: u64 = 4 << 20;
 
 /// The memory in use, once it hardly changes any more.
 fn settled(root: &Path, stop: &Stop) -> Result<u64> {
     let mut before = used(root)?;
-    for _ in 0..MOST_LOOKS {
+    for _ in 0..MAX_LOOKS {
         stop.sleep(LOOK)?;
         let now = used(root)?;
         if now.abs_diff(before) < STEADY {
@@ -53,7 +53,7 @@ pub fn one(
     config: Config,
     length: Length,
     stop: &Stop,
-) -> Result<Figures> {
+) -> Result<RunResult> {
     let root = Path::new("/");
     // Swap is dropped after its users, so that its contents are freed with them.
     let swap = Swap::start(workload.memory() + SPARE)?;
@@ -77,7 +77,7 @@ pub fn one(
         Ok(())
     };
     let turns = config.turns(length.slices);
-    let mut beside = Beside::new(watching.as_ref(), turns, &mut swap, &mut mark);
+    let mut beside = Companion::new(watching.as_ref(), turns, &mut swap, &mut mark);
     let done = running.work(length, &mut beside, stop)?;
     let rested = beside.rested();
     moments.push(now()?);
@@ -93,7 +93,7 @@ pub fn one(
     running.finish()?;
     watching.map_or(Ok(()), Watching::end)?;
     let share = |d: Duration| 100.0 * d.as_secs_f64() / time.as_secs_f64();
-    Ok(Figures {
+    Ok(RunResult {
         work: done.work,
         sliced: done.sliced,
         seconds: time.as_secs_f64(),

@@ -8,7 +8,7 @@ use super::workload::FOR_HUGE_PAGES;
 
 /// One planned run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Turn<'a> {
+pub struct PlannedRun<'a> {
     /// name of the workload
     pub workload: &'a str,
     /// configuration
@@ -24,14 +24,15 @@ pub fn turns<'a>(
     configs: &[Config],
     repetitions: u32,
     seed: u64,
-) -> Vec<Turn<'a>> {
+) -> Vec<PlannedRun<'a>> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut turns = Vec::new();
     for repetition in 0..repetitions {
         for &workload in workloads {
             let mut drawn: Vec<_> = configs.iter().map(|&c| (random.next_u64(), c)).collect();
             drawn.sort_unstable();
-            let drawn = drawn.into_iter().map(|(_, config)| Turn { workload, config, repetition });
+            let drawn =
+                drawn.into_iter().map(|(_, config)| PlannedRun { workload, config, repetition });
             turns.extend(drawn.filter(says_something));
         }
     }
@@ -39,7 +40,7 @@ pub fn turns<'a>(
 }
 
 /// Leaves out quotas for workloads that have no memory to page out.
-fn says_something(turn: &Turn<'_>) -> bool {
+fn says_something(turn: &PlannedRun<'_>) -> bool {
     turn.config.quota().is_none() || !FOR_HUGE_PAGES.contains(&turn.workload)
 }
 
@@ -69,7 +70,7 @@ mod tests {
         let configs = Config::all();
         let all = turns(&["a"], &configs, 2, 1);
         let (first, second) = all.split_at(configs.len());
-        let order = |turns: &[Turn<'_>]| turns.iter().map(|t| t.config).collect::<Vec<_>>();
+        let order = |turns: &[PlannedRun<'_>]| turns.iter().map(|t| t.config).collect::<Vec<_>>();
         assert_ne!(order(first), order(second));
         assert_eq!(all, turns(&["a"], &configs, 2, 1));
         assert_ne!(all, turns(&["a"], &configs, 2, 2));

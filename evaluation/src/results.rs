@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use super::config::Config;
 use super::estimate::Estimate;
-use super::run::{Figures, Run, Work};
+use super::run::{Run, RunResult, Work};
 use super::slices::{Pair, less_work, slowdown};
 use super::statistics::mean;
 use super::workload::FOR_HUGE_PAGES;
 
 /// A figure of a run; `None` if the run does not have it.
-pub type Figure = fn(&Figures) -> Option<f64>;
+pub type Figure = fn(&RunResult) -> Option<f64>;
 
 /// All runs that count.
 #[derive(Debug, Clone)]
@@ -44,7 +44,7 @@ impl<'a> Results<'a> {
     }
 
     /// All repetitions that have not failed.
-    fn repetitions(&self, workload: &str, config: Config) -> impl Iterator<Item = &'a Figures> {
+    fn repetitions(&self, workload: &str, config: Config) -> impl Iterator<Item = &'a RunResult> {
         let runs = self.0.iter().filter(move |r| r.workload == workload && r.config == config);
         runs.filter_map(|run| run.outcome.as_ref().ok())
     }
@@ -156,7 +156,7 @@ impl<'a> Results<'a> {
 }
 
 /// Resident bytes, and bytes of memory that swap uses.
-pub fn with_swap(f: &Figures) -> Option<f64> {
+pub fn with_swap(f: &RunResult) -> Option<f64> {
     Some(f.memory.resident + f.memory.zram)
 }
 
@@ -169,7 +169,7 @@ pub(super) mod tests {
     /// A run with this work, and so many bytes resident and in swap.
     pub fn run(workload: &str, config: Config, work: Work, resident: f64, zram: f64) -> Run {
         let memory = Memory { used: resident, resident, held: 3.0 * zram, zram };
-        let outcome = Ok(Figures {
+        let outcome = Ok(RunResult {
             work,
             sliced: None,
             seconds: 10.0,

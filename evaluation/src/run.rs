@@ -39,7 +39,7 @@ pub struct Windows {
 
 /// The results of one run, during the measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
+pub struct RunResult {
     /// work, as the workload counts it
     pub work: Work,
     /// results if isotherm alternated between work and rest; `work` is then that with isotherm at work
@@ -75,5 +75,5 @@ pub struct Run {
     /// number of the repetition, from 0
     pub repetition: u32,
     /// the results, or the reason for the failure
-    pub outcome: Result<Figures, String>,
+    pub outcome: Result<RunResult, String>,
 }

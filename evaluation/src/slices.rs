@@ -22,7 +22,7 @@ pub struct Slice<T> {
 
 /// The order of work and rest of isotherm, and the number of slices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turns {
+pub enum SliceOrder {
     /// work, then two slices of rest, then two of work, and so on, so that drift affects both equally
     Often(u32),
     /// For effects that persist and must be undone before a slice counts as rest: a quarter of the slices at
@@ -33,7 +33,7 @@ pub enum Turns {
 /// Minimum number of slices, whatever their length.
 pub const FEWEST: u32 = 4;
 
-impl Turns {
+impl SliceOrder {
     /// The turns for slices of this length, with about the same total time as these turns with slices of
     /// [`SLICE`].
     pub fn in_slices_of(self, slice: Duration) -> Self {
@@ -42,32 +42,32 @@ impl Turns {
             u32::try_from(fit).unwrap_or(u32::MAX).next_multiple_of(2).max(FEWEST.min(n))
         };
         match self {
-            Turns::Often(count) => Turns::Often(n(count)),
-            Turns::Once(count) => Turns::Once(n(count)),
+            SliceOrder::Often(count) => SliceOrder::Often(n(count)),
+            SliceOrder::Once(count) => SliceOrder::Once(n(count)),
         }
     }
 
     /// Number of slices at rest before isotherm acts.
     pub fn before(self) -> u32 {
         match self {
-            Turns::Often(_) => 0,
-            Turns::Once(n) => n / 4,
+            SliceOrder::Often(_) => 0,
+            SliceOrder::Once(n) => n / 4,
         }
     }
 
     /// For each slice from the start of the measurement, whether isotherm is at work.
     pub fn order(self) -> Vec<bool> {
         match self {
-            Turns::Often(n) => (0..n).map(|i| matches!(i % 4, 0 | 3)).collect(),
-            Turns::Once(n) => vec![true; (n / 2) as usize],
+            SliceOrder::Often(n) => (0..n).map(|i| matches!(i % 4, 0 | 3)).collect(),
+            SliceOrder::Once(n) => vec![true; (n / 2) as usize],
         }
     }
 
     /// Number of slices at rest after all effects are undone.
     pub fn after(self) -> u32 {
         match self {
-            Turns::Often(_) => 0,
-            Turns::Once(n) => n / 2 - self.before(),
+            SliceOrder::Often(_) => 0,
+            SliceOrder::Once(n) => n / 2 - self.before(),
         }
     }
 }
@@ -182,29 +182,29 @@ mod tests {
     use super::*;
 
     fn sliced(rate: impl Fn(u32, bool) -> f64, n: u32) -> Sliced {
-        let slices = (0..).zip(Turns::Often(n).order());
+        let slices = (0..).zip(SliceOrder::Often(n).order());
         let slices = slices.map(|(i, watched)| Slice { watched, found: rate(i, watched) });
         Sliced::of(&slices.collect::<Vec<_>>()).unwrap()
     }
 
     #[test]
     fn each_pair_has_both_and_neighbours_are_alike() {
-        let all = Turns::Often(8).order();
+        let all = SliceOrder::Often(8).order();
         assert_eq!(all, [true, false, false, true, true, false, false, true]);
         assert!(all.chunks(2).all(|pair| pair[0] != pair[1]));
     }
 
     #[test]
     fn long_ones_are_few() {
-        let of = |n, seconds| Turns::Once(n).in_slices_of(Duration::from_secs(seconds));
+        let of = |n, seconds| SliceOrder::Once(n).in_slices_of(Duration::from_secs(seconds));
         let all = [(20, 2), (20, 26), (20, 6), (2, 26)].map(|(n, seconds)| of(n, seconds));
-        assert_eq!(all, [20, 4, 6, 2].map(Turns::Once));
+        assert_eq!(all, [20, 4, 6, 2].map(SliceOrder::Once));
     }
 
     #[test]
     fn once_there_is_as_much_before_as_after() {
         for (n, before, work, after) in [(20, 5, 10, 5), (2, 0, 1, 1), (6, 1, 3, 2)] {
-            let turns = Turns::Once(n);
+            let turns = SliceOrder::Once(n);
             assert_eq!((turns.before(), turns.order().len(), turns.after()), (before, work, after));
             assert!(turns.order().iter().all(|at_work| *at_work));
         }
@@ -217,20 +217,21 @@ mod tests {
         let at_work = [99.0, 103.5, 108.0, 112.5].map(|rate| slice(true, rate));
         let [before, after] = [[100.0, 105.0], [130.0, 135.0]].map(|r| r.map(|r| slice(false, r)));
         let all = [before.as_slice(), &at_work, &after].concat();
-        let told = Sliced::of(&all).unwrap();
-        assert_eq!(told.pairs.len(), 4);
-        let less = less_work(&told.pairs).unwrap();
+        let reported = Sliced::of(&all).unwrap();
+        assert_eq!(reported.pairs.len(), 4);
+        let less = less_work(&reported.pairs).unwrap();
         assert!((less.value - 10.0).abs() < 1e-9 && less.error.unwrap() > 0.0, "{less}");
     }
 
     #[test]
     fn a_drift_takes_nothing_from_either() {
-        let told = sliced(|i, watched| f64::from(1000 + i) * if watched { 0.8 } else { 1.0 }, 40);
-        assert!((told.slowdown.value - 25.0).abs() < 1e-9, "{told:?}");
-        assert_eq!(told.pairs.len(), 20);
-        assert!((told.alone - 1019.5).abs() < 1e-9 && (told.watched - 815.6).abs() < 1e-9);
-        let error = told.slowdown.error.unwrap();
-        assert!(error > 0.0 && error < 0.1, "a drift is no loss: {told:?}");
+        let reported =
+            sliced(|i, watched| f64::from(1000 + i) * if watched { 0.8 } else { 1.0 }, 40);
+        assert!((reported.slowdown.value - 25.0).abs() < 1e-9, "{reported:?}");
+        assert_eq!(reported.pairs.len(), 20);
+        assert!((reported.alone - 1019.5).abs() < 1e-9 && (reported.watched - 815.6).abs() < 1e-9);
+        let error = reported.slowdown.error.unwrap();
+        assert!(error > 0.0 && error < 0.1, "a drift is no loss: {reported:?}");
     }
 
     /// Rates are 100 beside it, and 108 and 112 by turns without: a stdev of the residuals of
@@ -238,9 +239,9 @@ mod tests {
     #[test]
     fn the_error_is_that_of_the_mean() {
         let alone = |i: u32| if (i / 2).is_multiple_of(2) { 108.0 } else { 112.0 };
-        let told = sliced(|i, watched| if watched { 100.0 } else { alone(i) }, 20);
-        assert!((told.slowdown.value - 10.0).abs() < 1e-9, "{told:?}");
-        assert!((told.slowdown.error.unwrap() - 2.0 / 3.0).abs() < 1e-9, "{told:?}");
+        let reported = sliced(|i, watched| if watched { 100.0 } else { alone(i) }, 20);
+        assert!((reported.slowdown.value - 10.0).abs() < 1e-9, "{reported:?}");
+        assert!((reported.slowdown.error.unwrap() - 2.0 / 3.0).abs() < 1e-9, "{reported:?}");
     }
 
     /// The machine gets slower all the time, the twin with it; one is a twentieth slower when watched.

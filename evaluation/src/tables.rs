@@ -4,7 +4,7 @@ use super::config::Config;
 use super::estimate::Estimate;
 use super::mails::{MAILS, Mail, reclamation};
 use super::results::{Figure, Results};
-use super::run::Figures;
+use super::run::RunResult;
 use super::statistics::summary;
 use super::table::{Table, number, overhead};
 
@@ -157,7 +157,7 @@ pub fn details(results: &Results<'_>) -> Table {
     }
 }
 
-fn faults(f: &Figures) -> Option<f64> {
+fn faults(f: &RunResult) -> Option<f64> {
     Some(f.major_faults as f64 / f.seconds.max(1e-9))
 }
 

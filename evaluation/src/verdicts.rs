@@ -131,7 +131,7 @@ fn best_case(results: &Results<'_>) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::super::results::tests::run;
-    use super::super::run::{Figures, Run, Windows, Work};
+    use super::super::run::{Run, RunResult, Windows, Work};
     use super::*;
 
     fn found(all: &[Verdict], begin: &str) -> Verdict {
@@ -181,7 +181,7 @@ mod tests {
         let of = |worst| {
             let mut run = run("some", quota, Work::PerSecond(1.0), 1.0, 0.0);
             let windows = Some(Windows { count: 9, worst, median: None });
-            run.outcome = run.outcome.map(|f| Figures { windows, ..f });
+            run.outcome = run.outcome.map(|f| RunResult { windows, ..f });
             run
         };
         let runs = [of(99.0), of(112.0)];

@@ -6,7 +6,7 @@ use std::cell::Cell;
 
 thread_local! {
     static HELD: Cell<isize> = const { Cell::new(0) };
-    static MOST: Cell<isize> = const { Cell::new(0) };
+    static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
 struct Counting;
@@ -18,7 +18,7 @@ fn add(bytes: isize) {
     // At the end of a thread there is nothing to count any more.
     let _ = HELD.try_with(|held| {
         held.set(held.get() + bytes);
-        let _ = MOST.try_with(|most| most.set(most.get().max(held.get())));
+        let _ = PEAK.try_with(|most| most.set(most.get().max(held.get())));
     });
 }
 
@@ -46,7 +46,7 @@ pub fn held() -> isize {
 /// The result of `f`, and the most memory that it has held at a time.
 pub fn most<T>(f: impl FnOnce() -> T) -> (T, usize) {
     let before = HELD.get();
-    MOST.set(before);
+    PEAK.set(before);
     let result = f();
-    (result, usize::try_from(MOST.get() - before).unwrap_or(0))
+    (result, usize::try_from(PEAK.get() - before).unwrap_or(0))
 }

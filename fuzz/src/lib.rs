@@ -20,7 +20,9 @@ use std::time::Duration;
 use isotherm_core::{Attrs, Nanos};
 use isotherm_record::edit::{Edit, Rewriter};
 use isotherm_record::import::{Format, Import, ImportError, Presumed};
-use isotherm_record::{Facts, Limits, ReadError, Reader, Why, Writer, export_perf_script};
+use isotherm_record::{
+    Facts, FileEndReason, Limits, ReadError, Reader, Writer, export_perf_script,
+};
 use libfuzzer_sys::Corpus;
 
 #[cfg(feature = "services")]
@@ -89,7 +91,7 @@ fn import(bytes: &[u8], formats: &[Format]) -> Corpus {
             for s in import.snapshots() {
                 let _ = writer.snapshot(&s).unwrap();
             }
-            writer.finish(Why::Played, "").unwrap();
+            writer.finish(FileEndReason::Played, "").unwrap();
             let mut events = Reader::new(Cursor::new(record), name).unwrap();
             assert!(events.all(|event| event.is_ok()), "an import is a sound record");
             kept(import.format())

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use isotherm_core::Thresholds;
 use isotherm_record::Reader;
 use isotherm_web::pyramid::Retention;
-use isotherm_web::{Index, Kind, Limits, ListenOptions, Server, Source};
+use isotherm_web::{Index, Limits, ListenOptions, Server, Source, SourceKind};
 use libfuzzer_sys::Corpus;
 use tempfile::TempDir;
 use tokio::sync::watch;
@@ -37,7 +37,8 @@ static SITE: LazyLock<Site> = LazyLock::new(|| {
         thresholds: Thresholds::default(),
     };
     let record = Some((path, false));
-    let source = Arc::new(Source::new(Kind::Record, "a.rec".into(), record, Index::new(limits)));
+    let source =
+        Arc::new(Source::new(SourceKind::Record, "a.rec".into(), record, Index::new(limits)));
     for event in Reader::new(Cursor::new(RECORD), Path::new("a.rec")).unwrap() {
         source.change().push(event.unwrap());
     }

@@ -175,8 +175,9 @@ impl Calls {
         let mut check = Command::new(PROGRAM);
         check.args(["record", "--check", "a.rec"]).current_dir(&self.folder);
         let ended = run(&mut check, Path::new(WORK_DIR), TIME)?;
-        let told = ["is sound", "breaks off", "is cut short"];
-        let well = ended.fault().is_none() && told.iter().any(|part| ended.text().contains(part));
+        let reported = ["is sound", "breaks off", "is cut short"];
+        let well =
+            ended.fault().is_none() && reported.iter().any(|part| ended.text().contains(part));
         Ok((!well).then(|| format!("the record is damaged: {}", ended.text())))
     }
 

@@ -10,7 +10,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::{Kind, Trial, sandbox};
+use crate::{ExperimentKind, Trial, sandbox};
 
 /// Number of trials after which results are written, and a new sandbox begins.
 const BATCH: u64 = 100;
@@ -56,7 +56,7 @@ impl Results {
 
 /// Runs trials until there are `trials` of them, and continues the campaign in `folder`. Returns the number of faults.
 pub fn run(
-    kind: Kind,
+    kind: ExperimentKind,
     program: &Path,
     folder: Option<&Path>,
     seed: u64,
@@ -93,7 +93,7 @@ fn hash(file: &Path) -> Result<u64> {
 }
 
 /// Repeats one trial, and prints its result. Returns the number of faults.
-pub fn repeat(kind: Kind, program: &Path, seed: u64, n: u64) -> Result<usize> {
+pub fn repeat(kind: ExperimentKind, program: &Path, seed: u64, n: u64) -> Result<usize> {
     let mut faults = 0;
     batch(kind, program, seed, n, n + 1, |trial| {
         println!("{}: {}", trial.class, trial.fault.as_deref().unwrap_or("no fault"));
@@ -103,7 +103,7 @@ pub fn repeat(kind: Kind, program: &Path, seed: u64, n: u64) -> Result<usize> {
 }
 
 fn batch(
-    kind: Kind,
+    kind: ExperimentKind,
     program: &Path,
     seed: u64,
     from: u64,

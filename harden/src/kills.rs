@@ -97,8 +97,8 @@ impl Kills {
         self.kill(&args, Duration::from_secs(8), random)?;
         for name in names(&self.folder)? {
             let ended = self.run(&["record", "--check", &name])?;
-            let told = ["is sound", "breaks off", "is empty"];
-            if ended.fault().is_some() || !told.iter().any(|part| ended.text().contains(part)) {
+            let reported = ["is sound", "breaks off", "is empty"];
+            if ended.fault().is_some() || !reported.iter().any(|part| ended.text().contains(part)) {
                 return Ok(Some(format!("check of {name}: {}", ended.text())));
             }
             // A record without a snapshot has nothing to repair.

@@ -44,7 +44,7 @@ pub trait Experiment {
 
 /// The experiments, in the order in which they run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
+pub enum ExperimentKind {
     /// generated argument vectors over all commands
     Arguments,
     /// kills of commands that watch processes, at random moments, each followed by a start
@@ -59,7 +59,7 @@ pub enum Kind {
     Soak,
 }
 
-impl Kind {
+impl ExperimentKind {
     /// Its name on the command line and in results.
     pub fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
@@ -68,33 +68,35 @@ impl Kind {
     /// Number of trials of the short form and of the long one.
     fn trials(self, short: bool) -> u64 {
         match self {
-            Kind::Arguments => [100_000, 400][usize::from(short)],
-            Kind::Kills => [1000, 10][usize::from(short)],
-            Kind::Settings => [1000, 0][usize::from(short)],
-            Kind::Calls => [10_000, 12][usize::from(short)],
-            Kind::Targets => [10_000, 8][usize::from(short)],
-            Kind::Soak => [60, 0][usize::from(short)],
+            ExperimentKind::Arguments => [100_000, 400][usize::from(short)],
+            ExperimentKind::Kills => [1000, 10][usize::from(short)],
+            ExperimentKind::Settings => [1000, 0][usize::from(short)],
+            ExperimentKind::Calls => [10_000, 12][usize::from(short)],
+            ExperimentKind::Targets => [10_000, 8][usize::from(short)],
+            ExperimentKind::Soak => [60, 0][usize::from(short)],
         }
     }
 
     /// The privileges of its trials.
     pub fn privileges(self) -> Privileges {
         match self {
-            Kind::Arguments => Privileges::None,
-            Kind::Kills | Kind::Settings | Kind::Calls | Kind::Targets | Kind::Soak => {
-                Privileges::Root
-            }
+            ExperimentKind::Arguments => Privileges::None,
+            ExperimentKind::Kills
+            | ExperimentKind::Settings
+            | ExperimentKind::Calls
+            | ExperimentKind::Targets
+            | ExperimentKind::Soak => Privileges::Root,
         }
     }
 
     fn experiment(self) -> Result<Box<dyn Experiment>> {
         Ok(match self {
-            Kind::Arguments => Box::new(arguments::Arguments::new()?),
-            Kind::Calls => Box::new(calls::Calls::new()?),
-            Kind::Targets => Box::new(targets::Targets::new()?),
-            Kind::Soak => Box::new(soak::Soak::new()?),
-            Kind::Kills => Box::new(kills::Kills::of_watching()?),
-            Kind::Settings => Box::new(kills::Kills::of_settings()?),
+            ExperimentKind::Arguments => Box::new(arguments::Arguments::new()?),
+            ExperimentKind::Calls => Box::new(calls::Calls::new()?),
+            ExperimentKind::Targets => Box::new(targets::Targets::new()?),
+            ExperimentKind::Soak => Box::new(soak::Soak::new()?),
+            ExperimentKind::Kills => Box::new(kills::Kills::of_watching()?),
+            ExperimentKind::Settings => Box::new(kills::Kills::of_settings()?),
         })
     }
 }
@@ -113,7 +115,7 @@ enum Task {
     /// Run experiments, or continue them
     Run {
         /// experiments; all if there are none
-        kinds: Vec<Kind>,
+        kinds: Vec<ExperimentKind>,
         /// program to test
         #[arg(long)]
         program: PathBuf,
@@ -135,7 +137,7 @@ enum Task {
     },
     /// Carry out trials inside the sandbox, and print a line of JSON for each
     #[command(hide = true)]
-    Inside { kind: Kind, seed: u64, from: u64, to: u64 },
+    Inside { kind: ExperimentKind, seed: u64, from: u64, to: u64 },
     /// Be a process to watch
     #[command(hide = true)]
     Target { deed: Behaviour },
@@ -156,14 +158,15 @@ fn main() -> Result<ExitCode> {
             }
             let program =
                 program.canonicalize().with_context(|| format!("no {}", program.display()))?;
-            let kinds = if kinds.is_empty() { Kind::value_variants().to_vec() } else { kinds };
+            let kinds =
+                if kinds.is_empty() { ExperimentKind::value_variants().to_vec() } else { kinds };
             let mut faults = 0;
             for kind in kinds {
                 let trials = trials.unwrap_or_else(|| kind.trials(short));
                 if trials == 0 {
                     continue;
                 }
-                if kind == Kind::Targets && !has_pids_of_its_own()? {
+                if kind == ExperimentKind::Targets && !has_pids_of_its_own()? {
                     println!(
                         "targets: skipped: before Linux 6.14, all processes share one pid_max"
                     );
@@ -188,7 +191,7 @@ fn has_pids_of_its_own() -> Result<bool> {
 }
 
 /// Trials write nothing but their lines to standard output.
-fn inside(kind: Kind, seed: u64, from: u64, to: u64) -> Result<()> {
+fn inside(kind: ExperimentKind, seed: u64, from: u64, to: u64) -> Result<()> {
     std::env::set_current_dir(WORK_DIR).context(WORK_DIR)?;
     let mut experiment = kind.experiment()?;
     for n in from..to {

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Time that a program has to end after SIGINT, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of an output that are kept.
-const KEPT: usize = 1 << 20;
+const MAX_OUTPUT_BYTES: usize = 1 << 20;
 
 /// How a command has ended, and what it wrote.
 pub struct Ended {
@@ -79,7 +79,7 @@ pub fn run(command: &mut Command, folder: &Path, time: Duration) -> Result<Ended
     };
     let text = |path: &Path| -> Result<String> {
         let bytes = fs::read(path)?;
-        Ok(String::from_utf8_lossy(&bytes[..bytes.len().min(KEPT)]).into_owned())
+        Ok(String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_OUTPUT_BYTES)]).into_owned())
     };
     Ok(Ended { status, interrupted, out: text(&out)?, err: text(&err)? })
 }

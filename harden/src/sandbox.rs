@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-use crate::Kind;
+use crate::ExperimentKind;
 
 /// The program to test.
 pub const PROGRAM: &str = "/tmp/isotherm";
@@ -48,7 +48,13 @@ exec "$@"
 "#;
 
 /// The command that carries out trials `from..to`.
-pub fn command(kind: Kind, program: &Path, seed: u64, from: u64, to: u64) -> Result<Command> {
+pub fn command(
+    kind: ExperimentKind,
+    program: &Path,
+    seed: u64,
+    from: u64,
+    to: u64,
+) -> Result<Command> {
     let own = std::env::current_exe().context("this program")?;
     let mut command = Command::new("unshare");
     command

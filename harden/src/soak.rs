@@ -62,7 +62,7 @@ const COMMANDS: [(&str, &[&str]); 3] = [
 
 /// The resources of a program at a moment.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct ResourceUsage {
     descriptors: usize,
     threads: u64,
     /// anonymous memory, in bytes
@@ -74,7 +74,7 @@ struct Held {
 struct Program {
     name: &'static str,
     child: Child,
-    last: Held,
+    last: ResourceUsage,
     /// anonymous memory at the end of each minute, in bytes
     memory: Vec<u64>,
 }
@@ -177,7 +177,7 @@ impl Drop for Soak {
     }
 }
 
-fn held(pid: u32) -> Result<Held> {
+fn held(pid: u32) -> Result<ResourceUsage> {
     let dir = PathBuf::from(format!("/proc/{pid}"));
     let status = fs::read_to_string(dir.join("status")).context("the program has ended")?;
     let number = |name: &str| -> Result<u64> {
@@ -193,7 +193,12 @@ fn held(pid: u32) -> Result<Held> {
     // The kernel counts in hundredths of a second.
     let cpu = times.iter().sum::<u64>() as f64 / 100.0;
     let descriptors = fs::read_dir(dir.join("fd"))?.count();
-    Ok(Held { descriptors, threads: number("Threads:")?, memory: number("RssAnon:")? << 10, cpu })
+    Ok(ResourceUsage {
+        descriptors,
+        threads: number("Threads:")?,
+        memory: number("RssAnon:")? << 10,
+        cpu,
+    })
 }
 
 fn mib(bytes: u64) -> f64 {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use isotherm_core::{Monitor, Nanos, Snapshot, watch as monitor_of};
 use isotherm_linux::{Processes, sys, watch_for};
-use isotherm_record::{Facts, Limits, Why, Writer};
+use isotherm_record::{Facts, FileEndReason, Limits, Writer};
 use isotherm_sim::{AGED, GroundTruth};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde::Deserialize;
@@ -86,7 +86,7 @@ fn recorded(setup: &Setup, path: &Path, snapshots: &[Arc<Snapshot>]) -> Result<u
             let _ = writer.flush()?;
         }
     }
-    Ok(writer.finish(Why::Stopped, "")?.bytes)
+    Ok(writer.finish(FileEndReason::Stopped, "")?.bytes)
 }
 
 /// `isotherm lab workload`, killed when dropped.

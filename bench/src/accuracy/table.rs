@@ -1,6 +1,6 @@
 //! The table.
 
-use isotherm_sim::{Blocks, Delay, Figures, Kind, MachineKind};
+use isotherm_sim::{Blocks, Delay, KindScores, MachineKind, ScoreStatistics};
 
 use super::Row;
 
@@ -63,11 +63,11 @@ pub fn line(r: &Row) -> String {
 }
 
 fn blocks(b: &Blocks, heating: &Delay) -> String {
-    let number = |f: &Figures, digits: usize| match f.run {
+    let number = |f: &ScoreStatistics, digits: usize| match f.run {
         Some(run) => format!("{run:.digits$}"),
         None => "-".to_owned(),
     };
-    let kind = |k: &Kind| format!("{}, {}", number(&k.precision, 3), number(&k.recall, 3));
+    let kind = |k: &KindScores| format!("{}, {}", number(&k.precision, 3), number(&k.recall, 3));
     let right = b.intervals_right.map_or("-".to_owned(), |share| format!("{:.0} %", share * 100.0));
     format!(
         "{}, {}; {}; {}; {right}; {}",
@@ -83,11 +83,11 @@ fn share(x: Option<f64>) -> String {
     x.map_or("-".to_owned(), |x| format!("{x:.3}"))
 }
 
-fn kind(k: &Kind) -> [String; 2] {
+fn kind(k: &KindScores) -> [String; 2] {
     [figures(&k.precision, 3), figures(&k.recall, 3)]
 }
 
-fn figures(f: &Figures, digits: usize) -> String {
+fn figures(f: &ScoreStatistics, digits: usize) -> String {
     let (Some(run), Some(mean), Some(worst)) = (f.run, f.mean, f.worst) else {
         return "-".to_owned();
     };

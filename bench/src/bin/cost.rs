@@ -9,7 +9,7 @@ use clap::Parser;
 use isotherm_bench::load::Shape;
 use isotherm_bench::output::save_json;
 use isotherm_bench::setups::{Setup, Setups};
-use isotherm_bench::slices::{Figures, OFF, Slice, figures, order};
+use isotherm_bench::slices::{OFF, Slice, WatchingCost, figures, order};
 use isotherm_bench::watched_load::WatchedLoad;
 use isotherm_bench::{cpus, load};
 use isotherm_linux::Way;
@@ -53,7 +53,7 @@ struct Case {
     threads: usize,
     /// whether the target had its CPUs to itself
     alone: bool,
-    figures: Vec<Figures>,
+    figures: Vec<WatchingCost>,
     /// covered share of the memory at the end, by way
     coverage: Vec<Option<f64>>,
     rounds: Vec<Vec<Slice>>,
@@ -147,7 +147,7 @@ fn rows(case: &Case, setups: &[Setup]) -> String {
     ways.map(|((f, setup), seen)| row(case, f, &setup.name, other, *seen)).collect()
 }
 
-fn row(case: &Case, f: &Figures, name: &str, other: Option<f64>, seen: Option<f64>) -> String {
+fn row(case: &Case, f: &WatchingCost, name: &str, other: Option<f64>, seen: Option<f64>) -> String {
     let percent = |share: f64| format!("{:.2}", share * 100.0);
     format!(
         "| {} MiB | {}{} | {name} | {} % | {} % | {} | {} % ({} to {}) | {:.1} | {:.1} | {} |\n",

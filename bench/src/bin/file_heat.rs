@@ -55,7 +55,7 @@ const FILE_MIB: u64 = 1024;
 /// From this rate on, in Hz, a page is hot.
 const HOT_HZ: f64 = 10.0;
 /// A rate of a touched block below this, in Hz, counts as this.
-const LEAST_HZ: f64 = 0.02;
+const MIN_HZ: f64 = 0.02;
 /// A thread of the load works, and then waits, for this time.
 const TICK: Duration = Duration::from_millis(4);
 
@@ -358,7 +358,7 @@ fn heat(isotherm: &Path, path: &Path, o: &Options) -> Result<bool> {
 }
 
 fn error(measured: f64, truth: f64) -> f64 {
-    (measured.max(LEAST_HZ) / truth).log2().abs()
+    (measured.max(MIN_HZ) / truth).log2().abs()
 }
 
 /// The rate of each block, by snapshot.

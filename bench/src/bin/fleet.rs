@@ -11,8 +11,8 @@ use isotherm_bench::program;
 use rustix::process::geteuid;
 
 /// Maximum share of a CPU for the rows, in percent, and maximum size of the rows of a day.
-const MOST_CPU: f64 = 0.1;
-const MOST_MIB: f64 = 20.0;
+const MAX_CPU: f64 = 0.1;
+const MAX_MIB: f64 = 20.0;
 const MINUTES_OF_DAY: f64 = 1440.0;
 
 #[derive(Parser)]
@@ -75,8 +75,8 @@ fn main() -> Result<()> {
          | {} | {minutes} | {rows_cpu:.3} | {all_cpu:.1} | {stored:.1} | {written:.0} |",
         o.groups
     );
-    ensure!(rows_cpu <= MOST_CPU, "rows need {rows_cpu:.3} % of a CPU, more than {MOST_CPU} %");
-    ensure!(stored <= MOST_MIB, "rows need {stored:.1} MiB a day, more than {MOST_MIB} MiB");
+    ensure!(rows_cpu <= MAX_CPU, "rows need {rows_cpu:.3} % of a CPU, more than {MAX_CPU} %");
+    ensure!(stored <= MAX_MIB, "rows need {stored:.1} MiB a day, more than {MAX_MIB} MiB");
     Ok(())
 }
 

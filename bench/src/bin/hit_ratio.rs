@@ -306,8 +306,8 @@ fn read_files(dir: &Path, reads: u64, scans: bool) -> Result<Counted> {
         let drawn = draws.next_u64() as f64 / u64::MAX as f64 * all;
         let rank = sums.partition_point(|sum| *sum < drawn) as u64;
         // A multiplication by an odd number permutes the pages of a power of two.
-        let strewn = rank.wrapping_mul(0x9e37_79b1) % pages;
-        file.read_exact_at(&mut page, strewn * PAGE_SIZE)?;
+        let scattered = rank.wrapping_mul(0x9e37_79b1) % pages;
+        file.read_exact_at(&mut page, scattered * PAGE_SIZE)?;
         done += 1;
         if let Some(scanned) = scanned.as_ref().filter(|_| done >= next_scan) {
             let parts = scanned.metadata()?.len() / (SCAN_PAGES * PAGE_SIZE);

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use isotherm_bench::toucher::{self, Toucher};
 use isotherm_core::{AddrRange, Cost, Look, PAGE_SIZE, Space, Survey, TargetId};
-use isotherm_linux::{Clearing, Hold, Reading, Vaddr};
+use isotherm_linux::{Clearing, Hold, Vaddr, WalkMethod};
 
 #[derive(Parser)]
 struct Options {
@@ -63,9 +63,9 @@ struct Bench {
 impl Bench {
     fn start(len: u64, o: &Options) -> Result<Self> {
         let reading = match o.by {
-            By::Direct => Reading::Direct,
-            By::Probe => Reading::Probe,
-            By::Iterator => Reading::Iterator,
+            By::Direct => WalkMethod::Direct,
+            By::Probe => WalkMethod::Probe,
+            By::Iterator => WalkMethod::Iterator,
         };
         let toucher = Toucher::start(len, Some(o.huge))?;
         let mut ops = Vaddr::with(reading, Clearing::Cold)?;

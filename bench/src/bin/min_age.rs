@@ -149,7 +149,7 @@ fn summary(cells: &[Cell]) {
         all.sort_by(f64::total_cmp);
         all.get(all.len() / 2).copied().unwrap_or(0.0) * 100.0
     };
-    let told = |name: &str, error: f64, of: fn(&Cell) -> &Point| {
+    let reported = |name: &str, error: f64, of: fn(&Cell) -> &Point| {
         let many = cells.iter().filter(|c| c.refaults >= 50.0);
         let (factor, within, all) = factors(many.map(|c| (pages(of(c).returned), c.refaults)));
         println!(
@@ -162,6 +162,6 @@ fn summary(cells: &[Cell]) {
         "\n{:.1} % of what was idle is saved in the median",
         median(&|c| c.saved / c.idle.max(1.0))
     );
-    told("report need", median(&|c| off(&c.predicted, c)), |c| &c.predicted);
-    told("whatif", median(&|c| off(&c.played, c)), |c| &c.played);
+    reported("report need", median(&|c| off(&c.predicted, c)), |c| &c.predicted);
+    reported("whatif", median(&|c| off(&c.played, c)), |c| &c.played);
 }

@@ -61,8 +61,8 @@ fn main() -> Result<()> {
     let path = dir.path().canonicalize()?;
     postgres::init(&path, o.scale)?;
     println!(
-        "{:<18}{:>14}{:>14}{:>10}  {}",
-        "hot accounts", "without /s", "with /s", "factor", "of each pair"
+        "{:<18}{:>14}{:>14}{:>10}  of each pair",
+        "hot accounts", "without /s", "with /s", "factor"
     );
     let is_wanted = |name: &str| o.only.is_empty() || o.only.iter().any(|only| name == only);
     for (name, is_strewn, scans) in CASES.into_iter().filter(|case| is_wanted(case.0)) {

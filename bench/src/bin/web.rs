@@ -16,7 +16,7 @@ use isotherm_bench::synthetic;
 use isotherm_bench::threads::Threads;
 use isotherm_core::{TargetId, Thresholds};
 use isotherm_record::{Event, TargetFact};
-use isotherm_web::{Index, Kind, ListenOptions, Server, Source, live_limits};
+use isotherm_web::{Index, ListenOptions, Server, Source, SourceKind, live_limits};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde_json::Value;
@@ -583,7 +583,7 @@ fn day() -> Result<()> {
     let before = status(pid, "VmRSS")?;
     let start = Instant::now();
     let index = Index::new(live_limits(Thresholds::default()));
-    let source = Arc::new(Source::new(Kind::Live, "a day".to_owned(), None, index));
+    let source = Arc::new(Source::new(SourceKind::Live, "a day".to_owned(), None, index));
     let listen = ListenOptions { listen: "127.0.0.1:0".parse()?, tls: None, hosts: Vec::new() };
     let (changes, changed) = tokio::sync::watch::channel(0);
     let server = Server::start(&listen, vec![Arc::clone(&source)], changed)?;

@@ -39,13 +39,14 @@ pub fn priority(bounds: &mut Bounds) -> Result<()> {
     println!("| weights | cold, MiB | gone, MiB | of those, of the coldest tenth, % | regions |");
     println!("|---|---|---|---|---|");
     // All cases run at once, because each waits until memory has aged.
-    let told = std::thread::scope(|scope| {
+    let reported = std::thread::scope(|scope| {
         let runs: Vec<_> =
             CASES.iter().zip(1..).map(|(c, seed)| scope.spawn(move || c.take(seed))).collect();
-        let told = runs.into_iter().map(|r| r.join().map_err(|_| anyhow!("a run has panicked"))?);
-        told.collect::<Result<Vec<PagedOut>>>()
+        let reported =
+            runs.into_iter().map(|r| r.join().map_err(|_| anyhow!("a run has panicked"))?);
+        reported.collect::<Result<Vec<PagedOut>>>()
     })?;
-    for (case, told) in CASES.iter().zip(told) {
+    for (case, told) in CASES.iter().zip(reported) {
         let share = 100.0 * told.coldest as f64 / told.gone.max(1) as f64;
         println!(
             "| {} | {} | {:.1} | {share:.1} | {} |",

@@ -39,24 +39,24 @@ pub fn begin(verbose: u8) {
 }
 
 /// Messages that wait for the end of a view that fills the terminal.
-static HELD: Mutex<Option<Vec<u8>>> = Mutex::new(None);
+static BUFFERED: Mutex<Option<Vec<u8>>> = Mutex::new(None);
 /// Maximum size of these messages; later ones are dropped.
-const MOST_HELD: usize = 64 << 10;
+const MAX_BUFFERED_BYTES: usize = 64 << 10;
 
 /// While this exists, messages are not printed. Its end prints them.
-pub struct Held;
+pub struct BufferedMessages;
 
-impl Held {
+impl BufferedMessages {
     /// Messages wait from now on.
     pub fn begin() -> Self {
-        *HELD.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
-        Held
+        *BUFFERED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
+        BufferedMessages
     }
 }
 
-impl Drop for Held {
+impl Drop for BufferedMessages {
     fn drop(&mut self) {
-        let messages = HELD.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let messages = BUFFERED.lock().unwrap_or_else(PoisonError::into_inner).take();
         let _ = io::stderr().write_all(&messages.unwrap_or_default());
     }
 }
@@ -66,8 +66,8 @@ struct Messages;
 
 impl Write for Messages {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut *HELD.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(held) if held.len() < MOST_HELD => held.extend_from_slice(bytes),
+        match &mut *BUFFERED.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(held) if held.len() < MAX_BUFFERED_BYTES => held.extend_from_slice(bytes),
             Some(_) => {}
             None => return io::stderr().write(bytes),
         }

@@ -12,7 +12,7 @@ use isotherm_core::{
     Step, TargetId,
 };
 use isotherm_linux::{Hold, Vaddr};
-use isotherm_record::{Facts, Limits, Reader, TargetFact, Why, Writer};
+use isotherm_record::{Facts, FileEndReason, Limits, Reader, TargetFact, Writer};
 
 /// An operations set that is used by several monitors: loading it takes longer than a short recording.
 struct Lent<'a>(&'a mut Vaddr);
@@ -68,7 +68,7 @@ fn record(ops: &mut Vaddr, pid: i32, path: &Path) {
         }
     }
     drop(monitor);
-    assert_eq!(writer.finish(Why::Stopped, "").unwrap().snapshots, SNAPSHOTS);
+    assert_eq!(writer.finish(FileEndReason::Stopped, "").unwrap().snapshots, SNAPSHOTS);
     ops.detach(target);
 }
 

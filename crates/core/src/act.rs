@@ -131,11 +131,11 @@ pub struct Cause<'a> {
     /// time for which the region has kept its heat
     pub age: Duration,
     /// is notified when the work begins
-    pub begins: Option<&'a dyn Begins>,
+    pub begins: Option<&'a dyn WorkObserver>,
 }
 
 /// Is notified of each [`Work`] before it begins.
-pub trait Begins: std::fmt::Debug {
+pub trait WorkObserver: std::fmt::Debug {
     /// `work` begins next.
     fn begins(&self, work: &Work<'_>);
 }

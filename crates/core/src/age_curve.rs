@@ -7,13 +7,13 @@ use crate::range::PAGE_SIZE;
 use crate::time::Nanos;
 
 /// Shortest idle time in s that is known well: a page is cleared some seconds after its touch.
-pub const SHORTEST_AGE: f64 = 5.0;
+pub const MIN_AGE_S: f64 = 5.0;
 /// Known ages reach up to this share of the time for which ages were counted.
 pub const KNOWN_SHARE: f64 = 2.0 / 3.0;
 /// Largest share of unknown memory with which a record answers how much memory is needed.
-const MOST_UNKNOWN: f64 = 0.25;
+const MAX_UNKNOWN_SHARE: f64 = 0.25;
 /// Shortest record in s whose counts are believed where no age says how long it has to be.
-pub const SHORTEST_RECORD: f64 = 60.0;
+pub const MIN_RECORD_S: f64 = 60.0;
 /// If no event was counted, up to this many are likely, with a probability of 95 % (the rule of three).
 pub(crate) const LIKELY_EVENTS: f64 = 3.0;
 /// Why a record without idle ages gives no answer.
@@ -23,7 +23,7 @@ pub const NO_AGES: &str = "the record has no idle ages: record for at least a mi
 /// Why there is no answer about memory of which this share is unknown; `None` if it is small enough.
 #[must_use]
 pub fn too_much_unknown(share: f64) -> Option<String> {
-    (share > MOST_UNKNOWN).then(|| {
+    (share > MAX_UNKNOWN_SHARE).then(|| {
         format!(
             "{:.0} % of the resident memory is unknown, as its accesses cannot be observed: isotherm report summary \
              names the reasons",
@@ -39,7 +39,7 @@ const WINDOW_PAGES: f64 = 16.0;
 
 /// Idle times in s to choose from, the shortest first, up to `longest`.
 pub fn idle_times(longest: f64) -> impl Iterator<Item = f64> {
-    std::iter::successors(Some(SHORTEST_AGE), |age| Some(age * STEP))
+    std::iter::successors(Some(MIN_AGE_S), |age| Some(age * STEP))
         .take_while(move |age| *age <= longest)
 }
 
@@ -66,7 +66,7 @@ pub struct AgeCurve {
 
 /// The figures of the memory that is idle for T or more.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Beyond {
+pub struct IdleMemory {
     /// bytes idle for T or more, mean over the time
     pub idle: f64,
     /// the rest of the memory whose ages are known, mean over the same time
@@ -76,12 +76,12 @@ pub struct Beyond {
     /// number of windows in which such touches were counted: the weight of `returned`
     pub counted: f64,
     /// bytes per second for which one counted window stands
-    pub one: f64,
+    pub bytes_per_s_of_one_window: f64,
     /// what one more touch of a counted page would add to `returned` for the pages that are not counted
-    pub unseen: f64,
+    pub bytes_per_s_of_one_touch: f64,
 }
 
-impl Beyond {
+impl IdleMemory {
     /// The bytes per second that come back if counts are wrong within their error: -1 is the upper end of their
     /// 95 % interval, 1 the lower end.
     ///
@@ -89,17 +89,20 @@ impl Beyond {
     #[must_use]
     pub fn returned_at(&self, doubt: f64) -> f64 {
         let spread = 1.0 + 2.0 / self.counted.max(1.0).sqrt();
-        self.returned * spread.powf(-doubt) + (-doubt).max(0.0) * LIKELY_EVENTS * self.one
+        self.returned * spread.powf(-doubt)
+            + (-doubt).max(0.0) * LIKELY_EVENTS * self.bytes_per_s_of_one_window
     }
 
-    fn plus(self, o: Beyond) -> Beyond {
-        Beyond {
+    fn plus(self, o: IdleMemory) -> IdleMemory {
+        IdleMemory {
             idle: self.idle + o.idle,
             kept: self.kept + o.kept,
             returned: self.returned + o.returned,
             counted: self.counted + o.counted,
-            one: self.one.max(o.one),
-            unseen: self.unseen.max(o.unseen),
+            bytes_per_s_of_one_window: self
+                .bytes_per_s_of_one_window
+                .max(o.bytes_per_s_of_one_window),
+            bytes_per_s_of_one_touch: self.bytes_per_s_of_one_touch.max(o.bytes_per_s_of_one_touch),
         }
     }
 }
@@ -211,8 +214,8 @@ impl AgeCurve {
     /// What holds for memory idle for `age` s or more. Ages beyond the time that a row looks back on are not
     /// known: such rows do not count.
     #[must_use]
-    pub fn beyond(&self, age: f64) -> Beyond {
-        let mut sum = Beyond::default();
+    pub fn beyond(&self, age: f64) -> IdleMemory {
+        let mut sum = IdleMemory::default();
         let (mut seconds, mut n, mut sampling) = (0.0, 0.0, 1.0);
         for row in self.rows.iter().filter(|row| row.knows(age)) {
             let a = &row.ages;
@@ -228,24 +231,24 @@ impl AgeCurve {
         }
         let page = PAGE_SIZE as f64;
         if n == 0.0 {
-            return Beyond { kept: self.bytes(), ..sum };
+            return IdleMemory { kept: self.bytes(), ..sum };
         }
         let seconds = f64::max(seconds, 1e-9);
-        Beyond {
+        IdleMemory {
             idle: sum.idle / n * page,
             kept: sum.kept / n * page,
             returned: sum.returned / seconds * page,
             counted: sum.counted,
-            one: WINDOW_PAGES * sampling / seconds * page,
-            unseen: (sampling - 1.0) / seconds * page,
+            bytes_per_s_of_one_window: WINDOW_PAGES * sampling / seconds * page,
+            bytes_per_s_of_one_touch: (sampling - 1.0) / seconds * page,
         }
     }
 }
 
 /// The figures of several targets together.
 #[must_use]
-pub fn together<'a>(curves: impl Iterator<Item = &'a AgeCurve>, age: f64) -> Beyond {
-    curves.map(|c| c.beyond(age)).fold(Beyond::default(), Beyond::plus)
+pub fn together<'a>(curves: impl Iterator<Item = &'a AgeCurve>, age: f64) -> IdleMemory {
+    curves.map(|c| c.beyond(age)).fold(IdleMemory::default(), IdleMemory::plus)
 }
 
 fn seconds(at: Nanos) -> f64 {
@@ -278,13 +281,19 @@ mod tests {
         let b = curve.beyond(20.0);
         assert_eq!((b.idle.round(), b.returned.round()), (100.0 * page, page));
         // The rows at 120 to 150 s know that age; 4 x 10 pages were counted in 2.5 windows.
-        assert_eq!((b.counted, b.one.round()), (2.5, (16.0 * page / 40.0).round()));
+        assert_eq!(
+            (b.counted, b.bytes_per_s_of_one_window.round()),
+            (2.5, (16.0 * page / 40.0).round())
+        );
         let high = 1.0 + 2.0 / 2.5_f64.sqrt();
-        assert_eq!(b.returned_at(-1.0).round(), (page * high + 3.0 * b.one).round());
+        assert_eq!(
+            b.returned_at(-1.0).round(),
+            (page * high + 3.0 * b.bytes_per_s_of_one_window).round()
+        );
         assert_eq!(b.returned_at(1.0).round(), (page / high).round());
         assert_eq!(b.returned_at(0.0), b.returned);
         assert_eq!(curve.beyond(49.0).idle, 0.0);
-        assert_eq!(curve.beyond(51.0), Beyond { kept: curve.bytes(), ..Beyond::default() });
+        assert_eq!(curve.beyond(51.0), IdleMemory { kept: curve.bytes(), ..IdleMemory::default() });
         assert_eq!(together([&curve, &curve].into_iter(), 20.0).idle.round(), 200.0 * page);
     }
 }

@@ -311,7 +311,7 @@ impl Spread {
     #[must_use]
     pub fn interval_of_part(&self, hz: f64, runs: &Spread) -> Rate {
         let times = runs.times();
-        let over_runs = (times * times * runs.variance() + (1.96 * MODEL).powi(2)).sqrt();
+        let over_runs = (times * times * runs.variance() + (1.96 * MODEL_LOG_SD).powi(2)).sqrt();
         self.within(hz, self.error().max(over_runs))
     }
 
@@ -322,19 +322,25 @@ impl Spread {
     /// clear, the whole run looks like 350 Hz, and all of its pages agree.
     #[must_use]
     pub fn interval_of_runs(&self, hz: f64, runs: &Spread) -> Rate {
-        let error = 1.96 * (ONE_TIME / runs.windows.max(1.0) + MODEL * MODEL).sqrt();
+        let error = 1.96
+            * (LOG_EXPONENTIAL_VARIANCE / runs.windows.max(1.0) + MODEL_LOG_SD * MODEL_LOG_SD)
+                .sqrt();
         self.within(hz, self.error().max(error))
     }
 
     /// The interval given half of its width as a natural logarithm.
     fn within(&self, hz: f64, error: f64) -> Rate {
         let factor = error.min(20.0).exp();
-        Rate { hz: hz as f32, low: (hz / factor / IN_STEP) as f32, high: (hz * factor) as f32 }
+        Rate {
+            hz: hz as f32,
+            low: (hz / factor / PERIODIC_ACCESS_FACTOR) as f32,
+            high: (hz * factor) as f32,
+        }
     }
 
     fn error(&self) -> f64 {
         let few = if self.windows < 6.0 { PAGES_PER_INDEPENDENT_OBSERVATION } else { 1.0 };
-        self.times() * (self.variance().max(few / self.d) + MODEL * MODEL).sqrt()
+        self.times() * (self.variance().max(few / self.d) + MODEL_LOG_SD * MODEL_LOG_SD).sqrt()
     }
 
     /// Variance of the logarithm of the rate; 0 if there is nothing to compare.
@@ -357,14 +363,14 @@ impl Spread {
 /// Error of the model, as a standard deviation of the logarithm: neighbours are joined if their rates are
 /// within a factor of 1.5, and accesses may be periodic or come in bursts. 1.96 standard deviations are that
 /// factor.
-const MODEL: f64 = 0.207;
+const MODEL_LOG_SD: f64 = 0.207;
 
 /// Variance of the logarithm of a single exponential waiting time: pi^2 / 6.
-const ONE_TIME: f64 = 1.645;
+const LOG_EXPONENTIAL_VARIANCE: f64 = 1.645;
 
 /// Accesses at fixed intervals may appear up to 2.3 times as frequent as they are, if they fall between two
 /// reads. Together with the model's factor of 1.5, this factor covers that.
-const IN_STEP: f64 = 1.6;
+const PERIODIC_ACCESS_FACTOR: f64 = 1.6;
 
 /// Number of pages of a window that count as one independent observation.
 pub const PAGES_PER_INDEPENDENT_OBSERVATION: f64 = 8.0;

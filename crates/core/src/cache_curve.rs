@@ -21,7 +21,7 @@ const FEWEST_PAGES: usize = 12;
 /// Minimum number of reads of sampled pages for a curve.
 const FEWEST_READS: usize = 1000;
 /// Maximum share of missing accesses with which there is a curve.
-const MOST_MISSING: f64 = 0.01;
+const MAX_MISSING_SHARE: f64 = 0.01;
 
 /// The reason why a record gives no curve.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -104,7 +104,7 @@ impl CacheCurve {
         let missing = traces.clone().map(|t| t.missing).fold(0, u64::saturating_add);
         let found: usize = traces.clone().map(|t| t.accesses.len()).sum();
         let missing = missing as f64 / (missing as f64 + found as f64).max(1.0);
-        if missing > MOST_MISSING {
+        if missing > MAX_MISSING_SHARE {
             return Err(NoCurve::Missing(missing * 100.0));
         }
         let reads = |t: &CacheTrace| -> u64 {

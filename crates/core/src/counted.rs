@@ -18,7 +18,7 @@ use crate::support::RateSupport;
 use crate::unknown::{Pages, Unknown};
 
 /// Maximum number of windows of a target. If it grows beyond, its windows are joined.
-const MOST_WINDOWS: u64 = 65_536;
+const MAX_WINDOWS: u64 = 65_536;
 /// Number of intervals whose counts make a rate.
 const COUNTED_INTERVALS: u32 = 8;
 /// Counts of earlier intervals count less by this factor in each interval.
@@ -89,7 +89,7 @@ impl CountedTarget {
             self.observed = now_ms;
         }
         self.size = size.next_multiple_of(PAGE_SIZE);
-        while self.size.div_ceil(self.window) > MOST_WINDOWS {
+        while self.size.div_ceil(self.window) > MAX_WINDOWS {
             self.window *= 2;
             self.windows.clear();
         }

@@ -120,7 +120,7 @@ impl SampleBudget {
     /// Samples per second in the long run. A sample costs about 10 us, so that this is 0.25 % of a CPU.
     const RATE: f64 = 250.0;
     /// A rate is computed over at least this time, in s: the first samples of a program come within milliseconds.
-    const SHORTEST: f64 = 0.1;
+    const MIN_RATE_TIME_S: f64 = 0.1;
     /// One sample in this many at least is taken.
     const MAX_STRIDE: u32 = 1 << 16;
     /// Time in which a burst may be taken, in s.
@@ -140,7 +140,7 @@ impl SampleBudget {
         self.at = now;
         let refilled = self.tokens + seconds * Self::RATE - n as f64;
         self.tokens = refilled.clamp(-Self::BURST, Self::BURST);
-        let arriving = n as f64 * f64::from(self.stride) / seconds.max(Self::SHORTEST);
+        let arriving = n as f64 * f64::from(self.stride) / seconds.max(Self::MIN_RATE_TIME_S);
         let permitted = (Self::RATE + self.tokens / Self::SPENT_IN).max(Self::RATE / 4.0);
         let stride = (arriving / permitted).ceil().clamp(1.0, f64::from(Self::MAX_STRIDE)) as u32;
         self.stride = stride.next_power_of_two();

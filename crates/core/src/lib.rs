@@ -45,11 +45,11 @@ mod unknown;
 mod unobservable;
 
 pub use act::{
-    Act, Action, Applied, Begins, Budget, Cause, Destination, Destinations, Failure, PageFilter,
-    PageKind, Support, Work,
+    Act, Action, Applied, Budget, Cause, Destination, Destinations, Failure, PageFilter, PageKind,
+    Support, Work, WorkObserver,
 };
 pub use age_curve::{
-    AgeCurve, Beyond, KNOWN_SHARE, NO_AGES, SHORTEST_AGE, SHORTEST_RECORD, idle_times, together,
+    AgeCurve, IdleMemory, KNOWN_SHARE, MIN_AGE_S, MIN_RECORD_S, NO_AGES, idle_times, together,
     too_much_unknown,
 };
 pub use ages::{AGE_BINS, AgeHistogram, HugeAges, KeptAges, KeptBlock, PageAges};

@@ -14,16 +14,16 @@ pub(crate) const NO_HEAT_HZ: f64 = 0.02;
 pub(crate) const SAMPLED_HZ: f64 = 2.0;
 
 /// A sample with fewer pages does not show reliably whether its piece wakes.
-pub(crate) const LEAST_SAMPLE_PAGES: u32 = 8;
+pub(crate) const MIN_SAMPLE_PAGES: u32 = 8;
 
 /// Maximum time between two turns of a region with constant heat.
 pub(crate) const LONG_REGION_TURN: Duration = Duration::from_millis(2_750);
 
 /// The same maximum for a small region. A touched part of each region is cleared again within this time.
-pub(crate) const LONGEST_REGION_TURN: Duration = Duration::from_millis(5_200);
+pub(crate) const MAX_REGION_TURN: Duration = Duration::from_millis(5_200);
 
 /// All hot memory is sampled for this time after a change.
-pub(crate) const TURNING: Duration = Duration::from_millis(600);
+pub(crate) const CHANGE_SAMPLING_TIME: Duration = Duration::from_millis(600);
 
 /// Untouched samples cleared at most this long ago count: if a process runs little, some rounds pass before a
 /// sample proves idle.
@@ -38,4 +38,4 @@ pub(crate) const PARTLY_TOUCHED_LLR: f64 = 24.0;
 
 /// The longest time within which a page filter can ask for a touch: the two bytes of each page record no more, with
 /// any origin.
-pub(crate) const LONGEST_WITHIN: Duration = Duration::from_secs(8 * 3600);
+pub(crate) const MAX_WITHIN: Duration = Duration::from_secs(8 * 3600);

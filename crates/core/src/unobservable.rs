@@ -15,9 +15,9 @@ use crate::support::RateSupport;
 use crate::survey::{BLOCK_SIZE, Block};
 use crate::unknown::Unknown;
 
-/// Number of looks at each mapping at a time; [`MOST_ASKS`] limits their total.
+/// Number of looks at each mapping at a time; [`MAX_ASKS`] limits their total.
 const LOOKS: usize = 4;
-pub(crate) const MOST_ASKS: usize = 128;
+pub(crate) const MAX_ASKS: usize = 128;
 
 /// Smaller differences of heat count as the same heat, in basis points.
 const SAME_HEAT_BP: u32 = 1_000;
@@ -52,7 +52,7 @@ impl UnobservableMappings {
     ) -> Vec<Ask> {
         let mut asks = Vec::new();
         let chosen = self.regions.iter().filter(|r| is_chosen(r.range));
-        for r in chosen.take(MOST_ASKS / LOOKS) {
+        for r in chosen.take(MAX_ASKS / LOOKS) {
             for _ in 0..LOOKS {
                 let range = window_around(random_page(r.range, rng), r.range, window);
                 asks.push(Ask { target, range, clear: false });

@@ -18,9 +18,9 @@ use crate::lake::LakeError;
 use crate::row::Rows;
 
 /// Time that one object may take.
-const MOST_TIME: Duration = Duration::from_secs(20);
+const MAX_TIME: Duration = Duration::from_secs(20);
 /// Size of an object that is read, in bytes.
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 
 /// Failures of object storage.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +47,7 @@ pub enum BucketError {
         source: Error,
     },
     /// the storage does not answer
-    #[error("cannot {what} {key}: no answer within {} s", MOST_TIME.as_secs())]
+    #[error("cannot {what} {key}: no answer within {} s", MAX_TIME.as_secs())]
     Slow {
         /// what was tried
         what: &'static str,
@@ -55,7 +55,7 @@ pub enum BucketError {
         key: String,
     },
     /// an object is no file of a lake
-    #[error("cannot get {key}: it has more than {} MiB", MOST_BYTES >> 20)]
+    #[error("cannot get {key}: it has more than {} MiB", MAX_BYTES >> 20)]
     TooLarge {
         /// its name
         key: String,
@@ -90,7 +90,7 @@ impl Bucket {
         // Two libraries may have different defaults; this is the one that is linked.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let retry =
-            RetryConfig { max_retries: 2, retry_timeout: MOST_TIME / 2, ..RetryConfig::default() };
+            RetryConfig { max_retries: 2, retry_timeout: MAX_TIME / 2, ..RetryConfig::default() };
         let store = AmazonS3Builder::from_env().with_url(url).with_retry(retry).build();
         let store = store.map_err(|source| BucketError::Place { url: url.to_owned(), source })?;
         let prefix = url.split_once("://").and_then(|(_, place)| place.split_once('/'));
@@ -130,7 +130,7 @@ impl Bucket {
 async fn get(store: Arc<dyn ObjectStore>, key: Key) -> Result<Option<Bytes>, BucketError> {
     let whole = async {
         let found = store.get(&key).await?;
-        Ok(if found.meta.size > MOST_BYTES { None } else { Some(found.bytes().await?) })
+        Ok(if found.meta.size > MAX_BYTES { None } else { Some(found.bytes().await?) })
     };
     match limited("get", &key, whole).await {
         Ok(Some(bytes)) => Ok(Some(bytes)),
@@ -145,7 +145,7 @@ async fn limited<T>(
     key: &Key,
     work: impl Future<Output = Result<T, Error>>,
 ) -> Result<T, BucketError> {
-    match timeout(MOST_TIME, work).await {
+    match timeout(MAX_TIME, work).await {
         Ok(done) => {
             done.map_err(|source| BucketError::Refused { what, key: key.to_string(), source })
         }
@@ -193,7 +193,7 @@ mod tests {
     use object_store::memory::InMemory;
 
     use super::*;
-    use crate::{Effort, Group, HOUR_MS, Row, Writer, compact, read};
+    use crate::{Effort, Group, HOUR_MS, LakeRow, Writer, compact, read};
 
     const DAY: i64 = 1_795_564_800_000;
 
@@ -206,7 +206,7 @@ mod tests {
             };
             for (hour, host) in [(1, "b"), (0, "b"), (0, "a")] {
                 let mut writer = Writer::new(Vec::new(), Effort::Fast).unwrap();
-                let row = Row { minute: DAY + hour * HOUR_MS, ..Row::default() };
+                let row = LakeRow { minute: DAY + hour * HOUR_MS, ..LakeRow::default() };
                 writer.write(&[Group { host: host.into(), ..Group::default() }], &[row]).unwrap();
                 bucket.put(&name(hour, host), writer.finish().unwrap()).unwrap();
             }

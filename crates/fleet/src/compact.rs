@@ -266,7 +266,7 @@ fn remove_all(dir: &Path) -> Result<(), LakeError> {
 mod tests {
     use super::*;
     use crate::lake::{HOUR_MS, Keep, Lake, MINUTE_MS};
-    use crate::row::{Group, Row};
+    use crate::row::{Group, LakeRow};
 
     const DAY: i64 = 1_795_564_800_000;
 
@@ -276,7 +276,7 @@ mod tests {
             let minute = DAY + n * 15 * MINUTE_MS;
             let group =
                 |name: &str| Group { host: host.into(), cgroup: name.into(), ..Group::default() };
-            let row = |group| Row { group, minute, resident_bytes: n, ..Row::default() };
+            let row = |group| LakeRow { group, minute, resident_bytes: n, ..LakeRow::default() };
             let rows = Rows { groups: vec![group("/b"), group("/a")], rows: vec![row(0), row(1)] };
             lake.append(minute, rows).unwrap();
         }

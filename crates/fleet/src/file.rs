@@ -21,14 +21,14 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
 
-use crate::row::{Group, NUMBERS, Row, Rows, TEXTS, schema};
+use crate::row::{Group, LakeRow, NUMBERS, Rows, TEXTS, schema};
 
 /// Maximum number of rows to convert to columns at once: they stay in the cache of a core.
 const BATCH: usize = 1024;
 /// Maximum number of rows in a row group.
 const ROW_GROUP: usize = 128 << 10;
 /// Maximum number of rows in a file that [`read`] accepts.
-const MOST_ROWS: i64 = 1 << 20;
+const MAX_ROWS: i64 = 1 << 20;
 
 /// Failures of writing or reading a file of rows.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +50,7 @@ pub enum FileError {
     #[error("the column {0} is missing or has an unexpected type")]
     Column(String),
     /// the file has more rows than a host can write in a day
-    #[error("it has more than {MOST_ROWS} rows")]
+    #[error("it has more than {MAX_ROWS} rows")]
     TooLarge,
 }
 
@@ -84,7 +84,7 @@ impl<W: Write + Send> Writer<W> {
     ///
     /// # Errors
     /// If a row refers to no group, or the file cannot be written.
-    pub fn write(&mut self, groups: &[Group], rows: &[Row]) -> Result<(), FileError> {
+    pub fn write(&mut self, groups: &[Group], rows: &[LakeRow]) -> Result<(), FileError> {
         for part in rows.chunks(BATCH) {
             self.out.write(&batch(groups, part)?)?;
         }
@@ -122,7 +122,7 @@ fn properties(effort: Effort) -> Result<WriterProperties, ParquetError> {
 }
 
 /// The columns of some rows.
-fn batch(groups: &[Group], rows: &[Row]) -> Result<RecordBatch, FileError> {
+fn batch(groups: &[Group], rows: &[LakeRow]) -> Result<RecordBatch, FileError> {
     let (used, keys) = used(groups, rows)?;
     let minutes = TimestampMillisecondArray::from_iter_values(rows.iter().map(|r| r.minute));
     let mut columns: Vec<ArrayRef> = vec![Arc::new(minutes.with_timezone("UTC"))];
@@ -138,7 +138,10 @@ fn batch(groups: &[Group], rows: &[Row]) -> Result<RecordBatch, FileError> {
 }
 
 /// The groups of these rows, and for each row the index of its group among them.
-fn used<'a>(groups: &'a [Group], rows: &[Row]) -> Result<(Vec<&'a Group>, Int32Array), FileError> {
+fn used<'a>(
+    groups: &'a [Group],
+    rows: &[LakeRow],
+) -> Result<(Vec<&'a Group>, Int32Array), FileError> {
     let mut used = Vec::new();
     let mut places = HashMap::new();
     let mut keys = Vec::with_capacity(rows.len());
@@ -169,7 +172,7 @@ pub(crate) fn decode(file: Bytes) -> Result<Rows, FileError> {
     // The types are those of the file: strings, not dictionaries.
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)?;
-    if builder.metadata().file_metadata().num_rows() > MOST_ROWS {
+    if builder.metadata().file_metadata().num_rows() > MAX_ROWS {
         return Err(FileError::TooLarge);
     }
     let mut out = Rows::default();
@@ -208,7 +211,7 @@ fn take(
                 *ids.entry(group).or_insert(id)
             }
         };
-        out.rows.push(Row { group, minute: minutes.value(i), ..Row::default() });
+        out.rows.push(LakeRow { group, minute: minutes.value(i), ..LakeRow::default() });
     }
     for column in NUMBERS.iter() {
         let Some(values) = batch.column_by_name(&column.name) else { continue };
@@ -246,14 +249,14 @@ mod tests {
 
     fn rows(n: u32) -> Rows {
         let rows = (0..n)
-            .map(|i| Row {
+            .map(|i| LakeRow {
                 group: i % 3,
                 minute: 60_000 * i64::from(i / 3),
                 resident_bytes: i64::from(i) << 12,
                 saved_bytes: (i % 2 == 0).then_some(i64::from(i)),
                 idle: AGES.map(|(_, age)| (i64::from(i) << 20) / age.cast_signed()),
                 returned: AGES.map(|(_, age)| i64::from(i) * age.cast_signed()),
-                ..Row::default()
+                ..LakeRow::default()
             })
             .collect();
         Rows { groups: (0..3).map(group).collect(), rows }
@@ -292,7 +295,7 @@ mod tests {
     #[test]
     fn a_row_without_group_is_an_error() {
         let mut writer = Writer::new(Vec::new(), Effort::Fast).unwrap();
-        let row = Row { group: 1, ..Row::default() };
+        let row = LakeRow { group: 1, ..LakeRow::default() };
         assert!(matches!(writer.write(&[group(0)], &[row]), Err(FileError::NoGroup(1))));
     }
 

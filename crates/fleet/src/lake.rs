@@ -20,7 +20,7 @@ pub const MINUTE_MS: i64 = 60_000;
 /// Milliseconds of an hour.
 pub const HOUR_MS: i64 = 60 * MINUTE_MS;
 /// Maximum number of rows to keep in memory while they cannot be written.
-const MOST_ROWS: usize = if cfg!(test) { 640 } else { 64 << 10 };
+const MAX_ROWS: usize = if cfg!(test) { 640 } else { 64 << 10 };
 /// The file of an hour, and the name under which it is written.
 const NAME: &str = "rows.parquet";
 const ASIDE: &str = ".rows.parquet.new";
@@ -339,7 +339,7 @@ impl Lake {
     /// Forgets the oldest hours that could not be written, if they use too much memory.
     fn forget_oldest(&mut self) {
         let rows = |hours: &[Hour]| hours.iter().map(|hour| hour.rows.rows.len()).sum::<usize>();
-        while self.hours.len() > 1 && rows(&self.hours) > MOST_ROWS {
+        while self.hours.len() > 1 && rows(&self.hours) > MAX_ROWS {
             let hour = self.hours.remove(0);
             self.lost += hour.rows.lost_after(hour.stored);
         }
@@ -465,14 +465,14 @@ pub(crate) fn io_error(what: &'static str, path: &Path, source: io::Error) -> La
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::{Group, Row};
+    use crate::row::{Group, LakeRow};
 
     /// Midnight of a day.
     const DAY: i64 = 1_795_564_800_000;
 
     fn rows(minute: i64, groups: u32) -> Rows {
         let group = |i| Group { cgroup: format!("/g{i}"), host: "h".into(), ..Group::default() };
-        let row = |group| Row { group, minute, resident_bytes: minute, ..Row::default() };
+        let row = |group| LakeRow { group, minute, resident_bytes: minute, ..LakeRow::default() };
         Rows {
             groups: (0..groups).rev().map(group).collect(),
             rows: (0..groups).map(row).collect(),

@@ -16,6 +16,6 @@ pub use bucket::{Bucket, BucketError};
 pub use compact::{CompactedDay, Files, Folder, compact};
 pub use file::{Effort, FileError, Writer, read};
 pub use lake::{HOUR_MS, Keep, Lake, LakeError, MINUTE_MS, StoredHour, day};
-pub use row::{AGES, Group, Row, Rows, schema};
+pub use row::{AGES, Group, LakeRow, Rows, schema};
 #[cfg(feature = "upload")]
 pub use upload::{UploadError, Uploader};

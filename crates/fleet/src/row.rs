@@ -108,8 +108,8 @@ impl Number for Option<i64> {
 }
 
 /// A column of some rows, and its number in one row.
-type Get = dyn Fn(&[Row]) -> Int64Array + Send + Sync;
-type Set = dyn Fn(&mut Row, Option<i64>) + Send + Sync;
+type Get = dyn Fn(&[LakeRow]) -> Int64Array + Send + Sync;
+type Set = dyn Fn(&mut LakeRow, Option<i64>) + Send + Sync;
 
 /// A column of numbers.
 pub(crate) struct Numbers {
@@ -123,7 +123,7 @@ macro_rules! row {
     ($($(#[$doc:meta])* $name:ident: $kind:ty,)*) => {
         /// The figures of a control group in one minute. Sizes are in bytes.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-        pub struct Row {
+        pub struct LakeRow {
             /// index of its [`Group`]
             pub group: u32,
             /// start of the minute in ms since 1970, UTC
@@ -185,7 +185,10 @@ row! {
     dropped_minutes: i64,
 }
 
-fn ages(prefix: &str, of: fn(&mut Row) -> &mut [i64; AGES.len()]) -> impl Iterator<Item = Numbers> {
+fn ages(
+    prefix: &str,
+    of: fn(&mut LakeRow) -> &mut [i64; AGES.len()],
+) -> impl Iterator<Item = Numbers> {
     AGES.iter().enumerate().map(move |(i, (age, _))| Numbers {
         name: format!("{prefix}_{age}"),
         nullable: false,
@@ -230,7 +233,7 @@ pub struct Rows {
     /// the groups that `rows` refers to
     pub groups: Vec<Group>,
     /// the rows
-    pub rows: Vec<Row>,
+    pub rows: Vec<LakeRow>,
 }
 
 impl Rows {
@@ -245,7 +248,7 @@ impl Rows {
             })
         };
         let ids: Vec<u32> = more.groups.into_iter().map(id).collect();
-        let row = |row: Row| Row {
+        let row = |row: LakeRow| LakeRow {
             group: ids.get(row.group as usize).copied().unwrap_or(u32::MAX),
             ..row
         };

@@ -156,7 +156,7 @@ mod tests {
 
     use super::*;
     use crate::lake::{HOUR_MS, Keep, MINUTE_MS};
-    use crate::row::{Group, Row, Rows};
+    use crate::row::{Group, LakeRow, Rows};
 
     const BEGIN: i64 = 1_795_564_800_000;
     const EVERY: Duration = Duration::from_secs(300);
@@ -171,7 +171,7 @@ mod tests {
         for n in minutes {
             let minute = BEGIN + n * MINUTE_MS;
             let group = Group { host: "h".into(), cgroup: "/g".into(), ..Group::default() };
-            let row = Row { minute, resident_bytes: n, ..Row::default() };
+            let row = LakeRow { minute, resident_bytes: n, ..LakeRow::default() };
             lake.append(minute, Rows { groups: vec![group], rows: vec![row] }).unwrap();
             uploader.turn(lake, minute + MINUTE_MS).unwrap();
         }

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use isotherm_fleet::{Group, Keep, Lake, MINUTE_MS, Row, Rows, read};
+use isotherm_fleet::{Group, Keep, Lake, LakeRow, MINUTE_MS, Rows, read};
 
 /// The child writes the lake in this directory.
 const CHILD: &str = "ISOTHERM_TEST_LAKE";
@@ -14,7 +14,7 @@ const BEGIN: i64 = 1_795_564_800_000;
 
 fn rows(minute: i64) -> Rows {
     let group = |i| Group { host: "h".into(), cgroup: format!("/g{i}"), ..Group::default() };
-    let row = |group| Row { group, minute, resident_bytes: minute, ..Row::default() };
+    let row = |group| LakeRow { group, minute, resident_bytes: minute, ..LakeRow::default() };
     Rows { groups: (0..20).map(group).collect(), rows: (0..20).map(row).collect() }
 }
 

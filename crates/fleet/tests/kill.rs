@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use isotherm_fleet::{Group, Keep, Lake, MINUTE_MS, Row, Rows, read};
+use isotherm_fleet::{Group, Keep, Lake, LakeRow, MINUTE_MS, Rows, read};
 
 /// The child writes the lake in this directory.
 const CHILD: &str = "ISOTHERM_TEST_LAKE";
@@ -19,8 +19,12 @@ const BEGIN: i64 = 1_795_564_800_000;
 
 fn rows(minute: i64) -> Rows {
     let group = |i| Group { host: "h".into(), cgroup: format!("/g{i}"), ..Group::default() };
-    let row =
-        |group| Row { group, minute, resident_bytes: minute ^ i64::from(group), ..Row::default() };
+    let row = |group| LakeRow {
+        group,
+        minute,
+        resident_bytes: minute ^ i64::from(group),
+        ..LakeRow::default()
+    };
     Rows { groups: (0..GROUPS).map(group).collect(), rows: (0..GROUPS).map(row).collect() }
 }
 
@@ -97,7 +101,7 @@ fn check(dir: &Path, written: i64, kill: u64) {
     assert_eq!(minutes, expected, "kill {kill}");
 }
 
-fn group(rows: &Rows, row: &Row) -> u32 {
+fn group(rows: &Rows, row: &LakeRow) -> u32 {
     let path = &rows.groups[row.group as usize].cgroup;
     path.strip_prefix("/g").unwrap().parse().unwrap()
 }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use isotherm_fleet::{Bucket, Group, Keep, Lake, MINUTE_MS, Row, Rows, Uploader, compact, read};
+use isotherm_fleet::{
+    Bucket, Group, Keep, Lake, LakeRow, MINUTE_MS, Rows, Uploader, compact, read,
+};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::{ObjectStoreExt, RetryConfig};
 
@@ -90,7 +92,7 @@ fn make_bucket(port: u16) {
 
 fn rows(minute: i64) -> Rows {
     let group = |i| Group { host: "h".into(), cgroup: format!("/g{i}"), ..Group::default() };
-    let row = |group| Row { group, minute, resident_bytes: minute, ..Row::default() };
+    let row = |group| LakeRow { group, minute, resident_bytes: minute, ..LakeRow::default() };
     Rows { groups: (0..10).map(group).collect(), rows: (0..10).map(row).collect() }
 }
 

@@ -13,7 +13,7 @@ use tracing::warn;
 
 /// Failures of reading such a file.
 #[derive(Debug, thiserror::Error)]
-pub enum BesideError {
+pub enum StateFileError {
     #[error("{0}")]
     Read(#[from] io::Error),
     #[error("it is not a regular file")]
@@ -27,45 +27,45 @@ pub enum BesideError {
 }
 
 /// A JSON file beside the socket, with the socket's name and an ending. It is always replaced as a whole.
-pub struct Beside {
+pub struct StateFile {
     pub path: PathBuf,
     /// maximum size in bytes
-    most: u64,
+    max_bytes: u64,
 }
 
-impl Beside {
+impl StateFile {
     /// `control.sock.state.json` for `control.sock` and `state`.
-    pub fn new(socket: &Path, ending: &str, most: u64) -> Self {
+    pub fn new(socket: &Path, ending: &str, max_bytes: u64) -> Self {
         let mut name = socket.as_os_str().to_owned();
         name.push(format!(".{ending}.json"));
-        Beside { path: name.into(), most }
+        StateFile { path: name.into(), max_bytes }
     }
 
     /// The contents; `None` if there is no such file.
-    pub fn read<T: DeserializeOwned>(&self) -> Result<Option<T>, BesideError> {
+    pub fn read<T: DeserializeOwned>(&self) -> Result<Option<T>, StateFileError> {
         let file = match open(&self.path) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
         let is = file.metadata()?;
         if !is.is_file() {
-            return Err(BesideError::NotRegular);
+            return Err(StateFileError::NotRegular);
         }
         if is.uid() != geteuid().as_raw() {
-            return Err(BesideError::Foreign(is.uid()));
+            return Err(StateFileError::Foreign(is.uid()));
         }
         let mut text = Vec::new();
-        file.take(self.most + 1).read_to_end(&mut text)?;
-        if text.len() as u64 > self.most {
-            return Err(BesideError::TooLong(self.most));
+        file.take(self.max_bytes + 1).read_to_end(&mut text)?;
+        if text.len() as u64 > self.max_bytes {
+            return Err(StateFileError::TooLong(self.max_bytes));
         }
-        serde_json::from_slice(&text).map_err(BesideError::Contents)
+        serde_json::from_slice(&text).map_err(StateFileError::Contents)
     }
 
     /// Replaces the file atomically. Fails if the contents are larger than can be read back.
     pub fn write(&self, contents: &impl Serialize) -> io::Result<()> {
         let text = serde_json::to_vec(contents)?;
-        if text.len() as u64 > self.most {
+        if text.len() as u64 > self.max_bytes {
             return Err(ErrorKind::FileTooLarge.into());
         }
         let new = self.path.with_extension("json.new");

@@ -105,7 +105,7 @@ const VIEWS: [(&str, &str); 1] = [("observed", include_str!("../../../fleet/sql/
 
 impl FleetReport {
     /// The smallest amount of memory for an engine.
-    pub const LEAST_MEMORY: u64 = 256 * MIB;
+    pub const MIN_MEMORY: u64 = 256 * MIB;
 
     /// Answers all questions on standard output. The status is that of the program, which has printed its errors.
     ///

@@ -10,13 +10,13 @@ pub const SLACK: Duration = Duration::from_millis(200);
 
 /// Limits on how often work is done.
 #[derive(Debug)]
-pub struct Terms {
+pub struct PaceLimits {
     /// the work uses at most 1/`share` of the CPU time of a thread
-    pub share: u32,
+    pub cpu_divisor: u32,
     /// minimum pause
-    pub least: Duration,
+    pub min_pause: Duration,
     /// maximum pause, however long the work is
-    pub most: Duration,
+    pub max_pause: Duration,
 }
 
 /// Paces repeated work so that it stays within a share of the time. The work is done on the first occasion
@@ -48,15 +48,15 @@ impl Pace {
     }
 
     /// Sets the pause after work that started at `begun` and ends now.
-    pub fn pause(&mut self, begun: &WorkStart, terms: &Terms) {
+    pub fn pause(&mut self, begun: &WorkStart, terms: &PaceLimits) {
         self.next = begun.at + terms.pause(sys::thread_cpu().saturating_sub(begun.cpu));
     }
 }
 
-impl Terms {
+impl PaceLimits {
     /// The pause after work that used this much CPU time.
     fn pause(&self, worked: Duration) -> Duration {
-        worked.saturating_mul(self.share).clamp(self.least, self.most)
+        worked.saturating_mul(self.cpu_divisor).clamp(self.min_pause, self.max_pause)
     }
 }
 
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn a_pause_follows_from_the_work() {
         let (ms, s) = (Duration::from_millis, Duration::from_secs);
-        let terms = Terms { share: 1000, least: ms(200), most: s(5) };
+        let terms = PaceLimits { cpu_divisor: 1000, min_pause: ms(200), max_pause: s(5) };
         assert_eq!(terms.pause(Duration::from_micros(10)), ms(200));
         assert_eq!(terms.pause(ms(3)), s(3));
         assert_eq!(terms.pause(ms(30)), s(5));

@@ -30,13 +30,13 @@ const BUSY_SAMPLES: usize = 32;
 const CHECKED_PAGES: usize = 128;
 /// Maximum number of sampled pages whose state is followed. Each time that a further eighth is reached, the sample of new
 /// pages halves.
-const MOST_FOLLOWED: usize = 1 << 18;
+const MAX_FOLLOWED: usize = 1 << 18;
 /// Maximum number of sampled pages on each side that are asked whether memory was filled again.
 const NEIGHBOURS: usize = 64;
 /// Levels of [`sample_level`].
 const LEVELS: usize = 65;
 /// Maximum number of samples of processes that are not attached yet.
-const MOST_EARLY: usize = 1 << 16;
+const MAX_EARLY_SAMPLES: usize = 1 << 16;
 /// Maximum age of such samples.
 const EARLY: Duration = Duration::from_secs(10);
 /// Time until the mappings of a program are read again, if a frame is in none of them. It is short at first, because a
@@ -298,7 +298,7 @@ impl Stacks {
     /// Returns what is new at the end, and the state of all followed pages.
     pub fn finish(&mut self, now: Nanos) -> Vec<StackNews> {
         let mut news = self.drain(now);
-        self.check(now, MOST_FOLLOWED, &mut news);
+        self.check(now, MAX_FOLLOWED, &mut news);
         news
     }
 
@@ -328,7 +328,7 @@ impl Stacks {
         let soon = new.len() >= BUSY_SAMPLES || allocations > 0;
         self.next = now + if soon { BUSY_READ_INTERVAL } else { READ_INTERVAL };
         let stride = self.budget.stride(now, samples().count() - allocations);
-        let full = (self.followed.len() * 8 / MOST_FOLLOWED) as u32;
+        let full = (self.followed.len() * 8 / MAX_FOLLOWED) as u32;
         self.sampler.set_stride(stride << full.min(8));
         for news in early.chain(new) {
             match news {
@@ -339,7 +339,7 @@ impl Stacks {
                     // Other processes may have loaded a library that remains installed, so a sample may be of an
                     // unwatched process.
                     let may_be_ours = !s.is_of_allocation() || self.library.is_some();
-                    if may_be_ours && s.at + EARLY > now && self.early.len() < MOST_EARLY {
+                    if may_be_ours && s.at + EARLY > now && self.early.len() < MAX_EARLY_SAMPLES {
                         self.early.push_back(s);
                     }
                 }
@@ -420,7 +420,7 @@ impl Stacks {
             }
         }
         let again = self.followed.contains_key(&key);
-        if self.followed.len() >= MOST_FOLLOWED && !again {
+        if self.followed.len() >= MAX_FOLLOWED && !again {
             return;
         }
         let (level, shift) = (level as usize, shift as usize);

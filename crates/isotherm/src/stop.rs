@@ -80,7 +80,7 @@ impl Stop {
     }
 
     /// Whether SIGHUP has arrived since the last call.
-    pub fn takes_reload(&self) -> bool {
+    pub fn take_reload_request(&self) -> bool {
         self.reload.swap(false, Ordering::Relaxed)
     }
 

@@ -28,7 +28,7 @@ const MAX_MAPS: u64 = 64 << 20;
 const MAX_IDS: usize = 1 << 16;
 
 /// Longer build ids, in bytes, are none: linkers make 8, 16 or 20.
-const LONGEST_ID: usize = 64;
+const MAX_BUILD_ID_BYTES: usize = 64;
 
 /// Reads which files processes execute. It reads the build id of each file once.
 #[derive(Default)]
@@ -68,7 +68,7 @@ fn id_of(path: &Path) -> Arc<str> {
     let read = || {
         let elf = ElfFile::open(path).ok()?;
         let file = object::File::parse(&elf).ok()?;
-        let id = file.build_id().ok().flatten().filter(|id| id.len() <= LONGEST_ID)?;
+        let id = file.build_id().ok().flatten().filter(|id| id.len() <= MAX_BUILD_ID_BYTES)?;
         Some(id.iter().fold(String::new(), |mut text, byte| {
             let _ = write!(text, "{byte:02x}");
             text

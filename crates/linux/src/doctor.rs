@@ -18,7 +18,7 @@ use crate::x86::Level;
 /// The result of one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum CheckResult {
     /// works
     Works,
     /// works with limits, or is worth knowing
@@ -27,14 +27,14 @@ pub enum State {
     Fails,
 }
 
-impl State {
+impl CheckResult {
     /// The word for a column of seven characters.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
-            State::Works => "ok",
-            State::Limited => "note",
-            State::Fails => "FAILS",
+            CheckResult::Works => "ok",
+            CheckResult::Limited => "note",
+            CheckResult::Fails => "FAILS",
         }
     }
 }
@@ -45,7 +45,7 @@ pub struct Finding {
     /// the feature that was tried
     pub what: &'static str,
     /// the result
-    pub state: State,
+    pub state: CheckResult,
     /// description, with the reason if it does not work; may have several lines
     pub detail: String,
     /// what the user can do
@@ -56,7 +56,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(what: &'static str, state: State, detail: impl Into<String>) -> Self {
+    fn new(what: &'static str, state: CheckResult, detail: impl Into<String>) -> Self {
         Finding { what, state, detail: detail.into(), advice: None, log: Vec::new() }
     }
 
@@ -89,7 +89,7 @@ fn ways() -> Vec<Finding> {
     let finding = |(way, opened): (Way, Result<(), WayError>)| match opened {
         Ok(()) => Finding::new(
             "way to look",
-            State::Works,
+            CheckResult::Works,
             format!(
                 "{}\n{}\nresolution: {}\nnot seen: {}",
                 way.name(),
@@ -107,7 +107,7 @@ fn ways() -> Vec<Finding> {
                 WayError::Walk(other) => (other.to_string(), bpf_help(), Vec::new()),
                 other => (other.to_string(), NOT_NEEDED.into(), Vec::new()),
             };
-            let state = if any { State::Limited } else { State::Fails };
+            let state = if any { CheckResult::Limited } else { CheckResult::Fails };
             let why = format!("{}\n{why}", way.name());
             Finding { log, ..Finding::new("way to look", state, why).advise(help) }
         }
@@ -122,23 +122,24 @@ fn capabilities() -> Finding {
     if missing.is_empty() {
         return Finding::new(
             "capabilities",
-            State::Works,
+            CheckResult::Works,
             "this process has all required capabilities",
         );
     }
-    Finding::new("capabilities", State::Limited, format!("missing: {}", missing.join(", "))).advise(
-        "run as root, or see docs/reference/permissions.md for the minimum that is required",
-    )
+    Finding::new("capabilities", CheckResult::Limited, format!("missing: {}", missing.join(", ")))
+        .advise(
+            "run as root, or see docs/reference/permissions.md for the minimum that is required",
+        )
 }
 
 /// Clears a young page of isotherm's own, and checks that it becomes old and can become young again.
 fn clearing(walker: &mut Walker) -> Finding {
     let what = "clearing accessed bits by process_madvise";
     match try_clearing(walker) {
-        Ok(true) => Finding::new(what, State::Works, "a young page of our own became old"),
-        Ok(false) => Finding::new(what, State::Fails, "a page of our own stays young")
+        Ok(true) => Finding::new(what, CheckResult::Works, "a young page of our own became old"),
+        Ok(false) => Finding::new(what, CheckResult::Fails, "a page of our own stays young")
             .advise("this kernel cannot be used; please report it with `uname -a`"),
-        Err(e) => Finding::new(what, State::Fails, e.to_string())
+        Err(e) => Finding::new(what, CheckResult::Fails, e.to_string())
             .advise("this requires Linux 5.10 and CAP_SYS_NICE: run as root"),
     }
 }
@@ -174,7 +175,7 @@ fn huge_pages(walker: &mut Walker) -> Finding {
     } else {
         "none can be allocated now, so this sets no limit"
     };
-    Finding::new(what, State::Works, detail)
+    Finding::new(what, CheckResult::Works, detail)
 }
 
 fn shared_pages(root: &Path) -> Finding {
@@ -187,14 +188,14 @@ fn shared_pages(root: &Path) -> Finding {
         Ok(entry.is_some_and(|e| e.is_present() && e.is_exclusive()))
     };
     match exclusive() {
-        Ok(true) => Finding::new(what, State::Works, "pagemap detects them where BPF cannot"),
+        Ok(true) => Finding::new(what, CheckResult::Works, "pagemap detects them where BPF cannot"),
         Ok(false) => Finding::new(
             what,
-            State::Fails,
+            CheckResult::Fails,
             "pagemap reports a private page of our own \
                                                        as shared",
         ),
-        Err(e) => Finding::new(what, State::Fails, e).advise("mount /proc"),
+        Err(e) => Finding::new(what, CheckResult::Fails, e).advise("mount /proc"),
     }
 }
 
@@ -226,11 +227,11 @@ fn foreign(tried: impl Iterator<Item = Result<(), ProcError>>) -> Finding {
             Err(e) => refused = Some(e),
         }
     }
-    let works = |detail: String| Finding::new(what, State::Works, detail);
+    let works = |detail: String| Finding::new(what, CheckResult::Works, detail);
     match refused {
         None if opened == 0 => works("there are none to try".into()),
         None => works(format!("{opened} tried, all can be opened")),
-        Some(e) => Finding::new(what, State::Limited, e.to_string()).advise(match opened {
+        Some(e) => Finding::new(what, CheckResult::Limited, e.to_string()).advise(match opened {
             0 => "this requires CAP_SYS_PTRACE (and, except with BPF, CAP_DAC_READ_SEARCH); your \
                   own processes work"
                 .into(),
@@ -255,13 +256,17 @@ fn kernel_damon(root: &Path) -> Finding {
         names => format!("operations: {}", names.join(", ")),
     };
     match damon::availability(root) {
-        Availability::Free => Finding::new(what, State::Works, format!("free; {operations}{left}")),
+        Availability::Free => {
+            Finding::new(what, CheckResult::Works, format!("free; {operations}{left}"))
+        }
         Availability::Held(holder) => {
             let detail = format!("belongs to {holder}; {operations}{left}");
-            Finding::new(what, State::Limited, detail).advise("isotherm leaves it alone")
+            Finding::new(what, CheckResult::Limited, detail).advise("isotherm leaves it alone")
         }
-        Availability::Absent(why) => Finding::new(what, State::Limited, format!("{why}{left}"))
-            .advise("only --look damon requires it"),
+        Availability::Absent(why) => {
+            Finding::new(what, CheckResult::Limited, format!("{why}{left}"))
+                .advise("only --look damon requires it")
+        }
     }
 }
 
@@ -288,7 +293,7 @@ fn others_who_clear(root: &Path) -> Vec<Finding> {
     }
     let text =
         format!("{}: isotherm leaves them alone, and may miss a few accesses", found.join(", "));
-    vec![Finding::new(what, State::Limited, text)]
+    vec![Finding::new(what, CheckResult::Limited, text)]
 }
 
 #[cfg(test)]
@@ -317,11 +322,11 @@ mod tests {
             let found = foreign(tried.into_iter());
             (found.state, format!("{} {}", found.detail, found.advice.unwrap_or_default()))
         };
-        assert_eq!(of(vec![]).0, State::Works);
-        assert_eq!(of(vec![Ok(()), Ok(())]).0, State::Works);
+        assert_eq!(of(vec![]).0, CheckResult::Works);
+        assert_eq!(of(vec![Ok(()), Ok(())]).0, CheckResult::Works);
         let (state, text) = of(vec![refused(), refused()]);
-        assert!(state == State::Limited && text.contains("CAP_SYS_PTRACE"), "{text}");
+        assert!(state == CheckResult::Limited && text.contains("CAP_SYS_PTRACE"), "{text}");
         let (state, text) = of(vec![refused(), Ok(()), Ok(())]);
-        assert!(state == State::Limited && text.contains("2 others can be opened"), "{text}");
+        assert!(state == CheckResult::Limited && text.contains("2 others can be opened"), "{text}");
     }
 }

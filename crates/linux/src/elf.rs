@@ -12,9 +12,9 @@ use object::{Object, ObjectSegment, ObjectSymbol, ReadCache, ReadRef, SegmentFla
 use crate::sys::open_regular;
 
 /// Maximum bytes that are read of a file: enough for the symbols of any but the largest.
-const MOST_BYTES: u64 = 128 << 20;
+const MAX_BYTES: u64 = 128 << 20;
 
-/// A file that another user may have made, so that reading it fails after [`MOST_BYTES`], whatever sizes it states. It
+/// A file that another user may have made, so that reading it fails after [`MAX_BYTES`], whatever sizes it states. It
 /// is not mapped: a truncation meanwhile would end isotherm.
 pub(crate) struct ElfFile {
     cache: ReadCache<File>,
@@ -24,7 +24,7 @@ pub(crate) struct ElfFile {
 impl ElfFile {
     pub fn open(path: &Path) -> io::Result<Self> {
         let cache = ReadCache::new(open_regular(path)?);
-        Ok(ElfFile { cache, left: Cell::new(MOST_BYTES) })
+        Ok(ElfFile { cache, left: Cell::new(MAX_BYTES) })
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
         let elf = ElfFile::open(file.path()).unwrap();
         assert!((&elf).read_bytes_at(0, 1 << 39).is_err());
         assert_eq!((&elf).read_bytes_at(1 << 39, 100).unwrap().len(), 100);
-        assert!((&elf).read_bytes_at(0, MOST_BYTES - 99).is_err(), "together");
+        assert!((&elf).read_bytes_at(0, MAX_BYTES - 99).is_err(), "together");
     }
 
     /// The linker of Rust lets the end of one segment and the begin of the next share a page of the file.

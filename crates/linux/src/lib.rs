@@ -44,11 +44,11 @@ pub use ops::{
     AttachError, Clearing, HeldProcesses, Hold, Idle, IdleError, Physical, Postponed, Processes,
     Smaps, Vaddr,
 };
-pub use physical::{Part, PhysicalError, Stretch, physical_memory};
+pub use physical::{PhysicalError, PhysicalSelection, Stretch, physical_memory};
 pub use proof::ProofError;
 pub use state::{Thread, boot_id, lock as lock_file};
 pub use walker::{
-    Answer, Batch, Identity, MAX_ENTRIES, MAX_WINDOWS, Reading, WalkError, Walker, Want, fitting,
+    Answer, Batch, Identity, MAX_ENTRIES, MAX_WINDOWS, WalkError, WalkMethod, Walker, Want, fitting,
 };
 pub use watch_for::watch_for;
 pub use ways::{Best, Way, WayError};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use isotherm_core::scheme::Figures;
+use isotherm_core::scheme::MemoryMetrics;
 use isotherm_mm::unusable_free_index;
 
 use crate::cgroup::{Cgroup, CgroupError, machine_pressure};
@@ -14,16 +14,16 @@ const HUGE_ORDER: usize = 9;
 
 /// Pressure and resident memory of the machine; `None` for a figure that cannot be read.
 #[must_use]
-pub fn of_machine(root: &Path) -> Figures {
+pub fn of_machine(root: &Path) -> MemoryMetrics {
     let resident = proc::meminfo(root).ok().map(|m| m.total.saturating_sub(m.free));
-    Figures { pressure: pressure::of_machine(root), resident, working_set: None }
+    MemoryMetrics { pressure: pressure::of_machine(root), resident, working_set: None }
 }
 
 /// The same for a control group, with the groups below it.
 #[must_use]
-pub fn of_group(group: &Cgroup) -> Figures {
+pub fn of_group(group: &Cgroup) -> MemoryMetrics {
     let resident = group.memory_current().ok();
-    Figures { pressure: pressure::of_group(group), resident, working_set: None }
+    MemoryMetrics { pressure: pressure::of_group(group), resident, working_set: None }
 }
 
 /// Checks that the kernel counts the time for which tasks wait for memory, in `group` or on the machine.

@@ -14,12 +14,12 @@ use crate::faults::StackCopy;
 use crate::proc::FileCode;
 
 /// Maximum number of frames.
-const MOST_FRAMES: usize = 127;
+const MAX_FRAMES: usize = 127;
 /// Longer sections are not read. The file itself states how long they are, also without compression.
-const LONGEST_SECTION: u64 = 32 << 20;
+const MAX_SECTION_BYTES: u64 = 32 << 20;
 /// Maximum bytes of the sections of all files, and maximum number of files. Others have no tables.
-const MOST_BYTES: usize = 256 << 20;
-const MOST_FILES: usize = 1 << 14;
+const MAX_BYTES: usize = 256 << 20;
+const MAX_FILES: usize = 1 << 14;
 
 /// The content of a section, shared by all processes that execute the file.
 type Bytes = Arc<[u8]>;
@@ -40,7 +40,7 @@ impl Tables {
         let file = object::File::parse(&elf).ok()?;
         let section = |name: &str| {
             let section = file.section_by_name(name)?;
-            if section.compressed_file_range().ok()?.uncompressed_size > LONGEST_SECTION {
+            if section.compressed_file_range().ok()?.uncompressed_size > MAX_SECTION_BYTES {
                 return None;
             }
             let bytes: Bytes = section.uncompressed_data().ok()?.into_owned().into();
@@ -101,11 +101,11 @@ impl UnwindTables {
 
     fn is_below(&self, most: usize) -> bool {
         let sections = self.files.values().flatten().flat_map(|tables| tables.sections());
-        sections.map(|bytes| bytes.len()).sum::<usize>() < most && self.files.len() < MOST_FILES
+        sections.map(|bytes| bytes.len()).sum::<usize>() < most && self.files.len() < MAX_FILES
     }
 
     fn read(&mut self, key: FileKey, path: &Path) -> Option<Arc<Tables>> {
-        if !self.files.contains_key(&key) && !self.has_room(MOST_BYTES) {
+        if !self.files.contains_key(&key) && !self.has_room(MAX_BYTES) {
             return None;
         }
         self.files.entry(key).or_insert_with(|| Tables::read(path).map(Arc::new)).clone()
@@ -145,7 +145,7 @@ impl StackUnwinder {
         let registers = UnwindRegsX86_64::new(ip, sp, bp);
         let mut frames = self.unwinder.iter_frames(ip, registers, &mut self.cache, &mut read);
         let mut out = Vec::new();
-        while out.len() < MOST_FRAMES
+        while out.len() < MAX_FRAMES
             && let Ok(Some(frame)) = frames.next()
         {
             out.push(frame.address());

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::ops::{Clearing, Idle, IdleError, Processes, Smaps, Vaddr};
 use crate::proc::{self, ClearRefs, ProcError, Refs};
-use crate::sys::{Advice, missing_capabilities, takes_advice};
-use crate::walker::{Reading, WalkError, own_pid};
+use crate::sys::{Advice, missing_capabilities, supports_advice};
+use crate::walker::{WalkError, WalkMethod, own_pid};
 
 /// A way to look at processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,14 +193,14 @@ impl Way {
     /// Whether it finds pages by their frames. That requires `CAP_SYS_ADMIN` each time that a process is
     /// attached or calls `exec`.
     #[must_use]
-    pub fn takes_frames(self) -> bool {
+    pub fn requires_frames(self) -> bool {
         self == Way::PageIdle
     }
 
     /// Whether it reads files of `/proc` that only the owner of the process may read, while it looks. For
     /// processes of other users that requires `CAP_DAC_READ_SEARCH`.
     #[must_use]
-    pub fn takes_files(self) -> bool {
+    pub fn requires_files(self) -> bool {
         matches!(self, Way::PageIdle | Way::Smaps)
     }
 
@@ -213,13 +213,13 @@ impl Way {
         // This check comes before any file of a process is opened, which may belong to another process.
         proc::check_namespace(root).map_err(WayError::Proc)?;
         let by_advice = |reading| -> Result<Box<dyn Processes>, WayError> {
-            takes_advice(Advice::Cold).map_err(|e| WayError::NoAdvice(e.to_string()))?;
+            supports_advice(Advice::Cold).map_err(|e| WayError::NoAdvice(e.to_string()))?;
             Ok(Box::new(Vaddr::with(reading, Clearing::Cold)?))
         };
         match self {
-            Way::Bpf => by_advice(Reading::Direct),
-            Way::BpfProbe => by_advice(Reading::Probe),
-            Way::BpfIter => by_advice(Reading::Iterator),
+            Way::Bpf => by_advice(WalkMethod::Direct),
+            Way::BpfProbe => by_advice(WalkMethod::Probe),
+            Way::BpfIter => by_advice(WalkMethod::Iterator),
             Way::ClearRefs => {
                 try_refs(root)?;
                 Ok(Box::new(Vaddr::clearing(Clearing::Refs)?))

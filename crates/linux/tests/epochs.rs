@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use common::{Obedient, look, needs_root, obey as be_obedient, part, root_or_skip};
 use isotherm_core::{AddrRange, Ask, Look, Nanos, Seen, Space, TargetId, Unknown};
-use isotherm_linux::{Clearing, Hold, Reading, Vaddr, WalkError};
+use isotherm_linux::{Clearing, Hold, Vaddr, WalkError, WalkMethod};
 
 #[test]
 fn obey() {
@@ -167,10 +167,10 @@ fn pages_cleared_in_addition_are_reported() {
 #[test]
 fn without_advice_all_memory_is_seen_in_epochs() {
     needs_root!();
-    for reading in [Reading::Direct, Reading::Probe, Reading::Iterator] {
+    for reading in [WalkMethod::Direct, WalkMethod::Probe, WalkMethod::Iterator] {
         let mut ops = match Vaddr::with(reading, Clearing::Refs) {
             // Before Linux 6.10 only one way to read works.
-            Err(WalkError::NoFunction) if reading != Reading::Iterator => continue,
+            Err(WalkError::NoFunction) if reading != WalkMethod::Iterator => continue,
             opened => opened.unwrap(),
         };
         let mut process = Obedient::start();

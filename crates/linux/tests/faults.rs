@@ -188,9 +188,9 @@ fn survey(ops: &mut Vaddr, (target, pages): Held, tally: &mut Tally) {
     assert!(found <= pages, "{found} pages of a process that has {pages}");
     tally.surveyed += u32::from(found == pages);
     let hidden = |c: &Cleared| c.hidden.iter().map(|(_, mask)| mask.count()).sum::<u32>();
-    let told: u64 = cleared.iter().map(|c| u64::from(c.armed.count() + hidden(c))).sum();
-    assert!(told <= pages, "{told} pages cleared of a process that has {pages}");
-    tally.cleared += u32::from(told == pages);
+    let reported: u64 = cleared.iter().map(|c| u64::from(c.armed.count() + hidden(c))).sum();
+    assert!(reported <= pages, "{reported} pages cleared of a process that has {pages}");
+    tally.cleared += u32::from(reported == pages);
 }
 
 #[test]

@@ -12,8 +12,8 @@ use std::process::Command;
 use common::needs_root;
 use isotherm_core::{AddrRange, Budget, PAGE_SIZE};
 use isotherm_linux::page_cache::{
-    AccessCount, BLOCK_DEVICES, CachedFile, Directories, FileAction, HUGETLBFS, Listing, PageCache,
-    PageCacheError, Part, ReadCounter, Writes,
+    AccessCount, BLOCK_DEVICES, CachedFile, CachedRange, Directories, FileAction, HUGETLBFS,
+    Listing, PageCache, PageCacheError, ReadCounter, Writes,
 };
 use isotherm_linux::proc::mountinfo;
 use isotherm_linux::sys::{cachestat, mincore};
@@ -55,7 +55,7 @@ fn read_page(file: &File, page: u64) {
     file.read_exact_at(&mut [0], page * PAGE_SIZE).unwrap();
 }
 
-fn parts_of(cache: &mut PageCache, file: &CachedFile) -> Vec<Part> {
+fn parts_of(cache: &mut PageCache, file: &CachedFile) -> Vec<CachedRange> {
     let mut parts = Vec::new();
     cache.parts(std::slice::from_ref(file), |_, part| parts.push(part)).unwrap();
     parts
@@ -75,7 +75,7 @@ fn by_mincore(file: &File) -> BTreeMap<u64, u32> {
     counts
 }
 
-fn sums(parts: &[Part]) -> BTreeMap<u64, u32> {
+fn sums(parts: &[CachedRange]) -> BTreeMap<u64, u32> {
     let mut counts = BTreeMap::new();
     for part in parts.iter().filter(|p| p.cached > 0) {
         *counts.entry(part.first / 64).or_default() += part.cached;
@@ -85,7 +85,7 @@ fn sums(parts: &[Part]) -> BTreeMap<u64, u32> {
 
 /// The parts of a file, after a check that `mincore` finds the same pages. The kernel may evict a page at any time: then
 /// the next readings are the same.
-fn same_as_mincore(cache: &mut PageCache, file: &File, found: &CachedFile) -> Vec<Part> {
+fn same_as_mincore(cache: &mut PageCache, file: &File, found: &CachedFile) -> Vec<CachedRange> {
     let read = || {
         let parts = parts_of(cache, found);
         (sums(&parts) == by_mincore(file)).then_some(parts)
@@ -136,7 +136,7 @@ fn large_folios_dirty_pages_and_evicted_ones() {
         read_page(&file, 10 * 256);
         let before = cachestat(&file, AddrRange::new(0, 0)).unwrap();
         let parts = parts_of(&mut cache, &found);
-        let sum = |of: fn(&Part) -> u32| parts.iter().map(of).sum::<u32>();
+        let sum = |of: fn(&CachedRange) -> u32| parts.iter().map(of).sum::<u32>();
         let found = (u64::from(sum(|p| p.cached)), u64::from(sum(|p| p.dirty)));
         before == cachestat(&file, AddrRange::new(0, 0)).unwrap()
             && before.dirty >= 256

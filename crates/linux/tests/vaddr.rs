@@ -5,7 +5,7 @@ mod common;
 use common::settings::{HUGE_PAGES, Setting, folios_of_64_kib, mthp};
 use common::{Obedient, about, attached, look, needs_root, obey as be_obedient, part, young};
 use isotherm_core::{AddrRange, Liveness, PAGE_SIZE, Space, Unknown};
-use isotherm_linux::{AttachError, Hold, Reading, Vaddr, Walker};
+use isotherm_linux::{AttachError, Hold, Vaddr, WalkMethod, Walker};
 
 #[test]
 fn obey() {
@@ -306,7 +306,7 @@ fn without_capabilities_the_message_says_which() {
             inheritable: rustix::thread::CapabilitySet::empty(),
         };
         rustix::thread::set_capabilities(None, none).unwrap();
-        Walker::load(Reading::Direct).err().map(|e| e.to_string())
+        Walker::load(WalkMethod::Direct).err().map(|e| e.to_string())
     })
     .join()
     .unwrap()

@@ -13,7 +13,7 @@ use isotherm_core::{
     AddrRange, Attribution, Attrs, Cost, Mapping, MappingKind, Nanos, Pages, RateSupport,
     RegionView, Snapshot, TargetId, TargetView, rate,
 };
-use isotherm_record::{Facts, Limits, TargetFact, Why, Writer};
+use isotherm_record::{Facts, FileEndReason, Limits, TargetFact, Writer};
 
 const SERVICES: [&str; 3] = ["web", "db", "batch"];
 const PROCESSES: usize = 2 * SERVICES.len();
@@ -129,7 +129,7 @@ fn write(path: &Path, seconds: u64, regions: u64) -> Result<(), Box<dyn Error>> 
         };
         let _ = writer.snapshot(&snapshot)?;
     }
-    writer.finish(Why::Stopped, "made up")?;
+    writer.finish(FileEndReason::Stopped, "made up")?;
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use arrow_array::{Array, RecordBatch, UInt32Array, UInt64Array};
 use arrow_schema::ArrowError;
 use isotherm_core::{AGE_BINS, AgeHistogram, HugeAges, Nanos, PageAges, TargetId};
 
-use crate::bad::{Bad, ensure};
+use crate::bad::{InvalidField, ensure};
 use crate::lists::{Lists, batch, column, list, numbers, offsets, plain};
 
 /// The ages of a target in the snapshot that ends at a time.
@@ -55,7 +55,9 @@ pub(crate) fn from_ages(rows: &[AgeRow]) -> Result<RecordBatch, ArrowError> {
     batch(columns)
 }
 
-pub(crate) fn to_ages(rows: &RecordBatch) -> Result<HashMap<(Nanos, TargetId), PageAges>, Bad> {
+pub(crate) fn to_ages(
+    rows: &RecordBatch,
+) -> Result<HashMap<(Nanos, TargetId), PageAges>, InvalidField> {
     let small = |name| column::<UInt32Array>(rows, name);
     let time = |name| column::<UInt64Array>(rows, name);
     let nulls = rows.columns().iter().map(|c| c.null_count()).sum::<usize>();
@@ -91,10 +93,10 @@ pub(crate) fn to_ages(rows: &RecordBatch) -> Result<HashMap<(Nanos, TargetId), P
     (0..rows.num_rows()).map(row).collect()
 }
 
-fn histogram(bins: Option<&[u32]>) -> Result<AgeHistogram, Bad> {
+fn histogram(bins: Option<&[u32]>) -> Result<AgeHistogram, InvalidField> {
     let mut h = AgeHistogram::default();
     let bins = bins.filter(|b| b.len() <= AGE_BINS);
-    let bins = bins.ok_or(Bad::new("a histogram of ages has more bins than there are"))?;
+    let bins = bins.ok_or(InvalidField::new("a histogram of ages has more bins than there are"))?;
     h.0.iter_mut().zip(bins).for_each(|(bin, n)| *bin = *n);
     Ok(h)
 }

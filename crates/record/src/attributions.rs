@@ -7,7 +7,7 @@ use arrow_array::{Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use arrow_schema::ArrowError;
 use isotherm_core::{Attribution, Nanos, TargetId};
 
-use crate::bad::{Bad, ensure};
+use crate::bad::{InvalidField, ensure};
 use crate::check;
 use crate::lists::{batch, column, numbers, plain, shared, words};
 
@@ -23,7 +23,7 @@ pub(crate) fn from_attributions(all: &[Attribution]) -> Result<RecordBatch, Arro
     ])
 }
 
-pub(crate) fn to_attributions(batch: &RecordBatch) -> Result<Vec<Attribution>, Bad> {
+pub(crate) fn to_attributions(batch: &RecordBatch) -> Result<Vec<Attribution>, InvalidField> {
     let at: UInt64Array = column(batch, "at_ns")?;
     let target: UInt32Array = column(batch, "target_id")?;
     let comm: StringArray = column(batch, "comm")?;

@@ -7,7 +7,7 @@ use arrow_array::{ArrayRef, PrimitiveArray, RecordBatch, UInt16Array, UInt64Arra
 use arrow_schema::ArrowError;
 use isotherm_core::{RegionView, Snapshot, TargetView, Unknown};
 
-use crate::bad::Bad;
+use crate::bad::InvalidField;
 use crate::lists::{Column, batch, list, numbers, offsets, plain};
 use crate::quality::{self, Qualities};
 use crate::scalars::{self, SCALARS, nanos};
@@ -81,7 +81,7 @@ impl Columns {
     }
 
     /// Appends `s`, whose targets use `sets`. After an error, all snapshots held are dropped.
-    pub(crate) fn push(&mut self, s: &Snapshot, sets: &[u64]) -> Result<(), Bad> {
+    pub(crate) fn push(&mut self, s: &Snapshot, sets: &[u64]) -> Result<(), InvalidField> {
         let appended = self.append(s, sets);
         if appended.is_err() {
             *self = Columns::default();
@@ -89,7 +89,7 @@ impl Columns {
         appended
     }
 
-    fn append(&mut self, s: &Snapshot, sets: &[u64]) -> Result<(), Bad> {
+    fn append(&mut self, s: &Snapshot, sets: &[u64]) -> Result<(), InvalidField> {
         self.rows.push(scalars::from_snapshot(s)?);
         self.qualities.push(s.quality.as_ref());
         self.targets.in_row.push(s.targets.len());
@@ -117,8 +117,8 @@ impl Columns {
 }
 
 impl Targets {
-    fn push(&mut self, t: &TargetView, set: u64) -> Result<(), Bad> {
-        let too_many = |_| Bad::new("a target has more regions than can be counted");
+    fn push(&mut self, t: &TargetView, set: u64) -> Result<(), InvalidField> {
+        let too_many = |_| InvalidField::new("a target has more regions than can be counted");
         self.id.push(t.id.0);
         self.ran_ns.push(t.ran.map(nanos).transpose()?);
         self.left_out.push(t.left_out);
@@ -139,7 +139,7 @@ impl Targets {
 }
 
 impl Regions {
-    fn push(&mut self, r: &RegionView) -> Result<(), Bad> {
+    fn push(&mut self, r: &RegionView) -> Result<(), InvalidField> {
         self.start.push(r.range.start);
         self.end.push(r.range.end);
         self.accesses_bp.push(share(r.accesses_bp)?);
@@ -189,6 +189,6 @@ fn array<T: ArrowPrimitiveType>(values: Vec<T::Native>) -> ArrayRef {
     Arc::new(PrimitiveArray::<T>::new(values.into(), None))
 }
 
-fn share(bp: u32) -> Result<u16, Bad> {
-    u16::try_from(bp).map_err(|_| Bad::new("a share of a region is above one"))
+fn share(bp: u32) -> Result<u16, InvalidField> {
+    u16::try_from(bp).map_err(|_| InvalidField::new("a share of a region is above one"))
 }

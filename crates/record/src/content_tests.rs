@@ -1,5 +1,5 @@
 use super::*;
-use crate::facts::{Facts, Why};
+use crate::facts::{Facts, FileEndReason};
 use isotherm_core::{Cost, Mapping, MappingKind, Pages, Rate};
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +63,7 @@ fn wrong(change: impl FnOnce(&mut Snapshot)) -> String {
 }
 
 fn end(snapshots: u64, files: u64) -> Event {
-    Event::End(End { why: Why::Stopped, note: String::new(), snapshots, files })
+    Event::End(End { why: FileEndReason::Stopped, note: String::new(), snapshots, files })
 }
 
 #[test]

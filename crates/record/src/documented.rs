@@ -6,7 +6,7 @@ use arrow_schema::{DataType, Field};
 use isotherm_core::{Attrs, Nanos};
 
 use crate::facts::Facts;
-use crate::frame::Kind;
+use crate::frame::FrameKind;
 use crate::tables::Schemas;
 
 const SPECIFICATION: &str = include_str!("../../../docs/abi/testing/record.md");
@@ -39,15 +39,15 @@ fn type_name(field: &Field) -> String {
 fn every_column_is_documented_and_every_documented_column_exists() {
     let schemas = Schemas::new().unwrap();
     for (kind, heading) in [
-        (Kind::Snapshots, "### Snapshots"),
-        (Kind::Mappings, "### Mappings"),
-        (Kind::Targets, "### Targets"),
-        (Kind::End, "### End"),
-        (Kind::Attribution, "### Attribution"),
-        (Kind::Ages, "### Ages"),
-        (Kind::Faults, "### Faults"),
-        (Kind::Code, "### Code"),
-        (Kind::Traces, "### Traces"),
+        (FrameKind::Snapshots, "### Snapshots"),
+        (FrameKind::Mappings, "### Mappings"),
+        (FrameKind::Targets, "### Targets"),
+        (FrameKind::End, "### End"),
+        (FrameKind::Attribution, "### Attribution"),
+        (FrameKind::Ages, "### Ages"),
+        (FrameKind::Faults, "### Faults"),
+        (FrameKind::Code, "### Code"),
+        (FrameKind::Traces, "### Traces"),
     ] {
         let fields = schemas.of(kind).fields();
         let there = fields.iter().map(|f| (f.name().clone(), type_name(f))).collect();

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use arrow_schema::Metadata;
 use isotherm_core::{Attrs, EndReason, Nanos, TargetId};
 
-use crate::bad::Bad;
+use crate::bad::InvalidField;
 use crate::scalars::{self, ATTRS};
 use crate::versions;
 
@@ -57,7 +57,7 @@ impl Facts {
     }
 
     /// The facts as keys and values.
-    pub(crate) fn entries(&self) -> Result<Vec<(String, String)>, Bad> {
+    pub(crate) fn entries(&self) -> Result<Vec<(String, String)>, InvalidField> {
         let words = [
             ("version", &self.isotherm_version),
             ("host", &self.host),
@@ -78,12 +78,12 @@ impl Facts {
     }
 
     /// The facts as metadata of a schema.
-    pub(crate) fn metadata(&self) -> Result<HashMap<String, String>, Bad> {
+    pub(crate) fn metadata(&self) -> Result<HashMap<String, String>, InvalidField> {
         Ok(self.entries()?.into_iter().collect())
     }
 
     /// Reads facts from the metadata of a schema. Unknown keys of a later isotherm are ignored.
-    pub(crate) fn from_metadata(metadata: &Metadata) -> Result<Self, Bad> {
+    pub(crate) fn from_metadata(metadata: &Metadata) -> Result<Self, InvalidField> {
         let mut attrs = [0; ATTRS.len()];
         for (value, key) in attrs.iter_mut().zip(ATTRS) {
             *value = match versions::added_in_2(key) {
@@ -106,11 +106,10 @@ impl Facts {
     }
 }
 
-fn entry<T: FromStr>(metadata: &Metadata, key: &str) -> Result<T, Bad> {
-    metadata
-        .get(&format!("{PREFIX}{key}"))
-        .and_then(|value| value.parse().ok())
-        .ok_or_else(|| Bad::because(format!("the fact {PREFIX}{key} is missing or no number")))
+fn entry<T: FromStr>(metadata: &Metadata, key: &str) -> Result<T, InvalidField> {
+    metadata.get(&format!("{PREFIX}{key}")).and_then(|value| value.parse().ok()).ok_or_else(|| {
+        InvalidField::because(format!("the fact {PREFIX}{key} is missing or no number"))
+    })
 }
 
 /// A target of a recording. It may appear during the recording, such as a new child.
@@ -126,7 +125,7 @@ pub struct TargetFact {
 
 /// The reason why a file of a record ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Why {
+pub enum FileEndReason {
     /// all targets ended
     TargetsGone,
     /// a user or program stopped the recorder
@@ -141,34 +140,40 @@ pub enum Why {
     Failed,
 }
 
-impl Why {
-    const ALL: [Why; 6] =
-        [Why::TargetsGone, Why::Stopped, Why::Played, Why::MaxSize, Why::Rotated, Why::Failed];
+impl FileEndReason {
+    const ALL: [FileEndReason; 6] = [
+        FileEndReason::TargetsGone,
+        FileEndReason::Stopped,
+        FileEndReason::Played,
+        FileEndReason::MaxSize,
+        FileEndReason::Rotated,
+        FileEndReason::Failed,
+    ];
 
     /// The word in the record.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Why::TargetsGone => "targets-gone",
-            Why::Stopped => "stopped",
-            Why::Played => "played",
-            Why::MaxSize => "max-size",
-            Why::Rotated => "rotated",
-            Why::Failed => "failed",
+            FileEndReason::TargetsGone => "targets-gone",
+            FileEndReason::Stopped => "stopped",
+            FileEndReason::Played => "played",
+            FileEndReason::MaxSize => "max-size",
+            FileEndReason::Rotated => "rotated",
+            FileEndReason::Failed => "failed",
         }
     }
 
     pub(crate) fn from_name(name: &str) -> Option<Self> {
-        Why::ALL.into_iter().find(|why| why.name() == name)
+        FileEndReason::ALL.into_iter().find(|why| why.name() == name)
     }
 }
 
-impl From<EndReason> for Why {
+impl From<EndReason> for FileEndReason {
     fn from(reason: EndReason) -> Self {
         match reason {
-            EndReason::TargetsGone => Why::TargetsGone,
-            EndReason::Stopped => Why::Stopped,
-            EndReason::Played => Why::Played,
+            EndReason::TargetsGone => FileEndReason::TargetsGone,
+            EndReason::Stopped => FileEndReason::Stopped,
+            EndReason::Played => FileEndReason::Played,
         }
     }
 }
@@ -177,7 +182,7 @@ impl From<EndReason> for Why {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
     /// why the file ends
-    pub why: Why,
+    pub why: FileEndReason,
     /// details of the reason; may be empty
     pub note: String,
     /// snapshots written since the recording started

@@ -7,7 +7,7 @@ use arrow_array::{Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use arrow_schema::ArrowError;
 use isotherm_core::{AddrRange, CodeMapping, Fault, FaultKind, Nanos, TargetId};
 
-use crate::bad::{Bad, ensure};
+use crate::bad::{InvalidField, ensure};
 use crate::check;
 use crate::lists::{Lists, batch, column, list, numbers, offsets, plain, shared, words};
 
@@ -28,7 +28,7 @@ pub(crate) fn from_faults(all: &[Fault]) -> Result<RecordBatch, ArrowError> {
     ])
 }
 
-pub(crate) fn to_faults(batch: &RecordBatch) -> Result<Vec<Fault>, Bad> {
+pub(crate) fn to_faults(batch: &RecordBatch) -> Result<Vec<Fault>, InvalidField> {
     no_nulls(batch)?;
     let small = |name| column::<UInt32Array>(batch, name);
     let long = |name| column::<UInt64Array>(batch, name);
@@ -41,12 +41,12 @@ pub(crate) fn to_faults(batch: &RecordBatch) -> Result<Vec<Fault>, Bad> {
     let (mut names, mut stacks) = (HashSet::new(), HashSet::<Arc<[u64]>>::new());
     let row = |i| {
         let kind = FaultKind::ALL.into_iter().find(|k| k.name() == kind.value(i));
-        let stack = frames.row(i).ok_or(Bad::new("the frames of a fault are missing"))?;
+        let stack = frames.row(i).ok_or(InvalidField::new("the frames of a fault are missing"))?;
         let known = stacks.get(stack).cloned();
         let fault = Fault {
             target: TargetId(target.value(i)),
             at: Nanos(at.value(i)),
-            kind: kind.ok_or(Bad::new("a fault is of an unknown kind"))?,
+            kind: kind.ok_or(InvalidField::new("a fault is of an unknown kind"))?,
             tid: tid.value(i),
             thread: shared(&mut names, thread.value(i)),
             range: AddrRange { start: start.value(i), end: end.value(i) },
@@ -80,9 +80,9 @@ pub(crate) fn from_code(sets: &[CodeSet]) -> Result<RecordBatch, ArrowError> {
     ])
 }
 
-pub(crate) fn to_code(batch: &RecordBatch) -> Result<Vec<CodeSet>, Bad> {
+pub(crate) fn to_code(batch: &RecordBatch) -> Result<Vec<CodeSet>, InvalidField> {
     const SHORT_LISTS: &str = "the lists of the code of a target are not of one length";
-    const UNEQUAL_LISTS: Bad = Bad::new(SHORT_LISTS);
+    const UNEQUAL_LISTS: InvalidField = InvalidField::new(SHORT_LISTS);
     no_nulls(batch)?;
     let target: UInt32Array = column(batch, "target_id")?;
     let long = |name| Lists::<UInt64Array>::of(batch, name);
@@ -116,7 +116,7 @@ pub(crate) fn to_code(batch: &RecordBatch) -> Result<Vec<CodeSet>, Bad> {
     (0..batch.num_rows()).map(set).collect()
 }
 
-fn no_nulls(batch: &RecordBatch) -> Result<(), Bad> {
+fn no_nulls(batch: &RecordBatch) -> Result<(), InvalidField> {
     let lists = batch.columns().iter().filter_map(|c| c.as_any().downcast_ref());
     let items = lists.map(|l: &arrow_array::ListArray| l.values().null_count()).sum::<usize>();
     let nulls = batch.columns().iter().map(|c| c.null_count()).sum::<usize>() + items;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tempfile::TempPath;
 
 use crate::frame::MAGIC;
-use crate::limits::MOST_FILES;
+use crate::limits::MAX_FILES;
 use crate::outcome::WriteError;
 
 /// A destination of frames.
@@ -74,30 +74,30 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum PathState {
     Missing,
     Empty,
     Record,
     Foreign,
 }
 
-fn state(path: &Path) -> io::Result<State> {
+fn state(path: &Path) -> io::Result<PathState> {
     match fs::metadata(path) {
         // A link to nothing: whoever made it chose the place of the record.
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let is_link = path.symlink_metadata().is_ok();
-            return Ok(if is_link { State::Foreign } else { State::Missing });
+            return Ok(if is_link { PathState::Foreign } else { PathState::Missing });
         }
         // a device or a pipe: reading it could block
-        Ok(meta) if !meta.is_file() => return Ok(State::Foreign),
+        Ok(meta) if !meta.is_file() => return Ok(PathState::Foreign),
         other => other?,
     };
     let mut begin = Vec::new();
     File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut begin)?;
     Ok(match begin.as_slice() {
-        [] => State::Empty,
-        begin if begin == MAGIC => State::Record,
-        _ => State::Foreign,
+        [] => PathState::Empty,
+        begin if begin == MAGIC => PathState::Record,
+        _ => PathState::Foreign,
     })
 }
 
@@ -136,7 +136,7 @@ impl Files {
     fn new(path: &Path, keep: u32, aside: bool) -> Result<Self, WriteError> {
         let io = |source| WriteError::Io { path: path.to_owned(), source };
         let earlier = records(path, keep)?;
-        let empty = state(path).map_err(io)? == State::Empty && !is_unnamed(fs::metadata(path));
+        let empty = state(path).map_err(io)? == PathState::Empty && !is_unnamed(fs::metadata(path));
         let empty = empty.then_some(0);
         let there: Vec<u32> = empty.into_iter().chain(earlier.iter().copied()).collect();
         let (file, aside) = if there.is_empty() && !aside {
@@ -145,7 +145,7 @@ impl Files {
             let _earlier = lock_all(path, &there)?;
             let old = with_suffix(path, "old");
             // Without an earlier record, FILE.old stays.
-            let stale = if earlier.is_empty() { Vec::new() } else { records(&old, MOST_FILES)? };
+            let stale = if earlier.is_empty() { Vec::new() } else { records(&old, MAX_FILES)? };
             lock_all(&old, &stale)?;
             let stale = stale.into_iter().map(|age| part(&old, age));
             let renames = earlier.into_iter().map(|age| (part(path, age), part(&old, age)));
@@ -273,11 +273,11 @@ fn begin_aside(path: &Path) -> io::Result<(File, TempPath)> {
 /// The ages of the files at `path` that are records. Another file in a place that will be `needed` is an error.
 fn records(path: &Path, needed: u32) -> Result<Vec<u32>, WriteError> {
     let mut found = Vec::new();
-    for age in 0..MOST_FILES {
+    for age in 0..MAX_FILES {
         let path = part(path, age);
         match state(&path) {
-            Ok(State::Record) => found.push(age),
-            Ok(State::Foreign) if age < needed => return Err(WriteError::Foreign { path }),
+            Ok(PathState::Record) => found.push(age),
+            Ok(PathState::Foreign) if age < needed => return Err(WriteError::Foreign { path }),
             Ok(_) => {}
             Err(source) => return Err(WriteError::Io { path, source }),
         }
@@ -334,15 +334,15 @@ impl Sink for Files {
 
 /// Files whose record takes its place with its end only. If it is dropped before, nothing has changed.
 #[derive(Debug)]
-pub struct Whole(Files);
+pub struct AtomicFiles(Files);
 
-impl Whole {
+impl AtomicFiles {
     pub(crate) fn create(path: &Path) -> Result<Self, WriteError> {
-        Files::new(path, 1, true).map(Whole)
+        Files::new(path, 1, true).map(AtomicFiles)
     }
 }
 
-impl Sink for Whole {
+impl Sink for AtomicFiles {
     fn append(&mut self, frames: &[u8]) -> io::Result<()> {
         self.0.append(frames)
     }

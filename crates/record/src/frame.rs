@@ -14,7 +14,7 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
-use crate::bad::Bad;
+use crate::bad::InvalidField;
 
 /// First bytes of every frame, and therefore of every record.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89ISOTHM\n";
@@ -31,7 +31,7 @@ const BUFFER: usize = 64 << 10;
 
 /// The table that a frame's message belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FrameKind {
     Snapshots = 1,
     Mappings = 2,
     Targets = 3,
@@ -43,18 +43,18 @@ pub(crate) enum Kind {
     Traces = 9,
 }
 
-impl Kind {
+impl FrameKind {
     /// All kinds, in the order at the beginning of a file.
-    pub(crate) const ALL: [Kind; 9] = [
-        Kind::Snapshots,
-        Kind::Mappings,
-        Kind::Targets,
-        Kind::End,
-        Kind::Attribution,
-        Kind::Ages,
-        Kind::Faults,
-        Kind::Code,
-        Kind::Traces,
+    pub(crate) const ALL: [FrameKind; 9] = [
+        FrameKind::Snapshots,
+        FrameKind::Mappings,
+        FrameKind::Targets,
+        FrameKind::End,
+        FrameKind::Attribution,
+        FrameKind::Ages,
+        FrameKind::Faults,
+        FrameKind::Code,
+        FrameKind::Traces,
     ];
 }
 
@@ -62,7 +62,7 @@ impl Kind {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub version: u16,
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// offset of its first byte
     pub at: u64,
     pub payload: Vec<u8>,
@@ -79,23 +79,25 @@ pub(crate) enum FrameError {
     #[error("no frame begins at byte {at}, where one should")]
     NoMagic { at: u64 },
     #[error("{why}")]
-    Damaged { at: u64, why: Bad },
+    Damaged { at: u64, why: InvalidField },
     #[error("version {0}")]
     Version(u16),
 }
 
 struct Header {
     version: u16,
-    kind: Kind,
+    kind: FrameKind,
     length: usize,
     crc: u32,
 }
 
 /// The frame around `payload`.
-pub(crate) fn seal(kind: Kind, payload: &[u8]) -> Result<Vec<u8>, Bad> {
+pub(crate) fn seal(kind: FrameKind, payload: &[u8]) -> Result<Vec<u8>, InvalidField> {
     let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
     if payload.len() > MAX_PAYLOAD {
-        return Err(Bad::because(format!("{length} bytes are above the limit of {MAX_PAYLOAD}")));
+        return Err(InvalidField::because(format!(
+            "{length} bytes are above the limit of {MAX_PAYLOAD}"
+        )));
     }
     let mut frame = Vec::with_capacity(HEADER_LEN + payload.len());
     frame.extend_from_slice(&MAGIC);
@@ -117,7 +119,7 @@ fn u32_at(bytes: &[u8; HEADER_LEN], at: usize) -> u32 {
 }
 
 fn parse(bytes: &[u8; HEADER_LEN], at: u64) -> Result<Header, FrameError> {
-    let damaged = |why| Err(FrameError::Damaged { at, why: Bad::new(why) });
+    let damaged = |why| Err(FrameError::Damaged { at, why: InvalidField::new(why) });
     if bytes[..8] != MAGIC {
         return Err(FrameError::NoMagic { at });
     }
@@ -128,7 +130,7 @@ fn parse(bytes: &[u8; HEADER_LEN], at: u64) -> Result<Header, FrameError> {
     if !(1..=VERSION).contains(&version) {
         return Err(FrameError::Version(version));
     }
-    let Some(kind) = Kind::ALL.into_iter().find(|&k| k as u16 == u16_at(bytes, 10)) else {
+    let Some(kind) = FrameKind::ALL.into_iter().find(|&k| k as u16 == u16_at(bytes, 10)) else {
         return damaged("the frame is of an unknown kind");
     };
     let length = u32_at(bytes, 12) as usize;
@@ -189,7 +191,7 @@ impl<R: Read> Frames<R> {
             return Err(FrameError::Torn { at });
         }
         if crc32c::crc32c(&payload) != header.crc {
-            let why = Bad::new("the checksum of the frame's payload is wrong");
+            let why = InvalidField::new("the checksum of the frame's payload is wrong");
             let damaged = FrameError::Damaged { at, why };
             return Err(self.torn_or(damaged, at, trailing_zeros(&payload)));
         }
@@ -271,16 +273,18 @@ mod tests {
     use super::*;
 
     fn two() -> Vec<u8> {
-        [seal(Kind::Targets, b"one").unwrap(), seal(Kind::End, b"two").unwrap()].concat()
+        [seal(FrameKind::Targets, b"one").unwrap(), seal(FrameKind::End, b"two").unwrap()].concat()
     }
 
     #[test]
     fn frames_come_back_in_order() {
         let bytes = two();
         let mut frames = Frames::new(bytes.as_slice());
-        let one = Frame { version: VERSION, kind: Kind::Targets, at: 0, payload: b"one".to_vec() };
+        let one =
+            Frame { version: VERSION, kind: FrameKind::Targets, at: 0, payload: b"one".to_vec() };
         assert_eq!(frames.next().unwrap(), Some(one));
-        let two = Frame { version: VERSION, kind: Kind::End, at: 27, payload: b"two".to_vec() };
+        let two =
+            Frame { version: VERSION, kind: FrameKind::End, at: 27, payload: b"two".to_vec() };
         assert_eq!(frames.next().unwrap(), Some(two));
         assert_eq!(frames.next().unwrap(), None);
         assert_eq!(frames.at(), 54);

@@ -7,14 +7,14 @@
 //!
 //! ```
 //! use isotherm_core::{Attrs, Nanos};
-//! use isotherm_record::{Event, Facts, Limits, Reader, Why, Writer};
+//! use isotherm_record::{Event, Facts, FileEndReason, Limits, Reader, Writer};
 //!
 //! let dir = tempfile::tempdir()?;
 //! let path = dir.path().join("demo.isotherm");
 //! let facts = Facts::new("0.1.0", Attrs::default(), Nanos(0));
 //! let writer = Writer::create(&path, &facts, Limits::default())?;
 //! // writer.snapshot(&snapshot)? for each snapshot that the source delivers
-//! writer.finish(Why::Stopped, "")?;
+//! writer.finish(FileEndReason::Stopped, "")?;
 //!
 //! for event in Reader::open(&path)? {
 //!     if let Event::Facts(f) = event? {
@@ -68,8 +68,8 @@ pub use export::{
     ExportError, Exported, Table, export_arrow, export_damo_json, export_parquet,
     export_perf_script, export_perfetto,
 };
-pub use facts::{End, Facts, TargetFact, Why};
-pub use files::{Files, Sink, Whole};
+pub use facts::{End, Facts, FileEndReason, TargetFact};
+pub use files::{AtomicFiles, Files, Sink};
 pub use limits::{Limits, LimitsError};
 pub use outcome::{Progress, Summary, WriteError};
 pub use reader::{Mark, Reader};

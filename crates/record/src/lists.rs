@@ -10,7 +10,7 @@ use arrow_array::{
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{ArrowError, Field, Schema};
 
-use crate::bad::Bad;
+use crate::bad::InvalidField;
 
 /// A column with its name and type.
 pub(crate) type Column = (Field, ArrayRef);
@@ -69,12 +69,10 @@ pub(crate) fn list(
 pub(crate) fn column<T: Array + Clone + 'static>(
     batch: &RecordBatch,
     name: &str,
-) -> Result<T, Bad> {
-    batch
-        .column_by_name(name)
-        .and_then(|c| c.as_any().downcast_ref::<T>())
-        .cloned()
-        .ok_or_else(|| Bad::because(format!("the column {name} is missing or of another type")))
+) -> Result<T, InvalidField> {
+    batch.column_by_name(name).and_then(|c| c.as_any().downcast_ref::<T>()).cloned().ok_or_else(
+        || InvalidField::because(format!("the column {name} is missing or of another type")),
+    )
 }
 
 /// A list column as offsets and values, so that its type is checked only once.
@@ -84,11 +82,12 @@ pub(crate) struct Lists<T> {
 }
 
 impl<T: Array + Clone + 'static> Lists<T> {
-    pub(crate) fn of(batch: &RecordBatch, name: &str) -> Result<Self, Bad> {
+    pub(crate) fn of(batch: &RecordBatch, name: &str) -> Result<Self, InvalidField> {
         let lists: ListArray = column(batch, name)?;
         let values = lists.values().as_any().downcast_ref::<T>().cloned();
-        let values = values
-            .ok_or_else(|| Bad::because(format!("the lists of {name} are of another type")))?;
+        let values = values.ok_or_else(|| {
+            InvalidField::because(format!("the lists of {name} are of another type"))
+        })?;
         Ok(Lists { offsets: lists.offsets().clone(), values })
     }
 

@@ -8,7 +8,7 @@ use arrow_array::{Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use arrow_schema::ArrowError;
 use isotherm_core::{AddrRange, Mapping, MappingKind, TargetId, Unknown};
 
-use crate::bad::{Bad, ensure};
+use crate::bad::{InvalidField, ensure};
 use crate::check;
 use crate::frame::MAX_PAYLOAD;
 use crate::lists::{Lists, batch, column, list, numbers, offsets, plain, shared, words};
@@ -50,7 +50,7 @@ pub(crate) fn from_sets(sets: &[MappingSet]) -> Result<RecordBatch, ArrowError> 
     ])
 }
 
-pub(crate) fn to_sets(batch: &RecordBatch) -> Result<Vec<MappingSet>, Bad> {
+pub(crate) fn to_sets(batch: &RecordBatch) -> Result<Vec<MappingSet>, InvalidField> {
     let numbers: UInt64Array = column(batch, "set")?;
     let targets: UInt32Array = column(batch, "target_id")?;
     let mut columns = Columns::of(batch)?;
@@ -74,7 +74,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(batch: &RecordBatch) -> Result<Self, Bad> {
+    fn of(batch: &RecordBatch) -> Result<Self, InvalidField> {
         Ok(Columns {
             start: Lists::of(batch, "start")?,
             end: Lists::of(batch, "end")?,
@@ -85,7 +85,7 @@ impl Columns {
         })
     }
 
-    fn row(&mut self, row: usize) -> Result<Vec<Mapping>, Bad> {
+    fn row(&mut self, row: usize) -> Result<Vec<Mapping>, InvalidField> {
         let places = self.start.bounds(row);
         let others = [
             self.end.bounds(row),
@@ -95,8 +95,10 @@ impl Columns {
         ];
         let uneven = "the lists of a set of mappings are not of one length";
         ensure(others.iter().all(|o| *o == places), uneven)?;
-        let places: Range<usize> = places.ok_or(Bad::new(uneven))?;
-        places.map(|at| self.mapping(at).ok_or(Bad::new("a mapping has an unknown word"))).collect()
+        let places: Range<usize> = places.ok_or(InvalidField::new(uneven))?;
+        places
+            .map(|at| self.mapping(at).ok_or(InvalidField::new("a mapping has an unknown word")))
+            .collect()
     }
 
     fn mapping(&mut self, at: usize) -> Option<Mapping> {

@@ -15,7 +15,7 @@ use arrow_ipc::writer::{
 use arrow_ipc::{MessageHeader, MetadataVersion};
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 
-use crate::bad::{Bad, ensure};
+use crate::bad::{InvalidField, ensure};
 use crate::frame::MAX_PAYLOAD;
 use crate::packed::{beginning, unpack};
 
@@ -70,17 +70,17 @@ pub(crate) enum Message {
 }
 
 /// Whether a message contains rows, according to its head.
-pub(crate) fn holds_rows(payload: &Buffer) -> Result<bool, Bad> {
+pub(crate) fn holds_rows(payload: &Buffer) -> Result<bool, InvalidField> {
     let (head, _) = split(&beginning(payload, MAX_HEAD)?)?;
     Ok(MessageBuffer::try_new(head)?.as_ref().header_type() == MessageHeader::RecordBatch)
 }
 
 /// Decodes a message of the table with the columns `schema`.
-pub(crate) fn decode(payload: Buffer, schema: &SchemaRef) -> Result<Message, Bad> {
+pub(crate) fn decode(payload: Buffer, schema: &SchemaRef) -> Result<Message, InvalidField> {
     let (head, body) = split(&unpack(payload)?)?;
     let head = MessageBuffer::try_new(head)?;
     let message = head.as_ref();
-    let wrong = || Bad::new("it holds neither a schema nor rows");
+    let wrong = || InvalidField::new("it holds neither a schema nor rows");
     match message.header_type() {
         MessageHeader::Schema => {
             let found = try_fb_to_schema(message.header_as_schema().ok_or_else(wrong)?)?;
@@ -101,11 +101,11 @@ pub(crate) fn decode(payload: Buffer, schema: &SchemaRef) -> Result<Message, Bad
 }
 
 /// Splits an encapsulated message (continuation mark, length of the head, head, body) into head and body.
-fn split(bytes: &Buffer) -> Result<(Buffer, Buffer), Bad> {
+fn split(bytes: &Buffer) -> Result<(Buffer, Buffer), InvalidField> {
     let number = |at: usize| -> Option<u32> {
         Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
     };
-    let short = || Bad::new("it is too short for an Arrow message");
+    let short = || InvalidField::new("it is too short for an Arrow message");
     ensure(number(0).ok_or_else(short)? == u32::MAX, "it does not begin as an Arrow message")?;
     let length = number(4).ok_or_else(short)? as usize;
     ensure(length <= bytes.len() - 8, "the head of its Arrow message is longer than the frame")?;
@@ -114,7 +114,7 @@ fn split(bytes: &Buffer) -> Result<(Buffer, Buffer), Bad> {
 
 /// Checks what the Arrow reader does not: that all buffers lie within the body and contain whole values, and
 /// that the uncompressed size is within limits.
-fn check(rows: &arrow_ipc::RecordBatch, body: &[u8], schema: &Schema) -> Result<(), Bad> {
+fn check(rows: &arrow_ipc::RecordBatch, body: &[u8], schema: &Schema) -> Result<(), InvalidField> {
     let sane = |n: i64| usize::try_from(n).is_ok_and(|n| n <= MAX_PAYLOAD);
     let mut nodes = rows.nodes().into_iter().flatten();
     ensure(
@@ -132,7 +132,7 @@ fn check(rows: &arrow_ipc::RecordBatch, body: &[u8], schema: &Schema) -> Result<
             .ok()
             .zip(usize::try_from(buffer.length()).ok())
             .and_then(|(begin, length)| body.get(begin..begin.checked_add(length)?))
-            .ok_or(Bad::new("a column lies outside the frame"))?;
+            .ok_or(InvalidField::new("a column lies outside the frame"))?;
         let length =
             if rows.compression().is_some() { unpacked_length(bytes)? } else { bytes.len() };
         ensure(length % width == 0, "a column ends within a value")?;
@@ -156,8 +156,8 @@ fn add_widths(column: &DataType, widths: &mut Vec<usize>) {
 
 /// The uncompressed size of a compressed buffer, according to the buffer itself. -1 marks a buffer that is not
 /// compressed.
-fn unpacked_length(bytes: &[u8]) -> Result<usize, Bad> {
-    let wrong = || Bad::new("a packed column has an invalid length");
+fn unpacked_length(bytes: &[u8]) -> Result<usize, InvalidField> {
+    let wrong = || InvalidField::new("a packed column has an invalid length");
     let Some((length, rest)) = bytes.split_first_chunk::<8>() else {
         return if bytes.is_empty() { Ok(0) } else { Err(wrong()) };
     };

@@ -7,7 +7,7 @@ use arrow_buffer::Buffer;
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{CParameter, get_frame_content_size};
 
-use crate::bad::Bad;
+use crate::bad::InvalidField;
 use crate::frame::MAX_PAYLOAD;
 
 /// Level 9 produces 7 % less than level 3 for busy regions, and costs half a microsecond per region. Higher
@@ -19,39 +19,43 @@ const WINDOW_LOG: u32 = 18;
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// Compresses a message.
-pub(crate) fn pack(message: &[u8]) -> Result<Vec<u8>, Bad> {
+pub(crate) fn pack(message: &[u8]) -> Result<Vec<u8>, InvalidField> {
     let length = message.len();
     if length > MAX_PAYLOAD {
-        return Err(Bad::because(format!("{length} bytes are above the limit of {MAX_PAYLOAD}")));
+        return Err(InvalidField::because(format!(
+            "{length} bytes are above the limit of {MAX_PAYLOAD}"
+        )));
     }
     let packed = Compressor::new(LEVEL).and_then(|mut zstd| {
         zstd.set_parameter(CParameter::WindowLog(WINDOW_LOG))?;
         zstd.compress(message)
     });
-    packed.map_err(|e| Bad::because(format!("it cannot be packed: {e}")))
+    packed.map_err(|e| InvalidField::because(format!("it cannot be packed: {e}")))
 }
 
 /// The message in a payload. An uncompressed message is returned unchanged.
-pub(crate) fn unpack(payload: Buffer) -> Result<Buffer, Bad> {
+pub(crate) fn unpack(payload: Buffer) -> Result<Buffer, InvalidField> {
     if !payload.starts_with(&MAGIC) {
         return Ok(payload);
     }
     let length = get_frame_content_size(&payload).ok().flatten();
     let length = length.and_then(|n| usize::try_from(n).ok()).filter(|&n| n <= MAX_PAYLOAD);
-    let length = length.ok_or(Bad::new("it unpacks to more than a frame may hold"))?;
+    let length = length.ok_or(InvalidField::new("it unpacks to more than a frame may hold"))?;
     let message = zstd::bulk::decompress(&payload, length);
-    message.map(Buffer::from_vec).map_err(|e| Bad::because(format!("it cannot be unpacked: {e}")))
+    message
+        .map(Buffer::from_vec)
+        .map_err(|e| InvalidField::because(format!("it cannot be unpacked: {e}")))
 }
 
 /// At most the first `length` bytes of the message in a payload.
-pub(crate) fn beginning(payload: &Buffer, length: usize) -> Result<Buffer, Bad> {
+pub(crate) fn beginning(payload: &Buffer, length: usize) -> Result<Buffer, InvalidField> {
     if !payload.starts_with(&MAGIC) {
         return Ok(payload.slice_with_length(0, length.min(payload.len())));
     }
     let mut bytes = Vec::new();
     let unpacked = zstd::stream::read::Decoder::with_buffer(payload.as_slice());
     let read = unpacked.and_then(|zstd| zstd.take(length as u64).read_to_end(&mut bytes));
-    read.map_err(|e| Bad::because(format!("it cannot be unpacked: {e}")))?;
+    read.map_err(|e| InvalidField::because(format!("it cannot be unpacked: {e}")))?;
     Ok(Buffer::from_vec(bytes))
 }
 

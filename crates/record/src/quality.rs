@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{Array, Float32Array, RecordBatch, UInt64Array};
 use isotherm_core::{Quality, Restraint};
 
-use crate::bad::Bad;
+use crate::bad::InvalidField;
 use crate::lists::{Column, column, plain};
 
 /// Bytes per row.
@@ -43,7 +43,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    pub(crate) fn of(batch: &RecordBatch) -> Result<Self, Bad> {
+    pub(crate) fn of(batch: &RecordBatch) -> Result<Self, InvalidField> {
         Ok(Columns {
             coverage_bp: column(batch, "coverage_bp")?,
             error_log2: column(batch, "error_log2")?,
@@ -53,20 +53,21 @@ impl Columns {
     }
 
     /// The quality of the snapshot in `row`, which must exist.
-    pub(crate) fn row(&self, row: usize) -> Result<Option<Quality>, Bad> {
+    pub(crate) fn row(&self, row: usize) -> Result<Option<Quality>, InvalidField> {
         let number = |column: &UInt64Array| column.is_valid(row).then(|| column.value(row));
         let Some(coverage) = number(&self.coverage_bp) else {
             return Ok(None);
         };
-        let missing = || Bad::new("a snapshot has only some of its columns of quality");
+        let missing = || InvalidField::new("a snapshot has only some of its columns of quality");
         let restraint = usize::try_from(number(&self.restraint).ok_or_else(missing)?);
         let restraint = restraint.ok().and_then(|i| RESTRAINTS.get(i));
-        let wrong = |_| Bad::new("a snapshot covers more than there is");
+        let wrong = |_| InvalidField::new("a snapshot covers more than there is");
         Ok(Some(Quality {
             coverage_bp: u32::try_from(coverage).map_err(wrong)?,
             error_log2: self.error_log2.is_valid(row).then(|| self.error_log2.value(row)),
             externally_cleared: number(&self.stolen).ok_or_else(missing)?,
-            restraint: *restraint.ok_or(Bad::new("a snapshot knows an unknown restraint"))?,
+            restraint: *restraint
+                .ok_or(InvalidField::new("a snapshot knows an unknown restraint"))?,
         }))
     }
 }

@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 
 use isotherm_core::Nanos;
 
-use crate::bad::Bad;
+use crate::bad::InvalidField;
 use crate::event::{Event, Lost, Missing, ReadError};
-use crate::facts::{Facts, Why};
+use crate::facts::{Facts, FileEndReason};
 use crate::files::{is_written, part};
 use crate::frame::{FrameError, Frames};
-use crate::limits::MOST_FILES;
-use crate::state::{Known, State};
+use crate::limits::MAX_FILES;
+use crate::state::{Known, StreamState};
 use crate::verify::Problem;
 
 /// Maximal number of damaged places that are kept until [`Reader::take_damage`].
-const MOST_DAMAGE: usize = 100;
+const MAX_DAMAGE: usize = 100;
 
 /// A place in a record, between two frames.
 #[derive(Debug, Clone)]
@@ -39,7 +39,7 @@ pub struct Reader {
     any: bool,
     /// files of the record that remain to be read
     later: VecDeque<PathBuf>,
-    state: State,
+    state: StreamState,
     ready: VecDeque<Event>,
     /// offset of the last frame
     at: u64,
@@ -76,7 +76,7 @@ impl Reader {
             named: false,
             any: false,
             later: VecDeque::new(),
-            state: State::new().map_err(io)?,
+            state: StreamState::new().map_err(io)?,
             ready: VecDeque::new(),
             at: 0,
             skips: false,
@@ -130,7 +130,7 @@ impl Reader {
         let io = |source| ReadError::Io { path: mark.path.clone(), source };
         let mut file = File::open(&mark.path).map_err(io)?;
         file.seek(SeekFrom::Start(mark.at)).map_err(io)?;
-        let state = State::after(mark.known.clone()).map_err(|e| io(io::Error::other(e)))?;
+        let state = StreamState::after(mark.known.clone()).map_err(|e| io(io::Error::other(e)))?;
         let frames = Frames::after(Box::new(file) as Box<dyn Read + Send>, mark.at);
         let later = mark.later.clone();
         let reader = Reader::new(io::empty(), &mark.path)?;
@@ -215,14 +215,14 @@ impl Reader {
         ReadError::Torn { path: self.path.clone(), at, why }
     }
 
-    fn damaged(&self, why: Bad) -> ReadError {
+    fn damaged(&self, why: InvalidField) -> ReadError {
         ReadError::Damaged { path: self.path.clone(), at: self.at, why: why.to_string() }
     }
 
     /// Skips damage at `at`, and continues at the next frame.
     fn skip(&mut self, at: u64, what: String) -> Result<(), ReadError> {
         let path = self.path.clone();
-        if self.damage.len() < MOST_DAMAGE {
+        if self.damage.len() < MAX_DAMAGE {
             self.damage.push(Problem { path: path.clone(), at, snapshot: None, what });
         }
         self.frames.skip().map_err(|source| ReadError::Io { path, source })?;
@@ -243,7 +243,8 @@ impl Iterator for Reader {
         loop {
             match self.ready.pop_front() {
                 // the record continues in the next file
-                Some(Event::End(end)) if end.why == Why::Rotated && !self.later.is_empty() => {}
+                Some(Event::End(end))
+                    if end.why == FileEndReason::Rotated && !self.later.is_empty() => {}
                 Some(event) => return Some(Ok(event)),
                 None if self.done => return None,
                 None => {
@@ -278,7 +279,7 @@ fn older(path: &Path) -> Vec<PathBuf> {
         return Vec::new();
     };
     let same = |p: &PathBuf| facts_of(p).is_some_and(|f| f == facts);
-    (1..MOST_FILES).map(|age| part(path, age)).take_while(same).collect()
+    (1..MAX_FILES).map(|age| part(path, age)).take_while(same).collect()
 }
 
 /// The facts at the start of a file, if it has any.

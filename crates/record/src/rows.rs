@@ -13,7 +13,7 @@ use isotherm_core::{
     TargetView, Unknown,
 };
 
-use crate::bad::{Bad, ensure};
+use crate::bad::{InvalidField, ensure};
 use crate::check;
 use crate::columns::unknown_name;
 use crate::lists::{Lists, column};
@@ -21,7 +21,7 @@ use crate::quality;
 use crate::scalars::{self, END, SCALARS, SEQ, START};
 
 const SHORT_LISTS: &str = "the lists of a snapshot are not of one length";
-const UNEQUAL_LISTS: Bad = Bad::new(SHORT_LISTS);
+const UNEQUAL_LISTS: InvalidField = InvalidField::new(SHORT_LISTS);
 
 /// Returns the mappings of a set of a target, if the record has contained the set.
 pub(crate) type FindSet<'a> = &'a dyn Fn(u64, TargetId) -> Option<Arc<Vec<Mapping>>>;
@@ -75,7 +75,7 @@ struct Slices<'a> {
 }
 
 impl Rows {
-    pub(crate) fn of(batch: &RecordBatch) -> Result<Self, Bad> {
+    pub(crate) fn of(batch: &RecordBatch) -> Result<Self, InvalidField> {
         Ok(Rows {
             scalars: SCALARS.iter().map(|name| column(batch, name)).collect::<Result<_, _>>()?,
             qualities: quality::Columns::of(batch)?,
@@ -87,7 +87,10 @@ impl Rows {
     }
 
     /// The next snapshot, checked, and the sets of mappings that it uses.
-    pub(crate) fn next(&mut self, find: FindSet<'_>) -> Option<Result<(Snapshot, Vec<u64>), Bad>> {
+    pub(crate) fn next(
+        &mut self,
+        find: FindSet<'_>,
+    ) -> Option<Result<(Snapshot, Vec<u64>), InvalidField>> {
         let row = self.next;
         self.next += 1;
         (row < self.len).then(|| self.snapshot(row, find))
@@ -111,7 +114,11 @@ impl Rows {
         self.next += 1;
     }
 
-    fn snapshot(&self, row: usize, find: FindSet<'_>) -> Result<(Snapshot, Vec<u64>), Bad> {
+    fn snapshot(
+        &self,
+        row: usize,
+        find: FindSet<'_>,
+    ) -> Result<(Snapshot, Vec<u64>), InvalidField> {
         let mut values = [0; SCALARS.len()];
         for (value, column) in values.iter_mut().zip(&self.scalars) {
             *value = *column.values().get(row).ok_or(UNEQUAL_LISTS)?;
@@ -136,7 +143,7 @@ impl Rows {
 const SHORT_TARGETS: &str = "the regions of a snapshot do not add up to those of its targets";
 
 impl Targets {
-    fn of(batch: &RecordBatch) -> Result<Self, Bad> {
+    fn of(batch: &RecordBatch) -> Result<Self, InvalidField> {
         Ok(Targets {
             id: Lists::of(batch, "target_id")?,
             ran_ns: Lists::of(batch, "ran_ns")?,
@@ -158,12 +165,18 @@ impl Targets {
     }
 
     /// The `i`th target of `row` without its regions, and the number of its regions.
-    fn view(&self, row: usize, i: usize, find: FindSet<'_>) -> Result<(TargetView, usize), Bad> {
+    fn view(
+        &self,
+        row: usize,
+        i: usize,
+        find: FindSet<'_>,
+    ) -> Result<(TargetView, usize), InvalidField> {
         let id = TargetId(nth(&self.id, row, i)?);
         let set = nth(&self.mapping_set, row, i)?;
         let ran = nth(&self.ran_ns, row, i)?;
         let place = self.ran_ns.bounds(row).ok_or(UNEQUAL_LISTS)?.start + i;
-        let mappings = find(set, id).ok_or(Bad::new("the mappings of a snapshot are missing"))?;
+        let mappings =
+            find(set, id).ok_or(InvalidField::new("the mappings of a snapshot are missing"))?;
         let target = TargetView {
             id,
             ran: self.ran_ns.values.is_valid(place).then(|| Duration::from_nanos(ran)),
@@ -177,7 +190,7 @@ impl Targets {
 }
 
 impl Regions {
-    fn of(batch: &RecordBatch) -> Result<Self, Bad> {
+    fn of(batch: &RecordBatch) -> Result<Self, InvalidField> {
         let unknown = Unknown::ALL.iter().map(|&why| Lists::of(batch, &unknown_name(why)));
         Ok(Regions {
             start: Lists::of(batch, "start")?,
@@ -196,8 +209,8 @@ impl Regions {
     }
 
     /// The support of each rate of the regions in `row`, if the record contains it.
-    fn supports(&self, row: usize) -> Result<Vec<Option<RateSupport>>, Bad> {
-        let of = |lists: &Lists<UInt16Array>| -> Result<UInt16Array, Bad> {
+    fn supports(&self, row: usize) -> Result<Vec<Option<RateSupport>>, InvalidField> {
+        let of = |lists: &Lists<UInt16Array>| -> Result<UInt16Array, InvalidField> {
             let there = |b: &Range<usize>| b.start <= b.end && b.end <= lists.values.len();
             let bounds = lists.bounds(row).filter(there).ok_or(UNEQUAL_LISTS)?;
             Ok(lists.values.slice(bounds.start, bounds.len()))
@@ -209,12 +222,12 @@ impl Regions {
                 Ok(Some(RateSupport { measured_bp: measured.into(), extended_bp: extended.into() }))
             }
             (None, None) => Ok(None),
-            _ => Err(Bad::new("a region has only some of its columns of support")),
+            _ => Err(InvalidField::new("a region has only some of its columns of support")),
         };
         measured.iter().zip(&extended).map(both).collect()
     }
 
-    fn row(&self, row: usize) -> Result<Slices<'_>, Bad> {
+    fn row(&self, row: usize) -> Result<Slices<'_>, InvalidField> {
         let start = self.start.row(row).ok_or(UNEQUAL_LISTS)?;
         let mut unknown_bp = [&[] as &[u16]; Unknown::ALL.len()];
         for (slice, lists) in unknown_bp.iter_mut().zip(&self.unknown_bp) {
@@ -238,9 +251,9 @@ impl Regions {
 
 impl Slices<'_> {
     /// `len` regions, starting with number `from`.
-    fn views(&self, from: usize, len: usize) -> Result<Vec<RegionView>, Bad> {
+    fn views(&self, from: usize, len: usize) -> Result<Vec<RegionView>, InvalidField> {
         let to = from.checked_add(len).filter(|&to| to <= self.start.len());
-        let to = to.ok_or(Bad::new(SHORT_TARGETS))?;
+        let to = to.ok_or(InvalidField::new(SHORT_TARGETS))?;
         (from..to).map(|i| self.view(i).ok_or(UNEQUAL_LISTS)).collect()
     }
 
@@ -271,7 +284,7 @@ fn nth<P: ArrowPrimitiveType>(
     lists: &Lists<PrimitiveArray<P>>,
     row: usize,
     i: usize,
-) -> Result<P::Native, Bad> {
+) -> Result<P::Native, InvalidField> {
     lists.row(row).and_then(|values| values.get(i)).copied().ok_or(UNEQUAL_LISTS)
 }
 
@@ -280,6 +293,6 @@ fn as_long<'a, P: ArrowPrimitiveType>(
     lists: &'a Lists<PrimitiveArray<P>>,
     row: usize,
     other: &[u64],
-) -> Result<&'a [P::Native], Bad> {
+) -> Result<&'a [P::Native], InvalidField> {
     lists.row(row).filter(|values| values.len() == other.len()).ok_or(UNEQUAL_LISTS)
 }

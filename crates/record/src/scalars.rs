@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use isotherm_core::{Attrs, Cost, MonitorKind, Nanos, Snapshot};
 
-use crate::bad::Bad;
+use crate::bad::InvalidField;
 
 /// Names of the columns with one number per snapshot.
 pub(crate) const SCALARS: [&str; 24] = [
@@ -39,12 +39,13 @@ pub(crate) const ATTRS: [&str; 16] = [
 ];
 
 /// The nanoseconds of a duration, if they fit in 64 bits.
-pub(crate) fn nanos(d: Duration) -> Result<u64, Bad> {
-    u64::try_from(d.as_nanos()).map_err(|_| Bad::because(format!("{d:?} is longer than 584 years")))
+pub(crate) fn nanos(d: Duration) -> Result<u64, InvalidField> {
+    u64::try_from(d.as_nanos())
+        .map_err(|_| InvalidField::because(format!("{d:?} is longer than 584 years")))
 }
 
 /// The values for [`ATTRS`], in the same order.
-pub(crate) fn from_attrs(a: &Attrs) -> Result<[u64; 16], Bad> {
+pub(crate) fn from_attrs(a: &Attrs) -> Result<[u64; 16], InvalidField> {
     Ok([
         nanos(a.sample)?,
         nanos(a.aggr)?,
@@ -66,8 +67,8 @@ pub(crate) fn from_attrs(a: &Attrs) -> Result<[u64; 16], Bad> {
 }
 
 /// The attributes for the values of [`ATTRS`].
-pub(crate) fn to_attrs(values: [u64; 16]) -> Result<Attrs, Bad> {
-    const OUT_OF_RANGE: Bad = Bad::new("an attribute is out of range");
+pub(crate) fn to_attrs(values: [u64; 16]) -> Result<Attrs, InvalidField> {
+    const OUT_OF_RANGE: InvalidField = InvalidField::new("an attribute is out of range");
     let [sample, aggr, update, min, max, min_region_size, window, values @ ..] = values;
     let [parts, every, uniform, extra, monitor, budget, clears, interval, windows] = values;
     let small = |n: u64| u32::try_from(n).map_err(|_| OUT_OF_RANGE);
@@ -93,7 +94,7 @@ pub(crate) fn to_attrs(values: [u64; 16]) -> Result<Attrs, Bad> {
 }
 
 /// The values for [`SCALARS`], in the same order.
-pub(crate) fn from_snapshot(s: &Snapshot) -> Result<[u64; 24], Bad> {
+pub(crate) fn from_snapshot(s: &Snapshot) -> Result<[u64; 24], InvalidField> {
     let c = &s.cost;
     let cost = [nanos(c.cpu)?, c.looks, c.pages, c.clears, nanos(c.lost)?];
     let all = [s.seq, s.start.0, s.end.0].into_iter().chain(cost).chain(from_attrs(&s.attrs)?);
@@ -103,7 +104,7 @@ pub(crate) fn from_snapshot(s: &Snapshot) -> Result<[u64; 24], Bad> {
 }
 
 /// A snapshot without targets from the values of [`SCALARS`].
-pub(crate) fn to_snapshot(values: [u64; 24]) -> Result<Snapshot, Bad> {
+pub(crate) fn to_snapshot(values: [u64; 24]) -> Result<Snapshot, InvalidField> {
     let [seq, start, end, cpu, looks, pages, clears, lost, attrs @ ..] = values;
     Ok(Snapshot {
         seq,

@@ -11,11 +11,11 @@ use isotherm_core::{CodeMapping, Nanos, PageAges, Snapshot, TargetId};
 
 use crate::ages::to_ages;
 use crate::attributions::to_attributions;
-use crate::bad::{Bad, ensure};
+use crate::bad::{InvalidField, ensure};
 use crate::event::Event;
 use crate::facts::Facts;
 use crate::faults::{to_code, to_faults};
-use crate::frame::{Frame, Kind};
+use crate::frame::{Frame, FrameKind};
 use crate::mappings::{MappingSet, to_sets};
 use crate::message::{Message, decode, holds_rows};
 use crate::rows::Rows;
@@ -24,10 +24,10 @@ use crate::traces::to_traces;
 use crate::versions;
 
 /// Maximal number of mappings in memory: a limit for untrusted input, far above that of real machines.
-const MOST_MAPPINGS: usize = 4 << 20;
+const MAX_MAPPINGS: usize = 4 << 20;
 
 /// The state after the frames that were read so far.
-pub(crate) struct State {
+pub(crate) struct StreamState {
     schemas: Schemas,
     facts: Option<Facts>,
     sets: HashMap<u64, MappingSet>,
@@ -76,9 +76,9 @@ pub(crate) struct Known {
     last_seq: Option<u64>,
 }
 
-impl State {
+impl StreamState {
     pub(crate) fn new() -> Result<Self, ArrowError> {
-        Ok(State {
+        Ok(StreamState {
             schemas: Schemas::new()?,
             facts: None,
             sets: HashMap::new(),
@@ -106,13 +106,13 @@ impl State {
 
     /// The state of a reader that continues after the frames by which `known` was known.
     pub(crate) fn after(known: Known) -> Result<Self, ArrowError> {
-        Ok(State {
+        Ok(StreamState {
             facts: known.facts,
             sets: known.sets,
             newest_set: known.newest_set,
             last_seq: known.last_seq,
             in_rows: true,
-            ..State::new()?
+            ..StreamState::new()?
         })
     }
 
@@ -166,29 +166,34 @@ impl State {
         self.begins_damaged |= self.last_seq.is_none();
     }
 
-    /// Processes a frame. [`State::snapshot`] returns its snapshots; all other events are appended to `events`.
-    pub(crate) fn take(&mut self, frame: Frame, events: &mut VecDeque<Event>) -> Result<(), Bad> {
+    /// Processes a frame. [`StreamState::snapshot`] returns its snapshots; all other events are appended to `events`.
+    pub(crate) fn take(
+        &mut self,
+        frame: Frame,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), InvalidField> {
         let (version, kind) = (frame.version, frame.kind);
         let payload = Buffer::from_vec(frame.payload);
-        let is_memory = !matches!(kind, Kind::Targets | Kind::Attribution | Kind::End);
+        let is_memory =
+            !matches!(kind, FrameKind::Targets | FrameKind::Attribution | FrameKind::End);
         let passes = self.passes && is_memory;
-        if passes && ((self.in_rows && kind == Kind::Snapshots) || holds_rows(&payload)?) {
+        if passes && ((self.in_rows && kind == FrameKind::Snapshots) || holds_rows(&payload)?) {
             return Ok(());
         }
-        if kind == Kind::Snapshots && self.in_rows && (self.is_left_out() || self.is_early()) {
+        if kind == FrameKind::Snapshots && self.in_rows && (self.is_left_out() || self.is_early()) {
             return Ok(());
         }
         match decode(payload, self.schemas.of_version(version, kind))? {
-            Message::Schema(schema) if kind == Kind::Snapshots => self.begin(&schema, events),
+            Message::Schema(schema) if kind == FrameKind::Snapshots => self.begin(&schema, events),
             Message::Schema(_) => Ok(()),
-            Message::Rows(rows) if kind == Kind::Snapshots => {
+            Message::Rows(rows) if kind == FrameKind::Snapshots => {
                 self.rows(kind, &versions::upgraded(version, rows)?, events)
             }
             Message::Rows(rows) => self.rows(kind, &rows, events),
         }
     }
 
-    fn begin(&mut self, schema: &Schema, events: &mut VecDeque<Event>) -> Result<(), Bad> {
+    fn begin(&mut self, schema: &Schema, events: &mut VecDeque<Event>) -> Result<(), InvalidField> {
         let facts = Facts::from_metadata(&schema.metadata)?;
         (self.ended, self.in_rows) = (false, true);
         if self.facts.as_ref() != Some(&facts) {
@@ -205,23 +210,23 @@ impl State {
 
     fn rows(
         &mut self,
-        kind: Kind,
+        kind: FrameKind,
         rows: &RecordBatch,
         events: &mut VecDeque<Event>,
-    ) -> Result<(), Bad> {
+    ) -> Result<(), InvalidField> {
         ensure(!self.ended, "it comes after the end")?;
         match kind {
-            Kind::Snapshots => {
+            FrameKind::Snapshots => {
                 let rows = Rows::of(rows)?;
                 self.reached = rows.span().unwrap_or(self.reached);
                 self.rows = Some(rows);
             }
-            Kind::Mappings => {
+            FrameKind::Mappings => {
                 for set in to_sets(rows)? {
                     events.extend(self.add(set)?);
                 }
             }
-            Kind::Attribution => {
+            FrameKind::Attribution => {
                 let attributions = to_attributions(rows)?;
                 let times =
                     self.last_attribution.into_iter().chain(attributions.iter().map(|a| a.at));
@@ -229,12 +234,12 @@ impl State {
                 self.last_attribution = attributions.last().map(|a| a.at).or(self.last_attribution);
                 events.extend(attributions.into_iter().map(Event::Attribution));
             }
-            Kind::Ages => self.ages = to_ages(rows)?,
-            Kind::Faults => events.extend(to_faults(rows)?.into_iter().map(Event::Fault)),
-            Kind::Traces => {
+            FrameKind::Ages => self.ages = to_ages(rows)?,
+            FrameKind::Faults => events.extend(to_faults(rows)?.into_iter().map(Event::Fault)),
+            FrameKind::Traces => {
                 events.extend(to_traces(rows)?.into_iter().map(|t| Event::Trace(Arc::new(t))));
             }
-            Kind::Code => {
+            FrameKind::Code => {
                 // Each file of a record repeats the code of its targets.
                 let known = &mut self.code;
                 let sets = to_code(rows)?.into_iter();
@@ -242,8 +247,8 @@ impl State {
                     sets.filter(|s| known.insert(s.target, s.code.clone()) != Some(s.code.clone()));
                 events.extend(new.map(|s| Event::Code { target: s.target, code: s.code }));
             }
-            Kind::Targets => events.extend(to_targets(rows)?.into_iter().map(Event::Target)),
-            Kind::End => {
+            FrameKind::Targets => events.extend(to_targets(rows)?.into_iter().map(Event::Target)),
+            FrameKind::End => {
                 let end = to_end(rows)?;
                 self.ends += 1;
                 if end.files > self.ends {
@@ -266,20 +271,20 @@ impl State {
     }
 
     /// Adds a set. Each file of a record repeats the sets that it needs; only a new set is an event.
-    fn add(&mut self, set: MappingSet) -> Result<Option<Event>, Bad> {
+    fn add(&mut self, set: MappingSet) -> Result<Option<Event>, InvalidField> {
         if let Some(known) = self.sets.get(&set.number) {
             ensure(*known == set, "it changes a set of mappings that an earlier frame defined")?;
             return Ok(None);
         }
         let held: usize = self.sets.values().map(|s| s.mappings.len()).sum();
-        ensure(held + set.mappings.len() <= MOST_MAPPINGS, "there are too many mappings")?;
+        ensure(held + set.mappings.len() <= MAX_MAPPINGS, "there are too many mappings")?;
         let event = Event::Mappings { target: set.target, mappings: set.mappings.clone() };
         self.sets.insert(set.number, set);
         Ok(Some(event))
     }
 
     /// The next snapshot of the current frame.
-    pub(crate) fn snapshot(&mut self) -> Option<Result<Arc<Snapshot>, Bad>> {
+    pub(crate) fn snapshot(&mut self) -> Option<Result<Arc<Snapshot>, InvalidField>> {
         if let Err(why) = self.pass_early() {
             return Some(Err(why));
         }
@@ -327,7 +332,7 @@ impl State {
     }
 
     /// Skips the next snapshots that the caller does not need.
-    fn pass_early(&mut self) -> Result<(), Bad> {
+    fn pass_early(&mut self) -> Result<(), InvalidField> {
         while let Some((seq, end)) = self.rows.as_ref().and_then(Rows::peek) {
             if end >= self.skip_until || self.ages.keys().any(|(at, _)| *at == end) {
                 break;
@@ -338,7 +343,7 @@ impl State {
         Ok(())
     }
 
-    fn follow(&mut self, seq: u64) -> Result<(), Bad> {
+    fn follow(&mut self, seq: u64) -> Result<(), InvalidField> {
         let next = match self.last_seq {
             Some(last) => {
                 ensure(last < seq, "a snapshot comes after a later one")?;

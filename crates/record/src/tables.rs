@@ -8,11 +8,11 @@ use isotherm_core::TargetId;
 
 use crate::ages::from_ages;
 use crate::attributions::from_attributions;
-use crate::bad::Bad;
+use crate::bad::InvalidField;
 use crate::columns::Columns;
-use crate::facts::{End, TargetFact, Why};
+use crate::facts::{End, FileEndReason, TargetFact};
 use crate::faults::{from_code, from_faults};
-use crate::frame::Kind;
+use crate::frame::FrameKind;
 use crate::lists::{batch, column, numbers, plain, words};
 use crate::mappings::from_sets;
 use crate::traces::from_traces;
@@ -53,25 +53,25 @@ impl Schemas {
         })
     }
 
-    pub(crate) fn of(&self, kind: Kind) -> &SchemaRef {
+    pub(crate) fn of(&self, kind: FrameKind) -> &SchemaRef {
         match kind {
-            Kind::Snapshots => &self.snapshots,
-            Kind::Mappings => &self.mappings,
-            Kind::Targets => &self.targets,
-            Kind::End => &self.end,
-            Kind::Attribution => &self.attribution,
-            Kind::Ages => &self.ages,
-            Kind::Faults => &self.faults,
-            Kind::Code => &self.code,
-            Kind::Traces => &self.traces,
+            FrameKind::Snapshots => &self.snapshots,
+            FrameKind::Mappings => &self.mappings,
+            FrameKind::Targets => &self.targets,
+            FrameKind::End => &self.end,
+            FrameKind::Attribution => &self.attribution,
+            FrameKind::Ages => &self.ages,
+            FrameKind::Faults => &self.faults,
+            FrameKind::Code => &self.code,
+            FrameKind::Traces => &self.traces,
         }
     }
 
     /// The columns of a table in frames of `version`.
-    pub(crate) fn of_version(&self, version: u16, kind: Kind) -> &SchemaRef {
+    pub(crate) fn of_version(&self, version: u16, kind: FrameKind) -> &SchemaRef {
         match (kind, version) {
-            (Kind::Snapshots, 1) => &self.snapshots_1,
-            (Kind::Snapshots, 2..=3) => &self.snapshots_3,
+            (FrameKind::Snapshots, 1) => &self.snapshots_1,
+            (FrameKind::Snapshots, 2..=3) => &self.snapshots_3,
             _ => self.of(kind),
         }
     }
@@ -87,7 +87,7 @@ pub(crate) fn from_targets(targets: &[TargetFact]) -> Result<RecordBatch, ArrowE
     ])
 }
 
-pub(crate) fn to_targets(batch: &RecordBatch) -> Result<Vec<TargetFact>, Bad> {
+pub(crate) fn to_targets(batch: &RecordBatch) -> Result<Vec<TargetFact>, InvalidField> {
     let ids: UInt32Array = column(batch, "id")?;
     let pids: UInt32Array = column(batch, "pid")?;
     let commands: StringArray = column(batch, "command")?;
@@ -95,7 +95,7 @@ pub(crate) fn to_targets(batch: &RecordBatch) -> Result<Vec<TargetFact>, Bad> {
         Some(TargetFact { id: TargetId(id?), pid, command: command?.to_owned() })
     };
     let rows: Option<Vec<_>> = ids.iter().zip(&pids).zip(&commands).map(row).collect();
-    rows.ok_or(Bad::new("a target is null"))
+    rows.ok_or(InvalidField::new("a target is null"))
 }
 
 pub(crate) fn from_ends(ends: &[End]) -> Result<RecordBatch, ArrowError> {
@@ -107,17 +107,18 @@ pub(crate) fn from_ends(ends: &[End]) -> Result<RecordBatch, ArrowError> {
     ])
 }
 
-pub(crate) fn to_end(batch: &RecordBatch) -> Result<End, Bad> {
+pub(crate) fn to_end(batch: &RecordBatch) -> Result<End, InvalidField> {
     let why: StringArray = column(batch, "why")?;
     let note: StringArray = column(batch, "note")?;
     let snapshots: UInt64Array = column(batch, "snapshots")?;
     let files: UInt64Array = column(batch, "files")?;
     if batch.num_rows() != 1 {
-        return Err(Bad::new("there is not one row of an end, but none or several"));
+        return Err(InvalidField::new("there is not one row of an end, but none or several"));
     }
-    let unknown = || Bad::because(format!("it ends for an unknown reason, {:?}", why.value(0)));
+    let unknown =
+        || InvalidField::because(format!("it ends for an unknown reason, {:?}", why.value(0)));
     Ok(End {
-        why: Why::from_name(why.value(0)).ok_or_else(unknown)?,
+        why: FileEndReason::from_name(why.value(0)).ok_or_else(unknown)?,
         note: note.value(0).to_owned(),
         snapshots: snapshots.value(0),
         files: files.value(0),

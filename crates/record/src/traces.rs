@@ -6,7 +6,7 @@ use arrow_array::{Array, RecordBatch, UInt8Array, UInt32Array, UInt64Array};
 use arrow_schema::ArrowError;
 use isotherm_core::{CacheAccess, CacheAccessKind, CacheTrace, Nanos, TargetId};
 
-use crate::bad::{Bad, ensure};
+use crate::bad::{InvalidField, ensure};
 use crate::check;
 use crate::lists::{Lists, batch, column, list, numbers, offsets, plain};
 
@@ -34,8 +34,9 @@ pub(crate) fn from_traces(all: &[CacheTrace]) -> Result<RecordBatch, ArrowError>
     ])
 }
 
-pub(crate) fn to_traces(batch: &RecordBatch) -> Result<Vec<CacheTrace>, Bad> {
-    const UNEQUAL_LISTS: Bad = Bad::new("the lists of a trace are not of one length");
+pub(crate) fn to_traces(batch: &RecordBatch) -> Result<Vec<CacheTrace>, InvalidField> {
+    const UNEQUAL_LISTS: InvalidField =
+        InvalidField::new("the lists of a trace are not of one length");
     let nulls = batch.columns().iter().map(|c| c.null_count()).sum::<usize>();
     ensure(nulls == 0, "a trace is null")?;
     let long = |name| column::<UInt64Array>(batch, name);
@@ -57,7 +58,7 @@ pub(crate) fn to_traces(batch: &RecordBatch) -> Result<Vec<CacheTrace>, Bad> {
         let rarities = rarities.row(i).filter(|l| l.len() == all).ok_or(UNEQUAL_LISTS)?;
         let access = |((&target, &page), (&kind, &rarity)): ((&u32, &u64), (&u8, &u8))| {
             let kind = CacheAccessKind::ALL.get(usize::from(kind)).copied();
-            let kind = kind.ok_or(Bad::new("an access is of an unknown kind"))?;
+            let kind = kind.ok_or(InvalidField::new("an access is of an unknown kind"))?;
             Ok(CacheAccess { target: TargetId(target), page, kind, rarity })
         };
         let accesses = targets.iter().zip(pages).zip(kinds.iter().zip(rarities)).map(access);
@@ -67,7 +68,7 @@ pub(crate) fn to_traces(batch: &RecordBatch) -> Result<Vec<CacheTrace>, Bad> {
             sampling: sampling.value(i),
             pages: ids.iter().map(|id| TargetId(*id)).zip(sums.iter().copied()).collect(),
             missing: missing.value(i),
-            accesses: accesses.collect::<Result<_, Bad>>()?,
+            accesses: accesses.collect::<Result<_, InvalidField>>()?,
         };
         check::trace(&trace).map(|()| trace)
     };

@@ -22,7 +22,7 @@ use arrow_array::{
 use arrow_schema::{DataType, Schema, SchemaRef};
 use isotherm_core::MonitorKind;
 
-use crate::bad::Bad;
+use crate::bad::InvalidField;
 use crate::lists::{self, Column, Lists, column, list, plain};
 
 /// Numbers that version 2 has added to each snapshot, with their values for version 1.
@@ -72,7 +72,7 @@ pub(crate) fn of_1(snapshots: &Schema) -> SchemaRef {
 }
 
 /// Converts snapshots of an earlier version to the current columns; new columns are at the end.
-pub(crate) fn upgraded(version: u16, batch: RecordBatch) -> Result<RecordBatch, Bad> {
+pub(crate) fn upgraded(version: u16, batch: RecordBatch) -> Result<RecordBatch, InvalidField> {
     match version {
         1 => from_3(from_1(batch)?),
         2..=3 => from_3(batch),
@@ -85,7 +85,7 @@ fn columns_of(batch: &RecordBatch) -> Vec<Column> {
     fields.into_iter().zip(batch.columns().to_vec()).collect()
 }
 
-fn from_3(batch: RecordBatch) -> Result<RecordBatch, Bad> {
+fn from_3(batch: RecordBatch) -> Result<RecordBatch, InvalidField> {
     let mut columns = columns_of(&batch);
     let rates: ListArray = column(&batch, "rate_hz")?;
     let nothing = Arc::new(UInt16Array::from_value(0, rates.values().len()));
@@ -97,7 +97,7 @@ fn from_3(batch: RecordBatch) -> Result<RecordBatch, Bad> {
     Ok(lists::batch(columns)?)
 }
 
-fn from_1(batch: RecordBatch) -> Result<RecordBatch, Bad> {
+fn from_1(batch: RecordBatch) -> Result<RecordBatch, InvalidField> {
     let rows = batch.num_rows();
     let mut columns = columns_of(&batch);
     for (name, before) in NUMBERS {

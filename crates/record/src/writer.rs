@@ -13,14 +13,14 @@ use isotherm_core::{
 
 use crate::ages::{AgeRow, from_ages};
 use crate::attributions::from_attributions;
-use crate::bad::Bad;
+use crate::bad::InvalidField;
 use crate::check;
 use crate::columns::{Columns, bytes_of};
 use crate::event::Event;
-use crate::facts::{End, Facts, TargetFact, Why};
+use crate::facts::{End, Facts, FileEndReason, TargetFact};
 use crate::faults::{CodeSet, from_code, from_faults};
-use crate::files::{Files, Sink, Whole};
-use crate::frame::{self, Kind, MAX_PAYLOAD};
+use crate::files::{AtomicFiles, Files, Sink};
+use crate::frame::{self, FrameKind, MAX_PAYLOAD};
 use crate::limits::Limits;
 use crate::mappings::from_sets;
 use crate::message::Encoder;
@@ -72,7 +72,7 @@ pub struct Writer<S = Files> {
     code: BTreeMap<TargetId, CodeSet>,
     /// ages of the waiting snapshots
     ages: Vec<AgeRow>,
-    last_told: Option<Nanos>,
+    last_attributed: Option<Nanos>,
     /// start of the first waiting snapshot, start and end of the last one
     waits: Option<(Nanos, Nanos, Nanos)>,
     last_seq: Option<u64>,
@@ -94,14 +94,14 @@ impl Writer<Files> {
     }
 }
 
-impl Writer<Whole> {
+impl Writer<AtomicFiles> {
     /// Begins a record that takes its place at `path` when it is finished: an earlier one is then kept as FILE.old.
     /// If it is dropped before, or has no snapshots, nothing changes.
     ///
     /// # Errors
     /// If another kind of file is there, or the file cannot be written.
     pub fn create_whole(path: &Path, facts: &Facts) -> Result<Self, WriteError> {
-        Writer::to(Whole::create(path)?, path, facts, Limits::default())
+        Writer::to(AtomicFiles::create(path)?, path, facts, Limits::default())
     }
 }
 
@@ -124,7 +124,7 @@ impl<S: Sink> Writer<S> {
     pub fn to(sink: S, name: &Path, facts: &Facts, limits: Limits) -> Result<Self, WriteError> {
         let metadata = facts.metadata().map_err(|why| WriteError::refused("a fact", why))?;
         let schemas = Schemas::new()?;
-        let fields = schemas.of(Kind::Snapshots).fields().clone();
+        let fields = schemas.of(FrameKind::Snapshots).fields().clone();
         let mut writer = Writer {
             sink,
             path: name.to_owned(),
@@ -141,7 +141,7 @@ impl<S: Sink> Writer<S> {
             traces: Vec::new(),
             code: BTreeMap::new(),
             ages: Vec::new(),
-            last_told: None,
+            last_attributed: None,
             waits: None,
             last_seq: None,
             file_len: 0,
@@ -160,7 +160,7 @@ impl<S: Sink> Writer<S> {
     /// If it cannot be written.
     pub fn target(&mut self, fact: TargetFact) -> Result<Progress, WriteError> {
         let message = self.encoder.rows(&from_targets(std::slice::from_ref(&fact))?)?;
-        let progress = self.put(Kind::Targets, &message)?;
+        let progress = self.put(FrameKind::Targets, &message)?;
         // A repeated target has a new command: later files contain only that one.
         match self.targets.iter_mut().find(|t| t.fact.id == fact.id) {
             Some(known) => known.fact = fact,
@@ -178,11 +178,11 @@ impl<S: Sink> Writer<S> {
         if check::attribution(&a).is_err() {
             return Ok(self.progress());
         }
-        if self.last_told.is_some_and(|last| a.at < last) {
-            let why = Bad::new("it comes after a later one");
+        if self.last_attributed.is_some_and(|last| a.at < last) {
+            let why = InvalidField::new("it comes after a later one");
             return Err(WriteError::refused("the attribution of a target", why));
         }
-        self.last_told = Some(a.at);
+        self.last_attributed = Some(a.at);
         self.attributions.push(a);
         if self.attributions.len() < ATTRIBUTIONS { Ok(Progress::Going) } else { self.attribute() }
     }
@@ -196,7 +196,7 @@ impl<S: Sink> Writer<S> {
             return Ok(self.progress());
         }
         let message = self.encoder.rows(&from_attributions(&waiting)?)?;
-        self.put(Kind::Attribution, &message)
+        self.put(FrameKind::Attribution, &message)
     }
 
     /// Adds a fault of a target, to be written before the waiting snapshots. It is omitted if no kernel reports
@@ -227,7 +227,7 @@ impl<S: Sink> Writer<S> {
         }
         let set = CodeSet { target, code };
         let message = self.encoder.rows(&from_code(std::slice::from_ref(&set))?)?;
-        let progress = self.put(Kind::Code, &message)?;
+        let progress = self.put(FrameKind::Code, &message)?;
         self.code.insert(target, set);
         Ok(progress)
     }
@@ -239,7 +239,7 @@ impl<S: Sink> Writer<S> {
             return Ok(self.progress());
         }
         let message = self.encoder.rows(&from_faults(&waiting)?)?;
-        self.put(Kind::Faults, &message)
+        self.put(FrameKind::Faults, &message)
     }
 
     /// Adds accesses to files, to be written before the waiting snapshots. Those to unknown targets are left out.
@@ -262,7 +262,7 @@ impl<S: Sink> Writer<S> {
             return Ok(self.progress());
         }
         let message = self.encoder.rows(&from_traces(&waiting)?)?;
-        self.put(Kind::Traces, &message)
+        self.put(FrameKind::Traces, &message)
     }
 
     /// Writes what waits beside snapshots.
@@ -343,14 +343,14 @@ impl<S: Sink> Writer<S> {
         let ages = std::mem::take(&mut self.ages);
         if !ages.is_empty() {
             let message = self.encoder.rows(&from_ages(&ages)?)?;
-            if self.put(Kind::Ages, &message)? == Progress::Full {
+            if self.put(FrameKind::Ages, &message)? == Progress::Full {
                 return Ok(Progress::Full);
             }
         }
         let snapshots = self.columns.len() as u64;
         let message = self.encoder.rows(&self.columns.take()?)?;
         self.waits = None;
-        let progress = self.put(Kind::Snapshots, &message)?;
+        let progress = self.put(FrameKind::Snapshots, &message)?;
         if progress == Progress::Going {
             self.summary.snapshots += snapshots;
             self.sink.settle().map_err(|source| self.io(source))?;
@@ -365,12 +365,12 @@ impl<S: Sink> Writer<S> {
     ///
     /// # Errors
     /// If they cannot be written. The record then gets an end with the error, if there is space.
-    pub fn finish(mut self, why: Why, note: &str) -> Result<Summary, WriteError> {
+    pub fn finish(mut self, why: FileEndReason, note: &str) -> Result<Summary, WriteError> {
         match self.flush() {
             Ok(Progress::Going) => self.end(why, note)?,
             Ok(Progress::Full) => {}
             Err(e) => {
-                let _ = self.end(Why::Failed, &e.to_string());
+                let _ = self.end(FileEndReason::Failed, &e.to_string());
                 return Err(e);
             }
         }
@@ -397,13 +397,13 @@ impl<S: Sink> Writer<S> {
         if self.full { Progress::Full } else { Progress::Going }
     }
 
-    fn check(&self, s: &Snapshot) -> Result<(), Bad> {
+    fn check(&self, s: &Snapshot) -> Result<(), InvalidField> {
         check::snapshot(s)?;
         if self.last_seq.is_some_and(|last| s.seq <= last) {
-            return Err(Bad::new("it comes after a later one"));
+            return Err(InvalidField::new("it comes after a later one"));
         }
         if bytes_of(s) > MAX_PAYLOAD / 2 {
-            return Err(Bad::new("it has more regions than a frame can hold"));
+            return Err(InvalidField::new("it has more regions than a frame can hold"));
         }
         Ok(())
     }
@@ -417,7 +417,7 @@ impl<S: Sink> Writer<S> {
         check::mappings(&target.mappings).map_err(|why| WriteError::refused("mappings", why))?;
         let set = self.sets.new_set(target);
         let message = self.encoder.rows(&from_sets(std::slice::from_ref(&set))?)?;
-        if self.put(Kind::Mappings, &message)? == Progress::Full {
+        if self.put(FrameKind::Mappings, &message)? == Progress::Full {
             return Ok(None);
         }
         let number = set.number;
@@ -437,7 +437,7 @@ impl<S: Sink> Writer<S> {
 
     /// Writes a frame to this file. If there is no space, writes it to the next file, or, without rotation, the
     /// record is full.
-    fn put(&mut self, kind: Kind, message: &[u8]) -> Result<Progress, WriteError> {
+    fn put(&mut self, kind: FrameKind, message: &[u8]) -> Result<Progress, WriteError> {
         if self.full {
             return Ok(Progress::Full);
         }
@@ -445,12 +445,12 @@ impl<S: Sink> Writer<S> {
         let len = frame.len() as u64;
         if self.file_len.saturating_add(len + END_ROOM) > self.file_size {
             if !self.rotates {
-                self.end(Why::MaxSize, "")?;
+                self.end(FileEndReason::MaxSize, "")?;
                 self.full = true;
                 return Ok(Progress::Full);
             }
             let beginning = self.beginning(len)?;
-            self.end(Why::Rotated, "")?;
+            self.end(FileEndReason::Rotated, "")?;
             self.sink.rotate().map_err(|source| self.io(source))?;
             self.begin_file(&beginning)?;
         }
@@ -462,21 +462,21 @@ impl<S: Sink> Writer<S> {
     /// bytes.
     fn beginning(&mut self, more: u64) -> Result<Vec<Vec<u8>>, WriteError> {
         let mut messages = Vec::new();
-        for kind in Kind::ALL {
+        for kind in FrameKind::ALL {
             let schema = match kind {
-                Kind::Snapshots => &self.snapshot_schema,
+                FrameKind::Snapshots => &self.snapshot_schema,
                 other => self.schemas.of(other).as_ref(),
             };
             messages.push((kind, self.encoder.schema(schema)?));
         }
         let targets: Vec<_> = self.targets.iter().map(|t| t.fact.clone()).collect();
-        messages.push((Kind::Targets, self.encoder.rows(&from_targets(&targets)?)?));
+        messages.push((FrameKind::Targets, self.encoder.rows(&from_targets(&targets)?)?));
         for set in self.sets.all() {
-            messages.push((Kind::Mappings, self.encoder.rows(&from_sets(&[set])?)?));
+            messages.push((FrameKind::Mappings, self.encoder.rows(&from_sets(&[set])?)?));
         }
         for set in self.code.values() {
             let rows = from_code(std::slice::from_ref(set))?;
-            messages.push((Kind::Code, self.encoder.rows(&rows)?));
+            messages.push((FrameKind::Code, self.encoder.rows(&rows)?));
         }
         let frames: Vec<_> = messages.iter().map(|(k, m)| seal(*k, m)).collect::<Result<_, _>>()?;
         let needed = frames.iter().map(|f| f.len() as u64).sum::<u64>() + more + END_ROOM;
@@ -493,7 +493,7 @@ impl<S: Sink> Writer<S> {
         beginning.iter().try_for_each(|frame| self.append(frame))
     }
 
-    fn end(&mut self, why: Why, note: &str) -> Result<(), WriteError> {
+    fn end(&mut self, why: FileEndReason, note: &str) -> Result<(), WriteError> {
         let note: String = note
             .chars()
             .scan(0, |len, c| {
@@ -503,7 +503,7 @@ impl<S: Sink> Writer<S> {
             .collect();
         let end = End { why, note, snapshots: self.summary.snapshots, files: self.summary.files };
         let message = self.encoder.rows(&from_ends(&[end])?)?;
-        self.append(&seal(Kind::End, &message)?)
+        self.append(&seal(FrameKind::End, &message)?)
     }
 
     fn append(&mut self, frame: &[u8]) -> Result<(), WriteError> {
@@ -519,7 +519,7 @@ impl<S: Sink> Writer<S> {
     }
 }
 
-fn seal(kind: Kind, message: &[u8]) -> Result<Vec<u8>, WriteError> {
+fn seal(kind: FrameKind, message: &[u8]) -> Result<Vec<u8>, WriteError> {
     let sealed = pack(message).and_then(|packed| frame::seal(kind, &packed));
     sealed.map_err(|why| WriteError::refused("a frame", why))
 }

@@ -11,7 +11,7 @@ use wildmatch::WildMatch;
 use crate::basis::{Basis, BasisTally, gaps};
 use crate::filter::{FilterError, Gate, Options};
 use crate::names::label_of;
-use crate::row::{Row, mappings};
+use crate::row::{RegionRow, mappings};
 use crate::units;
 
 /// Which snapshot.
@@ -89,7 +89,7 @@ pub struct Access {
     /// names of the targets
     pub targets: Vec<TargetName>,
     /// the regions that match the choice, sorted
-    pub regions: Vec<Row>,
+    pub regions: Vec<RegionRow>,
 }
 
 /// The label of a target.
@@ -177,7 +177,7 @@ impl AccessBuilder {
             for r in self.options.filter.clipped(view) {
                 bytes += r.bytes(&self.options.thresholds);
                 nr_regions += 1;
-                let row = Row::new(view, &r, &self.options.thresholds);
+                let row = RegionRow::new(view, &r, &self.options.thresholds);
                 if self.choice.takes(&row, view) {
                     regions.push(row);
                 }
@@ -219,7 +219,7 @@ fn missing(pick: Pick, numbers: (u64, u64), there: Range<Duration>) -> AccessErr
 }
 
 impl Choice {
-    fn takes(&self, row: &Row, view: &TargetView) -> bool {
+    fn takes(&self, row: &RegionRow, view: &TargetView) -> bool {
         fn within<T: PartialOrd>(range: &Option<Range<T>>, value: &T) -> bool {
             range.as_ref().is_none_or(|r| r.contains(value))
         }
@@ -229,7 +229,7 @@ impl Choice {
             && self.mapping.as_ref().is_none_or(|pattern| lies_in(view, &row.range, pattern))
     }
 
-    fn sort(&self, rows: &mut [Row]) {
+    fn sort(&self, rows: &mut [RegionRow]) {
         // The sort is stable: equal regions stay in the order of addresses.
         match self.sort {
             SortBy::Address => {}

@@ -1,5 +1,5 @@
 use super::*;
-use crate::row::State;
+use crate::row::RegionState;
 use crate::scene::{mapping, region, snapshot, target, unknown};
 use isotherm_core::{RegionView, Unknown};
 
@@ -82,7 +82,10 @@ fn the_basis_is_that_of_all_memory_in_the_snapshot() {
     assert_eq!((a.regions.len(), a.nr_regions), (0, 4));
     assert_eq!((a.basis.unknown_bytes, a.basis.resident_bytes), (3 * KIB64, 10 * KIB64));
     assert_eq!((a.basis.from_ms, a.basis.to_ms, a.basis.snapshots), (4000.0, 5000.0, 1));
-    let states: Vec<State> =
+    let states: Vec<RegionState> =
         access(Choice::default()).unwrap().regions.iter().map(|r| r.state).collect();
-    assert_eq!(states, [State::Hot, State::Warm, State::Cold, State::Unknown]);
+    assert_eq!(
+        states,
+        [RegionState::Hot, RegionState::Warm, RegionState::Cold, RegionState::Unknown]
+    );
 }

@@ -69,7 +69,8 @@ mod scene;
 
 pub use access::{Access, AccessBuilder, AccessError, Choice, Pick, SortBy, TargetName};
 pub use advice::{
-    Action, ActionRow, Advice, AdviceBuilder, AdviceScope, IdleRow, RangeRow, Sizing, Wishes,
+    Action, ActionRow, Advice, AdviceBuilder, AdviceScope, AdviceThresholds, IdleRow, RangeRow,
+    Sizing,
 };
 pub use basis::{Basis, GapFigures};
 pub use code::{
@@ -79,8 +80,11 @@ pub use code::{
 pub use course::Course;
 pub use distribution::Percentile;
 pub use filter::{Filter, FilterError, Gap, Options};
-pub use groups::{By, GroupRow, Groups, GroupsBuilder, Part, Shares};
-pub use heatmap::{Canvas, Cell, CellSupport, Cells, Extent, Grid, Heatmap, Omitted, Panel, Shape};
+pub use groups::{By, GroupRow, Groups, GroupsBuilder, Shares, TimeBucket};
+pub use heatmap::{
+    Canvas, Cell, CellSupport, Cells, Extent, Grid, Heatmap, MIN_RESIDENT_BP, Omitted, Panel,
+    SMALL_GAP, Shape,
+};
 pub use lines::{Line, Lines, Plot};
 pub use names::{label_of as mapping_name, short as short_name};
 pub use need::{
@@ -96,7 +100,7 @@ pub use render::{
     rate_position, raw_head_text, raw_text, refaults_text, regions_picture, regions_text,
     summary_text, terminal, what_if_picture, what_if_text, wss_picture, wss_text,
 };
-pub use row::{Row, RowSupport, State};
+pub use row::{RegionRow, RegionState, RowSupport};
 pub use summary::{Bytes, MappingRow, MonitorFigures, Summarizer, Summary, TargetRow, WorkingSet};
 pub use timeline::Point;
 pub use units::{bytes, time};

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::basis::{GapFigures, gaps, ms};
 use crate::filter::{FilterError, Gate, Options};
-use crate::row::Row;
+use crate::row::RegionRow;
 
 /// The data before the first snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -55,7 +55,7 @@ pub struct RawTarget {
     /// mapped bytes that no region covers
     pub left_out_bytes: u64,
     /// in ascending order of address
-    pub regions: Vec<Row>,
+    pub regions: Vec<RegionRow>,
 }
 
 /// Turns snapshots into [`RawSnapshot`]s one by one, and keeps none.
@@ -103,7 +103,7 @@ impl Raw {
             resident_bytes: bytes.resident(),
             unknown_bytes: bytes.unknown,
             left_out_bytes: view.left_out,
-            regions: clipped().map(|r| Row::new(view, &r, t)).collect(),
+            regions: clipped().map(|r| RegionRow::new(view, &r, t)).collect(),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::units::hex;
 /// The state of a region, in ascending order of heat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum RegionState {
     /// no part of it is resident
     Absent,
     /// at least half of the resident memory cannot be observed
@@ -25,7 +25,7 @@ pub enum State {
     Hot,
 }
 
-impl State {
+impl RegionState {
     /// The word in outputs.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -34,14 +34,14 @@ impl State {
 
     fn of(r: &RegionView, t: &Thresholds) -> Self {
         if r.resident_bp == 0 {
-            State::Absent
+            RegionState::Absent
         } else if r.unknown_bp.total() * 2 >= u64::from(r.resident_bp) {
-            State::Unknown
+            RegionState::Unknown
         } else {
             match r.heat(t) {
-                Heat::Cold => State::Cold,
-                Heat::Warm => State::Warm,
-                Heat::Hot => State::Hot,
+                Heat::Cold => RegionState::Cold,
+                Heat::Warm => RegionState::Warm,
+                Heat::Hot => RegionState::Hot,
             }
         }
     }
@@ -49,7 +49,7 @@ impl State {
 
 /// One region of one snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
+pub struct RegionRow {
     /// number of the target
     pub target: u32,
     /// addresses
@@ -58,7 +58,7 @@ pub struct Row {
     /// size of the range
     pub size_bytes: u64,
     /// hot, warm, cold, unknown or absent
-    pub state: State,
+    pub state: RegionState,
     /// first-touch rate of its touched pages: see `touched_bp`
     pub rate_hz: f32,
     /// lower end of the rate's 95 % interval
@@ -114,14 +114,14 @@ impl RowSupport {
     }
 }
 
-impl Row {
+impl RegionRow {
     pub(crate) fn new(view: &TargetView, r: &RegionView, t: &Thresholds) -> Self {
         let bytes = r.bytes(t);
-        Row {
+        RegionRow {
             target: view.id.0,
             range: r.range,
             size_bytes: r.range.len(),
-            state: State::of(r, t),
+            state: RegionState::of(r, t),
             rate_hz: r.rate.hz,
             rate_low_hz: r.rate.low,
             rate_high_hz: r.rate.high,
@@ -194,8 +194,8 @@ mod tests {
             lately,
             region(0, 0x1000, 20.0),
         ]
-        .map(|r| State::of(&r, &t));
+        .map(|r| RegionState::of(&r, &t));
         assert!(states.is_sorted_by(|a, b| a < b), "{states:?}");
-        assert_eq!(states.map(State::name), ["absent", "unknown", "cold", "warm", "hot"]);
+        assert_eq!(states.map(RegionState::name), ["absent", "unknown", "cold", "warm", "hot"]);
     }
 }

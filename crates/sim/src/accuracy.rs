@@ -29,13 +29,13 @@ pub struct Accuracy {
     /// snapshots that count for hot memory
     pub snapshots: usize,
     /// touched at 10 Hz or more
-    pub hot: Kind,
+    pub hot: KindScores,
     /// neither hot nor cold
-    pub warm: Kind,
+    pub warm: KindScores,
     /// untouched for 5 s or more
-    pub cold: Kind,
+    pub cold: KindScores,
     /// root mean square of the binary logarithm of reported over true rate
-    pub rate_error: Figures,
+    pub rate_error: ScoreStatistics,
     /// delay until changes of heat are reported
     pub delay: Delay,
     /// delay until at least half of the memory that becomes hot is reported as hot
@@ -56,11 +56,11 @@ pub struct Accuracy {
 
 /// Accuracy for one kind of memory.
 #[derive(Debug, Clone, Serialize)]
-pub struct Kind {
+pub struct KindScores {
     /// share of the bytes reported as this kind that are of this kind
-    pub precision: Figures,
+    pub precision: ScoreStatistics,
     /// share of the bytes of this kind that were reported as this kind
-    pub recall: Figures,
+    pub recall: ScoreStatistics,
     /// mean bytes that count neither as right nor as wrong
     pub left_out_bytes: f64,
 }
@@ -69,20 +69,20 @@ pub struct Kind {
 #[derive(Debug, Clone, Serialize)]
 pub struct Blocks {
     /// mean of the absolute binary logarithm of reported over true rate
-    pub log2_error: Figures,
+    pub log2_error: ScoreStatistics,
     /// correlation of the logarithms of both
-    pub correlation: Figures,
+    pub correlation: ScoreStatistics,
     /// blocks with a mean rate of at least 10 Hz
-    pub hot: Kind,
+    pub hot: KindScores,
     /// blocks with a mean rate below that and of at least 0.2 Hz
-    pub warm: Kind,
+    pub warm: KindScores,
     /// Share of the touched regions, over all snapshots, whose 95 % interval contains the truth.
     pub intervals_right: Option<f64>,
 }
 
 /// Statistics of a share or an error; `None` if it is not defined anywhere.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct Figures {
+pub struct ScoreStatistics {
     /// over all bytes of all snapshots
     pub run: Option<f64>,
     /// mean over snapshots
@@ -205,7 +205,7 @@ impl<'a> AccuracyBuilder<'a> {
     }
 }
 
-fn kind(scores: impl Iterator<Item = Score>) -> Kind {
+fn kind(scores: impl Iterator<Item = Score>) -> KindScores {
     let scores: Vec<Score> = scores.collect();
     let sum = |f: fn(&Score) -> u64| scores.iter().map(f).sum();
     let all = Score {
@@ -217,26 +217,31 @@ fn kind(scores: impl Iterator<Item = Score>) -> Kind {
     let figures = |f: fn(&Score) -> Option<f64>| {
         let each: Vec<f64> = scores.iter().filter_map(f).collect();
         let worst = each.iter().copied().reduce(f64::min);
-        Figures { run: f(&all), mean: mean(each.iter().copied()), median: median(each), worst }
+        ScoreStatistics {
+            run: f(&all),
+            mean: mean(each.iter().copied()),
+            median: median(each),
+            worst,
+        }
     };
-    Kind {
+    KindScores {
         precision: figures(Score::precision),
         recall: figures(Score::recall),
         left_out_bytes: mean(scores.iter().map(|s| s.left_out as f64)).unwrap_or(0.0),
     }
 }
 
-fn rate_error(scores: &[Scores]) -> Figures {
+fn rate_error(scores: &[Scores]) -> ScoreStatistics {
     let each: Vec<f64> = scores.iter().filter_map(|s| s.rate_error).collect();
     let run = mean(each.iter().map(|e| e * e)).map(f64::sqrt);
-    Figures { run, ..over(each, f64::max) }
+    ScoreStatistics { run, ..over(each, f64::max) }
 }
 
 /// Statistics over snapshots; `run` is the mean.
-fn over(each: Vec<f64>, worst: fn(f64, f64) -> f64) -> Figures {
+fn over(each: Vec<f64>, worst: fn(f64, f64) -> f64) -> ScoreStatistics {
     let mean = mean(each.iter().copied());
     let worst = each.iter().copied().reduce(worst);
-    Figures { run: mean, mean, worst, median: median(each) }
+    ScoreStatistics { run: mean, mean, worst, median: median(each) }
 }
 
 fn of_blocks(scores: &[BlockScores]) -> Blocks {

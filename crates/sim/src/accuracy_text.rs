@@ -1,6 +1,6 @@
 //! The scores of a recording as text.
 
-use crate::accuracy::{Accuracy, Blocks, Delay, Figures, Kind};
+use crate::accuracy::{Accuracy, Blocks, Delay, KindScores, ScoreStatistics};
 use crate::over_time::{F1, OverTime, SecondF1};
 
 /// The scores as text, without those over time.
@@ -36,8 +36,8 @@ pub fn accuracy_text(a: &Accuracy) -> String {
     )
 }
 
-fn kind(name: &str, k: &Kind) -> String {
-    let cells = |f: &Figures| format!("{:>10}{:>8}", number(f.run, 3), number(f.worst, 3));
+fn kind(name: &str, k: &KindScores) -> String {
+    let cells = |f: &ScoreStatistics| format!("{:>10}{:>8}", number(f.run, 3), number(f.worst, 3));
     format!("{name:16}{}{}\n", cells(&k.precision), cells(&k.recall))
 }
 

@@ -2,12 +2,9 @@
 
 use std::sync::Arc;
 
-use isotherm_core::{AddrRange, Mapping, MappingKind, Nanos, PAGE_SIZE, Unknown};
+use isotherm_core::{AddrRange, BLOCK_SIZE, Mapping, MappingKind, Nanos, PAGE_SIZE, Unknown};
 
 use crate::space::outside;
-
-/// Bytes of a huge page.
-pub(crate) const HUGE_SIZE: u64 = 2 << 20;
 
 /// The properties of a mapping.
 #[derive(Debug, Clone)]
@@ -118,7 +115,7 @@ impl Area {
     /// The memory that shares one accessed bit: the base page at `addr`, or the huge page that contains it.
     pub fn page_at(&self, addr: u64) -> AddrRange {
         let around = |size: u64| AddrRange::new(addr - addr % size, addr - addr % size + size);
-        let huge = around(HUGE_SIZE);
+        let huge = around(BLOCK_SIZE);
         if self.memory.huge && huge.intersect(&self.range) == Some(huge) {
             huge
         } else {

@@ -9,21 +9,19 @@ use isotherm_core::{
 };
 
 use crate::ground_truth::GroundTruth;
-use crate::kind::{Piece, pieces};
-use crate::score::{LEAST_HZ, Score, regions};
+use crate::kind::{DECISION_FACTOR, Piece, pieces};
+use crate::score::{MIN_HZ, Score, regions};
 
 /// Rates above this are limited to it, in Hz.
-const MOST_HZ: f64 = 1000.0;
+const MAX_HZ: f64 = 1000.0;
 /// Minimum rate of warm blocks: one touch in the 5 s after which memory is cold.
 const WARM_HZ: f64 = 0.2;
-/// A block whose true rate is within this factor of a threshold counts neither as right nor as wrong.
-const DECISION_FACTOR: f64 = 1.5;
 
 /// The scores of a snapshot by blocks of 2 MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct BlockScores {
     /// Mean of the absolute binary logarithm of reported over true rate, weighted by bytes. Both rates are
-    /// limited to [`LEAST_HZ`] and 1000 Hz. `None` if there are no blocks.
+    /// limited to [`MIN_HZ`] and 1000 Hz. `None` if there are no blocks.
     pub log2_error: Option<f64>,
     /// correlation of the logarithms of both rates; `None` if either is the same everywhere
     pub correlation: Option<f64>,
@@ -228,7 +226,7 @@ impl Map {
 }
 
 fn log2(hz: f64) -> f64 {
-    hz.clamp(LEAST_HZ, MOST_HZ).log2()
+    hz.clamp(MIN_HZ, MAX_HZ).log2()
 }
 
 fn near(hz: f64, threshold: f64) -> bool {

@@ -4,8 +4,9 @@ use isotherm_core::{Heat, Nanos, Thresholds};
 
 use crate::ground_truth::{GroundTruth, Interval};
 
-/// A rate is decided to be hot or not if it differs from the threshold by at least this factor.
-const DECISION_FACTOR: f64 = 1.5;
+/// A rate is decided to be hot or not if it differs from the threshold by at least this factor. Memory that is not
+/// decided counts neither as right nor as wrong.
+pub(crate) const DECISION_FACTOR: f64 = 1.5;
 /// A stretch with at most this share of idle pages is not cold; one with at most this share of pages that are
 /// not idle is cold.
 const MIXED: f64 = 0.1;

@@ -53,7 +53,9 @@ mod truth;
 pub mod whatif;
 pub mod workload;
 
-pub use accuracy::{AGED, Accuracy, AccuracyBuilder, Blocks, Delay, Figures, Kind, SETTLED};
+pub use accuracy::{
+    AGED, Accuracy, AccuracyBuilder, Blocks, Delay, KindScores, SETTLED, ScoreStatistics,
+};
 pub use accuracy_text::{accuracy_text, over_time_text};
 pub use area::Memory;
 pub use blocks::{BlockScores, block_scores};
@@ -65,6 +67,6 @@ pub use ops::Ops;
 pub use over_time::{F1, OverTime, SETTLE, SecondF1};
 pub use pattern::Pattern;
 pub use run::run;
-pub use score::{LEAST_HZ, Score, Scores, highest_hz, score};
+pub use score::{MIN_HZ, Score, Scores, highest_hz, score};
 pub use space::AddressSpace;
 pub use truth::Truth;

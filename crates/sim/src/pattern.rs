@@ -77,7 +77,7 @@ impl Pattern {
                 last_round(every, sweep_phase(page, f.pages, every), until)
             }
             Pattern::Moving { window, every, hz } => {
-                let turns = Turns::of(page, f.pages, *window, *every);
+                let turns = WindowSteps::of(page, f.pages, *window, *every);
                 let key = mix(f.key, page);
                 let turns = turns.until(until).take_while(|t| t.1 > after);
                 let mut last = turns.map(|t| poisson(key, *hz, t.0.max(after), t.1.min(until)));
@@ -110,7 +110,7 @@ impl Pattern {
             Pattern::Poisson { hz } => span / 1e9 * hz,
             Pattern::Periodic { every } | Pattern::Sweep { every } => span / nanos(*every) as f64,
             Pattern::Moving { window, every, hz } => {
-                let turns = Turns::of(page, f.pages, *window, *every).until(to);
+                let turns = WindowSteps::of(page, f.pages, *window, *every).until(to);
                 let inside = turns.take_while(|t| t.1 > from);
                 let inside: u64 = inside.map(|t| t.1.min(to) - t.0.max(from)).sum();
                 inside as f64 / 1e9 * hz
@@ -179,21 +179,25 @@ fn events(key: u64, start: u64, cell: u64) -> impl Iterator<Item = u64> {
 }
 
 /// The intervals in which a moving window holds one page.
-struct Turns {
+struct WindowSteps {
     slot: u64,
     slots: u64,
     every: u64,
 }
 
-impl Turns {
-    fn of(page: u64, pages: u64, window: u64, every: Duration) -> Turns {
+impl WindowSteps {
+    fn of(page: u64, pages: u64, window: u64, every: Duration) -> WindowSteps {
         let window = (window / PAGE_SIZE).max(1);
-        Turns { slot: page / window, slots: pages.div_ceil(window).max(1), every: nanos(every) }
+        WindowSteps {
+            slot: page / window,
+            slots: pages.div_ceil(window).max(1),
+            every: nanos(every),
+        }
     }
 
     /// Those (from, to] that begin before `until`, the latest first.
     fn until(self, until: u64) -> impl Iterator<Item = (u64, u64)> {
-        let Turns { slot, slots, every } = self;
+        let WindowSteps { slot, slots, every } = self;
         let now = until.saturating_sub(1) / every;
         let latest = now.checked_sub((now + slots - slot % slots) % slots);
         let turns = std::iter::successors(latest, move |e| e.checked_sub(slots));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Engine, Event, Figures, Goal, Metrics, Outcome, Pattern, Quota, Scheme, Scope, Weights,
+    Engine, Event, Goal, MemoryMetrics, Metrics, Outcome, Pattern, Quota, Scheme, Scope, Weights,
 };
 use isotherm_core::{
     Act, Action, AddrRange, Attrs, Budget, Exposure, Look, Nanos, PAGE_SIZE, Pressure,
@@ -188,7 +188,7 @@ impl Plant {
             let until = self.ops.machine().now() + SECOND;
             let last = run(&mut self.monitor, &self.ops, until).unwrap().pop().unwrap();
             let pressure = Some(Pressure { stalled: self.stalled, ..Pressure::default() });
-            let machine = Figures { pressure, ..Figures::default() };
+            let machine = MemoryMetrics { pressure, ..MemoryMetrics::default() };
             let metrics = Metrics { machine, ..Metrics::default() };
             let gone = applied(&step(&mut self.engine, &mut self.ops, &last, &metrics));
             if let Some(goal) = goal {

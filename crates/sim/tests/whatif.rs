@@ -14,7 +14,7 @@ use isotherm_core::{
     Act, Action, AddrRange, Applied, Attrs, Cost, Exposure, Nanos, OpsError, PAGE_SIZE, PageFilter,
     PageKind, Snapshot, Source, Step, Support, TargetId, Unknown, Work,
 };
-use isotherm_sim::whatif::{Played, Player, Policy, Prices, Setting, Surroundings, Tier};
+use isotherm_sim::whatif::{Player, Policy, Prices, Setting, SettingEffect, Surroundings, Tier};
 use isotherm_sim::{Machine, Memory, Ops, Pattern as Touches};
 
 const MIB: u64 = 1 << 20;
@@ -163,7 +163,11 @@ fn setting(name: &str, policy: Policy) -> Setting {
     Setting { name: name.to_owned(), policy }
 }
 
-fn played(lay: fn(&mut Machine, TargetId), length: u64, settings: Vec<Setting>) -> Vec<Played> {
+fn played(
+    lay: fn(&mut Machine, TargetId),
+    length: u64,
+    settings: Vec<Setting>,
+) -> Vec<SettingEffect> {
     let (ops, target) = machine(lay);
     let mut player = Player::new(settings, Prices::default(), &Surroundings::default()).unwrap();
     watch(&ops, target, length, |s| player.push(s).unwrap());

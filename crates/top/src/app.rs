@@ -7,10 +7,10 @@ use std::time::Duration;
 use anyhow::Result;
 use isotherm_core::{AddrRange, Nanos, TargetId};
 use isotherm_record::Event;
-use isotherm_view::{By, Column, Key, MappingFigures, Moment, Row, View, sort};
+use isotherm_view::{By, Column, Key, MappingFigures, Moment, TableRow, View, sort};
 
 use crate::color::Colors;
-use crate::source::News;
+use crate::source::SourceEvent;
 use crate::{TopOptions, draw};
 
 /// The spans of time that charts may show, in seconds.
@@ -63,8 +63,8 @@ pub struct App {
     pub(crate) filter: String,
     /// the control group whose processes are shown
     pub(crate) group: Option<String>,
-    pub(crate) rows: Vec<Row>,
-    pub(crate) total: Option<Row>,
+    pub(crate) rows: Vec<TableRow>,
+    pub(crate) total: Option<TableRow>,
     pub(crate) selected: Option<Key>,
     /// the time that is shown, if it is not the present
     pub(crate) at: Option<Nanos>,
@@ -125,13 +125,13 @@ impl App {
     }
 
     /// Takes news. The tables show them after the next [`App::tick`].
-    pub fn news(&mut self, news: News) {
+    pub fn news(&mut self, news: SourceEvent) {
         match news {
-            News::Event(Event::End(_)) => {}
-            News::Event(event) => self.view.push(event),
-            News::Pressure(groups) => self.view.set_pressure(groups),
-            News::Ended(Ok(why)) => self.ended = Some(why),
-            News::Ended(Err(e)) => {
+            SourceEvent::Event(Event::End(_)) => {}
+            SourceEvent::Event(event) => self.view.push(event),
+            SourceEvent::Pressure(groups) => self.view.set_pressure(groups),
+            SourceEvent::Ended(Ok(why)) => self.ended = Some(why),
+            SourceEvent::Ended(Err(e)) => {
                 let e = format!("{e:#}");
                 (self.ended, self.failure) = (Some(e.clone()), Some(e));
             }
@@ -326,7 +326,7 @@ impl App {
         self.at.map(|at| last.since(at))
     }
 
-    pub(crate) fn label(&self, row: &Row) -> String {
+    pub(crate) fn label(&self, row: &TableRow) -> String {
         draw::printable(&row.name)
     }
 }

@@ -30,7 +30,7 @@ use isotherm_linux::sys::{KeptCapabilities, drop_watching};
 pub use app::{App, Effect, Mode, Page};
 pub use color::Colors;
 pub use draw::draw;
-use source::{News, Source};
+use source::{Source, SourceEvent};
 use terminal::{Screen, Wake};
 
 /// How to show a source.
@@ -63,7 +63,7 @@ pub fn run(source: Source, options: &TopOptions, stop: &Stop) -> Result<()> {
     let mut app = App::new(options);
     // An error at the start is printed as that of any other command.
     let result = match feed.next(stop) {
-        Some(News::Ended(Err(e))) => return Err(e),
+        Some(SourceEvent::Ended(Err(e))) => return Err(e),
         Some(news) => {
             app.news(news);
             show(&mut app, &mut feed, options, stop)

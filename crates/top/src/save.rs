@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use isotherm_core::{Attrs, Nanos};
-use isotherm_record::{Event, Facts, Limits, Why, Writer};
+use isotherm_record::{Event, Facts, FileEndReason, Limits, Writer};
 use isotherm_view::View;
 
 /// Writes the snapshots of `span` to `path`; returns their number. An earlier record of that name becomes
@@ -17,7 +17,7 @@ pub fn save(view: &View, span: &Range<Nanos>, path: &Path) -> Result<u64> {
     let facts = facts(view, first.start, first.attrs);
     let mut writer = Writer::create(path, &facts, Limits::default())?;
     let _ = writer.part(events)?;
-    let done = writer.finish(Why::Stopped, "saved by isotherm top");
+    let done = writer.finish(FileEndReason::Stopped, "saved by isotherm top");
     Ok(done.with_context(|| format!("cannot finish {}", path.display()))?.snapshots)
 }
 

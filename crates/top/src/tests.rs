@@ -30,8 +30,8 @@ fn app(colors: Colors, seconds: u64) -> App {
     let mut app = App::new(&options(colors));
     for (id, comm) in [(0, "redis-server"), (1, "postgres"), (2, "na\x1bme")] {
         let fact = TargetFact { id: TargetId(id), pid: Some(1000 + id), command: comm.into() };
-        app.news(News::Event(Event::Target(fact)));
-        app.news(News::Event(Event::Attribution(Attribution {
+        app.news(SourceEvent::Event(Event::Target(fact)));
+        app.news(SourceEvent::Event(Event::Attribution(Attribution {
             target: TargetId(id),
             at: Nanos(0),
             comm: comm.into(),
@@ -61,7 +61,7 @@ fn app(colors: Colors, seconds: u64) -> App {
             )
         });
         let targets = std::iter::once(first).chain(others).collect();
-        app.news(News::Event(Event::Snapshot(scene::snapshot(seq, 1.0, targets).into())));
+        app.news(SourceEvent::Event(Event::Snapshot(scene::snapshot(seq, 1.0, targets).into())));
     }
     app.tick();
     app
@@ -219,7 +219,7 @@ fn a_paused_view_does_not_show_the_next_snapshot() {
     press(&mut app, " ");
     assert_eq!(shown(&app), Some(59));
     let idle = scene::target(0, vec![], vec![]);
-    app.news(News::Event(Event::Snapshot(scene::snapshot(60, 1.0, vec![idle]).into())));
+    app.news(SourceEvent::Event(Event::Snapshot(scene::snapshot(60, 1.0, vec![idle]).into())));
     app.tick();
     assert_eq!(shown(&app), Some(59));
     press(&mut app, " ");
@@ -309,7 +309,7 @@ fn the_column_of_the_order_has_an_arrow() {
 #[test]
 fn the_end_of_the_source_is_shown() {
     let mut app = app(Colors::None, 10);
-    app.news(News::Ended(Ok("all processes have ended".into())));
+    app.news(SourceEvent::Ended(Ok("all processes have ended".into())));
     assert!(lines(&app, 80, 24)[1].ends_with("ENDED: all processes have ended"));
     assert_eq!(press(&mut app, "q"), [Effect::Quit]);
 }

@@ -34,14 +34,14 @@
 //! assert_eq!((rows[0].name.as_str(), rows[0].figures.heat.hot), ("app", 2 << 20));
 //! ```
 
-mod figures;
+mod moment;
 mod ring;
 mod table;
 mod view;
 
-pub use figures::{Figures, Moment};
+pub use moment::{ALLOCATION_BYTES, Moment, TargetTotals};
 pub use ring::Ring;
-pub use table::{By, Column, Key, Row, sort};
+pub use table::{By, Column, Key, TableRow, sort};
 pub use view::{Area, CostShares, MappingFigures, View};
 
 #[cfg(test)]

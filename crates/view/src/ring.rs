@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use isotherm_core::{Nanos, Thresholds};
 
-use crate::figures::{Moment, Part};
+use crate::moment::{Moment, SharedData};
 
 /// The tiers: the time that one moment covers at least, and how long a tier reaches back.
 const TIERS: [(Duration, Duration); 3] = [
@@ -44,13 +44,13 @@ struct Tier {
     /// maximum of the bytes of `waiting` and `kept`: each may use half
     limit: usize,
     /// moments that are to be joined
-    waiting: Held,
-    kept: Held,
+    waiting: RetainedMoments,
+    kept: RetainedMoments,
 }
 
 /// Moments in order of time, and the bytes that they occupy. What several of them share counts once.
 #[derive(Debug, Default)]
-struct Held {
+struct RetainedMoments {
     moments: VecDeque<Moment>,
     own_bytes: usize,
     shared_bytes: usize,
@@ -58,7 +58,7 @@ struct Held {
     users: HashMap<usize, u32>,
 }
 
-impl Held {
+impl RetainedMoments {
     fn push(&mut self, moment: Moment) {
         self.own_bytes += moment.own_bytes();
         for part in moment.parts() {
@@ -102,7 +102,7 @@ impl Ring {
         let memory = memory - memory / NEWEST_SHARE;
         let tiers = std::array::from_fn(|i| {
             let (every, reach) = TIERS[i];
-            let (waiting, kept) = (Held::default(), Held::default());
+            let (waiting, kept) = (RetainedMoments::default(), RetainedMoments::default());
             Tier { every, reach, limit: memory / SHARES[i], waiting, kept }
         });
         Ring { tiers, last: None, last_bytes: 0, thresholds: Thresholds::default() }
@@ -110,7 +110,7 @@ impl Ring {
 
     /// Adds the next moment. Its figures were computed with the thresholds of the ring.
     pub fn push(&mut self, moment: Moment) {
-        self.last_bytes = moment.own_bytes() + moment.parts().map(Part::bytes).sum::<usize>();
+        self.last_bytes = moment.own_bytes() + moment.parts().map(SharedData::bytes).sum::<usize>();
         self.last = Some(moment.clone());
         let mut next = Some(moment);
         for tier in &mut self.tiers {
@@ -216,7 +216,7 @@ impl Tier {
             return None;
         }
         let joined = Moment::joined(waiting.iter(), self.every, t)?;
-        self.waiting = Held::default();
+        self.waiting = RetainedMoments::default();
         self.kept.push(joined.clone());
         self.trim(joined.snapshot.end);
         Some(joined)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use isotherm_core::TargetId;
 use serde::Serialize;
 
-use crate::figures::{Figures, Moment};
+use crate::moment::{Moment, TargetTotals};
 
 /// The kind of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -32,7 +32,7 @@ pub enum Key {
 
 /// One process or control group at one moment.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct TableRow {
     /// which one
     pub key: Key,
     /// pid of a process
@@ -46,14 +46,14 @@ pub struct Row {
     /// number of processes
     pub processes: usize,
     /// its memory
-    pub figures: Figures,
+    pub figures: TargetTotals,
     /// pages that its processes waited for, per second, over the last ten seconds
     pub refaults_per_second: f64,
     /// percent of the last 10 s in which a process of the group waited for memory; `None` if not known
     pub pressure: Option<f32>,
 }
 
-impl Row {
+impl TableRow {
     /// Whether its name, command line, group or pid contains `text`, in upper or lower case.
     #[must_use]
     pub fn matches(&self, text: &str) -> bool {
@@ -112,7 +112,7 @@ impl Column {
 
     /// The column of a series: its value for these figures over `seconds`; `None` if figures do not have it.
     #[must_use]
-    pub fn of(self, f: &Figures, seconds: f64) -> Option<f64> {
+    pub fn of(self, f: &TargetTotals, seconds: f64) -> Option<f64> {
         Some(match self {
             Column::Resident => f.heat.resident() as f64,
             Column::Hot => f.heat.hot as f64,
@@ -128,15 +128,15 @@ impl Column {
 }
 
 /// Sorts rows by a column. Rows that are equal in it are in order of their keys, so that they do not jump.
-pub fn sort(rows: &mut [Row], by: Column, descending: bool) {
-    let number = |row: &Row| match by {
+pub fn sort(rows: &mut [TableRow], by: Column, descending: bool) {
+    let number = |row: &TableRow| match by {
         Column::Refaults => row.refaults_per_second,
         Column::Pressure => row.pressure.map_or(-1.0, f64::from),
         // A group has no pid: its column counts processes.
         Column::Pid => row.pid.map_or(row.processes as f64, f64::from),
         _ => by.of(&row.figures, 1.0).unwrap_or(0.0),
     };
-    let compare = |a: &Row, b: &Row| match by {
+    let compare = |a: &TableRow, b: &TableRow| match by {
         Column::Name => a.name.to_lowercase().cmp(&b.name.to_lowercase()),
         _ => number(a).total_cmp(&number(b)),
     };

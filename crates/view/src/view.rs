@@ -14,9 +14,9 @@ use isotherm_report::{
 };
 use serde::Serialize;
 
-use crate::figures::Moment;
+use crate::moment::Moment;
 use crate::ring::Ring;
-use crate::table::{By, Column, Key, REFAULTS_OVER, Row, refault_rates};
+use crate::table::{By, Column, Key, REFAULTS_OVER, TableRow, refault_rates};
 
 /// Maximum number of targets that are remembered; beyond it, those that have ended are forgotten.
 const MAX_TARGETS: usize = 1 << 14;
@@ -171,12 +171,12 @@ impl View {
 
     /// The rows of a moment, in no particular order.
     #[must_use]
-    pub fn table(&self, at: &Moment, by: By) -> Vec<Row> {
+    pub fn table(&self, at: &Moment, by: By) -> Vec<TableRow> {
         let end = at.snapshot.end;
         let recent = self.ring.between(&(end.before(REFAULTS_OVER)..end), Duration::ZERO);
         let rates = refault_rates(&recent);
         let rate = |id| rates.get(&id).copied().unwrap_or_default();
-        let mut rows: BTreeMap<Key, Row> = BTreeMap::new();
+        let mut rows: BTreeMap<Key, TableRow> = BTreeMap::new();
         for (id, figures) in at.all_figures() {
             for key in self.keys(id, by) {
                 let row = rows.entry(key).or_insert_with_key(|key| self.empty_row(key, at));
@@ -190,7 +190,7 @@ impl View {
 
     /// The sum of all rows of a moment.
     #[must_use]
-    pub fn total(&self, at: &Moment) -> Row {
+    pub fn total(&self, at: &Moment) -> TableRow {
         let mut total = self.empty_row(&Key::All, at);
         for row in self.table(at, By::Process) {
             total.figures += &row.figures;
@@ -219,7 +219,7 @@ impl View {
         }
     }
 
-    fn empty_row(&self, key: &Key, at: &Moment) -> Row {
+    fn empty_row(&self, key: &Key, at: &Moment) -> TableRow {
         let (name, fact, cgroup) = match key {
             Key::All => ("all".to_owned(), None, "/".to_owned()),
             Key::Cgroup(path) if path.is_empty() => ("(not known)".to_owned(), None, path.clone()),
@@ -229,7 +229,7 @@ impl View {
                 (self.name(*id), self.targets.get(id), cgroup.unwrap_or_default())
             }
         };
-        Row {
+        TableRow {
             key: key.clone(),
             pid: fact.and_then(|fact| fact.pid),
             name,

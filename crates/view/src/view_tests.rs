@@ -67,7 +67,7 @@ fn groups_sum_their_processes_and_processes_sort_by_any_column() {
     assert_eq!((rows[1].figures.saved, rows[1].pressure), (100, Some(1.5)));
     assert_eq!(rows[1].refaults_per_second, 2.0);
     let mut rows = view.table(now, By::Process);
-    let names = |rows: &[Row]| rows.iter().map(|r| r.name.clone()).collect::<Vec<_>>();
+    let names = |rows: &[TableRow]| rows.iter().map(|r| r.name.clone()).collect::<Vec<_>>();
     sort(&mut rows, Column::Hot, true);
     assert_eq!(names(&rows), ["app2", "app0", "app1"]);
     sort(&mut rows, Column::Cold, false);

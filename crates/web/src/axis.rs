@@ -2,10 +2,9 @@
 //! resident.
 
 use isotherm_core::{AddrRange, Mapping};
+use isotherm_report::SMALL_GAP;
 use serde::Serialize;
 
-/// Gaps up to this size are drawn: they separate the parts of a library, and libraries.
-const SMALL_GAP: u64 = 256 << 10;
 /// Maximum number of areas; beyond it, the smallest gaps are drawn too.
 const MAX_AREAS: usize = 256;
 

@@ -2,8 +2,6 @@
 
 use isotherm_core::{PAGE_SIZE, RateSupport, RegionView};
 
-/// A region with a smaller resident share is drawn as absent, in units of 1/10,000; as in the heat maps of reports.
-const RESIDENT_BP: u32 = 2500;
 /// Rates at the ends of the scale of levels. The scale of colours, from 0.1 to 1000 Hz, lies within it.
 const LOW_HZ: f32 = 0.05;
 const HIGH_HZ: f32 = 5000.0;
@@ -45,28 +43,31 @@ impl Class {
 
 /// The state of memory: its class, and the level of its rate; 0 if it was not touched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct State {
+pub struct CellState {
     class: Class,
     level: u16,
 }
 
-impl State {
+impl CellState {
     /// No region covers the memory.
-    pub const UNMAPPED: State = State { class: Class::Unmapped, level: 0 };
+    pub const UNMAPPED: CellState = CellState { class: Class::Unmapped, level: 0 };
 
     /// The state of a region, as the heat maps of reports show it.
     #[must_use]
     pub fn of(r: &RegionView) -> Self {
         let unknown = r.unknown_bp.total();
-        if r.resident_bp < RESIDENT_BP {
-            return State { class: Class::Absent, level: 0 };
+        if r.resident_bp < isotherm_report::MIN_RESIDENT_BP {
+            return CellState { class: Class::Absent, level: 0 };
         }
         if unknown * 2 >= u64::from(r.resident_bp) {
-            return State { class: Class::Unknown, level: 0 };
+            return CellState { class: Class::Unknown, level: 0 };
         }
         // The mean over all its pages, so that a few hot pages do not make the whole region hot.
         let share = r.touched_bp.min(10_000) as f32 / 10_000.0;
-        State { class: r.support.map_or(Class::Measured, class), level: level(r.rate.hz * share) }
+        CellState {
+            class: r.support.map_or(Class::Measured, class),
+            level: level(r.rate.hz * share),
+        }
     }
 
     /// The state as a byte: 0 unmapped, 1 absent, 2 unknown, 3 damaged or without data; then 84 levels of rates that
@@ -154,13 +155,13 @@ impl Rates {
 
 /// A stretch of memory: its first page and its state. It ends where the next one begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Run(u64);
+pub struct StateRun(u64);
 
-impl Run {
+impl StateRun {
     /// A run from the address `start` on.
     #[must_use]
-    pub fn new(start: u64, state: State) -> Self {
-        Run((start / PAGE_SIZE) << 13 | u64::from(state.level) << 3 | state.class as u64)
+    pub fn new(start: u64, state: CellState) -> Self {
+        StateRun((start / PAGE_SIZE) << 13 | u64::from(state.level) << 3 | state.class as u64)
     }
 
     /// The first address.
@@ -171,8 +172,8 @@ impl Run {
 
     /// The state.
     #[must_use]
-    pub fn state(self) -> State {
-        State { class: Class::of(self.0 & 7), level: (self.0 >> 3 & 1023) as u16 }
+    pub fn state(self) -> CellState {
+        CellState { class: Class::of(self.0 & 7), level: (self.0 >> 3 & 1023) as u16 }
     }
 }
 
@@ -189,7 +190,7 @@ pub struct Sum {
 
 impl Sum {
     /// Adds `seconds` in a state.
-    pub fn add(&mut self, rates: &Rates, state: State, seconds: f32) {
+    pub fn add(&mut self, rates: &Rates, state: CellState, seconds: f32) {
         match state.class {
             Class::Unmapped => return,
             Class::Absent => {
@@ -210,7 +211,7 @@ impl Sum {
 
     /// The state that lasted longest, with its mean rate.
     #[must_use]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> CellState {
         let class = if self.seen > 0.0 && self.seen >= self.absent.max(self.unknown) {
             let half = self.seen / 2.0;
             match self {
@@ -226,7 +227,7 @@ impl Sum {
             Class::Unmapped
         };
         let level = if class >= Class::Measured { level(self.touches / self.seen) } else { 0 };
-        State { class, level }
+        CellState { class, level }
     }
 }
 
@@ -235,15 +236,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn rate(hz: f32) -> State {
-        State { class: Class::Measured, level: level(hz) }
+    fn rate(hz: f32) -> CellState {
+        CellState { class: Class::Measured, level: level(hz) }
     }
 
     proptest! {
         #[test]
         fn a_run_keeps_its_page_and_state(page in 0u64..1 << 51, class in 0u64..6, level in 0u16..=MAX_LEVEL) {
-            let state = State { class: Class::of(class), level };
-            let run = Run::new(page * PAGE_SIZE, state);
+            let state = CellState { class: Class::of(class), level };
+            let run = StateRun::new(page * PAGE_SIZE, state);
             prop_assert_eq!((run.start(), run.state()), (page * PAGE_SIZE, state));
         }
 
@@ -261,7 +262,7 @@ mod tests {
 
     #[test]
     fn bytes_name_every_class() {
-        let of = |class, level| State { class, level }.byte();
+        let of = |class, level| CellState { class, level }.byte();
         assert_eq!(
             [of(Class::Unmapped, 0), of(Class::Absent, 0), of(Class::Unknown, 0)],
             [0, 1, 2]
@@ -279,8 +280,8 @@ mod tests {
         sum.add(&rates, rate(0.0), 3.0);
         let hz = rates.hz(sum.state().level);
         assert!((hz / 2.5 - 1.0).abs() < 0.02, "{hz}");
-        sum.add(&rates, State { class: Class::Unknown, level: 0 }, 5.0);
+        sum.add(&rates, CellState { class: Class::Unknown, level: 0 }, 5.0);
         assert_eq!(sum.state().class, Class::Unknown);
-        assert_eq!(Sum::default().state(), State::UNMAPPED);
+        assert_eq!(Sum::default().state(), CellState::UNMAPPED);
     }
 }

@@ -27,7 +27,7 @@ pub use live::{LiveOptions, watch};
 pub use record::{RecordInput, load as load_record, show};
 pub use server::{ListenOptions, Server, ServerError};
 pub use service::follow;
-pub use source::{Kind, Source, SourceError};
+pub use source::{Source, SourceError, SourceKind};
 
 use std::time::Duration;
 

@@ -21,7 +21,7 @@ use tracing::info;
 
 use crate::index::Index;
 use crate::server::Server;
-use crate::source::{Kind, Source};
+use crate::source::{Source, SourceKind};
 use crate::{WebOptions, announce, farewell, live_limits};
 
 /// Maximum number of regions that wait for the index, of about 100 bytes each. Beyond it, the page misses the newest.
@@ -60,16 +60,16 @@ pub fn watch(
     follower.attach_all(ready.hold(), &live.targets)?;
     let program = resolve(&live.targets.command)?;
     let index = Index::new(live_limits(options.thresholds));
-    let source = Arc::new(Source::new(Kind::Live, "live".to_owned(), None, index));
+    let source = Arc::new(Source::new(SourceKind::Live, "live".to_owned(), None, index));
     let (changes, changed) = newest::channel(0);
     let server = Server::start(&options.listen, vec![Arc::clone(&source)], changed)?;
     let facts = facts(attrs, seed, ready.describe());
     let mut started = follower.start(ready.hold(), program, &live.targets.command, &[])?;
-    let files = ready.takes_files();
+    let files = ready.requires_files();
     sys::drop_privileges(KeptCapabilities {
         reading: files,
         writing: files && live.targets.may_be_strangers(),
-        frames: ready.takes_frames(),
+        frames: ready.requires_frames(),
     })
     .context("cannot give up capabilities")?;
     announce(&server);

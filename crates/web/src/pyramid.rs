@@ -7,15 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{AddrRange, TargetView};
+use isotherm_view::ALLOCATION_BYTES;
 
-use crate::cell::{Rates, Run, State, Sum};
+use crate::cell::{CellState, Rates, StateRun, Sum};
 
 /// Columns of a level that become one of the next.
 const FAN: usize = 4;
 /// Levels above the first. The coarsest column stands for 4^12 snapshots, two months of four a second.
 const LEVELS: usize = 13;
-/// Bytes of an allocation beside its content, at most.
-const ALLOCATION_BYTES: usize = 32;
 /// Maximum number of runs in a column: several times the rows of a screen.
 const MAX_RUNS: usize = 8192;
 
@@ -26,7 +25,7 @@ pub struct Column {
     pub time: Range<Duration>,
     /// seconds of that time that snapshots cover
     seconds: f32,
-    runs: Arc<[Run]>,
+    runs: Arc<[StateRun]>,
 }
 
 impl Column {
@@ -37,9 +36,9 @@ impl Column {
         let mut end = None;
         for r in &view.regions {
             if let Some(end) = end.filter(|end| *end < r.range.start) {
-                runs.push(end, State::UNMAPPED);
+                runs.push(end, CellState::UNMAPPED);
             }
-            runs.push(r.range.start, State::of(r));
+            runs.push(r.range.start, CellState::of(r));
             end = Some(r.range.end);
         }
         runs.close(end.unwrap_or(0));
@@ -84,19 +83,19 @@ impl Column {
     }
 
     /// The runs from the one that contains `address` on.
-    fn from(&self, address: u64) -> &[Run] {
+    fn from(&self, address: u64) -> &[StateRun] {
         let first = self.runs.partition_point(|run| run.start() <= address).saturating_sub(1);
         &self.runs[first..]
     }
 
     /// Calls `each` for every mapped run that overlaps `range`, with the range of the whole run.
-    pub fn each(&self, range: &AddrRange, mut each: impl FnMut(AddrRange, State)) {
+    pub fn each(&self, range: &AddrRange, mut each: impl FnMut(AddrRange, CellState)) {
         for pair in self.from(range.start).windows(2) {
             let (start, end) = (pair[0].start(), pair[1].start());
             if start >= range.end {
                 break;
             }
-            if end > range.start && pair[0].state() != State::UNMAPPED {
+            if end > range.start && pair[0].state() != CellState::UNMAPPED {
                 each(AddrRange::new(start, end), pair[0].state());
             }
         }
@@ -105,24 +104,24 @@ impl Column {
 
 /// Runs that are being collected: none equals the one before it.
 #[derive(Default)]
-struct Runs(Vec<Run>);
+struct Runs(Vec<StateRun>);
 
 impl Runs {
-    fn push(&mut self, start: u64, state: State) {
+    fn push(&mut self, start: u64, state: CellState) {
         if self.0.last().is_none_or(|last| last.state() != state) {
-            self.0.push(Run::new(start, state));
+            self.0.push(StateRun::new(start, state));
         }
     }
 
     /// Ends the runs at `end`, and merges neighbours if there are too many: the hotter state remains.
     fn close(&mut self, end: u64) {
-        self.push(end, State::UNMAPPED);
+        self.push(end, CellState::UNMAPPED);
         while self.0.len() > MAX_RUNS {
             let all = std::mem::take(&mut self.0);
             let before = all.len();
             for pair in all.chunks(2) {
                 let states = pair.iter().map(|run| run.state());
-                if states.clone().any(|state| state == State::UNMAPPED) {
+                if states.clone().any(|state| state == CellState::UNMAPPED) {
                     pair.iter().for_each(|run| self.push(run.start(), run.state()));
                 } else if let Some(hotter) = states.max_by_key(|state| state.rank()) {
                     self.push(pair[0].start(), hotter);
@@ -299,7 +298,7 @@ pub fn draw<'a>(
 ) -> Vec<u8> {
     let mut sums = vec![Sum::default(); width * height];
     let mut covered = vec![0.0f32; width];
-    let mut now = vec![State::UNMAPPED; height];
+    let mut now = vec![CellState::UNMAPPED; height];
     let pixel = (time.end.saturating_sub(time.start)).as_secs_f64() / width as f64;
     let place = |at: Duration| (at.saturating_sub(time.start)).as_secs_f64() / pixel;
     for column in columns {
@@ -307,7 +306,7 @@ pub fn draw<'a>(
         if to <= from {
             continue;
         }
-        now.fill(State::UNMAPPED);
+        now.fill(CellState::UNMAPPED);
         for segment in segments {
             fill(&mut now, column, segment);
         }
@@ -322,7 +321,7 @@ pub fn draw<'a>(
     let mut cells = vec![NO_DATA; width * height];
     for (x, column) in cells.chunks_mut(height).enumerate().filter(|(x, _)| covered[*x] > 0.0) {
         // Neighbours are often equal, and the level of a rate takes a logarithm.
-        let mut last = (Sum::default(), State::UNMAPPED.byte());
+        let mut last = (Sum::default(), CellState::UNMAPPED.byte());
         for (cell, sum) in column.iter_mut().zip(&sums[x * height..]) {
             if *sum != last.0 {
                 last = (*sum, sum.state().byte());
@@ -337,7 +336,7 @@ pub fn draw<'a>(
 pub const NO_DATA: u8 = 3;
 
 /// Sets the rows of a segment to the hottest state in their addresses.
-fn fill(now: &mut [State], column: &Column, s: &Segment) {
+fn fill(now: &mut [CellState], column: &Column, s: &Segment) {
     let scale = (s.rows.1 - s.rows.0) / s.range.len().max(1) as f64;
     let row = |addr: u64| {
         s.rows.0 + (addr.clamp(s.range.start, s.range.end) - s.range.start) as f64 * scale
@@ -352,7 +351,7 @@ fn fill(now: &mut [State], column: &Column, s: &Segment) {
         let from = to;
         to = row(pair[1].start());
         let state = pair[0].state();
-        if state == State::UNMAPPED || pair[1].start() <= s.range.start {
+        if state == CellState::UNMAPPED || pair[1].start() <= s.range.start {
             continue;
         }
         // Rounded; at least one row, so that no region vanishes.

@@ -13,7 +13,7 @@ use tracing::error;
 
 use crate::index::{Index, Limits};
 use crate::server::Server;
-use crate::source::{Kind, Source};
+use crate::source::{Source, SourceKind};
 use crate::{WebOptions, announce, farewell, record_limits};
 
 /// A record of more bytes is first shown by a sample of about as many.
@@ -39,7 +39,7 @@ pub fn show(inputs: &[RecordInput], options: &WebOptions) -> Result<()> {
     let source = |input: &RecordInput| {
         let name = input.path.display().to_string();
         let record = Some((input.path.clone(), input.skip_damaged));
-        Arc::new(Source::new(Kind::Record, name, record, Index::new(limits)))
+        Arc::new(Source::new(SourceKind::Record, name, record, Index::new(limits)))
     };
     let sources: Vec<Arc<Source>> = inputs.iter().map(source).collect();
     for source in &sources {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::index::{Index, SchemeMark};
 use crate::server::Server;
-use crate::source::{Kind, Source, ms};
+use crate::source::{Source, SourceKind, ms};
 use crate::{WebOptions, announce, farewell, live_limits};
 
 /// Time between two questions to the service.
@@ -31,7 +31,8 @@ pub fn follow(control: Option<&Path>, options: &WebOptions) -> Result<()> {
     let first = ask(control, &Request::Status)?;
     let index = Index::new(live_limits(options.thresholds));
     let name = control.map_or_else(isotherm::control::default_path, PathBuf::from);
-    let source = Arc::new(Source::new(Kind::Service, name.display().to_string(), None, index));
+    let source =
+        Arc::new(Source::new(SourceKind::Service, name.display().to_string(), None, index));
     let (changes, changed) = tokio::sync::watch::channel(0);
     let server = Server::start(&options.listen, vec![Arc::clone(&source)], changed)?;
     announce(&server);

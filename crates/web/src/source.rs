@@ -9,7 +9,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use isotherm_core::{Attribution, Nanos, RegionView, Snapshot, TargetId, TargetView, Unknown};
-use isotherm_record::{Facts, Limits as RecordLimits, ReadError, Reader, Why, WriteError, Writer};
+use isotherm_record::{
+    Facts, FileEndReason, Limits as RecordLimits, ReadError, Reader, WriteError, Writer,
+};
 use isotherm_report::{
     Extent, Filter, FilterError, Grid, Options, Picture, RenderError, Shape, heatmap_picture,
 };
@@ -32,7 +34,7 @@ const MAX_LISTED: usize = 512;
 /// The kind of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum SourceKind {
     /// processes that are watched now
     Live,
     /// a service, by its control socket
@@ -76,7 +78,7 @@ pub enum SourceError {
 
 /// A recording that a page shows.
 pub struct Source {
-    kind: Kind,
+    kind: SourceKind,
     name: String,
     record: Option<(PathBuf, bool)>,
     index: RwLock<Index>,
@@ -90,8 +92,8 @@ pub struct Source {
 
 /// The state of a source.
 #[derive(Debug, Serialize)]
-pub struct State {
-    kind: Kind,
+pub struct SourceState {
+    kind: SourceKind,
     name: String,
     span_ms: f64,
     snapshots: u64,
@@ -215,7 +217,12 @@ pub struct AgesFigures {
 impl Source {
     /// A source without data. A record has a path, and skips damage if it should.
     #[must_use]
-    pub fn new(kind: Kind, name: String, record: Option<(PathBuf, bool)>, index: Index) -> Self {
+    pub fn new(
+        kind: SourceKind,
+        name: String,
+        record: Option<(PathBuf, bool)>,
+        index: Index,
+    ) -> Self {
         Source {
             kind,
             name,
@@ -282,11 +289,11 @@ impl Source {
 
     /// The state.
     #[must_use]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> SourceState {
         let index = self.index();
         let (snapshots, regions) = index.counts();
         let thresholds = index.thresholds();
-        State {
+        SourceState {
             kind: self.kind,
             name: self.name.clone(),
             span_ms: index.span().map_or(0.0, |span| ms(span.end.since(span.start))),
@@ -450,7 +457,7 @@ impl Source {
         let index = self.index();
         let mut rows = index.view().table(&moment, by);
         isotherm_view::sort(&mut rows, isotherm_view::Column::Resident, true);
-        let row = |row: isotherm_view::Row| RowFigures {
+        let row = |row: isotherm_view::TableRow| RowFigures {
             target: match row.key {
                 Key::Process(id) => Some(id.0),
                 Key::All | Key::Cgroup(_) => None,
@@ -577,7 +584,7 @@ impl Source {
             return Err(e.into());
         }
         let writer = writer.ok_or(FilterError::Empty)?;
-        writer.finish(Why::Played, "a part of a recording, from the browser")?;
+        writer.finish(FileEndReason::Played, "a part of a recording, from the browser")?;
         file.rewind()?;
         Ok(file)
     }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use self::swap::RunSwap;
 pub use self::swap::SwapKind;
 pub use self::table::{bounds, tables};
-use super::beside::Beside;
+use super::beside::Companion;
 use super::folder::Setup;
 use super::machine::{HugePages, drop_caches};
 use super::process::last_words;
@@ -43,7 +43,7 @@ pub const NAMES: [&str; 6] = ["redis", "postgres", "sort", "graph", "stencil", "
 
 /// The conditions of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Turn {
+pub struct RunConditions {
     /// name of the program
     pub program: String,
     /// where memory is swapped to
@@ -61,7 +61,7 @@ pub struct Turn {
 pub struct Run {
     /// its conditions
     #[serde(flatten)]
-    pub turn: Turn,
+    pub turn: RunConditions,
     /// memory that the program uses without a limit, in bytes
     pub used: u64,
     /// work per second
@@ -105,7 +105,8 @@ pub fn run_all(
                 // The order alternates, so that a drift of the machine affects both alike.
                 for locked in [repetition % 2 == 1, repetition % 2 == 0] {
                     let program_name = program.name().to_owned();
-                    let turn = Turn { program: program_name, swap, limit, repetition, locked };
+                    let turn =
+                        RunConditions { program: program_name, swap, limit, repetition, locked };
                     if done.iter().any(|run| run.turn == turn) {
                         continue;
                     }
@@ -161,7 +162,7 @@ impl Advice {
         let words = [&words[..], &[record.clone().into()]].concat();
         let watching = Watching::with(&words, None, running.pid(), place.path())?;
         let length = Length { measured: RECORDED.max(length.measured), ..length };
-        running.work(length, &mut Beside::new(None, None, &mut None, &mut || Ok(())), stop)?;
+        running.work(length, &mut Companion::new(None, None, &mut None, &mut || Ok(())), stop)?;
         let stat = group.group().memory_stat()?;
         watching.end()?;
         drop(running);
@@ -178,7 +179,7 @@ impl Advice {
 
 fn run(
     program: &dyn Workload,
-    turn: Turn,
+    turn: RunConditions,
     advice: &Advice,
     length: Length,
     folder: &Path,
@@ -200,7 +201,7 @@ fn run(
         before = group.group().memory_stat()?.major_faults;
         Ok(())
     };
-    let work = running.work(length, &mut Beside::new(None, None, &mut None, &mut mark), stop);
+    let work = running.work(length, &mut Companion::new(None, None, &mut None, &mut mark), stop);
     let rate = work.with_context(|| last_words(&dir.join("isotherm")))?.work.number();
     let stat = group.group().memory_stat()?;
     watching.map_or(Ok(()), Watching::end)?;

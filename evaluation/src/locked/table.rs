@@ -2,7 +2,7 @@
 
 use isotherm_bench::bootstrap::middle;
 
-use super::{LIMITS, Run, SwapKind, Turn};
+use super::{LIMITS, Run, RunConditions, SwapKind};
 use crate::statistics::mean;
 use crate::table::{Table, number};
 
@@ -39,7 +39,7 @@ impl Cell<'_> {
     /// The ratio of a figure with locks to that without: the median over repetitions, each compared with the run
     /// next to it.
     fn ratio(&self, of: impl Fn(&Run) -> f64) -> Option<f64> {
-        let base = |turn: &Turn| Turn { locked: false, ..turn.clone() };
+        let base = |turn: &RunConditions| RunConditions { locked: false, ..turn.clone() };
         let pairs = self.runs.iter().filter(|run| run.turn.locked).filter_map(|run| {
             let other = self.runs.iter().find(|other| other.turn == base(&run.turn))?;
             let base = of(other);
@@ -141,8 +141,13 @@ mod tests {
     use super::*;
 
     fn run(program: &str, limit: u64, repetition: u32, locked: bool, rate: f64) -> Run {
-        let turn =
-            Turn { program: program.to_owned(), swap: SwapKind::Zram, limit, repetition, locked };
+        let turn = RunConditions {
+            program: program.to_owned(),
+            swap: SwapKind::Zram,
+            limit,
+            repetition,
+            locked,
+        };
         Run { turn, used: 1 << 20, rate, faults: 10.0, locked_bytes: 0 }
     }
 

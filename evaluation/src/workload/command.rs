@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::counted::{Counted, CountsWork};
 use super::{Length, Running, Workload, WorkloadResult};
-use crate::beside::Beside;
+use crate::beside::Companion;
 use crate::process::{Process, ProcessCpus, last_words};
 use crate::run::Work;
 use crate::small_pages;
@@ -151,7 +151,7 @@ impl Running for Started {
     fn work(
         &mut self,
         length: Length,
-        beside: &mut Beside<'_>,
+        beside: &mut Companion<'_>,
         stop: &Stop,
     ) -> Result<WorkloadResult> {
         let work = match self.rate.clone() {
@@ -172,7 +172,7 @@ impl Started {
         &mut self,
         mark: &str,
         length: Length,
-        beside: &mut Beside<'_>,
+        beside: &mut Companion<'_>,
         stop: &Stop,
     ) -> Result<Work> {
         stop.sleep(length.lead_in)?;

@@ -12,7 +12,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::process::Signal;
 
 use super::{Length, Running, Workload, WorkloadResult};
-use crate::beside::Beside;
+use crate::beside::Companion;
 use crate::process::{Process, ProcessCpus, command, last_words};
 use crate::run::Work;
 use crate::stop::Stop;
@@ -74,7 +74,12 @@ impl Running for Compiling {
         true
     }
 
-    fn work(&mut self, _: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<WorkloadResult> {
+    fn work(
+        &mut self,
+        _: Length,
+        beside: &mut Companion<'_>,
+        stop: &Stop,
+    ) -> Result<WorkloadResult> {
         beside.begin()?;
         let mut end = None;
         while end.is_none() {

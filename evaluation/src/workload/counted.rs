@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::process::Signal;
 
-use super::{Length, Reading, Running, WorkloadResult, memory_of};
-use crate::beside::Beside;
+use super::{CounterSample, Length, Running, WorkloadResult, memory_of};
+use crate::beside::Companion;
 use crate::process::Process;
 use crate::run::Work;
 use crate::slices::{SLICE, Slice, Sliced, Speeds};
@@ -51,7 +51,7 @@ impl<P: CountsWork> Counted<P> {
         Ok(Counted { own, twin })
     }
 
-    fn now(&mut self) -> Result<(Reading, Option<Reading>)> {
+    fn now(&mut self) -> Result<(CounterSample, Option<CounterSample>)> {
         Ok((reading(&mut self.own)?, self.twin.as_mut().map(reading).transpose()?))
     }
 
@@ -74,9 +74,9 @@ impl<P: CountsWork> Counted<P> {
     }
 }
 
-fn reading(of: &mut impl CountsWork) -> Result<Reading> {
+fn reading(of: &mut impl CountsWork) -> Result<CounterSample> {
     let count = of.count()?;
-    Reading::of(of.process(), count)
+    CounterSample::of(of.process(), count)
 }
 
 impl<P: CountsWork> Running for Counted<P> {
@@ -89,7 +89,7 @@ impl<P: CountsWork> Running for Counted<P> {
     fn work(
         &mut self,
         length: Length,
-        beside: &mut Beside<'_>,
+        beside: &mut Companion<'_>,
         stop: &Stop,
     ) -> Result<WorkloadResult> {
         let mut slices = beside.before(SLICE, |length| self.speeds(length, stop))?;

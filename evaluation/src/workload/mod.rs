@@ -21,8 +21,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use isotherm_linux::sys::process_cpu;
 
-use super::beside::Beside;
-use super::config::MOST_PATIENCE;
+use super::beside::Companion;
+use super::config::MAX_PATIENCE;
 use super::folder::Setup;
 use super::latency::Latency;
 use super::process::Process;
@@ -64,7 +64,7 @@ pub trait Running {
     fn work(
         &mut self,
         length: Length,
-        beside: &mut Beside<'_>,
+        beside: &mut Companion<'_>,
         stop: &Stop,
     ) -> Result<WorkloadResult>;
 
@@ -141,27 +141,27 @@ fn memory_of(pid: i32) -> u64 {
 
 /// The counter of a process, and its CPU time.
 #[derive(Debug, Clone, Copy)]
-struct Reading {
+struct CounterSample {
     count: u64,
     cpu: Duration,
 }
 
-impl Reading {
+impl CounterSample {
     fn of(process: &Process, count: u64) -> Result<Self> {
         let cpu = process_cpu(process.pid());
-        Ok(Reading {
+        Ok(CounterSample {
             count,
             cpu: cpu.with_context(|| format!("{} has ended early", process.name()))?,
         })
     }
 
     /// CPU time since then, in s.
-    fn cpu_since(self, before: Reading) -> f64 {
+    fn cpu_since(self, before: CounterSample) -> f64 {
         self.cpu.saturating_sub(before.cpu).as_secs_f64()
     }
 
     /// Increase of the counter since then, per second of CPU time.
-    fn pace_since(self, before: Reading) -> f64 {
+    fn pace_since(self, before: CounterSample) -> f64 {
         let count = self.count.saturating_sub(before.count);
         count as f64 / self.cpu_since(before).max(1e-9)
     }
@@ -214,7 +214,7 @@ pub fn find(name: &str, setup: &Setup) -> Result<Box<dyn Workload>> {
         _ if name.ends_with(".toml") => Box::new(command::Other::read(Path::new(name), bytes)?),
         _ if NAMES.contains(&name) => {
             let measured = Duration::from_secs(setup.seconds).max(SLICE * setup.slices);
-            let length = lead_in * MOST_PATIENCE + measured;
+            let length = lead_in * MAX_PATIENCE + measured;
             Box::new(synthetic::Synthetic { name: name.to_owned(), seed: setup.seed, length })
         }
         _ => match Kernel::find(name) {

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::{Length, Running, TURN, Workload, WorkloadResult, memory_of, started};
-use crate::beside::Beside;
+use crate::beside::Companion;
 use crate::latency::{Latencies, Latency};
 use crate::process::{Process, ProcessCpus, command, run};
 use crate::slices::{SLICE, Slice, Speeds};
@@ -288,7 +288,7 @@ impl Running for Database {
     fn work(
         &mut self,
         length: Length,
-        beside: &mut Beside<'_>,
+        beside: &mut Companion<'_>,
         stop: &Stop,
     ) -> Result<WorkloadResult> {
         let (mut twin, mut loads, mut found) = (None, None, Vec::new());

@@ -13,7 +13,7 @@ use super::resp::{ClosedLoop, connect, fill};
 use super::{
     Contents, Length, OpenLoop, Running, TURN, Workload, WorkloadResult, memory_of, started,
 };
-use crate::beside::Beside;
+use crate::beside::Companion;
 use crate::latency::Latencies;
 use crate::process::{Process, ProcessCpus, command};
 use crate::slices::{SLICE, Speeds};
@@ -230,7 +230,7 @@ impl Running for Server {
     fn work(
         &mut self,
         length: Length,
-        beside: &mut Beside<'_>,
+        beside: &mut Companion<'_>,
         stop: &Stop,
     ) -> Result<WorkloadResult> {
         let mut closed = ClosedLoop::start(&self.socket, || self.reader.draw())?;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use rustix::process::Signal;
 
 use super::{Length, Running, Workload, WorkloadResult};
-use crate::beside::Beside;
+use crate::beside::Companion;
 use crate::process::{Process, ProcessCpus, command};
 use crate::run::Work;
 use crate::stop::Stop;
@@ -64,7 +64,7 @@ impl Running for Stressing {
     fn work(
         &mut self,
         length: Length,
-        beside: &mut Beside<'_>,
+        beside: &mut Companion<'_>,
         stop: &Stop,
     ) -> Result<WorkloadResult> {
         stop.sleep(self.lead_in)?;

@@ -11,8 +11,8 @@ use isotherm_sim::workload::{Layout, Named, Workload as Touched};
 use rustix::process::Signal;
 use serde::Deserialize;
 
-use super::{Length, Reading, Running, Workload, WorkloadResult, memory_of, started};
-use crate::beside::Beside;
+use super::{CounterSample, Length, Running, Workload, WorkloadResult, memory_of, started};
+use crate::beside::Companion;
 use crate::process::{Process, ProcessCpus, command, last_words};
 use crate::slices::{FEWEST, SLICE, Speeds};
 use crate::stop::Stop;
@@ -23,7 +23,7 @@ const LONGER: Duration = Duration::from_secs(30);
 /// A CPU counts as full from this share of the time on.
 const FULL: f64 = 0.9;
 /// Upper limit of the counters of a workload, in bytes.
-const MOST_COUNTS: u64 = 1 << 20;
+const MAX_COUNTS: u64 = 1 << 20;
 
 /// A workload of `isotherm lab workload --list`.
 #[derive(Debug, Clone)]
@@ -106,7 +106,7 @@ struct Counts {
 impl Counts {
     fn of(pid: i32, place: &Place) -> Result<Self> {
         let length = place.end.checked_sub(place.start);
-        ensure!(length.is_some_and(|l| l <= MOST_COUNTS), "it counts nowhere: {place:?}");
+        ensure!(length.is_some_and(|l| l <= MAX_COUNTS), "it counts nowhere: {place:?}");
         let range = AddrRange::new(place.start, place.end);
         Ok(Counts { memory: File::open(format!("/proc/{pid}/mem"))?, range })
     }
@@ -138,13 +138,13 @@ impl Touching {
         self.what.touching(&place, stop)
     }
 
-    fn now(&self) -> Result<Reading> {
-        Reading::of(&self.process, self.counts.sum()?)
+    fn now(&self) -> Result<CounterSample> {
+        CounterSample::of(&self.process, self.counts.sum()?)
     }
 
     /// Touches per second of CPU time over `length`, and its share of a CPU.
     fn speeds(&self, twin: Option<&Touching>, length: Duration, stop: &Stop) -> Result<Speeds> {
-        let now = || -> Result<(Reading, Option<Reading>)> {
+        let now = || -> Result<(CounterSample, Option<CounterSample>)> {
             Ok((self.now()?, twin.map(Touching::now).transpose()?))
         };
         let (begin, before) = (Instant::now(), now()?);
@@ -174,7 +174,7 @@ impl Running for Touching {
     fn work(
         &mut self,
         length: Length,
-        beside: &mut Beside<'_>,
+        beside: &mut Companion<'_>,
         stop: &Stop,
     ) -> Result<WorkloadResult> {
         let (round, mut twin) = (self.round.unwrap_or(SLICE), None);

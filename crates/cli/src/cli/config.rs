@@ -13,7 +13,7 @@ use isotherm_core::scheme::Scheme;
 use super::{Cli, Command, Reclaim, UsageError};
 
 /// Options that cannot change while a service runs: its targets, and settings of the start.
-const LASTING: [&str; 32] = [
+const FIXED_OPTIONS: [&str; 32] = [
     "pid",
     "comm",
     "cgroup",
@@ -86,7 +86,7 @@ impl Config {
 
     /// Fails if an option that cannot change while a service runs differs from `before`.
     pub fn check_change(&self, before: &Config) -> Result<(), UsageError> {
-        self.0.check_change(&before.0, &LASTING)
+        self.0.check_change(&before.0, &FIXED_OPTIONS)
     }
 }
 

@@ -98,7 +98,7 @@ impl ReportOfFleet {
         if self.engine != EngineOption::Spark && self.master != "local[*]" {
             return Err(UsageError::new("--master is for --engine spark"));
         }
-        if self.memory < FleetReport::LEAST_MEMORY {
+        if self.memory < FleetReport::MIN_MEMORY {
             return Err(UsageError::new("--memory: the engines require at least 256 MiB"));
         }
         Ok(FleetReport {

@@ -8,7 +8,7 @@ use isotherm::units;
 use isotherm::watch::{AttrsFor, FilesToWatch, LookBy, WatchedMemory};
 use isotherm_core::{AddrRange, Attrs, IntervalsGoal};
 use isotherm_linux::damon::KdamondAttrs;
-use isotherm_linux::{Part, Way};
+use isotherm_linux::{PhysicalSelection, Way};
 use isotherm_record::Limits;
 
 use super::file_targets::{FileTargets, OF_PROCESSES};
@@ -127,7 +127,7 @@ impl Record {
             return Ok(WatchedMemory::files(self.files()?, processes));
         }
         if self.physical {
-            return Ok(WatchedMemory::Memory(Part {
+            return Ok(WatchedMemory::Memory(PhysicalSelection {
                 nodes: self.node.clone(),
                 ranges: self.range.clone(),
             }));

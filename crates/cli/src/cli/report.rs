@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use isotherm::reading;
 use isotherm::units;
 use isotherm_core::{AddrRange, Thresholds};
-use isotherm_report::{By, Choice, CodeBy, Objective, Pick, SortBy, Wishes};
+use isotherm_report::{AdviceThresholds, By, Choice, CodeBy, Objective, Pick, SortBy};
 
 use super::DEFAULT_RECORD;
 
@@ -61,8 +61,8 @@ impl Input {
 
 impl Part {
     /// The same as the library's type.
-    pub fn part(&self) -> reading::Part {
-        reading::Part {
+    pub fn part(&self) -> reading::RecordSelection {
+        reading::RecordSelection {
             input: self.input.input(),
             time: self.time.clone(),
             targets: self.target.clone(),
@@ -345,8 +345,8 @@ pub struct Advice {
 
 impl Advice {
     /// The thresholds of the recommendations.
-    pub fn wishes(&self) -> Wishes {
-        Wishes {
+    pub fn wishes(&self) -> AdviceThresholds {
+        AdviceThresholds {
             lock_limit: self.lock_limit,
             min_age: self.min_age,
             window: self.window,

@@ -10,7 +10,7 @@ use isotherm_core::Thresholds;
 use super::{DEFAULT_RECORD, Targets, Watching};
 
 /// The shortest time between two refreshes.
-const LEAST_REFRESH: Duration = Duration::from_millis(100);
+const MIN_REFRESH: Duration = Duration::from_millis(100);
 
 /// Options of `top`.
 #[derive(Debug, Args)]
@@ -44,7 +44,7 @@ pub struct Top {
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::duration)]
     pub cold: Duration,
     /// Time between two refreshes of the screen
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::at_least(LEAST_REFRESH, "the screen is refreshed too often"))]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::at_least(MIN_REFRESH, "the screen is refreshed too often"))]
     pub refresh: Duration,
     /// Maximum memory of the history, in which the view seeks back
     #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = units::size)]

@@ -13,7 +13,7 @@ use isotherm_core::{Attrs, MonitorKind};
 use isotherm_linux::Way;
 use isotherm_linux::damon::KdamondAttrs;
 
-use self::monitor::{OfAll, OfRegions};
+use self::monitor::{FullReadOptions, RegionOptions};
 use super::UsageError;
 
 /// The processes to watch.
@@ -98,12 +98,12 @@ pub struct Watching {
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     #[command(flatten, next_help_heading = "Options of --monitor exposure (pages: --windows)")]
-    of_all: OfAll,
+    of_all: FullReadOptions,
     #[command(
         flatten,
         next_help_heading = "Options of --monitor regions (pages: --sample, --aggr)"
     )]
-    of_regions: OfRegions,
+    of_regions: RegionOptions,
 }
 
 impl Watching {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use isotherm::reading::{Input, Part};
+use isotherm::reading::{Input, RecordSelection};
 use isotherm::reclaim::{Bytes, Pace, pace, quota_size};
 use isotherm::units;
 use isotherm::whatif::{Settings, Sweep, TierList, limit, sweep, tiers};
@@ -87,8 +87,8 @@ pub struct WhatIf {
 
 impl WhatIf {
     /// The part of the record that is played.
-    pub fn part(&self) -> Part {
-        Part {
+    pub fn part(&self) -> RecordSelection {
+        RecordSelection {
             input: Input { path: self.record.clone(), skip_damaged: self.skip_damaged },
             time: self.time.clone(),
             targets: self.target.clone(),

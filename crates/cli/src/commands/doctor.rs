@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use isotherm_linux::doctor::{Finding, State, examine};
+use isotherm_linux::doctor::{CheckResult, Finding, examine};
 use textwrap::fill;
 
 use crate::cli::Doctor;
@@ -18,7 +18,7 @@ pub fn run(o: &Doctor) -> Result<ExitCode> {
 }
 
 fn all_work(findings: &[Finding]) -> bool {
-    findings.iter().all(|f| f.state != State::Fails)
+    findings.iter().all(|f| f.state != CheckResult::Fails)
 }
 
 fn print(findings: &[Finding], json: bool) -> std::io::Result<()> {

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use isotherm::output_file::keep_input;
-use isotherm::reading::{self, Head, Input, Part, ReadingError, lost_text, open};
+use isotherm::reading::{self, Head, Input, ReadingError, RecordSelection, lost_text, open};
 use isotherm_record::edit::{Edit, EditError, Rewriter};
-use isotherm_record::{Event, Facts, ReadError, Whole, Writer};
+use isotherm_record::{AtomicFiles, Event, Facts, ReadError, Writer};
 
 use crate::cli;
 use crate::log::{counted, say};
@@ -29,9 +29,9 @@ pub fn run(o: &cli::Edit) -> Result<ExitCode> {
 }
 
 /// Adds a record to those before it. The first one decides on the facts.
-fn add(o: &cli::Edit, path: &Path, rewriter: &mut Option<Rewriter<Whole>>) -> Result<()> {
+fn add(o: &cli::Edit, path: &Path, rewriter: &mut Option<Rewriter<AtomicFiles>>) -> Result<()> {
     let input = Input { path: path.to_owned(), skip_damaged: o.repair };
-    let part = Part { input, time: None, targets: o.target.clone() };
+    let part = RecordSelection { input, time: None, targets: o.target.clone() };
     let head = Head::read(&part.input)?;
     let targets = reading::options(&part, &head)?.filter.targets;
     let edit = Edit { time: o.time.clone(), addr: o.addr, targets, aggr: o.aggr };

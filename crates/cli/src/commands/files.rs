@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use isotherm::page_cache::{By, Reader, Reading, Row, Scope, rows, text, total};
+use isotherm::page_cache::{By, CacheScan, Reader, Row, Scope, rows, text, total};
 use isotherm::stop::Stop;
 use isotherm_core::Nanos;
 use isotherm_linux::page_cache::ReadCounter;
@@ -19,7 +19,7 @@ use crate::log::say;
 /// Time between two checks for signals.
 const WAKE: Duration = Duration::from_millis(50);
 /// The minimum of `--interval` and `--reads`. With less, the command would mostly observe itself.
-const SHORTEST: Duration = Duration::from_millis(100);
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
 /// Clears a terminal.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
@@ -29,8 +29,8 @@ pub fn run(o: &Files) -> Result<ExitCode> {
         return Err(UsageError::new("--depth is about folders: give --by dir with it").into());
     }
     for (name, time) in [("--interval", o.watch.then_some(o.interval)), ("--reads", o.reads)] {
-        if time.is_some_and(|time| time < SHORTEST) {
-            return Err(UsageError::new(format!("make {name} {SHORTEST:?} or longer")).into());
+        if time.is_some_and(|time| time < MIN_INTERVAL) {
+            return Err(UsageError::new(format!("make {name} {MIN_INTERVAL:?} or longer")).into());
         }
     }
     let scope = Scope {
@@ -92,7 +92,7 @@ struct FilesOutput<'a> {
     remarks: &'a [String],
 }
 
-fn print(o: &Files, reading: &Reading) -> Result<()> {
+fn print(o: &Files, reading: &CacheScan) -> Result<()> {
     let rows = rows(reading, o.by, o.depth, o.sort);
     let total = total(reading);
     let mut out = std::io::stdout().lock();

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use isotherm::files::standard_input;
 use isotherm_record::import::{Import, ImportError, Presumed};
-use isotherm_record::{Why, Writer};
+use isotherm_record::{FileEndReason, Writer};
 
 use crate::cli::{self, UsageError};
 use crate::log::{counted, say};
@@ -35,7 +35,7 @@ pub fn run(o: &cli::Import) -> Result<ExitCode> {
         regions += snapshot.nr_regions() as u64;
         let _ = writer.snapshot(&snapshot)?;
     }
-    let snapshots = writer.finish(Why::Played, "imported")?.snapshots;
+    let snapshots = writer.finish(FileEndReason::Played, "imported")?.snapshots;
     say(format_args!(
         "imported {} with {} from {} ({}) to {}",
         counted(snapshots, "snapshot"),

@@ -9,7 +9,7 @@ use isotherm_top::source::{LiveOptions, ReplayOptions, ServiceOptions, Source};
 use isotherm_top::{Colors, TopOptions};
 
 use crate::cli::{ColorOption, Top, UsageError};
-use crate::log::Held;
+use crate::log::BufferedMessages;
 
 /// Shows live processes, a service or a record in the terminal.
 pub fn run(o: Top) -> Result<ExitCode> {
@@ -25,7 +25,7 @@ pub fn run(o: Top) -> Result<ExitCode> {
     let source = source(o)?;
     let stop = Stop::at_signals()?.at(end);
     // A message would land in the middle of the screen.
-    let _held = Held::begin();
+    let _held = BufferedMessages::begin();
     isotherm_top::run(source, &options, &stop)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -7,7 +7,7 @@ use anyhow::Result;
 use isotherm::reading::PlayedRecord;
 use isotherm::schemes::TARGETS;
 use isotherm::whatif::figures;
-use isotherm_core::scheme::Figures;
+use isotherm_core::scheme::MemoryMetrics;
 use isotherm_report::{what_if_picture, what_if_text};
 use isotherm_sim::whatif::{Player, Prices, Surroundings};
 
@@ -22,7 +22,7 @@ pub fn run(o: WhatIf) -> Result<ExitCode> {
     let record = PlayedRecord::open(&part)?;
     let settings = o.settings().list(record.interval())?;
     let mut surroundings = Surroundings { memory: o.memory, metrics: record.metrics() };
-    surroundings.metrics.groups = BTreeMap::from([(TARGETS.into(), Figures::default())]);
+    surroundings.metrics.groups = BTreeMap::from([(TARGETS.into(), MemoryMetrics::default())]);
     let mut player =
         Player::new(settings, prices, &surroundings).map_err(|e| UsageError::new(e.to_string()))?;
     let span = record.play(&mut player)?;

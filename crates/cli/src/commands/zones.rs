@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use isotherm::follow::{StartedCommand, resolve};
 use isotherm::stop::Stop;
-use isotherm::zones::{Change, Reading, State, remarks, text};
+use isotherm::zones::{Change, State, ZoneSample, remarks, text};
 use isotherm_linux::sys;
 use isotherm_report::json;
 use serde::Serialize;
@@ -21,14 +21,14 @@ const WAKE: Duration = Duration::from_millis(50);
 /// Tolerance at the end, so that an interval that ends with `--duration` counts.
 const GRACE: Duration = Duration::from_millis(50);
 /// The minimum of `--interval`. With less, the command would mostly observe itself.
-const SHORTEST: Duration = Duration::from_millis(100);
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Prints the zones, or their changes.
 pub fn run(o: &Zones) -> Result<ExitCode> {
-    if o.interval < SHORTEST {
-        return Err(UsageError::new(format!("make --interval {SHORTEST:?} or longer")).into());
+    if o.interval < MIN_INTERVAL {
+        return Err(UsageError::new(format!("make --interval {MIN_INTERVAL:?} or longer")).into());
     }
-    let first = Reading::take(root())?;
+    let first = ZoneSample::take(root())?;
     first.missing.iter().for_each(|what| say(format_args!("isotherm: {what}")));
     if o.watch {
         return watch(o, first);
@@ -48,17 +48,17 @@ fn root() -> &'static Path {
 }
 
 /// Runs the command, and returns its exit status.
-fn around(o: &Zones, first: &Reading) -> Result<ExitCode> {
+fn around(o: &Zones, first: &ZoneSample) -> Result<ExitCode> {
     let stop = Stop::at_signals()?;
     let Some(program) = resolve(&o.command)? else { return Ok(ExitCode::SUCCESS) };
     let status = StartedCommand::spawn(&program, &o.command, &[])?.end(&stop)?;
-    let change = Change::between(first, &Reading::take(root())?);
+    let change = Change::between(first, &ZoneSample::take(root())?);
     let remarks = remarks::of_change(&change);
     ZonesOutput { schema_version: 1, state: None, change: Some(&change), remarks }.print(o.json)?;
     Ok(status.map_or(ExitCode::SUCCESS, ExitCode::from))
 }
 
-fn watch(o: &Zones, mut last: Reading) -> Result<ExitCode> {
+fn watch(o: &Zones, mut last: ZoneSample) -> Result<ExitCode> {
     if o.duration.is_some_and(|d| d < o.interval) {
         return Err(UsageError::new("--duration is shorter than --interval").into());
     }
@@ -73,7 +73,7 @@ fn watch(o: &Zones, mut last: Reading) -> Result<ExitCode> {
         if sys::monotonic() < next {
             return Ok(ExitCode::SUCCESS);
         }
-        let now = Reading::take(root())?;
+        let now = ZoneSample::take(root())?;
         // Intervals that were missed, as others had the CPU, are one long interval.
         while next + o.interval <= now.at {
             next = next + o.interval;
@@ -95,7 +95,7 @@ fn watch(o: &Zones, mut last: Reading) -> Result<ExitCode> {
 }
 
 /// Prints the files that can no longer be read.
-fn say_missing(now: &Reading, last: &Reading) {
+fn say_missing(now: &ZoneSample, last: &ZoneSample) {
     let new = now.missing.iter().filter(|what| !last.missing.contains(what));
     new.for_each(|what| say(format_args!("isotherm: {what}")));
 }

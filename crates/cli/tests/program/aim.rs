@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::alone::Alone;
 use crate::load::MIB;
-use crate::need::strewn;
+use crate::need::scattered;
 use crate::reclaim::Service;
 use crate::run::{isotherm, needs_root, run_in, until};
 use crate::schemes::log_in;
@@ -27,14 +27,14 @@ fn a_share_is_saved() {
 /// Of 96 MiB, 93 are never touched, between pages that are touched all the time.
 fn finds_its_age(objective: &str) {
     let Some(_alone) = Alone::with_swap(256) else { return };
-    let strewn = strewn();
-    let pid = strewn.pid();
+    let scattered = scattered();
+    let pid = scattered.pid();
     let mut command = isotherm(["reclaim", "--pid", &pid, "--aim", objective]);
     command.args(["--watermarks", "none", "--quota", "none", "--control", "none"]);
     command.args(["--log", "log"]);
     let service = Service::by_command(command, TempDir::new().unwrap());
-    until("what is idle", || strewn.swapped() >= 88 * MIB);
-    assert!(strewn.swapped() <= 95 * MIB, "what is hot stays");
+    until("what is idle", || scattered.swapped() >= 88 * MIB);
+    assert!(scattered.swapped() <= 95 * MIB, "what is hot stays");
     let log = log_in(service.dir.path());
     let chosen: Vec<&Value> = log.iter().filter(|line| line["action"] == "aim").collect();
     let first = chosen.iter().find(|line| line["why"] == "curve").unwrap();

@@ -9,7 +9,7 @@ use crate::stacks::{compiled, mib, report};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/program/allocators.cpp");
 /// MiB that the function `keep` fills once.
-const KEPT: f64 = 48.0;
+const KEPT_MIB: f64 = 48.0;
 
 /// MiB of each site, from the source.
 fn truth() -> Vec<f64> {
@@ -63,7 +63,7 @@ fn assert_owners(library: &str) {
     }
     let first_touch = report(dir.path(), &["--first-touch"]);
     for (figures, by) in [(&figures, "allocation"), (&first_touch, "first touch")] {
-        assert_near(resident(figures, "keep"), KEPT, &format!("{library}: keep by {by}"));
+        assert_near(resident(figures, "keep"), KEPT_MIB, &format!("{library}: keep by {by}"));
     }
     let libraries = report(dir.path(), &["--by", "library", "--first-touch"]);
     let stem = library.split(".so").next().unwrap();

@@ -42,13 +42,13 @@ fn swapped_and_refaulted_memory_is_reported_by_group() {
     let saved = swapped(pid);
 
     let mut recorder = Recorder::counted(&["--pid", &pid.to_string()]);
-    let told = || recorder.status()["targets"][0]["saved"].as_u64();
-    until("what is saved", || told() == Some(swapped(pid)));
+    let reported = || recorder.status()["targets"][0]["saved"].as_u64();
+    until("what is saved", || reported() == Some(swapped(pid)));
     std::thread::sleep(std::time::Duration::from_millis(1500));
     // The second half is cold, and 16 MiB of it are touched again.
     let back = AddrRange::new(load.memory.end - 16 * MIB, load.memory.end);
     load.touch(back);
-    until("what is saved still", || told() == Some(swapped(pid)));
+    until("what is saved still", || reported() == Some(swapped(pid)));
     std::thread::sleep(std::time::Duration::from_millis(1500));
     let record = recorder.stop();
     let (first, last) = (&record.attributions[0], record.attributions.last().unwrap());
@@ -92,21 +92,21 @@ fn all_watched_processes_are_reported() {
     let begin = std::time::Instant::now();
     let mut recorder = Recorder::counted(&["--cgroup", group.path()]);
     // Its group is reported with the other data.
-    let told = || {
+    let reported = || {
         let status = recorder.status();
         let of = status["targets"].as_array().unwrap().iter();
         of.filter(|t| t["cgroup"].as_str().is_some_and(|path| !path.is_empty())).count()
     };
-    until("all of them", || told() == children.len() + 1);
+    until("all of them", || reported() == children.len() + 1);
     let record = recorder.stop();
     // At its start, and at most once a second.
     let most = 2 + usize::try_from(begin.elapsed().as_secs()).unwrap();
-    let told = |pid: u32| {
+    let reported = |pid: u32| {
         let id = record.targets.iter().find(|t| t.pid == Some(pid)).map(|t| t.id);
         record.attributions.iter().filter(|a| Some(a.target) == id).count()
     };
     for pid in children {
-        assert!((1..=most).contains(&told(pid)), "{} times of {pid}", told(pid));
+        assert!((1..=most).contains(&reported(pid)), "{} times of {pid}", reported(pid));
     }
     let at: Vec<_> = record.attributions.iter().map(|a| a.at).collect();
     assert!(at.is_sorted());

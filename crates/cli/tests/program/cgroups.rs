@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use isotherm_core::Restraint;
-use isotherm_record::Why;
+use isotherm_record::FileEndReason;
 
 use crate::alone::Alone;
 use crate::load::{Load, MIB};
@@ -128,7 +128,7 @@ fn a_removed_group_ends_the_recording() {
         assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
         let record = Record::read(&recorder.record());
         assert_eq!(record.pids(), [load.pid().cast_unsigned()]);
-        assert_eq!(record.end.unwrap().why, Why::TargetsGone);
+        assert_eq!(record.end.unwrap().why, FileEndReason::TargetsGone);
         let check = run_in(recorder.dir(), &["record", "--check", "a.rec"]);
         assert_eq!(check.status, 0, "{}", check.text());
     }
@@ -167,10 +167,10 @@ fn groups_short_of_memory_are_spared() {
         let mut recorder = Recorder::counted(&["--monitor", "exposure", "--pid", &pid]);
         recorder.until_more(5);
         let record = recorder.stop();
-        let told = record.snapshots.iter().filter_map(|s| Some(s.quality?.restraint));
-        let told: Vec<Restraint> = told.collect();
-        assert!(told.last() > Some(&Restraint::None), "{told:?}");
-        assert!(told.contains(&Restraint::ReadOnly), "{told:?}");
+        let reported = record.snapshots.iter().filter_map(|s| Some(s.quality?.restraint));
+        let reported: Vec<Restraint> = reported.collect();
+        assert!(reported.last() > Some(&Restraint::None), "{reported:?}");
+        assert!(reported.contains(&Restraint::ReadOnly), "{reported:?}");
         tried = true;
     }
     assert!(tried, "no control group here has a limit");

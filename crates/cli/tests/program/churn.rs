@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use isotherm_core::{AddrRange, Heat, RegionView, Thresholds, Unknown};
 use isotherm_linux::sys;
-use isotherm_record::Why;
+use isotherm_record::FileEndReason;
 use rustix::mm::{
     Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags, madvise, mmap_anonymous, mprotect,
     mremap, munmap,
@@ -170,7 +170,7 @@ fn a_recorder_that_was_held_up_goes_on_rightly() {
     recorder.until_more(25);
     let record = recorder.stop();
     record.assert_without_gaps();
-    assert_eq!(record.end.as_ref().unwrap().why, Why::Stopped);
+    assert_eq!(record.end.as_ref().unwrap().why, FileEndReason::Stopped);
     let long = |s: &isotherm_core::Snapshot| s.start <= stopped && gone_on <= s.end;
     assert_eq!(record.snapshots.iter().filter(|s| long(s)).count(), 1, "the gap is in one of them");
     let span = record.snapshots.last().unwrap().end.since(record.snapshots[0].start);

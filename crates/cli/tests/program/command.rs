@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use isotherm_record::Why;
+use isotherm_record::FileEndReason;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -19,7 +19,7 @@ fn the_exit_status_is_passed_on() {
         let mut recorder = Recorder::start(&["--", "sh", "-c", script]);
         assert_eq!(recorder.wait().code(), Some(status), "{script}: {}", recorder.err());
         let record = Record::read(&recorder.record());
-        assert_eq!(record.end.unwrap().why, Why::TargetsGone, "{script}");
+        assert_eq!(record.end.unwrap().why, FileEndReason::TargetsGone, "{script}");
     }
 }
 
@@ -33,7 +33,7 @@ fn a_command_too_short_to_be_watched_is_no_failure() {
             assert_eq!(recorder.wait().code(), Some(status), "{}", recorder.err());
             assert!(recorder.err().contains("too short for a snapshot"), "{}", recorder.err());
             let record = Record::read(&recorder.record());
-            assert_eq!(record.end.unwrap().why, Why::TargetsGone);
+            assert_eq!(record.end.unwrap().why, FileEndReason::TargetsGone);
         }
     }
 }
@@ -62,7 +62,7 @@ fn children_of_the_command_are_followed() {
     let hot = record.snapshots.iter().flat_map(|s| &s.targets).filter(|t| t.id == child.id);
     let hot = hot.map(|t| t.bytes(&isotherm_core::Thresholds::default()).hot);
     assert!(hot.max().unwrap_or(0) >= load.hot.len() * 9 / 10);
-    assert_eq!(record.end.unwrap().why, Why::TargetsGone);
+    assert_eq!(record.end.unwrap().why, FileEndReason::TargetsGone);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_program_that_does_not_run_ends_the_record() {
     assert_eq!(done.status, 1);
     assert!(done.err.contains("cannot start ./garbage"), "{}", done.err);
     let end = Record::read(&dir.path().join("a.rec")).end.unwrap();
-    assert_eq!(end.why, Why::Failed);
+    assert_eq!(end.why, FileEndReason::Failed);
     assert!(end.note.contains("cannot start"), "{end:?}");
 }
 
@@ -119,7 +119,7 @@ fn the_duration_ends_the_command() {
     assert_eq!(recorder.wait().code(), Some(0), "we ended it: its status means nothing");
     assert!(recorder.dir().join("asked").exists(), "it was not asked to end");
     let record = Record::read(&recorder.record());
-    assert_eq!(record.end.as_ref().unwrap().why, Why::Stopped);
+    assert_eq!(record.end.as_ref().unwrap().why, FileEndReason::Stopped);
     assert!(!record.snapshots.is_empty());
     assert!(recorder.err().contains("(--duration is over)"), "{}", recorder.err());
 }
@@ -136,5 +136,5 @@ fn the_command_outlives_a_full_record_until_it_is_asked_to_end() {
     recorder.signal(Signal::INT);
     assert_eq!(recorder.wait().code(), Some(0));
     assert!(begin.elapsed() < Duration::from_secs(20));
-    assert_eq!(Record::read(&recorder.record()).end.unwrap().why, Why::MaxSize);
+    assert_eq!(Record::read(&recorder.record()).end.unwrap().why, FileEndReason::MaxSize);
 }

@@ -111,8 +111,12 @@ fn sound_parts_of_a_damaged_record_are_shown_with_the_gap() {
     let said = format!("{missing} snapshots are missing");
     for kind in ["summary", "heatmap", "wss", "regions", "access", "raw", "advice", "cgroups"] {
         let args = ["report", kind, "-i", "bad.rec"];
-        let told = run_in(dir, &args);
-        assert!(told.status == 1 && told.err.contains("--skip-damaged"), "{kind}: {}", told.err);
+        let reported = run_in(dir, &args);
+        assert!(
+            reported.status == 1 && reported.err.contains("--skip-damaged"),
+            "{kind}: {}",
+            reported.err
+        );
         let done = run_in(dir, &[&args[..], &["--skip-damaged"]].concat());
         assert!(done.status == 0 && done.text().contains(&said), "{kind}: {}", done.text());
         if kind == "raw" {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use isotherm_record::Why;
+use isotherm_record::FileEndReason;
 use rustix::process::Signal;
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use tempfile::TempDir;
@@ -63,7 +63,7 @@ fn snapshots_before_a_full_disk_are_kept() {
         record.assert_without_gaps();
         assert!(record.snapshots.len() >= 20, "{} snapshots", record.snapshots.len());
         if let Some(end) = &record.end {
-            assert_eq!(end.why, Why::Failed);
+            assert_eq!(end.why, FileEndReason::Failed);
             assert!(end.note.contains("No space left"), "{end:?}");
         }
         let done = run_in(disk.path(), &["report", "summary", "-i", "b.rec"]);
@@ -100,7 +100,10 @@ fn a_disk_that_is_full_at_the_end_is_reported() {
             (failed && left.snapshots.is_empty()).then_some(left)
         });
         let left = left.expect("something is written before the disk is full, each time");
-        assert!(left.torn || left.end.unwrap().why == Why::Failed, "an end, if it fits still");
+        assert!(
+            left.torn || left.end.unwrap().why == FileEndReason::Failed,
+            "an end, if it fits still"
+        );
 
         let mut before = Vec::new();
         let failed = (0..5).any(|_| {

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use isotherm_linux::sys;
-use isotherm_record::Why;
+use isotherm_record::FileEndReason;
 use rustix::process::Signal;
 
 use crate::load::Load;
@@ -24,7 +24,7 @@ fn signals_end_it_cleanly() {
         assert_eq!(recorder.wait().code(), Some(0), "{signal:?}: {}", recorder.err());
         let record = Record::read(&recorder.record());
         let end = record.end.unwrap();
-        assert_eq!(end.why, Why::Stopped, "{signal:?}");
+        assert_eq!(end.why, FileEndReason::Stopped, "{signal:?}");
         assert!(end.snapshots >= 2 && end.snapshots == record.snapshots.len() as u64);
         assert!(!record.torn);
         assert_eq!(end.note, format!("stopped by {name}"));
@@ -98,7 +98,7 @@ fn a_recording_continues_after_its_reader_ends() {
     let status = command.arg("-o").arg(&path).stderr(pipe).status().unwrap();
     assert_eq!(status.code(), Some(0));
     let record = Record::read(&path);
-    assert_eq!(record.end.unwrap().why, Why::Stopped);
+    assert_eq!(record.end.unwrap().why, FileEndReason::Stopped);
     assert!(!record.snapshots.is_empty());
 }
 

@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use isotherm_linux::sys;
-use isotherm_record::Why;
+use isotherm_record::FileEndReason;
 use rustix::process::Signal;
 
 use crate::run::{Record, Recorder, needs_root, until};
@@ -186,7 +186,7 @@ fn a_child_that_comes_late_is_followed() {
     )
     .unwrap();
     let record = Record::read(&recorder.record());
-    assert_eq!(record.end.as_ref().unwrap().why, Why::Stopped);
+    assert_eq!(record.end.as_ref().unwrap().why, FileEndReason::Stopped);
     assert!(record.pids().contains(&child), "{child} is not among {:?}", record.pids());
     assert!(record.snapshots_of(child) > 0, "no snapshot has it");
 }

@@ -167,8 +167,8 @@ fn missing_privileges_are_named() {
     ] {
         let done = by_nobody(args);
         // Kernels without weighted interleave have no weights to set, for any user.
-        let told = ["root", "no weighted interleave"].iter().any(|t| done.err.contains(t));
-        assert!(done.status == 1 && told, "{args:?}: {} {}", done.status, done.err);
+        let reported = ["root", "no weighted interleave"].iter().any(|t| done.err.contains(t));
+        assert!(done.status == 1 && reported, "{args:?}: {} {}", done.status, done.err);
     }
     let done = by_nobody(&["show"]);
     assert_eq!(done.status, 0, "{}", done.err);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use isotherm_record::Why;
+use isotherm_record::FileEndReason;
 use rustix::process::Signal;
 
 use crate::load::Load;
@@ -30,7 +30,7 @@ fn the_size_is_kept_to_the_byte() {
     let record = Record::read(&recorder.record());
     record.assert_without_gaps();
     let end = record.end.unwrap();
-    assert_eq!((end.why, end.snapshots), (Why::MaxSize, record.snapshots.len() as u64));
+    assert_eq!((end.why, end.snapshots), (FileEndReason::MaxSize, record.snapshots.len() as u64));
     assert!(end.snapshots > 0);
     assert!(recorder.err().contains("has reached --max-size"), "{}", recorder.err());
     let entries = fs::read_dir(recorder.dir()).unwrap().count();
@@ -65,11 +65,11 @@ fn files_rotate_within_their_size() {
     let record = Record::read(&parts[0]);
     record.assert_without_gaps();
     let end = record.end.as_ref().unwrap();
-    assert!(end.why == Why::Stopped && end.files >= 4, "{end:?}");
+    assert!(end.why == FileEndReason::Stopped && end.files >= 4, "{end:?}");
     assert!(record.snapshots[0].seq > 0, "the oldest have made room");
     assert_eq!(record.snapshots.last().unwrap().seq + 1, end.snapshots);
-    let told: Vec<_> = record.targets.iter().map(|t| t.pid).collect();
-    assert_eq!(told, [Some(load.pid().cast_unsigned()); 3], "told in each file");
+    let reported: Vec<_> = record.targets.iter().map(|t| t.pid).collect();
+    assert_eq!(reported, [Some(load.pid().cast_unsigned()); 3], "told in each file");
 
     let done = run_in(recorder.dir(), &["report", "summary", "--json", "-i", "a.rec"]);
     assert_eq!((done.status, done.err.as_str()), (0, ""));

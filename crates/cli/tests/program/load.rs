@@ -141,8 +141,8 @@ impl Load {
     /// middle.
     pub fn fix(&mut self, bytes: u64) -> Result<(AddrRange, AddrRange), String> {
         self.tell(&format!("fix {bytes}"));
-        let told = self.answer("FIXED");
-        let start: u64 = told.parse().map_err(|_| told)?;
+        let reported = self.answer("FIXED");
+        let start: u64 = reported.parse().map_err(|_| reported)?;
         let fixed = AddrRange::new(start + bytes, start + 2 * bytes);
         Ok((AddrRange::new(start, start + 3 * bytes), fixed))
     }

@@ -111,8 +111,8 @@ fn metrics_agree_with_status_in_an_official_parser() {
         let cgroup = cgroup[1]["cgroup"].as_str().unwrap_or_default();
         if !cgroup.is_empty() {
             for path in ["/", cgroup] {
-                let told = all.sum("isotherm_cgroup_resident_bytes", &[("cgroup", path)]);
-                assert_eq!(told, resident, "{path}");
+                let reported = all.sum("isotherm_cgroup_resident_bytes", &[("cgroup", path)]);
+                assert_eq!(reported, resident, "{path}");
             }
         }
         assert_eq!(all.sum("isotherm_build_info", &[("version", env!("CARGO_PKG_VERSION"))]), 1.0);
@@ -216,7 +216,7 @@ fn saved_and_refaulted_memory_is_in_the_metrics() {
     let mut load = Load::start(48, 8);
     let (pid, port) = (load.pid().to_string(), free_port());
     let service = Service::working(&["--pid", &pid, "--quota", "none", "--metrics", &port]);
-    let told = |name: &str| {
+    let reported = |name: &str| {
         let text = ask(&port, PLAIN).1;
         let of = format!("pid=\"{pid}\"");
         let line = text.lines().find(|line| line.starts_with(name) && line.contains(&of));
@@ -230,11 +230,11 @@ fn saved_and_refaulted_memory_is_in_the_metrics() {
     let in_swap = swapped(load.pid());
     let near = |n: f64| (n - in_swap as f64).abs() <= MIB as f64;
     until("the same by status", || near(saved() as f64));
-    until("the same by metrics", || near(told("isotherm_process_saved_bytes")));
-    let before = told("isotherm_process_refaults_total");
+    until("the same by metrics", || near(reported("isotherm_process_saved_bytes")));
+    let before = reported("isotherm_process_refaults_total");
     load.touch(AddrRange::new(load.memory.end - 8 * MIB, load.memory.end));
     let back = (in_swap - swapped(load.pid())) as f64 / PAGE_SIZE as f64;
     assert!(back >= 512.0, "{back} pages were in swap");
-    let refaults = || told("isotherm_process_refaults_total") - before;
+    let refaults = || reported("isotherm_process_refaults_total") - before;
     until("what was waited for", || refaults() >= back / 2.0);
 }

@@ -10,7 +10,7 @@ use crate::run::{Recorder, needs_root, run_in, until};
 use crate::workload::Running;
 
 /// Every 32nd page of 96 MiB is hot.
-const STREWN: &str = r#"
+const SCATTERED: &str = r#"
 about = "hot pages among idle ones"
 islands = 0
 region = [{ name = "strewn", size = "96M" }]
@@ -18,10 +18,10 @@ phase = [{ name = "on", duration = "1s", access = [
     { region = "strewn", rate = 50, order = { strided = { stride = 32 } } },
 ] }]"#;
 
-pub fn strewn() -> Running {
+pub fn scattered() -> Running {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("strewn.toml");
-    fs::write(&file, STREWN).unwrap();
+    fs::write(&file, SCATTERED).unwrap();
     Running::start(file.to_str().unwrap(), &["--duration", "1h"])
 }
 
@@ -46,7 +46,7 @@ fn check_saved(need: &Value) {
 #[test]
 fn idle_pages_beside_hot_ones_can_be_given_up() {
     needs_root!();
-    let mut running = strewn();
+    let mut running = scattered();
     let options = ["--monitor", "exposure", "--pid", &running.pid(), "--duration", "32s"];
     let metrics = ["--metrics", "m.prom", "--metrics-every", "1s"];
     let mut recorder = Recorder::start(&[&options[..], &metrics].concat());
@@ -92,7 +92,7 @@ fn idle_pages_beside_hot_ones_can_be_given_up() {
 #[test]
 fn a_running_process_is_watched_and_leaves_no_file() {
     needs_root!();
-    let running = strewn();
+    let running = scattered();
     let dir = running.dir.path();
     let files = || fs::read_dir(dir).unwrap().count();
     let before = files();

@@ -182,19 +182,19 @@ fn cold_memory_is_paged_out_and_hot_memory_stays() {
 fn cold_pages_among_hot_ones_go_by_themselves() {
     needs_root!();
     let Some(_alone) = Alone::with_swap(128) else { return };
-    let strewn = Running::start("strewn.toml", &["--duration", "1h"]);
-    let options = ["--pid", &strewn.pid(), "--quota", "none", "--pages"];
-    let (all, hot) = (strewn.memory().len(), 2 * MIB);
+    let scattered = Running::start("strewn.toml", &["--duration", "1h"]);
+    let options = ["--pid", &scattered.pid(), "--quota", "none", "--pages"];
+    let (all, hot) = (scattered.memory().len(), 2 * MIB);
     let whole = Service::working(&options[..4]);
-    until("what is cold around it", || strewn.swapped() >= all - 34 * MIB);
+    until("what is cold around it", || scattered.swapped() >= all - 34 * MIB);
     std::thread::sleep(Duration::from_secs(2));
-    assert!(strewn.swapped() <= all - 31 * MIB, "it is one to who does not look at pages");
+    assert!(scattered.swapped() <= all - 31 * MIB, "it is one to who does not look at pages");
     drop(whole);
     let service = Service::working(&options);
-    until("what is cold in it", || strewn.swapped() >= all - 2 * hot);
+    until("what is cold in it", || scattered.swapped() >= all - 2 * hot);
     // It looks again after 10 s.
     std::thread::sleep(Duration::from_secs(11));
-    assert!(strewn.swapped() <= all - hot / 2, "{}", service.err());
+    assert!(scattered.swapped() <= all - hot / 2, "{}", service.err());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use isotherm_core::{AddrRange, Heat, MonitorKind, Snapshot, Thresholds, Unknown};
-use isotherm_record::Why;
+use isotherm_record::FileEndReason;
 
 use crate::load::{Load, MIB};
 use crate::run::{Record, Recorder, finish, isotherm, needs_root, until};
@@ -108,7 +108,7 @@ fn the_hot_range_of_a_process_is_found() {
     assert_found(&record, load.memory, load.hot);
     assert_locked_memory_is_found(&record, load.locked);
     let end = record.end.as_ref().unwrap();
-    assert_eq!((end.why, end.files), (Why::Stopped, 1));
+    assert_eq!((end.why, end.files), (FileEndReason::Stopped, 1));
     assert_eq!(end.snapshots, record.snapshots.len() as u64);
     assert_eq!(record.pids(), [load.pid().cast_unsigned()]);
     assert!(record.targets[0].command.contains("obey"), "{:?}", record.targets);
@@ -201,7 +201,7 @@ fn two_processes_at_once_of_which_one_ends() {
     assert_eq!(recorder.wait().code(), Some(0), "the status of others is not ours");
     let record = Record::read(&recorder.record());
     record.assert_without_gaps();
-    assert_eq!(record.end.as_ref().unwrap().why, Why::TargetsGone);
+    assert_eq!(record.end.as_ref().unwrap().why, FileEndReason::TargetsGone);
     assert!(recorder.err().contains("all targets have ended"), "{}", recorder.err());
     let pids = [first.pid(), second.pid()].map(i32::cast_unsigned);
     assert_eq!(record.pids(), pids);
@@ -242,8 +242,8 @@ fn a_name_that_is_no_text_is_reported_up_to_the_invalid_byte() {
         isotherm(["record", "--duration", "3s", "--pid", &load.pid().to_string(), "-o"]);
     let done = finish(command.arg(name).current_dir(dir.path()));
     assert_eq!(done.status, 0, "{}", done.err);
-    let told = Record::read(&dir.path().join(name)).facts.command;
-    assert!(told.ends_with(" a\u{fffd}.rec"), "{told}");
+    let reported = Record::read(&dir.path().join(name)).facts.command;
+    assert!(reported.ends_with(" a\u{fffd}.rec"), "{reported}");
 }
 
 /// A second recording with the same name is refused, and the first one stays in its place.

@@ -91,8 +91,8 @@ impl Place {
         }
         assert_eq!(done.status, 0, "{}", done.err);
         let facts = Record::read(&self.output().join("a.rec")).facts;
-        let told = [done.err, facts.look, facts.note].join(" ");
-        assert!(told.contains(cause), "{cause} is not in: {told}");
+        let reported = [done.err, facts.look, facts.note].join(" ");
+        assert!(reported.contains(cause), "{cause} is not in: {reported}");
     }
 }
 

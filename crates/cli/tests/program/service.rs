@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use isotherm_record::Why;
+use isotherm_record::FileEndReason;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tempfile::TempDir;
@@ -112,12 +112,12 @@ fn full_swap_leaves_the_service_reachable() {
     let mut service = by_config(&text("1s"));
     service.until_working();
     let failed = |service: &Service| service.status()["schemes"][0]["failed"]["bytes"].as_u64();
-    let told = |service: &Service| {
+    let reported = |service: &Service| {
         let err = service.err();
         assert!(err.contains(FULL) && err.contains("attempts count as failed"), "{err}");
         assert!(err.contains("scheme `goal` does nothing until this can be read"), "{err}");
     };
-    told(&service);
+    reported(&service);
     until("what fails", || failed(&service).is_some_and(|bytes| bytes > 0));
     reload(&service, &text("1500ms"), "re-read the file");
     assert!(service.err().matches(FULL).count() >= 2, "{}", service.err());
@@ -131,7 +131,7 @@ fn full_swap_leaves_the_service_reachable() {
     service.child.wait().unwrap();
     service.again(&["--config", "r.toml"]);
     service.until_working();
-    told(&service);
+    reported(&service);
     assert_eq!(service.status()["schemes"][0]["scheme"], "mine", "{}", service.err());
     let more = Swap::start(128 << 20).unwrap();
     until("what goes when there is room", || service.applied() >= 30 * MIB);
@@ -292,7 +292,7 @@ fn a_record_is_begun_and_ended_from_outside() {
     let record = Record::read(&path);
     record.assert_without_gaps();
     assert_eq!(record.pids(), [load.pid().cast_unsigned()]);
-    assert_eq!(record.end.as_ref().unwrap().why, Why::Stopped);
+    assert_eq!(record.end.as_ref().unwrap().why, FileEndReason::Stopped);
     assert!(record.snapshots.len() >= 10);
     let sound = run_in(service.dir.path(), &["record", "--check", "a.rec"]);
     assert_eq!(sound.status, 0, "{}", sound.text());
@@ -331,8 +331,9 @@ fn a_full_disk_ends_the_record_and_not_the_service() {
 fn a_record_without_its_end_does_not_make_a_clean_end_a_failure() {
     needs_root!();
     with_own_mounts(|| {
-        let told = (0..5).map(|_| ended_on_a_full_disk()).find(|err| err.contains("No space left"));
-        let err = told.expect("all has fitted, each time");
+        let reported =
+            (0..5).map(|_| ended_on_a_full_disk()).find(|err| err.contains("No space left"));
+        let err = reported.expect("all has fitted, each time");
         assert!(err.contains("cannot write the end of the recording"), "{err}");
     });
 }

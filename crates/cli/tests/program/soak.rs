@@ -250,7 +250,7 @@ fn many_at_once_are_within_bounds() {
     // Three descriptors each.
     until("all", || Held::of(recorder.pid()).pidfds > MANY);
     let begin = Instant::now();
-    let told = || {
+    let reported = || {
         let status = recorder.status();
         let of = status["targets"].as_array().unwrap().iter();
         // The group of a process is known once it has been read.
@@ -260,7 +260,7 @@ fn many_at_once_are_within_bounds() {
         // Each process has its own regions, however many are allowed.
         one.look(0, OWN + HISTORY + MANY as u64 * 8 * EACH_REGION);
         std::thread::sleep(Duration::from_millis(200));
-        begin.elapsed() > Duration::from_secs(10) && told() > MANY
+        begin.elapsed() > Duration::from_secs(10) && reported() > MANY
     });
     // The names that the status knows are in the record by then.
     recorder.until_more(2);
@@ -270,10 +270,10 @@ fn many_at_once_are_within_bounds() {
     until("descriptors", || one.is_as_before());
     let record = recorder.stop();
     assert_eq!(record.pids().len(), MANY + 1);
-    let mut told: Vec<u32> = record.attributions.iter().map(|a| a.target.0).collect();
-    told.sort_unstable();
-    told.dedup();
-    assert_eq!(told.len(), MANY + 1, "each was told of");
+    let mut reported: Vec<u32> = record.attributions.iter().map(|a| a.target.0).collect();
+    reported.sort_unstable();
+    reported.dedup();
+    assert_eq!(reported.len(), MANY + 1, "each was told of");
     eprintln!(
         "{MANY} at once: {spent:.1} s of a CPU in {time:?}, {:.1} MiB",
         one.most[0] as f64 / f64::from(1 << 20)

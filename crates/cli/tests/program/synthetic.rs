@@ -8,7 +8,7 @@ use isotherm_core::{
     AddrRange, Attribution, Attrs, Cost, Mapping, MappingKind, Nanos, Pages, Rate, RateSupport,
     RegionView, Snapshot, TargetId, TargetView,
 };
-use isotherm_record::{Facts, Limits, TargetFact, Why, Writer};
+use isotherm_record::{Facts, FileEndReason, Limits, TargetFact, Writer};
 
 const REGION: u64 = 64 << 10;
 
@@ -48,7 +48,7 @@ fn record(path: &Path, snapshots: u64, told: Option<(&str, u64)>) {
             let _ = writer.flush().unwrap();
         }
     }
-    writer.finish(Why::Stopped, "").unwrap();
+    writer.finish(FileEndReason::Stopped, "").unwrap();
 }
 
 fn snapshot(seq: u64, range: AddrRange, mappings: &Arc<Vec<Mapping>>) -> Snapshot {

@@ -88,9 +88,9 @@ fn each_region_of_each_snapshot_is_reported() {
         };
         t.regions.iter().map(line).collect()
     };
-    let told: Vec<Vec<String>> =
+    let reported: Vec<Vec<String>> =
         record.snapshots.iter().flat_map(|s| &s.targets).flat_map(of).collect();
-    assert!(told.ends_with(&traced), "{} traced, {} told", traced.len(), told.len());
+    assert!(reported.ends_with(&traced), "{} traced, {} told", traced.len(), reported.len());
     let most = record.snapshots.iter().map(|s| s.nr_regions()).max().unwrap();
     assert!(traced.len() > most, "more than one snapshot was traced");
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use isotherm_core::{AddrRange, Attrs, Exposure, Nanos, Snapshot};
-use isotherm_record::{Facts, Limits, TargetFact, Why, Writer};
+use isotherm_record::{Facts, FileEndReason, Limits, TargetFact, Writer};
 use isotherm_sim::{Machine, Memory, Ops, Pattern, run};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -38,7 +38,7 @@ fn record(path: &Path, change: impl Fn(&mut Snapshot)) {
         change(&mut s);
         let _ = writer.snapshot(&s).unwrap();
     }
-    writer.finish(Why::Stopped, "").unwrap();
+    writer.finish(FileEndReason::Stopped, "").unwrap();
 }
 
 fn recorded() -> TempDir {

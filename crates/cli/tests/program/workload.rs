@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use isotherm_core::{AddrRange, Attrs, MonitorKind, Snapshot, TargetId};
 use isotherm_sim::workload::{Layout, Named, Schedule, Workload, play};
-use isotherm_sim::{Accuracy, AccuracyBuilder, Figures, GroundTruth, MachineKind};
+use isotherm_sim::{Accuracy, AccuracyBuilder, GroundTruth, MachineKind, ScoreStatistics};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -40,7 +40,7 @@ phase = [
 ]"#;
 
 /// Every 16th page is hot.
-const STREWN: &str = r#"
+const SCATTERED: &str = r#"
 about = "hot pages among cold ones"
 islands = 0
 region = [{ name = "strewn", size = "32M" }]
@@ -65,7 +65,7 @@ impl Running {
         let dir = TempDir::new().unwrap();
         fs::write(dir.path().join("small.toml"), SMALL).unwrap();
         fs::write(dir.path().join("ladder.toml"), ladder()).unwrap();
-        fs::write(dir.path().join("strewn.toml"), STREWN).unwrap();
+        fs::write(dir.path().join("strewn.toml"), SCATTERED).unwrap();
         let mut command = isotherm(["lab", "workload", name, "--truth", "truth.json"]);
         command.args(options).current_dir(dir.path());
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -276,7 +276,7 @@ fn right(snapshots: &[Arc<Snapshot>], target: TargetId, truth: &GroundTruth) -> 
     let mut builder = AccuracyBuilder::new(truth, target);
     snapshots.iter().for_each(|s| builder.push(s));
     let Accuracy { hot, cold, .. } = builder.finish();
-    let median = |f: Figures| f.median.unwrap_or(0.0);
+    let median = |f: ScoreStatistics| f.median.unwrap_or(0.0);
     Right {
         hot_precision: median(hot.precision),
         hot_recall: median(hot.recall),

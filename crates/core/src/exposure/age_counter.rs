@@ -21,9 +21,9 @@ const WINDOW_PAGES: usize = 16;
 const BLOCK_WINDOWS: u64 = BLOCK_SIZE / PAGE_SIZE / WINDOW_PAGES as u64;
 /// Maximum number of sampled windows of a target: 32,768 pages with 12 bytes each. All targets together have twice
 /// as many, which they share by their memory. But each has some.
-const MOST_WINDOWS: u64 = 2048;
-const MOST_OF_ALL: u64 = 4096;
-const LEAST_WINDOWS: u64 = 8;
+const MAX_WINDOWS: u64 = 2048;
+const MAX_WINDOWS_OF_ALL: u64 = 4096;
+const MIN_WINDOWS: u64 = 8;
 /// A row is due after this time in ms, then each time the time since the beginning has grown by a sixth, and at
 /// least once a minute: see [`AgeCounter::is_due`].
 const FIRST_MS: u32 = 10_000;
@@ -379,7 +379,7 @@ impl AgeCounter {
         let all = all / WINDOW_PAGES as u64;
         let is_much = |windows: u64, shift: u32| {
             let (own, all) = (windows >> shift, all >> shift);
-            own > MOST_WINDOWS || all > MOST_OF_ALL && own > LEAST_WINDOWS
+            own > MAX_WINDOWS || all > MAX_WINDOWS_OF_ALL && own > MIN_WINDOWS
         };
         let before = self.sampling;
         let Sampling { shift, blocks: whole } = &mut self.sampling;
@@ -760,7 +760,7 @@ mod tests {
         let row = ages.row(states(), at(20_000), 20_000);
         assert!(row.sampling >= 128, "{}", row.sampling);
         let pages: usize = ages.blocks.values().map(|b| b.stamps.len()).sum();
-        assert!(pages <= MOST_WINDOWS as usize * WINDOW_PAGES * 11 / 10, "{pages}");
+        assert!(pages <= MAX_WINDOWS as usize * WINDOW_PAGES * 11 / 10, "{pages}");
         ages.begin((at(20_000), 20_000), 8192, || 8192 * 512, 100 * 8192 * 512);
         let less: usize = ages.blocks.values().map(|b| b.stamps.len()).sum();
         assert!(
@@ -783,8 +783,8 @@ mod tests {
             (pages / WINDOW_PAGES as u64) >> ages.sampling.shift
         };
         let (of_all, of_each) = (windows(database), windows(process));
-        assert!((1024..=MOST_WINDOWS).contains(&of_all), "{of_all}");
-        assert!((LEAST_WINDOWS / 2..=LEAST_WINDOWS).contains(&of_each), "{of_each}");
+        assert!((1024..=MAX_WINDOWS).contains(&of_all), "{of_all}");
+        assert!((MIN_WINDOWS / 2..=MIN_WINDOWS).contains(&of_each), "{of_each}");
     }
 
     #[test]

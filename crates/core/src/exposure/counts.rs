@@ -349,9 +349,9 @@ impl PieceSums {
             let resident = u64::from(piece.resident_in(i));
             self.resident += resident;
             if hides {
-                let told = u64::from(piece.window(i).reported);
+                let described = u64::from(piece.window(i).reported);
                 for (why, mask) in piece.hidden() {
-                    let hidden = u64::from(piece.count(&mask, i)).saturating_sub(told);
+                    let hidden = u64::from(piece.count(&mask, i)).saturating_sub(described);
                     self.unknown[why.index()] += hidden;
                 }
             }

@@ -8,13 +8,13 @@ use crate::borders::{
     EXACT, FIRST_PASS, Group, GroupKind, Joined, MergeThresholds, as_old, cover, fit,
 };
 use crate::range::AddrRange;
-use crate::tuning::LONGEST_REGION_TURN;
+use crate::tuning::MAX_REGION_TURN;
 use crate::unknown::Unknown;
 
 /// Pages of a huge page that count as one independent observation: a huge page has one accessed bit.
 const PAGES_PER_INDEPENDENT_OBSERVATION_OF_HUGE: f64 = 64.0;
 /// A touched part of each region is cleared again within this time, in ms.
-const CLEARED_LATELY_MS: u32 = LONGEST_REGION_TURN.as_millis() as u32;
+const CLEARED_LATELY_MS: u32 = MAX_REGION_TURN.as_millis() as u32;
 
 /// The windows of `pieces` as groups that cover `areas` (sorted, disjoint), at most `max` of them if
 /// possible. With `all`, only windows without any difference are joined.

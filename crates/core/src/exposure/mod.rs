@@ -32,8 +32,8 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use self::coarse::{bridge_samples, cut_at_borders};
-use self::plan::{RESTLESS, StretchState, is_restless, plan};
-use self::rest::{Whole, Worth};
+use self::plan::{QUIET_AFTER, StretchState, is_restless, plan};
+use self::rest::{FullRead, SnapshotQualitySums};
 use self::restrain::Restrain;
 use self::spending::{Extent, Spending};
 use self::target::{CalmRead, ExposureTarget};
@@ -55,12 +55,12 @@ use crate::time::Nanos;
 /// Interval at which the monitor counts the resident pages of unobservable mappings.
 const UNOBSERVABLE_EVERY: Duration = Duration::from_secs(5);
 /// Maximum number of blocks per round and target whose absent pages are looked up in swap.
-const MOST_LEFT: usize = 32;
+const MAX_SWAP_LOOKUPS: usize = 32;
 /// The snapshot follows the early reads with delays up to this one.
 const PUBLISHED_AFTER: Duration = Duration::from_millis(110);
 /// Windows store times in ms, in 32 bits. When the clock reaches this limit, half of the limit is subtracted
 /// from all times; older times become 0. Therefore ages are exact up to 12 days.
-const MOST_MS: u32 = 1 << 31;
+const MAX_CLOCK_MS: u32 = 1 << 31;
 
 /// An event that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,7 +169,7 @@ impl<O: Space + Look> Exposure<O> {
     /// Starts the ms clock, early enough for the ages that an earlier monitor knew.
     fn begin(&mut self, now: Nanos) {
         let resumed = std::mem::take(&mut self.resumed);
-        let earliest = now.0.saturating_sub(u64::from(MOST_MS / 2) * 1_000_000);
+        let earliest = now.0.saturating_sub(u64::from(MAX_CLOCK_MS / 2) * 1_000_000);
         let begun = resumed.iter().map(|(_, kept)| kept.begun.0.max(earliest)).min();
         self.began = Some(Nanos(begun.map_or(now.0, |begun| begun.saturating_sub(1_000_000))));
         for (id, kept) in resumed {
@@ -181,10 +181,10 @@ impl<O: Space + Look> Exposure<O> {
         }
     }
 
-    /// Moves the origin of the ms clock forward before the clock exceeds [`MOST_MS`].
+    /// Moves the origin of the ms clock forward before the clock exceeds [`MAX_CLOCK_MS`].
     fn rebase(&mut self, now: Nanos) {
-        if self.ms(now) >= MOST_MS {
-            let off = MOST_MS / 2;
+        if self.ms(now) >= MAX_CLOCK_MS {
+            let off = MAX_CLOCK_MS / 2;
             self.began = self.began.map(|at| at + Duration::from_millis(off.into()));
             self.roster.targets.iter_mut().for_each(|w| w.rebase(off));
         }
@@ -211,7 +211,7 @@ impl<O: Space + Look> Exposure<O> {
     /// often as possible.
     fn may_wait(&self, now: Nanos) -> bool {
         !self.attrs.windows
-            && now.since(self.changed) >= RESTLESS
+            && now.since(self.changed) >= QUIET_AFTER
             && self.spending.is_plentiful()
             && now.since(self.published) + self.spending.round < CALM_INTERVAL
     }
@@ -375,7 +375,7 @@ impl<O: Space + Look> Exposure<O> {
                 w.rest.distrust(at);
             }
             let all = self.spending.part >= 1.0;
-            let whole = activity.filter(|_| all).map(|activity| Whole { activity, at: moment });
+            let whole = activity.filter(|_| all).map(|activity| FullRead { activity, at: moment });
             w.rest.note_whole(whole);
             self.see_swapped(w)?;
             self.see_hidden(w, at)?;
@@ -405,7 +405,7 @@ impl<O: Space + Look> Exposure<O> {
             let terms = self.terms(w);
             let stretches = StretchState {
                 woken: &w.woken,
-                seams: &w.seams,
+                borders: &w.borders,
                 turned: w.turned,
                 terms,
                 ages: w.ages.sampling,
@@ -565,7 +565,7 @@ impl<O: Space + Look> Exposure<O> {
     /// Asks which pages that are no longer resident are in swap, or were evicted; the others were freed, and have no
     /// age.
     fn see_swapped(&mut self, w: &mut ExposureTarget) -> Result<(), OpsError> {
-        for start in w.ages.take_left(MOST_LEFT) {
+        for start in w.ages.take_left(MAX_SWAP_LOOKUPS) {
             let Some(survey) = self.ops.survey() else { break };
             let swapped = survey.swapped(w.id, start)?.unwrap_or_default();
             let kept = w.resident_in_block(start).or(&swapped).or(&w.pages_of_files(start));
@@ -639,7 +639,7 @@ impl<O: Space + Look> Exposure<O> {
     fn quality(&mut self, targets: &mut [ExposureTarget], now: Nanos) -> Quality {
         self.resident = targets.iter().map(ExposureTarget::resident_pages).sum();
         let max = self.attrs.most_regions(self.resident * PAGE_SIZE) as usize;
-        let mut all = Worth::default();
+        let mut all = SnapshotQualitySums::default();
         for w in targets.iter_mut() {
             if let Some(worth) = w.rest.worth() {
                 all.add(worth);
@@ -663,7 +663,7 @@ impl<O: Space + Look> Exposure<O> {
                 externally_cleared_share: (w.externally_cleared as f64 / resident.max(1) as f64)
                     .max(self.restrain.cleared_by_reclaim(w.id)),
             };
-            let mut worth = Worth::default();
+            let mut worth = SnapshotQualitySums::default();
             for v in w.make_regions(&basis, own.min(max), self.attrs.windows) {
                 worth.count(&v);
             }

@@ -12,11 +12,11 @@ use crate::page_mask::{CompactMask, PageMask};
 use crate::range::{AddrRange, PAGE_SIZE, align_down};
 use crate::survey::{BLOCK_SIZE, Block, Cleared};
 use crate::time::Nanos;
-use crate::tuning::{CHECKED_IDLE, LEAST_SAMPLE_PAGES, SAMPLED_HZ};
+use crate::tuning::{CHECKED_IDLE, MIN_SAMPLE_PAGES, SAMPLED_HZ};
 use crate::unknown::Unknown;
 
 /// Pages in the sample of a coarse piece: with fewer, one page that is freed leaves too small a sample.
-const COARSE_SAMPLE: usize = LEAST_SAMPLE_PAGES as usize;
+const COARSE_SAMPLE: usize = MIN_SAMPLE_PAGES as usize;
 
 /// A presumed rate weighs as much as an exposure of this time, in s.
 const PRESUMED_S: f64 = 0.02;
@@ -220,7 +220,7 @@ impl Piece {
         };
         let (from, to) = self.pages(cut);
         let resident = self.resident.get().and(&PageMask::span(from, to));
-        if cut.is_empty() || resident.count() < LEAST_SAMPLE_PAGES {
+        if cut.is_empty() || resident.count() < MIN_SAMPLE_PAGES {
             return None;
         }
         let mut new = Piece::coarse(cut, self.size, touched);
@@ -585,7 +585,7 @@ impl Piece {
         }
         let armed = self.armed.get().count();
         let all = self.found.get().or(new).count();
-        let much = armed >= LEAST_SAMPLE_PAGES && all * 4 >= armed;
+        let much = armed >= MIN_SAMPLE_PAGES && all * 4 >= armed;
         let touched = || self.windows.distinct().iter().map(|w| w.touched).max().unwrap_or(now.ms);
         let x = self.exposed.as_ref()?;
         let idle_for = if idle {
@@ -708,12 +708,12 @@ impl Piece {
     /// then the clear did not include this piece.
     pub fn clear(&mut self, c: &Cleared, since: Moment, was_hz: Option<f64>, t: &ExposureTerms) {
         let span = self.span();
-        let told = c.hidden.iter().fold(c.armed, |all, (_, mask)| all.or(mask));
-        if told.and(&span).is_empty() {
+        let described = c.hidden.iter().fold(c.armed, |all, (_, mask)| all.or(mask));
+        if described.and(&span).is_empty() {
             return;
         }
         let armed = c.armed.and(&span);
-        let whole = told.and(&span).count() >= self.resident().count();
+        let whole = described.and(&span).count() >= self.resident().count();
         if whole && self.coarse {
             self.refine();
         }
@@ -767,7 +767,7 @@ impl Piece {
             true => CompactMask::default(),
             false => (&self.young.get().without(&armed)).into(),
         };
-        self.resident = (&self.resident().or(&told.and(&span))).into();
+        self.resident = (&self.resident().or(&described.and(&span))).into();
         // If no page of a sample is visible, the whole coarse piece counts as hidden.
         let all = (self.coarse && armed.is_empty()).then(|| self.resident());
         let most = if all.is_some() { 1 } else { usize::MAX };
@@ -775,7 +775,7 @@ impl Piece {
         let reported = c.hidden.iter().take(most).map(|(why, mask)| (*why, hidden(mask)));
         // The clear of a sample need not report what is hidden beside it.
         let beside = self.hidden().filter(|_| !whole && !self.coarse);
-        let beside = beside.map(|(why, mask)| (why, mask.without(&told)));
+        let beside = beside.map(|(why, mask)| (why, mask.without(&described)));
         self.hide(reported.chain(beside).collect());
         self.presumed = presumed_now;
         if whole || self.coarse {
@@ -805,13 +805,13 @@ impl Piece {
         let Some(since) = seen.since else { return };
         self.summary = None;
         let i = usize::try_from(addr / self.size - self.range.start / self.size).unwrap_or(0);
-        let told = u16::try_from(seen.present).unwrap_or(u16::MAX);
+        let described = u16::try_from(seen.present).unwrap_or(u16::MAX);
         let w = &mut self.windows[i];
-        w.reported = told;
+        w.reported = described;
         if seen.young + seen.later > 0 {
             w.touched = ms;
         }
-        w.take_report(seen.young, told, seen.read_at.since(since).as_secs_f64());
+        w.take_report(seen.young, described, seen.read_at.since(since).as_secs_f64());
     }
 
     /// Whether both pieces were cleared and read together, with the same page size and presumed rate.
@@ -1007,7 +1007,7 @@ impl Piece {
 
     /// Whether the piece has a sufficient sample that would show a touch, and the sample is untouched.
     pub fn is_idle_for_sure(&self) -> bool {
-        self.is_quiet() && self.sentinels() >= LEAST_SAMPLE_PAGES
+        self.is_quiet() && self.sentinels() >= MIN_SAMPLE_PAGES
     }
 
     /// Number of armed, untouched pages: a touch of these shows that the piece wakes.

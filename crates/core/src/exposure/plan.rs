@@ -8,13 +8,13 @@ use super::budget::Prices;
 use super::coarse::{is_hot, is_large};
 use super::piece::Piece;
 use super::published::{PublishedRegion, is_sampled};
-use super::stretches::{Seams, WokenStretch, hot_cells, sampled, within};
+use super::stretches::{Borders, WokenStretch, hot_cells, sampled, within};
 use super::timing::ExposureTerms;
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::snapshot::Restraint;
 use crate::time::Nanos;
 use crate::tuning::{
-    LEAST_SAMPLE_PAGES, LONG_REGION_TURN, LONGEST_REGION_TURN, SAMPLED_HZ, TURNING,
+    CHANGE_SAMPLING_TIME, LONG_REGION_TURN, MAX_REGION_TURN, MIN_SAMPLE_PAGES, SAMPLED_HZ,
 };
 
 /// Limits for the clears of one target in one round.
@@ -50,7 +50,7 @@ pub(super) struct ClearRun {
 pub(super) struct StretchState<'a> {
     /// woken stretches of which not enough was cleared since
     pub woken: &'a [WokenStretch],
-    pub seams: &'a Seams,
+    pub borders: &'a Borders,
     /// time of the last change: a stretch woke or became idle
     pub turned: Option<Nanos>,
     pub terms: ExposureTerms,
@@ -61,44 +61,44 @@ pub(super) struct StretchState<'a> {
 /// While its target is short of memory, a page is cleared again after this time at the earliest, in s.
 const CLEARED_AGAIN_S: f64 = 5.0;
 /// Maximum number of runs for memory touched after a long idle time: newly hot memory must be measured soon.
-const MOST_REACTIVATED: usize = 16;
+const MAX_REACTIVATED_RUNS: usize = 16;
 /// In a large target, the blocks whose pages' ages are counted are cleared again after this time ...
-const WHOLE_AGAIN: Duration = Duration::from_secs(5);
+const AGED_BLOCK_CLEAR_INTERVAL: Duration = Duration::from_secs(5);
 /// ... with up to this share of the allowance.
 const WHOLE_SHARE: f64 = 0.25;
 /// Share of the allowance for memory that was never cleared.
-const NEVER_SHARE: f64 = 0.8;
+const NEVER_CLEARED_SHARE: f64 = 0.8;
 /// One turn clears 1/4 of the pieces of a region, and at most 16 MiB.
-const SHORT: usize = 4;
-const MOST_IN_REGION: usize = 8;
+const TURN_DIVISOR: usize = 4;
+const MAX_TURN_PIECES: usize = 8;
 /// Memory with a lower rate in Hz is slow: few of its bits are set again soon after a clear.
 const SLOW_HZ: f64 = 2.0;
 /// A region whose age is more than this many times its turn gets turns less often, but at least every few
 /// seconds: see [`LONG_REGION_TURN`].
 const SETTLED: u32 = 4;
 /// A region with fewer bytes is small: a shootdown there measures less memory than elsewhere: see
-/// [`LONGEST_REGION_TURN`].
-const LITTLE: u64 = 1 << 20;
+/// [`MAX_REGION_TURN`].
+const SMALL_REGION_BYTES: u64 = 1 << 20;
 /// If turns are further apart than this, hot memory is not sampled.
-const LONGEST_SAMPLED_TURN: Duration = Duration::from_secs(8);
+const MAX_SAMPLED_TURN: Duration = Duration::from_secs(8);
 /// One in this many pieces of woken memory is sampled.
-const WOKEN_CELL: usize = 16;
+const PIECES_PER_WOKEN_SAMPLE: usize = 16;
 /// A sample taken at most this long before a change still counts.
 const JUST_SAMPLED: Duration = Duration::from_millis(50);
 /// Interval of the samples of each hot cell after a recent change.
-const OFTEN: Duration = Duration::from_millis(200);
+const RECENT_SAMPLE_INTERVAL: Duration = Duration::from_millis(200);
 /// With more cells than this, that interval would be too expensive.
 const FEW_CELLS: usize = 16;
 /// If nothing has changed for this time, the sparse interval applies; the turns of regions then measure most
 /// memory.
-pub(super) const RESTLESS: Duration = Duration::from_secs(10);
+pub(super) const QUIET_AFTER: Duration = Duration::from_secs(10);
 const SPARSE: Duration = Duration::from_millis(1_500);
 /// The same piece of a cell is sampled for this time, in ns.
-const STAY_NS: u64 = 8_000_000_000;
+const SAMPLE_DWELL_NS: u64 = 8_000_000_000;
 /// Maximum number of pieces in a run of memory that was never cleared: 64 MiB.
 const LONG_RUN: usize = 32;
 /// An untouched sample is replaced by one elsewhere in its piece after this time, in one of `PLACES` places.
-const ELSEWHERE: Duration = Duration::from_secs(60);
+const SAMPLE_RELOCATION_INTERVAL: Duration = Duration::from_secs(60);
 const PLACES: usize = 32;
 
 /// Chooses runs among `pieces` (sorted). `regions` are the regions of the last snapshot, and `reactivated`
@@ -162,7 +162,7 @@ struct Planner<'a> {
     taken: Vec<bool>,
     /// At most [`FEW_CELLS`] regions are sampled.
     few: bool,
-    /// A stretch woke or became idle within [`RESTLESS`].
+    /// A stretch woke or became idle within [`QUIET_AFTER`].
     restless: bool,
     /// The target is observed by samples.
     is_large: bool,
@@ -183,7 +183,7 @@ struct WantedSamples {
 
 /// Whether the last change is recent.
 pub(super) fn is_restless(turned: Option<Nanos>, now: Nanos) -> bool {
-    turned.is_some_and(|at| now.since(at) < RESTLESS)
+    turned.is_some_and(|at| now.since(at) < QUIET_AFTER)
 }
 
 /// Whether only few of its pages are touched again soon after a clear.
@@ -276,7 +276,7 @@ impl Planner<'_> {
     fn take_sample(&mut self, i: usize, credit: f64) -> bool {
         let piece = &self.pieces[i];
         if piece.is_coarse() {
-            let price = self.prices.of(1, u64::from(LEAST_SAMPLE_PAGES));
+            let price = self.prices.of(1, u64::from(MIN_SAMPLE_PAGES));
             if self.allowance.seconds + credit < price || self.allowance.runs == 0 {
                 return false;
             }
@@ -313,9 +313,9 @@ impl Planner<'_> {
     fn sample(&mut self, regions: &[PublishedRegion], stretches: &StretchState<'_>) {
         let pieces = self.pieces;
         let woken = stretches.woken.iter().flat_map(|w| {
-            let cells = stretches.seams.cells(pieces, within(pieces, &w.range)).into_iter();
+            let cells = stretches.borders.cells(pieces, within(pieces, &w.range)).into_iter();
             cells.map(|cell| WantedSamples {
-                most: cell.len().div_ceil(WOKEN_CELL),
+                most: cell.len().div_ceil(PIECES_PER_WOKEN_SAMPLE),
                 cell,
                 since: w.at,
             })
@@ -343,7 +343,7 @@ impl Planner<'_> {
         let turned = stretches.turned.filter(|_| self.turns(stretches) && self.samples_in_time());
         let Some(at) = turned else { return Vec::new() };
         let cells =
-            hot_cells(self.pieces, &sampled(self.pieces, regions, self.now), stretches.seams);
+            hot_cells(self.pieces, &sampled(self.pieces, regions, self.now), stretches.borders);
         let wanted = |cell: Range<usize>| WantedSamples {
             most: cell.len(),
             cell,
@@ -373,14 +373,14 @@ impl Planner<'_> {
             return;
         }
         let cells =
-            hot_cells(self.pieces, &sampled(self.pieces, regions, self.now), stretches.seams);
+            hot_cells(self.pieces, &sampled(self.pieces, regions, self.now), stretches.borders);
         if self.turns(stretches) && cells.len() > FEW_CELLS {
             return;
         }
         let often = self.restless && cells.len() <= FEW_CELLS;
-        let since = self.now.before(if often { OFTEN } else { SPARSE });
+        let since = self.now.before(if often { RECENT_SAMPLE_INTERVAL } else { SPARSE });
         // The same piece for a while: a piece that is sampled is not measured as a whole.
-        let nth = usize::try_from(self.now.0 / STAY_NS).unwrap_or(0).wrapping_mul(13);
+        let nth = usize::try_from(self.now.0 / SAMPLE_DWELL_NS).unwrap_or(0).wrapping_mul(13);
         for cell in cells {
             let now = self.now;
             let had = |p: &Piece| has_sample(p, since, now);
@@ -393,22 +393,22 @@ impl Planner<'_> {
 
     /// Whether samples find changes earlier than turns do: not if very many targets make rounds long.
     fn samples_in_time(&self) -> bool {
-        self.allowance.turn <= LONGEST_SAMPLED_TURN
+        self.allowance.turn <= MAX_SAMPLED_TURN
     }
 
     /// Whether a stretch has recently woken or become idle.
     fn turns(&self, stretches: &StretchState<'_>) -> bool {
         // Three rounds.
-        let turning = TURNING.max(self.allowance.turn.mul_f64(0.75));
+        let turning = CHANGE_SAMPLING_TIME.max(self.allowance.turn.mul_f64(0.75));
         stretches.turned.is_some_and(|at| self.now.since(at) < turning)
     }
 
     /// Adds sentinels: a sample in each piece that is presumed idle and would not show that it wakes.
     fn watch_idle(&mut self) {
         let is_idle = |p: &Piece| p.presumed_hz().is_some_and(|hz| hz < SAMPLED_HZ);
-        let wants = |p: &Piece| p.was_cleared() && is_idle(p) && p.sentinels() < LEAST_SAMPLE_PAGES;
+        let wants = |p: &Piece| p.was_cleared() && is_idle(p) && p.sentinels() < MIN_SAMPLE_PAGES;
         // A coarse subset of the pieces first.
-        for apart in [WOKEN_CELL, WOKEN_CELL / 4, 1] {
+        for apart in [PIECES_PER_WOKEN_SAMPLE, PIECES_PER_WOKEN_SAMPLE / 4, 1] {
             for i in (apart / 2..self.pieces.len()).step_by(apart) {
                 if wants(&self.pieces[i]) && !self.taken[i] && !self.take_sample(i, 0.0) {
                     return;
@@ -428,7 +428,7 @@ impl Planner<'_> {
             end = Some(self.pieces[i].range.end);
             let left = self.allowance.seconds + self.allowance.urgent;
             let affordable = left > 0.0 && self.allowance.runs > 0;
-            if goes_on || !affordable || runs == MOST_REACTIVATED || !self.may_clear(i) {
+            if goes_on || !affordable || runs == MAX_REACTIVATED_RUNS || !self.may_clear(i) {
                 continue;
             }
             runs += 1;
@@ -439,7 +439,7 @@ impl Planner<'_> {
     fn never(&mut self) {
         let never: Vec<usize> =
             (0..self.pieces.len()).filter(|&i| !self.pieces[i].was_cleared()).collect();
-        let share = self.allowance.seconds.max(0.0) * NEVER_SHARE;
+        let share = self.allowance.seconds.max(0.0) * NEVER_CLEARED_SHARE;
         let mut left = share + self.allowance.sweep;
         if self.is_large {
             // The few blocks that are observed as a whole come first.
@@ -480,7 +480,7 @@ impl Planner<'_> {
         let since = |i: &usize| self.pieces[*i].cleared_at();
         let is_due = |i: &usize| {
             self.is_whole(*i)
-                && since(i).is_some_and(|at| self.now.since(at) >= WHOLE_AGAIN)
+                && since(i).is_some_and(|at| self.now.since(at) >= AGED_BLOCK_CLEAR_INTERVAL)
                 && self.pieces[*i].spent() > 0
                 && self.may_clear(*i)
         };
@@ -501,7 +501,7 @@ impl Planner<'_> {
     /// that each round refines the map. Returns their price in s.
     fn never_sampled(&mut self, never: &[usize], seconds: f64) -> f64 {
         let pieces = self.pieces;
-        let price = self.prices.of(1, u64::from(LEAST_SAMPLE_PAGES));
+        let price = self.prices.of(1, u64::from(MIN_SAMPLE_PAGES));
         let affordable = ((seconds / price).max(0.0) as usize).min(self.allowance.runs as usize);
         let hot = |i: usize| pieces.get(i).is_some_and(|p| is_hot(p, &self.terms) == Some(true));
         let beside = |i: usize| {
@@ -526,12 +526,12 @@ impl Planner<'_> {
     fn stale_samples(&mut self, seconds: f64) {
         let is_stale = |p: &Piece| {
             let cleared = p.cleared_at().filter(|_| p.is_coarse() && p.is_quiet());
-            cleared.is_some_and(|at| self.now.since(at) >= ELSEWHERE)
+            cleared.is_some_and(|at| self.now.since(at) >= SAMPLE_RELOCATION_INTERVAL)
         };
         let stale: Vec<usize> = (0..self.pieces.len())
             .filter(|&i| is_stale(&self.pieces[i]) && self.may_clear(i))
             .collect();
-        let price = self.prices.of(1, u64::from(LEAST_SAMPLE_PAGES));
+        let price = self.prices.of(1, u64::from(MIN_SAMPLE_PAGES));
         let most = ((seconds / price).max(0.0) as usize).min(stale.len());
         let nth = usize::try_from(self.now.0 / 1_000_000).unwrap_or(0);
         for k in 0..most.min(self.allowance.runs as usize) {
@@ -551,7 +551,7 @@ impl Planner<'_> {
     fn turn(&self, region: &PublishedRegion) -> Duration {
         let turn = self.allowance.turn;
         let long = match region.range.len() {
-            ..LITTLE => self.allowance.longest,
+            ..SMALL_REGION_BYTES => self.allowance.longest,
             // The region may become idle. Samples must detect that if there are many such regions, or after a
             // recent change.
             _ if is_sampled(region) && self.few && !self.restless => turn,
@@ -572,7 +572,7 @@ impl Planner<'_> {
         if self.is_large {
             return self.stale_samples(self.allowance.seconds * share);
         }
-        let old = |at: Nanos| self.now.since(at) >= LONGEST_REGION_TURN;
+        let old = |at: Nanos| self.now.since(at) >= MAX_REGION_TURN;
         let is_stale = |i: usize| {
             let cleared = self.pieces[i].whole_at();
             cleared.is_some_and(old) && self.may_clear(i) && self.is_due(i)
@@ -609,7 +609,7 @@ impl Planner<'_> {
             if (!had || doubted()) && (first..end).any(|i| due(&i)) {
                 // Clearing all of a region would slow its target, which would then touch the region less
                 // often.
-                let short = ((end - first) / SHORT).clamp(1, MOST_IN_REGION);
+                let short = ((end - first) / TURN_DIVISOR).clamp(1, MAX_TURN_PIECES);
                 // A region with fewer turns gets longer runs.
                 let turns = turn.as_secs_f64() / self.allowance.turn.as_secs_f64().max(0.1);
                 let more = (short as f64 * turns) as usize;
@@ -685,17 +685,17 @@ mod tests {
     }
 
     fn allowance(seconds: f64, turn: Duration) -> Allowance {
-        let (longest, restraint) = (LONGEST_REGION_TURN, Restraint::None);
+        let (longest, restraint) = (MAX_REGION_TURN, Restraint::None);
         Allowance { seconds, runs: 256, urgent: 0.0, sweep: 0.0, turn, longest, restraint }
     }
 
     /// The pieces that are cleared as a whole.
     fn chosen(pieces: &[Piece], regions: &[PublishedRegion], allowance: &Allowance) -> Vec<usize> {
         let now = moment(NOW).at;
-        let seams = Seams::default();
+        let borders = Borders::default();
         let stretches = StretchState {
             woken: &[],
-            seams: &seams,
+            borders: &borders,
             turned: None,
             terms: TERMS,
             ages: Sampling::default(),

@@ -26,13 +26,13 @@ struct Rest {
     until: Moment,
     /// The next round must read the target.
     over: bool,
-    worth: Worth,
+    worth: SnapshotQualitySums,
     views: Vec<RegionView>,
 }
 
 /// How much memory the regions of a target describe, in bytes unless stated otherwise, and with which error.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Worth {
+pub(super) struct SnapshotQualitySums {
     /// resident pages
     pub resident: u64,
     pub visible: u64,
@@ -42,7 +42,7 @@ pub(super) struct Worth {
     pub touched: f64,
 }
 
-impl Worth {
+impl SnapshotQualitySums {
     pub fn count(&mut self, v: &Viewed) {
         self.visible += v.visible;
         self.covered += v.covered;
@@ -52,7 +52,7 @@ impl Worth {
         }
     }
 
-    pub fn add(&mut self, other: Worth) {
+    pub fn add(&mut self, other: SnapshotQualitySums) {
         self.resident += other.resident;
         self.visible += other.visible;
         self.covered += other.covered;
@@ -80,7 +80,7 @@ impl Rest {
 
 /// A read of a whole target, with the activity at that time: if the activity stays equal, the target rests.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Whole {
+pub(super) struct FullRead {
     pub activity: Activity,
     pub at: Moment,
 }
@@ -89,7 +89,7 @@ pub(super) struct Whole {
 #[derive(Default)]
 pub(super) struct Resting {
     /// the read of the whole target in this round, if nothing was cleared after it
-    whole: Option<Whole>,
+    whole: Option<FullRead>,
     /// The target has done nothing since this read.
     rest: Option<Rest>,
     /// until this time, the target's clock does not prove rest
@@ -123,7 +123,7 @@ impl Resting {
     }
 
     /// The worth of these regions, if the target rests.
-    pub fn worth(&self) -> Option<Worth> {
+    pub fn worth(&self) -> Option<SnapshotQualitySums> {
         self.lasting().map(|rest| rest.worth)
     }
 
@@ -144,18 +144,18 @@ impl Resting {
     }
 
     /// The read from which the target may rest; `None` while its clock is distrusted.
-    pub fn take_whole(&mut self) -> Option<Whole> {
+    pub fn take_whole(&mut self) -> Option<FullRead> {
         self.whole.take().filter(|whole| whole.at.at >= self.distrusted_until)
     }
 
     /// Begins a rest at the time of this read.
-    pub fn begin(&mut self, whole: Whole, worth: Worth, views: Vec<RegionView>) {
-        let Whole { activity, at } = whole;
+    pub fn begin(&mut self, whole: FullRead, worth: SnapshotQualitySums, views: Vec<RegionView>) {
+        let FullRead { activity, at } = whole;
         self.rest = Some(Rest { activity, read: at, until: at, over: false, worth, views });
     }
 
     /// Notes a read of the whole target; `None` if the read was partial, or memory was cleared after it.
-    pub fn note_whole(&mut self, whole: Option<Whole>) {
+    pub fn note_whole(&mut self, whole: Option<FullRead>) {
         self.whole = whole;
     }
 

@@ -18,7 +18,7 @@ use crate::time::Nanos;
 const SIGN_LIFETIME: Duration = Duration::from_secs(6);
 /// Interval between two queries of pressure; longer with many targets, because a query costs about 0.3 ms.
 const QUERY_INTERVAL: Duration = Duration::from_millis(500);
-const LONGEST_EVERY: Duration = Duration::from_secs(5);
+const MAX_QUERY_INTERVAL: Duration = Duration::from_secs(5);
 /// Reclaim is near if the headroom is less than 1/32 of the target's resident memory.
 const HEADROOM_DIVISOR: u64 = 32;
 /// Pressure is severe if tasks wait for memory for more than this fraction of the time, with refaults.
@@ -46,7 +46,7 @@ impl Restrain {
     /// The restraint for a target. Queries its pressure if the last query is old enough.
     pub fn of<O: Look>(&mut self, ops: &mut O, w: &ExposureTarget, now: Nanos) -> Restraint {
         let targets = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
-        let every = (QUERY_INTERVAL * (1 + targets.min(100) / 4)).min(LONGEST_EVERY);
+        let every = (QUERY_INTERVAL * (1 + targets.min(100) / 4)).min(MAX_QUERY_INTERVAL);
         let known = self.0.entry(w.id).or_default();
         if known.asked.is_some_and(|(at, _)| now.since(at) < every) {
             return known.restraint;

@@ -11,7 +11,7 @@ use crate::range::PAGE_SIZE;
 use crate::snapshot::Restraint;
 use crate::survey::BLOCK_SIZE;
 use crate::time::Nanos;
-use crate::tuning::{LONG_REGION_TURN, LONGEST_REGION_TURN};
+use crate::tuning::{LONG_REGION_TURN, MAX_REGION_TURN};
 
 /// Share of the budget for reading all memory and processing the results. If that is not sufficient, memory
 /// is read less often.
@@ -19,28 +19,28 @@ const READING_SHARE: f64 = 0.5;
 /// The same after a recent change: rounds must be short then, and samples need less of the budget than turns.
 const RESTLESS_READING_SHARE: f64 = 0.7;
 /// Minimum share of this for reading, however much processing costs.
-const LEAST_READING: f64 = 0.3;
+const MIN_READING_SHARE: f64 = 0.3;
 /// Share of the budget for asking about memory whose accessed bits carry no information.
 const ASKING_SHARE: f64 = 0.25;
 /// Shortest time between two reads of all memory, if the budget allows it.
-const SHORTEST_ROUND: Duration = Duration::from_millis(250);
+const MIN_ROUND: Duration = Duration::from_millis(250);
 /// Longest round while some work can be deferred. If the budget is not sufficient to read all memory in this
 /// time, each round reads a different part.
-const LONGEST_ROUND: Duration = Duration::from_millis(2500);
+const MAX_ROUND: Duration = Duration::from_millis(2500);
 /// Rounds lengthen until mandatory work fits in this share of the budget: with very many targets, or if
 /// processing costs more than reading.
 const STRETCH_SHARE: f64 = 0.7;
 /// Minimum share of the budget that remains, whatever other code in this thread uses.
-const LEAST_LEFT: f64 = 0.25;
+const MIN_BUDGET_SHARE: f64 = 0.25;
 /// Time constant of the average of this use, in s.
-const OF_LATE: f64 = 5.0;
+const OVERHEAD_TIME_CONSTANT_S: f64 = 5.0;
 /// Maximum growth of the round from one round to the next: the first reads cost more than later ones.
-const MOST_STRETCH: u32 = 4;
+const MAX_ROUND_GROWTH: u32 = 4;
 /// Minimum number of pages per target that a round reads, on average: for fewer pages, a visit is not worth its
 /// fixed cost.
-const WORTH_A_VISIT: u64 = (64 << 20) / PAGE_SIZE;
+const MIN_PAGES_PER_TARGET: u64 = (64 << 20) / PAGE_SIZE;
 /// Minimum part of all memory that a round reads.
-const LEAST_PART: f64 = 1e-3;
+const MIN_ROUND_SHARE: f64 = 1e-3;
 /// Share of a CPU for clearing memory for the first time.
 const SWEEP_SHARE: f64 = 0.1;
 /// CPU seconds beside the budget for the first clears of memory that is added later, and the share of the
@@ -56,12 +56,12 @@ const KEPT_ROUNDS: f64 = 1.5;
 /// Pages in a block.
 const BLOCK_PAGES: u64 = BLOCK_SIZE / PAGE_SIZE;
 /// Limits per round if shootdowns are not limited: runs, and samples of a large target.
-const MOST_RUNS: u32 = 256;
-const MOST_SAMPLES: u32 = 1 << 20;
+const MAX_RUNS: u32 = 256;
+const MAX_SAMPLES: u32 = 1 << 20;
 /// Share of the reading budget for untouched samples of large targets.
 const SENTINEL_SHARE: f64 = 0.8;
 /// Minimum price of reading a sample, in s: its page table is not in the cache.
-const LEAST_SENTINEL: f64 = 100e-9;
+const MIN_SAMPLE_PRICE_S: f64 = 100e-9;
 
 /// The accounts of a monitor; all costs are in s.
 pub(super) struct Spending {
@@ -96,11 +96,11 @@ pub(super) struct Spending {
     /// cost of reading in this round
     reading: f64,
     /// cost of reading all memory
-    readings: Each,
+    readings: MeanCost,
     /// cost in this round of work other than reading and clearing
     rest: f64,
     /// cost of this other work per round, however much is read
-    rests: Each,
+    rests: MeanCost,
     /// price of reading one untouched sample of a large target
     sentinel: Mean,
     /// budget for reading these samples in a round
@@ -116,12 +116,12 @@ pub(super) struct Spending {
 
 /// An average cost, and the average number of targets that caused it.
 #[derive(Debug, Clone, Copy, Default)]
-struct Each {
+struct MeanCost {
     all: Mean,
     targets: Mean,
 }
 
-impl Each {
+impl MeanCost {
     fn add(&mut self, all: f64, targets: usize) {
         self.all.add(all);
         self.targets.add(targets as f64);
@@ -148,8 +148,8 @@ pub(super) struct Extent {
 impl Extent {
     /// Minimum part of all memory that a round must read.
     fn least_part(self) -> f64 {
-        let pages = WORTH_A_VISIT as f64 * self.targets.max(1) as f64;
-        (pages / self.pages.max(1) as f64).clamp(LEAST_PART, 1.0)
+        let pages = MIN_PAGES_PER_TARGET as f64 * self.targets.max(1) as f64;
+        (pages / self.pages.max(1) as f64).clamp(MIN_ROUND_SHARE, 1.0)
     }
 }
 
@@ -173,9 +173,9 @@ impl Spending {
             asking: TokenBucket::new(ASKING_SHARE * budget),
             swept: (0, 0),
             reading: 0.0,
-            readings: Each::default(),
+            readings: MeanCost::default(),
             rest: 0.0,
-            rests: Each::default(),
+            rests: MeanCost::default(),
             sentinel: Mean::default(),
             for_sentinels: 0.0,
             by_others: 0.0,
@@ -244,7 +244,7 @@ impl Spending {
 
     /// Number of untouched samples that may be read of each target.
     pub fn sentinels(&self) -> usize {
-        let price = self.sentinel.get().max(LEAST_SENTINEL);
+        let price = self.sentinel.get().max(MIN_SAMPLE_PRICE_S);
         (self.for_sentinels / self.targets.max(1) as f64 / price) as usize
     }
 
@@ -258,7 +258,7 @@ impl Spending {
     pub fn pay_for_early(&mut self, cost: Cost) {
         let seconds = self.pay(cost);
         let (pages, targets) = self.swept;
-        if pages <= WORTH_A_VISIT * targets {
+        if pages <= MIN_PAGES_PER_TARGET * targets {
             self.rest += seconds;
         }
     }
@@ -325,17 +325,18 @@ impl Spending {
             // A single event, such as attaching many targets, does not predict the next round.
             let steady = rate.min(std::mem::replace(&mut self.last_rate, rate));
             // A measurement over 5 s has a weight of one half.
-            self.others = (self.others * OF_LATE + steady * seconds) / (seconds + OF_LATE);
+            self.others = (self.others * OVERHEAD_TIME_CONSTANT_S + steady * seconds)
+                / (seconds + OVERHEAD_TIME_CONSTANT_S);
         }
         self.targets = extent.targets;
         // With very many targets, rounds are too long for samples anyway.
-        self.restless = extent.is_restless && self.stretched(extent) < LONGEST_ROUND;
+        self.restless = extent.is_restless && self.stretched(extent) < MAX_ROUND;
         let least = extent.least_part();
-        let stretched = self.stretched(extent).min(self.round * MOST_STRETCH);
+        let stretched = self.stretched(extent).min(self.round * MAX_ROUND_GROWTH);
         self.round = self.at_once().max(stretched);
         let (all, rest) = (self.readings.of(self.targets), self.rest_of_round());
         let both = self.reading_share() * self.left() * self.round.as_secs_f64();
-        let for_reading = (both - rest).max(both * LEAST_READING);
+        let for_reading = (both - rest).max(both * MIN_READING_SHARE);
         self.for_sentinels = if extent.is_large { for_reading * SENTINEL_SHARE } else { 0.0 };
         let for_reading = for_reading - self.for_sentinels;
         self.part = (for_reading / all.max(1e-9)).clamp(least, 1.0);
@@ -349,7 +350,7 @@ impl Spending {
     /// Budget per second that other code in this thread leaves.
     fn left(&self) -> f64 {
         let budget = self.seconds.per_second();
-        (budget - self.others).max(budget * LEAST_LEFT)
+        (budget - self.others).max(budget * MIN_BUDGET_SHARE)
     }
 
     fn reading_share(&self) -> f64 {
@@ -364,7 +365,7 @@ impl Spending {
         // The time in which all memory can be read within the budget.
         let all = self.readings.of(self.targets) + self.rest_of_round();
         let affordable = all / (self.reading_share() * self.left());
-        let (low, high) = (SHORTEST_ROUND.as_secs_f64(), LONGEST_ROUND.as_secs_f64());
+        let (low, high) = (MIN_ROUND.as_secs_f64(), MAX_ROUND.as_secs_f64());
         Duration::from_secs_f64(affordable.clamp(low, high))
     }
 
@@ -403,8 +404,8 @@ impl Spending {
             // Each target may use its share; the unused rest goes to the next one.
             seconds: (self.seconds.balance() - reserve) / targets,
             runs: match self.shootdowns.map(|l| l.balance()) {
-                None if w.is_large() => MOST_SAMPLES,
-                None => MOST_RUNS,
+                None if w.is_large() => MAX_SAMPLES,
+                None => MAX_RUNS,
                 Some(left) if left < 1.0 => 0,
                 // Whole shootdowns: if there are fewer than targets, the targets whose turn it is get them.
                 Some(left) => (left / targets).ceil() as u32,
@@ -433,11 +434,11 @@ fn shootdowns(attrs: &Attrs) -> Option<TokenBucket> {
 
 /// With `windows`, small regions are measured as well as large ones.
 fn longest(attrs: &Attrs) -> Duration {
-    if attrs.windows { LONG_REGION_TURN } else { LONGEST_REGION_TURN }
+    if attrs.windows { LONG_REGION_TURN } else { MAX_REGION_TURN }
 }
 
 fn first_round(attrs: &Attrs) -> Duration {
-    if attrs.interval.is_zero() { SHORTEST_ROUND } else { attrs.interval / 4 }
+    if attrs.interval.is_zero() { MIN_ROUND } else { attrs.interval / 4 }
 }
 
 #[cfg(test)]
@@ -475,7 +476,7 @@ mod tests {
     fn reading_and_reckoning_have_half_of_the_budget() {
         // 1 ms is 0.4 % of the shortest round, and 5 ms are 0.5 % of a second.
         let s = settled(1, 0.001, 0.0);
-        assert_eq!((s.round, s.part), (SHORTEST_ROUND, 1.0));
+        assert_eq!((s.round, s.part), (MIN_ROUND, 1.0));
         let s = settled(1, 0.003, 0.002);
         assert!((s.round.as_secs_f64() - 1.0).abs() < 0.01 && s.part > 0.99, "{:?}", s.round);
     }
@@ -486,7 +487,7 @@ mod tests {
     fn much_to_reckon_leaves_something_to_read() {
         let s = settled(1, 0.02, 0.008);
         assert!(
-            s.round == LONGEST_ROUND && (s.part - 0.225).abs() < 0.01,
+            s.round == MAX_ROUND && (s.part - 0.225).abs() < 0.01,
             "12.5 ms less 8: {}",
             s.part
         );
@@ -511,7 +512,7 @@ mod tests {
     fn little_targets_are_read_as_a_whole() {
         let part = |targets, pages| Extent { targets, pages, ..Extent::default() }.least_part();
         assert_eq!(part(1000, 1000 * 1024), 1.0);
-        assert_eq!(part(1, 1 << 28), LEAST_PART, "1 TiB");
+        assert_eq!(part(1, 1 << 28), MIN_ROUND_SHARE, "1 TiB");
         assert_eq!(part(0, 0), 1.0);
     }
 

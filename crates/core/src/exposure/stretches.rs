@@ -24,7 +24,7 @@ use super::published::{PublishedRegion, is_sampled};
 use super::timing::ExposureTerms;
 use crate::range::AddrRange;
 use crate::time::Nanos;
-use crate::tuning::{CHECKED_IDLE, LEAST_SAMPLE_PAGES, SAMPLED_HZ};
+use crate::tuning::{CHECKED_IDLE, MIN_SAMPLE_PAGES, SAMPLED_HZ};
 
 /// A sample is idle if it was untouched for this many times the mean time between two touches of a page...
 const MEAN_TIMES: f64 = 3.0;
@@ -38,15 +38,15 @@ const CHECKED_WITHIN: Duration = Duration::from_millis(500);
 /// Woken memory with a lower rate, in Hz, may have been touched only once.
 const HOT_HZ: f64 = 10.0;
 /// A border is forgotten this many ms after it last showed.
-const SEAM_MS: u32 = 60_000;
+const BORDER_TIMEOUT_MS: u32 = 60_000;
 /// Maximum number of remembered borders of a target.
-const MOST_SEAMS: usize = 4096;
+const MAX_BORDERS: usize = 4096;
 
 /// Borders between memory that behaved differently, each with the time when it last showed, in ms.
 #[derive(Debug, Default)]
-pub(super) struct Seams(BTreeMap<u64, u32>);
+pub(super) struct Borders(BTreeMap<u64, u32>);
 
-impl Seams {
+impl Borders {
     fn forget_older_half(&mut self) {
         let mut times: Vec<u32> = self.0.values().copied().collect();
         let middle = times.len() / 2;
@@ -57,8 +57,8 @@ impl Seams {
     /// Notes the ends of memory that woke while its neighbours did not.
     pub fn note(&mut self, ends: impl IntoIterator<Item = u64>, ms: u32) {
         self.0.extend(ends.into_iter().map(|addr| (addr, ms)));
-        self.0.retain(|_, at| ms.saturating_sub(*at) < SEAM_MS);
-        if self.0.len() > MOST_SEAMS {
+        self.0.retain(|_, at| ms.saturating_sub(*at) < BORDER_TIMEOUT_MS);
+        if self.0.len() > MAX_BORDERS {
             self.forget_older_half();
         }
     }
@@ -119,13 +119,13 @@ pub(super) fn sampled(
 pub(super) fn hot_cells(
     pieces: &[Piece],
     sampled: &[Option<f64>],
-    seams: &Seams,
+    borders: &Borders,
 ) -> Vec<Range<usize>> {
     let mut out = Vec::new();
     let mut at = 0;
     for run in sampled.chunk_by(|a, b| a.is_some() == b.is_some()) {
         if run.first().is_some_and(Option::is_some) {
-            out.extend(seams.cells(pieces, at..at + run.len()));
+            out.extend(borders.cells(pieces, at..at + run.len()));
         }
         at += run.len();
     }
@@ -150,7 +150,7 @@ fn verdict(
     t: &ExposureTerms,
 ) -> Option<SampleVerdict> {
     let at = piece.cleared_at().filter(|at| *at >= since.min(idle_since))?;
-    let shown = piece.shown_since(t).filter(|s| s.pages >= f64::from(LEAST_SAMPLE_PAGES))?;
+    let shown = piece.shown_since(t).filter(|s| s.pages >= f64::from(MIN_SAMPLE_PAGES))?;
     if shown.touched > shown.pages * MAX_EXCEPTION_SHARE {
         return (at >= since).then_some(SampleVerdict::Touched);
     }
@@ -252,9 +252,9 @@ impl WokenStretch {
     }
 
     /// Extends the results of its samples to the whole stretch. Returns whether the samples are sufficient.
-    pub fn settle(&self, pieces: &mut [Piece], seams: &Seams, t: &ExposureTerms) -> bool {
+    pub fn settle(&self, pieces: &mut [Piece], borders: &Borders, t: &ExposureTerms) -> bool {
         let mut settled = true;
-        for cell in seams.cells(pieces, within(pieces, &self.range)) {
+        for cell in borders.cells(pieces, within(pieces, &self.range)) {
             let all = verdicts(pieces, cell, |_| HOT_HZ, (self.at, self.at), t);
             settled &= !all.is_empty();
             let pooled = pooled(pieces, &all, self.at, t);
@@ -278,15 +278,15 @@ impl WokenStretch {
 /// have too few sentinels to show a touch.
 pub(super) fn woken(
     pieces: &[Piece],
-    seams: &Seams,
+    borders: &Borders,
     found: &[(u64, f64)],
     at: Nanos,
     ms: u32,
 ) -> Vec<WokenStretch> {
     let is_blind = |p: &Piece| {
-        p.presumed_hz().is_some_and(|hz| hz < SAMPLED_HZ) && p.sentinels() < LEAST_SAMPLE_PAGES
+        p.presumed_hz().is_some_and(|hz| hz < SAMPLED_HZ) && p.sentinels() < MIN_SAMPLE_PAGES
     };
-    let joined = |a: usize, b: usize| !seams.between(&pieces[a], &pieces[b]);
+    let joined = |a: usize, b: usize| !borders.between(&pieces[a], &pieces[b]);
     let mut out: Vec<(Range<usize>, f64)> = Vec::new();
     for &(start, idle) in found {
         let Ok(i) = pieces.binary_search_by_key(&start, |p| p.range.start) else { continue };
@@ -318,13 +318,15 @@ mod tests {
 
     #[test]
     fn of_too_many_borders_the_latest_are_kept() {
-        let mut seams = Seams::default();
+        let mut borders = Borders::default();
         let addr = |i: u64| i << 21;
-        for i in 0..3 * MOST_SEAMS as u64 {
-            seams.note([addr(i)], 1000 + i as u32 / 8);
+        for i in 0..3 * MAX_BORDERS as u64 {
+            borders.note([addr(i)], 1000 + i as u32 / 8);
         }
-        let newest = 3 * MOST_SEAMS as u64 - 1;
-        assert!(seams.0.len() <= MOST_SEAMS);
-        assert!((newest - MOST_SEAMS as u64 / 4..=newest).all(|i| seams.0.contains_key(&addr(i))));
+        let newest = 3 * MAX_BORDERS as u64 - 1;
+        assert!(borders.0.len() <= MAX_BORDERS);
+        assert!(
+            (newest - MAX_BORDERS as u64 / 4..=newest).all(|i| borders.0.contains_key(&addr(i)))
+        );
     }
 }

@@ -12,8 +12,8 @@ use super::counts::sum_up;
 use super::groups::groups;
 use super::piece::{Piece, ReadChange};
 use super::published::{PublishedRegion, is_sampled, known_at};
-use super::rest::{Resting, Worth};
-use super::stretches::{Seams, WokenStretch, fall_idle, hot_cells, sampled, within, woken};
+use super::rest::{Resting, SnapshotQualitySums};
+use super::stretches::{Borders, WokenStretch, fall_idle, hot_cells, sampled, within, woken};
 use super::timing::{ExposureTerms, Moment};
 use super::view::{ViewBasis, Viewed, project, update_ages};
 use crate::ages::PageAges;
@@ -28,9 +28,9 @@ use crate::roster::RosterMember;
 use crate::snapshot::RegionView;
 use crate::survey::{BLOCK_SIZE, Block, Cleared, one_each};
 use crate::time::Nanos;
-use crate::tuning::{NO_HEAT_HZ, SAMPLED_HZ, TURNING};
+use crate::tuning::{CHANGE_SAMPLING_TIME, NO_HEAT_HZ, SAMPLED_HZ};
 use crate::unknown::Unknown;
-use crate::unobservable::{MOST_ASKS, UnobservableMappings};
+use crate::unobservable::{MAX_ASKS, UnobservableMappings};
 
 /// A target and the state of its memory.
 pub(super) struct ExposureTarget {
@@ -61,7 +61,7 @@ pub(super) struct ExposureTarget {
     /// idle; or the target must be looked at in each round anyway.
     pub has_changed: bool,
     /// borders of these stretches
-    pub seams: Seams,
+    pub borders: Borders,
     /// woken stretches, until their samples show enough
     pub woken: Vec<WokenStretch>,
     /// regions for the next snapshot
@@ -107,7 +107,7 @@ impl ExposureTarget {
             is_new,
             turned: None,
             has_changed: true,
-            seams: Seams::default(),
+            borders: Borders::default(),
             woken: Vec::new(),
             views: Vec::new(),
             unobservable_ms: 0,
@@ -136,7 +136,7 @@ impl ExposureTarget {
     pub fn rebase(&mut self, ms: u32) {
         self.unobservable_ms = self.unobservable_ms.saturating_sub(ms);
         self.pieces.iter_mut().for_each(|p| p.rebase(ms));
-        self.seams.rebase(ms);
+        self.borders.rebase(ms);
         self.woken.clear();
         self.rest.forget();
         self.ages.rebase(ms);
@@ -240,7 +240,7 @@ impl ExposureTarget {
                 at = end;
                 if !covers(known, range) {
                     // The mappings have changed.
-                    known.iter_mut().for_each(|p| p.missing = MISSED);
+                    known.iter_mut().for_each(|p| p.missing = MAX_MISSED_READS);
                     let mut piece = match large && !self.ages.sampling.has_block(block.start) {
                         true => Piece::coarse(range, size, now.ms),
                         false => Piece::new(range, size, now.ms),
@@ -271,7 +271,7 @@ impl ExposureTarget {
         self.miss(at, bounds.end);
         let ages = &mut self.ages;
         self.pieces.retain(|p| {
-            let stays = p.missing < MISSED;
+            let stays = p.missing < MAX_MISSED_READS;
             if !stays {
                 ages.leave(p.block());
             }
@@ -291,8 +291,8 @@ impl ExposureTarget {
     /// Handles woken pieces, given as start address and idle time in s.
     fn wake(&mut self, found: &[(u64, f64)], now: &Moment) {
         if !found.is_empty() {
-            let woken = woken(&self.pieces, &self.seams, found, now.at, now.ms);
-            self.seams.note(woken.iter().flat_map(|w| [w.range.start, w.range.end]), now.ms);
+            let woken = woken(&self.pieces, &self.borders, found, now.at, now.ms);
+            self.borders.note(woken.iter().flat_map(|w| [w.range.start, w.range.end]), now.ms);
             for w in &woken {
                 let all = within(&self.pieces, &w.range);
                 for p in &mut self.pieces[all] {
@@ -315,11 +315,12 @@ impl ExposureTarget {
     /// Extends the results of samples to their stretches.
     pub fn extend(&mut self, now: Nanos, t: &ExposureTerms) {
         let pieces = &mut self.pieces;
-        let seams = &self.seams;
-        self.woken.retain(|w| !w.settle(pieces, seams, t) && now.since(w.at) < WOKEN_FOR);
+        let borders = &self.borders;
+        self.woken
+            .retain(|w| !w.settle(pieces, borders, t) && now.since(w.at) < WOKEN_SAMPLING_TIME);
         let mut fell = false;
         let sampled = sampled(pieces, &self.regions, now);
-        for cell in hot_cells(pieces, &sampled, seams) {
+        for cell in hot_cells(pieces, &sampled, borders) {
             fell |= fall_idle(pieces, cell, &sampled, now, t);
         }
         if fell {
@@ -329,7 +330,7 @@ impl ExposureTarget {
 
     fn turn(&mut self, now: Nanos) {
         self.has_changed = true;
-        if self.turned.is_none_or(|at| now.since(at) >= TURNING) {
+        if self.turned.is_none_or(|at| now.since(at) >= CHANGE_SAMPLING_TIME) {
             self.turned = Some(now);
         }
     }
@@ -483,11 +484,11 @@ impl ExposureTarget {
     }
 
     /// Begins a rest after a snapshot if all memory of the target is idle and no work is pending.
-    pub fn may_rest(&mut self, worth: Worth) {
+    pub fn may_rest(&mut self, worth: SnapshotQualitySums) {
         let Some(whole) = self.rest.take_whole() else { return };
         let idle = self.regions.iter().all(|k| k.hz <= NO_HEAT_HZ) && self.woken.is_empty();
         if idle && self.pieces.iter().all(|p| p.is_seen()) {
-            let worth = Worth { resident: self.resident_pages(), ..worth };
+            let worth = SnapshotQualitySums { resident: self.resident_pages(), ..worth };
             self.rest.begin(whole, worth, self.views.clone());
         }
     }
@@ -571,7 +572,7 @@ impl ExposureTarget {
         let hidden: u64 = hides.map(|p| u64::from(p.unseen_pages().count())).sum();
         let locked = self.mappings.iter().filter(|m| m.unknown == Some(Unknown::Mlocked));
         let locked: u64 = locked.map(|m| m.range.len() / PAGE_SIZE).sum();
-        hidden + locked > (self.resident_pages() + locked) / MUCH
+        hidden + locked > (self.resident_pages() + locked) / HIDDEN_PAGES_DIVISOR
     }
 
     fn is_locked(&self, range: AddrRange) -> bool {
@@ -590,7 +591,7 @@ impl ExposureTarget {
         let places =
             hidden.iter().flat_map(|&p| (0..self.pieces[p].nr_windows()).map(move |i| (p, i)));
         let places: Vec<(usize, usize)> = places.collect();
-        let n = places.len().min(MOST_ASKS);
+        let n = places.len().min(MAX_ASKS);
         self.turn = if places.is_empty() { 0 } else { (self.turn + n) % places.len() };
         let due = places.iter().cycle().skip(self.turn).take(n);
         asks.extend(due.map(|&(p, i)| ask(self.pieces[p].window_range(i))));
@@ -710,7 +711,7 @@ fn presumed_age(piece: &Piece, known: Option<&PublishedRegion>) -> YoungAge {
 /// The mappings of a target at rest are still read at this interval.
 const MAPPED_EVERY: Duration = Duration::from_secs(5);
 /// A piece is dropped after this many missed reads.
-const MISSED: u8 = 2;
+const MAX_MISSED_READS: u8 = 2;
 
 /// Whether pieces, none of which ends behind `range`, cover all of it.
 fn covers(pieces: &[Piece], range: AddrRange) -> bool {
@@ -720,9 +721,9 @@ fn covers(pieces: &[Piece], range: AddrRange) -> bool {
 }
 
 /// Samples of a woken stretch show enough within this time, or never.
-const WOKEN_FOR: Duration = Duration::from_secs(2);
+const WOKEN_SAMPLING_TIME: Duration = Duration::from_secs(2);
 /// Hidden memory is asked about if more than one in this many pages is hidden.
-const MUCH: u64 = 32;
+const HIDDEN_PAGES_DIVISOR: u64 = 32;
 /// A log-likelihood ratio above this, in natural logarithms, is significant.
 const CHANGED_LLR: f64 = 6.0;
 

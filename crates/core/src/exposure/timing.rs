@@ -21,10 +21,10 @@ pub(super) const READS: usize = EARLY.len() + 5;
 pub(super) const CALM_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Resolution of a target's run-time clock, in s: one tick at 250 Hz.
-const GRAIN: f64 = 0.004;
+const RUN_CLOCK_TICK_S: f64 = 0.004;
 
 /// A task that wants a CPU waits for less than this time, in s: the period of a limit on CPU time is 100 ms.
-const STALL: f64 = 0.1;
+const MAX_SCHED_DELAY_S: f64 = 0.1;
 
 /// The time of a read or a clear, and the run time of the target at that time.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -71,15 +71,15 @@ impl Elapsed {
     /// 100 ms. It could touch pages for 10 ms, which includes one clock tick. A target that usually runs for
     /// 1 % of the time could touch pages for all 100 ms.
     pub fn open(self, share: f64) -> f64 {
-        ((f64::from(self.ran) + GRAIN) / share.max(1e-6)).min(f64::from(self.wall))
+        ((f64::from(self.ran) + RUN_CLOCK_TICK_S) / share.max(1e-6)).min(f64::from(self.wall))
     }
 
     /// Lower bound of [`Elapsed::open`]: a run time of one tick may mean that the target did not run.
-    /// However, a task that has not run for longer than [`STALL`] was not waiting for a CPU; it touches
-    /// nothing, and wall time beyond [`STALL`] counts.
+    /// However, a task that has not run for longer than [`MAX_SCHED_DELAY_S`] was not waiting for a CPU; it touches
+    /// nothing, and wall time beyond [`MAX_SCHED_DELAY_S`] counts.
     pub fn surely_open(self, share: f64) -> f64 {
-        let ran = (f64::from(self.ran) - GRAIN).max(0.0);
+        let ran = (f64::from(self.ran) - RUN_CLOCK_TICK_S).max(0.0);
         let wall = f64::from(self.wall);
-        (ran / share.max(1e-6)).min(wall).max(wall - STALL)
+        (ran / share.max(1e-6)).min(wall).max(wall - MAX_SCHED_DELAY_S)
     }
 }

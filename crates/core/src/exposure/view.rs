@@ -121,7 +121,7 @@ fn absent(group: &Group) -> Viewed {
 /// With fewer freshly cleared pages than this, the earlier rate remains in use.
 const ENOUGH_PAGES: f64 = 8.0;
 /// Once this fraction of the pages is touched, later reads describe only the slowest pages.
-const MOST_TOUCHED: f64 = 0.4;
+const MAX_TOUCHED_SHARE: f64 = 0.4;
 /// With fewer touched pages than this, the interval includes a partly touched region at the lower limit
 /// below.
 const FEW_TOUCHED: f64 = 8.0;
@@ -149,7 +149,7 @@ fn estimate(c: &Counts, before: Option<&PublishedRegion>, b: &ViewBasis) -> (Rat
     let mut touched = 0.0;
     let last = c.bins.iter().position(|x| {
         touched += x.touched;
-        touched >= MOST_TOUCHED * total
+        touched >= MAX_TOUCHED_SHARE * total
     });
     if let Some(last) = last {
         cut[last + 1..].fill(Bin::default());

@@ -18,7 +18,7 @@ use crate::roster::RosterMember;
 use crate::snapshot::RegionView;
 use crate::survey::{BLOCK_SIZE, Block, Cleared, one_each};
 use crate::time::Nanos;
-use crate::unobservable::{MOST_ASKS, UnobservableMappings};
+use crate::unobservable::{MAX_ASKS, UnobservableMappings};
 
 /// A target and the state of its memory.
 pub(super) struct ScannedTarget {
@@ -145,7 +145,7 @@ impl ScannedTarget {
         };
         let hidden = self.pieces.values().filter(|p| !p.hidden.is_empty());
         let windows: Vec<AddrRange> = hidden.flat_map(windows).collect();
-        let n = windows.len().min(MOST_ASKS);
+        let n = windows.len().min(MAX_ASKS);
         self.turn = (self.turn + n) % windows.len().max(1);
         let due = windows.iter().cycle().skip(self.turn).take(n);
         asks.extend(due.map(|&range| Ask { target, range, clear: false }));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rangemap::RangeMap;
 
-use super::stats::Why;
+use super::stats::SkipReason;
 use crate::act::Action;
 use crate::call::TargetId;
 use crate::range::AddrRange;
@@ -22,20 +22,20 @@ const MAX_RANGES: usize = 1 << 16;
 
 /// The result of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Came {
+pub(super) enum ActionResult {
     /// it succeeded
-    Done,
+    Succeeded,
     /// it succeeded on no byte
-    InVain,
+    NoEffect,
     /// All pages were rejected by page filters or a second look; they may reach the requested age later.
-    LetAlone,
+    Skipped,
 }
 
 /// The time and the result of an action on a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Act {
     at: Nanos,
-    came: Came,
+    came: ActionResult,
 }
 
 /// Ranges that were acted on, by target.
@@ -44,7 +44,7 @@ pub(super) struct Acted(BTreeMap<TargetId, RangeMap<u64, Act>>);
 
 /// Inputs for the decision whether to act again on memory.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Again<'a> {
+pub(super) struct RetryConditions<'a> {
     pub action: &'a Action,
     /// time after which an action that may be undone is checked again
     pub pause: Duration,
@@ -57,7 +57,7 @@ pub(super) struct Again<'a> {
 }
 
 impl Acted {
-    pub fn note(&mut self, target: TargetId, range: AddrRange, at: Nanos, came: Came) {
+    pub fn note(&mut self, target: TargetId, range: AddrRange, at: Nanos, came: ActionResult) {
         let ranges = self.0.entry(target).or_default();
         if ranges.len() >= MAX_RANGES {
             ranges.clear();
@@ -76,8 +76,8 @@ impl Acted {
         &'a self,
         target: TargetId,
         range: Range<u64>,
-        again: Again<'a>,
-    ) -> impl Iterator<Item = (Range<u64>, Why)> + 'a {
+        again: RetryConditions<'a>,
+    ) -> impl Iterator<Item = (Range<u64>, SkipReason)> + 'a {
         self.within(target, range).filter_map(move |(r, act)| again.blocks(act).map(|why| (r, why)))
     }
 
@@ -101,21 +101,21 @@ impl Acted {
     }
 }
 
-impl Again<'_> {
-    fn blocks(&self, act: &Act) -> Option<Why> {
+impl RetryConditions<'_> {
+    fn blocks(&self, act: &Act) -> Option<SkipReason> {
         let since = self.now.since(act.at);
-        if act.came == Came::InVain {
-            return (since < PAUSE).then_some(Why::InVain);
+        if act.came == ActionResult::NoEffect {
+            return (since < PAUSE).then_some(SkipReason::InVain);
         }
         // A region older than the act has kept its heat since the act.
         let changed = !self.by_page && self.view.age < self.seen.since(act.at);
         let changed = changed && (since >= self.pause || !leaves_no_trace(self.action));
         let again = match act.came {
-            Came::LetAlone => since >= self.pause,
+            ActionResult::Skipped => since >= self.pause,
             _ if self.by_page && !leaves_no_trace(self.action) => since >= self.pause,
             _ => self.is_undone(since),
         };
-        (!changed && !again).then_some(Why::Done)
+        (!changed && !again).then_some(SkipReason::Done)
     }
 
     /// Whether the action may have been undone: memory that was paged out or read in may be back in its old
@@ -163,7 +163,13 @@ mod tests {
 
     /// Whether an action at 100 s blocks another one at `now`, if its region has been at `hz` for `age`
     /// seconds, with a pause of 30 s.
-    fn blocked(action: &Action, came: Came, now: u64, hz: f64, age: u64) -> Option<Why> {
+    fn blocked(
+        action: &Action,
+        came: ActionResult,
+        now: u64,
+        hz: f64,
+        age: u64,
+    ) -> Option<SkipReason> {
         blocked_by(false, action, came, now, hz, age)
     }
 
@@ -171,39 +177,54 @@ mod tests {
     fn blocked_by(
         by_page: bool,
         action: &Action,
-        came: Came,
+        came: ActionResult,
         now: u64,
         hz: f64,
         age: u64,
-    ) -> Option<Why> {
+    ) -> Option<SkipReason> {
         let mut acted = Acted::default();
         acted.note(T, pages(0, 8), at(100), came);
         let view = view(0, 8, hz, s(age));
         let (seen, now) = (at(now), at(now));
-        let again = Again { action, pause: s(30), by_page, view: &view, seen, now };
+        let again = RetryConditions { action, pause: s(30), by_page, view: &view, seen, now };
         acted.blocked(T, 0..8 * 4096, again).next().map(|b| b.1)
     }
 
     #[test]
     fn applied_regions_stay_applied_until_heat_changes() {
         for action in [Action::Cold, Action::HugePage, Action::LruPrio] {
-            assert_eq!(blocked(&action, Came::Done, 101, 0.0, 60), Some(Why::Done));
-            assert_eq!(blocked(&action, Came::Done, 5000, 0.0, 4960), Some(Why::Done));
             assert_eq!(
-                blocked(&action, Came::Done, 5000, 0.0, 40),
+                blocked(&action, ActionResult::Succeeded, 101, 0.0, 60),
+                Some(SkipReason::Done)
+            );
+            assert_eq!(
+                blocked(&action, ActionResult::Succeeded, 5000, 0.0, 4960),
+                Some(SkipReason::Done)
+            );
+            assert_eq!(
+                blocked(&action, ActionResult::Succeeded, 5000, 0.0, 40),
                 None,
                 "it was touched in between"
             );
         }
-        assert_eq!(blocked(&Action::HugePage, Came::Done, 5000, 50.0, 4960), Some(Why::Done));
+        assert_eq!(
+            blocked(&Action::HugePage, ActionResult::Succeeded, 5000, 50.0, 4960),
+            Some(SkipReason::Done)
+        );
     }
 
     #[test]
     fn undone_regions_are_applied_again_after_their_pause() {
-        assert_eq!(blocked(&Action::Cold, Came::Done, 129, 0.1, 400), Some(Why::Done));
-        assert_eq!(blocked(&Action::Cold, Came::Done, 130, 0.1, 400), None);
-        assert_eq!(blocked(&Action::PageOut, Came::Done, 129, 0.0, 400), Some(Why::Done));
-        assert_eq!(blocked(&Action::PageOut, Came::Done, 130, 0.0, 400), None);
+        assert_eq!(
+            blocked(&Action::Cold, ActionResult::Succeeded, 129, 0.1, 400),
+            Some(SkipReason::Done)
+        );
+        assert_eq!(blocked(&Action::Cold, ActionResult::Succeeded, 130, 0.1, 400), None);
+        assert_eq!(
+            blocked(&Action::PageOut, ActionResult::Succeeded, 129, 0.0, 400),
+            Some(SkipReason::Done)
+        );
+        assert_eq!(blocked(&Action::PageOut, ActionResult::Succeeded, 130, 0.0, 400), None);
     }
 
     /// Its age is near zero in each snapshot: it changes all the time, or has none.
@@ -211,18 +232,27 @@ mod tests {
     fn actions_without_trace_have_a_pause() {
         for action in [Action::WillNeed, Action::Cold, Action::LruDeprio, Action::LruPrio] {
             for now in 101..130 {
-                assert_eq!(blocked(&action, Came::Done, now, 20.0, 0), Some(Why::Done), "{now}");
+                assert_eq!(
+                    blocked(&action, ActionResult::Succeeded, now, 20.0, 0),
+                    Some(SkipReason::Done),
+                    "{now}"
+                );
             }
-            assert_eq!(blocked(&action, Came::Done, 130, 20.0, 0), None);
+            assert_eq!(blocked(&action, ActionResult::Succeeded, 130, 20.0, 0), None);
         }
     }
 
     #[test]
     fn pages_with_ages_of_their_own_are_looked_at_after_each_pause() {
         for action in [Action::PageOut, Action::NoHugePage] {
-            let blocked = |now, age| blocked_by(true, &action, Came::Done, now, 50.0, age);
-            assert_eq!(blocked(110, 5), Some(Why::Done), "the age of the region does not matter");
-            assert_eq!(blocked(129, 1), Some(Why::Done));
+            let blocked =
+                |now, age| blocked_by(true, &action, ActionResult::Succeeded, now, 50.0, age);
+            assert_eq!(
+                blocked(110, 5),
+                Some(SkipReason::Done),
+                "the age of the region does not matter"
+            );
+            assert_eq!(blocked(129, 1), Some(SkipReason::Done));
             assert_eq!([blocked(130, 1), blocked(130, 500)], [None; 2]);
         }
     }
@@ -230,30 +260,34 @@ mod tests {
     #[test]
     fn skipped_regions_are_tried_again() {
         for action in [Action::Cold, Action::NoHugePage, Action::PageOut] {
-            let blocked = |now| blocked_by(true, &action, Came::LetAlone, now, 0.0, now);
-            assert_eq!(blocked(129), Some(Why::Done));
+            let blocked = |now| blocked_by(true, &action, ActionResult::Skipped, now, 0.0, now);
+            assert_eq!(blocked(129), Some(SkipReason::Done));
             assert_eq!(blocked(130), None);
         }
     }
 
     #[test]
     fn failed_regions_have_a_pause() {
-        assert_eq!(blocked(&Action::PageOut, Came::InVain, 109, 0.0, 60), Some(Why::InVain));
-        assert_eq!(blocked(&Action::PageOut, Came::InVain, 110, 0.0, 60), None);
+        assert_eq!(
+            blocked(&Action::PageOut, ActionResult::NoEffect, 109, 0.0, 60),
+            Some(SkipReason::InVain)
+        );
+        assert_eq!(blocked(&Action::PageOut, ActionResult::NoEffect, 110, 0.0, 60), None);
     }
 
     #[test]
     fn only_applied_memory_is_skipped() {
         let mut acted = Acted::default();
-        acted.note(T, pages(2, 2), at(100), Came::Done);
-        acted.note(T, pages(6, 10), at(100), Came::InVain);
+        acted.note(T, pages(2, 2), at(100), ActionResult::Succeeded);
+        acted.note(T, pages(6, 10), at(100), ActionResult::NoEffect);
         let view = view(0, 8, 0.0, s(500));
         let (seen, now, action) = (at(101), at(101), &Action::Cold);
-        let again = Again { action, pause: PAUSE, by_page: false, view: &view, seen, now };
+        let again =
+            RetryConditions { action, pause: PAUSE, by_page: false, view: &view, seen, now };
         let page = |r: Range<u64>| r.start / 4096..r.end / 4096;
         let found: Vec<_> =
             acted.blocked(T, 0..8 * 4096, again).map(|(r, why)| (page(r), why)).collect();
-        assert_eq!(found, [(2..4, Why::Done), (6..8, Why::InVain)]);
+        assert_eq!(found, [(2..4, SkipReason::Done), (6..8, SkipReason::InVain)]);
         assert_eq!(acted.blocked(TargetId(2), 0..8 * 4096, again).count(), 0);
         acted.keep(&snapshot(0, vec![target(1, &[])]));
         assert_eq!(acted.blocked(T, 0..8 * 4096, again).count(), 2);

@@ -12,12 +12,12 @@ use std::time::Duration;
 use super::SchemeError;
 use super::cache_aim::CacheAim;
 use super::metrics::Metrics;
-use crate::age_curve::{AgeCurve, Beyond, LIKELY_EVENTS, idle_times, together};
+use crate::age_curve::{AgeCurve, IdleMemory, LIKELY_EVENTS, idle_times, together};
 use crate::call::TargetId;
 use crate::range::PAGE_SIZE;
 use crate::snapshot::Snapshot;
 use crate::time::Nanos;
-use crate::tuning::LONGEST_WITHIN;
+use crate::tuning::MAX_WITHIN;
 
 /// The objective of a scheme that chooses its minimum age itself, for each control group of its targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub(super) const TARGET_SHARE: f64 = 0.8;
 /// curve says.
 const LENGTHEN_FACTOR: f64 = 1.25;
 const SHORTEN_FACTOR: f64 = 0.9;
-const LONGEST_FACTOR: f64 = 16.0;
+const MAX_AGE_FACTOR: f64 = 16.0;
 /// Bytes of page cache in one request, at least and at most: the kernel reclaims 32 pages at a time, and a request blocks
 /// until it is done.
 const CACHE_UNIT: u64 = 32 * PAGE_SIZE;
@@ -76,18 +76,18 @@ impl Aim {
         match self {
             Aim::Refaults(_) => idle_times(longest).find(|age| {
                 let b = at(*age);
-                b.returned + LIKELY_EVENTS * b.unseen
+                b.returned + LIKELY_EVENTS * b.bytes_per_s_of_one_touch
                     <= self.allowed(&b).unwrap_or(0.0) * TARGET_SHARE
             }),
             Aim::Save(bp) => {
-                let enough = |b: Beyond| b.idle >= (b.idle + b.kept) * f64::from(bp) / 1e4;
+                let enough = |b: IdleMemory| b.idle >= (b.idle + b.kept) * f64::from(bp) / 1e4;
                 idle_times(longest).take_while(|age| enough(at(*age))).last()
             }
         }
     }
 
     /// Bytes that may come back per second; `None` for an objective that does not bound them.
-    fn allowed(self, b: &Beyond) -> Option<f64> {
+    fn allowed(self, b: &IdleMemory) -> Option<f64> {
         match self {
             Aim::Refaults(ppm) => Some(b.kept * f64::from(ppm) / 1e6 / 60.0),
             Aim::Save(_) => None,
@@ -290,7 +290,7 @@ struct GroupAim {
     /// time of the last choice
     decided: Option<Nanos>,
     /// whether any choice was reported
-    told: bool,
+    reported: bool,
     /// best ages in s, and when
     best: VecDeque<(Nanos, f64)>,
     /// factor on the ages of the curve, at least 1
@@ -346,7 +346,7 @@ impl GroupAim {
             return None;
         }
         self.factor = match self.allowed {
-            Some(_) if much => (self.factor * LENGTHEN_FACTOR).min(LONGEST_FACTOR),
+            Some(_) if much => (self.factor * LENGTHEN_FACTOR).min(MAX_AGE_FACTOR),
             Some(most) if a_second < most / 2.0 => self.factor * SHORTEN_FACTOR,
             _ => self.factor,
         }
@@ -364,8 +364,8 @@ impl GroupAim {
             (before, age) => before != age,
         };
         (self.decided, self.returned) = (Some(now), Some(0.0));
-        let tell = !std::mem::replace(&mut self.told, true) || much || is_new;
-        tell.then(|| self.step(now, reason, a_second))
+        let report = !std::mem::replace(&mut self.reported, true) || much || is_new;
+        report.then(|| self.step(now, reason, a_second))
     }
 
     /// The age for the next minute in s.
@@ -374,7 +374,7 @@ impl GroupAim {
         self.curves.values_mut().for_each(|curve| curve.forget_before(hour_ago));
         let all: Vec<&AgeCurve> = self.curves.values().collect();
         let longest = all.iter().map(|c| c.longest()).fold(0.0, f64::max);
-        let longest = longest.min(LONGEST_WITHIN.as_secs_f64() / LONGEST_FACTOR);
+        let longest = longest.min(MAX_WITHIN.as_secs_f64() / MAX_AGE_FACTOR);
         let minute_ago = Nanos(now.0.saturating_sub(CHOICE_INTERVAL.as_nanos() as u64));
         let last: Vec<AgeCurve> =
             self.curves.values().map(|curve| curve.after(minute_ago)).collect();

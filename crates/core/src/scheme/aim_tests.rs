@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::super::stats::Why;
-use super::super::testing::{Asked, Desk, Fate, snapshot, target, view};
+use super::super::stats::SkipReason;
+use super::super::testing::{Asked, Desk, PageOutcome, snapshot, target, view};
 use super::super::{Engine, GroupCache, Metrics, Pattern, Quota, Scheme};
 use super::*;
 use crate::act::{Action, PageFilter, PageKind};
@@ -45,7 +45,7 @@ impl World {
             Scheme { aim: Some(aim), ..Scheme::new("s", Pattern::default(), Action::PageOut) };
         World {
             engine: Engine::new(vec![scheme]).unwrap(),
-            desk: Desk::with(|_, _| Fate::Passed),
+            desk: Desk::with(|_, _| PageOutcome::Passed),
             back,
             faults: 0,
             sees: true,
@@ -207,7 +207,7 @@ fn without_its_signals_it_does_nothing() {
     let mut blind = World::new(Aim::Refaults(6_000), 0);
     blind.sees = false;
     blind.run(0, 300, 0);
-    let skipped = blind.engine.schemes().next().unwrap().1.passed(Why::NoAge);
+    let skipped = blind.engine.schemes().next().unwrap().1.passed(SkipReason::NoAge);
     assert!(blind.asked().is_empty() && skipped.regions == 300);
 }
 

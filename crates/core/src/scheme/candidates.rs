@@ -6,14 +6,14 @@ use rangemap::RangeSet;
 
 use super::Scheme;
 use super::absent::Absent;
-use super::acted::{Acted, Again};
+use super::acted::{Acted, RetryConditions};
 use super::aim::Aims;
 use super::filter::parts;
 use super::metrics::Metrics;
 use super::pattern::mean_hz;
 use super::price::is_file;
 use super::priority::{score, with_cost};
-use super::stats::Why;
+use super::stats::SkipReason;
 use crate::act::Action;
 use crate::call::TargetId;
 use crate::range::{AddrRange, PAGE_SIZE, align_down, align_up};
@@ -22,7 +22,7 @@ use crate::support::share;
 use crate::survey::BLOCK_SIZE;
 use crate::time::Nanos;
 
-const SHORTEST_HORIZON: Duration = Duration::from_secs(1);
+const MIN_HORIZON: Duration = Duration::from_secs(1);
 
 /// A matching region, or a part of it.
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +71,7 @@ pub(super) struct Field<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub candidates: Vec<Candidate>,
-    pub passed: Vec<(Candidate, Why)>,
+    pub passed: Vec<(Candidate, SkipReason)>,
 }
 
 impl Field<'_> {
@@ -120,7 +120,7 @@ impl Field<'_> {
             return;
         }
         if self.aims.is_some_and(|aims| aims.age(target.id).is_none()) {
-            found.passed.push((whole, Why::NoAge));
+            found.passed.push((whole, SkipReason::NoAge));
             return;
         }
         if scheme.filters.is_empty() {
@@ -129,7 +129,7 @@ impl Field<'_> {
         }
         let parts = parts(&scheme.filters, &scheme.page_filters, range, target, self.metrics);
         let through = parts.allowed.union(&parts.undecided).collect();
-        found.passed.extend(without(whole, &through).map(|c| (c, Why::Filtered)));
+        found.passed.extend(without(whole, &through).map(|c| (c, SkipReason::Filtered)));
         for (set, allowed) in [(parts.allowed, true), (parts.undecided, false)] {
             for r in set {
                 let range = AddrRange::new(r.start, r.end);
@@ -141,7 +141,7 @@ impl Field<'_> {
     /// The expected cost of taking the memory away; zero for other actions. Memory that is younger than the minimum age
     /// is in use, so the horizon is that age.
     fn cost(&self, target: &TargetView, view: &RegionView) -> Duration {
-        let horizon = (*self.scheme.pattern.age.start()).max(SHORTEST_HORIZON);
+        let horizon = (*self.scheme.pattern.age.start()).max(MIN_HORIZON);
         match self.scheme.action {
             Action::PageOut => {
                 self.metrics.prices.expected(is_file(target, view), view.age, horizon)
@@ -154,9 +154,9 @@ impl Field<'_> {
     fn not_again(&self, part: Candidate, found: &mut Found) {
         let (action, view) = (&self.scheme.action, &part.view);
         let (seen, now, pause) = (self.snapshot.end, self.now, self.pause);
-        let again = Again { action, pause, by_page: self.by_page, view, seen, now };
+        let again = RetryConditions { action, pause, by_page: self.by_page, view, seen, now };
         let Some(range) = part.range.non_empty() else { return };
-        let taken = self.taken.all(part.target, range.clone()).map(|r| (r, Why::Taken));
+        let taken = self.taken.all(part.target, range.clone()).map(|r| (r, SkipReason::Taken));
         let mut reasons = taken.chain(self.acted.blocked(part.target, range.clone(), again));
         // Most parts are blocked as a whole, or not at all.
         let Some((first, why)) = reasons.next() else {
@@ -197,7 +197,7 @@ impl Found {
             let end = align_down(c.range.end, BLOCK_SIZE);
             let whole = AddrRange::new(align_up(c.range.start, BLOCK_SIZE).min(end), end);
             if whole.is_empty() {
-                self.passed.push((c, Why::Nothing));
+                self.passed.push((c, SkipReason::Nothing));
             } else {
                 c.range = whole;
                 candidates.push(c);
@@ -229,10 +229,10 @@ fn worth_bp(action: &Action, view: &RegionView) -> u32 {
     }
 }
 
-fn nothing_to_do(action: &Action, view: &RegionView) -> Option<Why> {
+fn nothing_to_do(action: &Action, view: &RegionView) -> Option<SkipReason> {
     if worth_bp(action, view) > 0 {
         return None;
     }
     let hidden = *action != Action::WillNeed && view.unknown_bp.total() > 0;
-    Some(if hidden { Why::Unknown } else { Why::Nothing })
+    Some(if hidden { SkipReason::Unknown } else { SkipReason::Nothing })
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::testing::{Desk, Fate, pages, snapshot, target, view};
+use super::super::testing::{Desk, PageOutcome, pages, snapshot, target, view};
 use super::super::*;
 use super::*;
 use crate::act::{Action, Destination, Destinations, Failure, PageFilter, PageKind};
@@ -73,7 +73,7 @@ fn unobservable_memory_is_never_acted_on() {
         step(&mut engine, &mut desk, 0, &[hidden, half]);
         assert_eq!(desk.take(), [pages(16, 16)]);
         let count = Count { regions: 1, bytes: 16 * PAGE_SIZE };
-        assert_eq!(stats(&engine, 0).passed(Why::Unknown), count);
+        assert_eq!(stats(&engine, 0).passed(SkipReason::Unknown), count);
     }
 }
 
@@ -84,7 +84,7 @@ fn pageout_skips_absent_pages_and_willneed_skips_resident_ones() {
         let (mut engine, mut desk) = (engine(&[scheme("s", action)]), Desk::new());
         step(&mut engine, &mut desk, 0, &[cold(0), out]);
         assert_eq!(desk.take(), [range]);
-        assert_eq!(stats(&engine, 0).passed(Why::Nothing).regions, 1);
+        assert_eq!(stats(&engine, 0).passed(SkipReason::Nothing).regions, 1);
     }
 }
 
@@ -124,7 +124,7 @@ fn a_lasting_action_is_applied_once_until_heat_changes() {
         assert_eq!(desk.asked.len(), 1);
         step(&mut engine, &mut desk, 100_000, &[view(0, 512, 0.0, 2 * SECOND)]);
         assert_eq!(desk.asked.len(), 2, "touched 2 s ago");
-        assert_eq!(stats(&engine, 0).passed(Why::Done).regions, 99);
+        assert_eq!(stats(&engine, 0).passed(SkipReason::Done).regions, 99);
     }
 }
 
@@ -152,9 +152,9 @@ fn the_first_scheme_has_it() {
     let asked: Vec<_> = desk.asked.iter().map(|(a, _)| (a.action.name(), a.range)).collect();
     let expected = [("stat", pages(0, 16)), ("willneed", pages(0, 4)), ("pageout", pages(4, 12))];
     assert_eq!(asked, expected);
-    assert_eq!(stats(&engine, 1).passed(Why::Filtered).bytes, 12 * PAGE_SIZE);
-    assert_eq!(stats(&engine, 2).passed(Why::Taken).bytes, 4 * PAGE_SIZE);
-    assert_eq!(stats(&engine, 3).passed(Why::Taken).bytes, 16 * PAGE_SIZE);
+    assert_eq!(stats(&engine, 1).passed(SkipReason::Filtered).bytes, 12 * PAGE_SIZE);
+    assert_eq!(stats(&engine, 2).passed(SkipReason::Taken).bytes, 4 * PAGE_SIZE);
+    assert_eq!(stats(&engine, 3).passed(SkipReason::Taken).bytes, 16 * PAGE_SIZE);
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_quota_of_zero_never_acts() {
     engine.log_passed(true);
     let log = step(&mut engine, &mut desk, 0, &[cold(0)]);
     assert_eq!(desk.asked.len(), 0);
-    assert_eq!(log[0].outcome, Outcome::Passed(Why::Quota));
+    assert_eq!(log[0].outcome, Outcome::Passed(SkipReason::Quota));
 }
 
 /// Memory that is too young now is old enough later, for any action, even if its region does not change.
@@ -218,7 +218,7 @@ fn regions_held_back_by_page_filters_are_tried_again() {
             let page_filters = vec![PageFilter { kind, matching: true, allow: false }];
             let pattern = Pattern { age: Duration::ZERO..=most * SECOND, ..Pattern::default() };
             let one = Scheme { page_filters, pattern, ..scheme("s", action) };
-            let (mut engine, mut desk) = (engine(&[one]), Desk::with(|_, _| Fate::Passed));
+            let (mut engine, mut desk) = (engine(&[one]), Desk::with(|_, _| PageOutcome::Passed));
             for second in 0..100 {
                 let age = second as u32 * SECOND;
                 step(
@@ -239,7 +239,7 @@ fn slow_actions_do_not_delay_the_next_look() {
     let kind = PageKind::Touched { within: 30 * SECOND };
     let page_filters = vec![PageFilter { kind, matching: true, allow: false }];
     let one = Scheme { page_filters, ..scheme("s", Action::PageOut) };
-    let fate = |_, page| if page < 16 { Fate::Done } else { Fate::Passed };
+    let fate = |_, page| if page < 16 { PageOutcome::Done } else { PageOutcome::Passed };
     let (mut engine, mut desk) = (engine(&[one]), Desk::with(fate));
     (desk.takes, desk.begins) = (Duration::from_millis(1), Duration::from_micros(10));
     for second in 0..60 {
@@ -272,7 +272,7 @@ fn a_window_that_did_not_suffice_says_when_the_next_one_begins() {
 fn no_room_is_no_reason_to_spin() {
     let full = Failure::NoRoom;
     let mut engine = engine(&[scheme("s", Action::PageOut)]);
-    let mut desk = Desk::with(move |_, _| Fate::Failed(full));
+    let mut desk = Desk::with(move |_, _| PageOutcome::Failed(full));
     for second in 0..25 {
         step(&mut engine, &mut desk, second * 1000, &[cold(0), cold(32)]);
     }
@@ -286,8 +286,8 @@ fn no_room_is_no_reason_to_spin() {
 fn split_memory_without_room_in_swap_pauses() {
     let mut engine = engine(&[scheme("s", Action::NoHugePage)]);
     let full = |_, page: u64| match page % 512 {
-        0 => Fate::Failed(Failure::NoRoom),
-        _ => Fate::Done,
+        0 => PageOutcome::Failed(Failure::NoRoom),
+        _ => PageOutcome::Done,
     };
     let mut desk = Desk::with(full);
     for second in 0..15 {

@@ -1,6 +1,6 @@
 //! The kernel's vectors, and the feedback loop with models of memory.
 
-use super::super::metrics::Figures;
+use super::super::metrics::MemoryMetrics;
 use super::*;
 use crate::survey::Pressure;
 
@@ -32,7 +32,7 @@ fn the_further_off_the_bigger_the_step() {
 
 fn stalled(for_so_long: Duration) -> Metrics {
     let pressure = Some(Pressure { stalled: for_so_long, ..Pressure::default() });
-    let machine = Figures { pressure, ..Figures::default() };
+    let machine = MemoryMetrics { pressure, ..MemoryMetrics::default() };
     Metrics { machine, ..Metrics::default() }
 }
 
@@ -111,7 +111,7 @@ fn a_goal_that_can_never_be_met_ends_at_the_least() {
         for second in 1..20 {
             faults += 1_000_000;
             let pressure = Some(Pressure { major_faults: faults, ..Pressure::default() });
-            let machine = Figures { pressure, working_set: Some(1 << 30), resident: None };
+            let machine = MemoryMetrics { pressure, working_set: Some(1 << 30), resident: None };
             let metrics = Metrics { machine, ..Metrics::default() };
             used = tuner.tune(&goal, unit, Nanos(second * 1_000_000_000), &metrics, used);
         }
@@ -139,7 +139,7 @@ fn refaults_count_by_the_minute_and_the_working_set() {
     let goal = Goal::Refaults { of: Scope::Machine, ppm: 2000 };
     let metrics = |major_faults| {
         let pressure = Some(Pressure { major_faults, ..Pressure::default() });
-        let machine = Figures { pressure, working_set: Some(1 << 30), resident: None };
+        let machine = MemoryMetrics { pressure, working_set: Some(1 << 30), resident: None };
         Metrics { machine, ..Metrics::default() }
     };
     let score = |faults| goal.score(&metrics(0), &metrics(faults), 10 * SECOND).unwrap();

@@ -11,9 +11,9 @@ use crate::survey::Pressure;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Metrics {
     /// of the machine
-    pub machine: Figures,
+    pub machine: MemoryMetrics,
     /// of each group that a goal names: a cgroup by its path, or another name of the caller's choice
-    pub groups: BTreeMap<Arc<str>, Figures>,
+    pub groups: BTreeMap<Arc<str>, MemoryMetrics>,
     /// the path of each target's cgroup
     pub cgroups: BTreeMap<TargetId, Arc<str>>,
     /// the process of each target, if it is one
@@ -53,7 +53,7 @@ pub struct GroupCache {
 
 /// Metrics of the machine or of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Figures {
+pub struct MemoryMetrics {
     /// counters since a fixed time; only differences are used
     pub pressure: Option<Pressure>,
     /// resident bytes
@@ -74,7 +74,7 @@ pub enum Scope {
 impl Metrics {
     /// The metrics of `scope`; `None` if there are none.
     #[must_use]
-    pub fn of(&self, scope: &Scope) -> Option<&Figures> {
+    pub fn of(&self, scope: &Scope) -> Option<&MemoryMetrics> {
         match scope {
             Scope::Machine => Some(&self.machine),
             Scope::Group(name) => self.groups.get(name),

@@ -34,20 +34,20 @@ pub use engine::Engine;
 pub use error::SchemeError;
 pub use filter::{Filter, FilterKind};
 pub use goal::{Goal, feed_loop};
-pub use metrics::{Figures, GroupCache, Metrics, Process, Scope};
-pub use parse::{ParseError, Wrong, parse, parse_action, parse_age, parse_rate};
+pub use metrics::{GroupCache, MemoryMetrics, Metrics, Process, Scope};
+pub use parse::{ParseError, ParseErrorKind, parse, parse_action, parse_age, parse_rate};
 pub use pattern::{Pattern, hz_of_percent, mean_hz};
 pub use price::Prices;
 pub use priority::{Histogram, Weights, score};
 pub use quota::Quota;
-pub use stats::{Count, Event, Outcome, Stats, Why};
+pub use stats::{Count, Event, Outcome, SkipReason, Stats};
 pub use watermarks::{Mark, Watermarks};
 
 use self::acted::{PAUSE, leaves_no_trace};
 use crate::act::{Action, Destinations, PageFilter, PageKind};
 use crate::range::PAGE_SIZE;
 use crate::survey::BLOCK_SIZE;
-use crate::tuning::LONGEST_WITHIN;
+use crate::tuning::MAX_WITHIN;
 
 /// A rule: apply an action to regions that match a pattern, within a quota, in order of priority, while
 /// watermarks permit it.
@@ -78,13 +78,13 @@ pub struct Scheme {
 }
 
 const MAX_FILTERS: usize = 64;
-const LONGEST_RECHECK: Duration = Duration::from_secs(1);
+const MAX_RECHECK_PAUSE: Duration = Duration::from_secs(1);
 
 /// If each page has an age of its own, some page reaches the requested age at any time. So memory is looked at
 /// again after a thirtieth of this age, but not sooner than after half a second, nor than after 200 times the time of
 /// a look: looks use at most 0.5 % of a CPU.
 const PART_OF_PAGE_AGE: u32 = 30;
-const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
+const MIN_PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_PER_LOOK: u32 = 200;
 
 impl Scheme {
@@ -128,7 +128,7 @@ impl Scheme {
         let longest = PAUSE.max(*self.pattern.age.start()).max(page_age.unwrap_or_default());
         match page_age {
             Some(age) if !leaves_no_trace(&self.action) => (age / PART_OF_PAGE_AGE)
-                .max(SHORTEST_PAUSE)
+                .max(MIN_PAUSE)
                 .max(look.saturating_mul(PAUSE_PER_LOOK))
                 .min(longest),
             _ => longest,
@@ -154,7 +154,7 @@ impl Scheme {
         }
         self.filters.iter().try_for_each(|f| f.kind.check())?;
         self.page_filters.iter().try_for_each(check_page_filter)?;
-        if let Some(recheck) = self.recheck.filter(|&r| r > LONGEST_RECHECK) {
+        if let Some(recheck) = self.recheck.filter(|&r| r > MAX_RECHECK_PAUSE) {
             return Err(SchemeError::Recheck(recheck));
         }
         match &self.action {
@@ -173,7 +173,7 @@ fn is_somewhere(to: &Destinations) -> bool {
 fn check_page_filter(filter: &PageFilter) -> Result<(), SchemeError> {
     match filter.kind {
         PageKind::HugePage { min, max } if min > max => Err(SchemeError::Folio { min, max }),
-        PageKind::Touched { within } if within > LONGEST_WITHIN => Err(SchemeError::Within(within)),
+        PageKind::Touched { within } if within > MAX_WITHIN => Err(SchemeError::Within(within)),
         _ => Ok(()),
     }
 }

@@ -18,12 +18,12 @@ pub struct ParseError {
     /// column in characters, from 1
     pub column: usize,
     /// the error
-    pub what: Wrong,
+    pub what: ParseErrorKind,
 }
 
 /// The kind of error in a line.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum Wrong {
+pub enum ParseErrorKind {
     /// a missing word
     #[error(
         "{0} is missing: a scheme is `min-size max-size min-rate max-rate min-age max-age action`, e.g. \
@@ -75,7 +75,7 @@ const MAX_TEXT: usize = 1 << 20;
 /// The first syntax error or invalid scheme.
 pub fn parse(text: &str, interval: Duration) -> Result<Vec<Scheme>, ParseError> {
     if text.len() > MAX_TEXT {
-        return Err(ParseError { line: 1, column: 1, what: Wrong::TooLong });
+        return Err(ParseError { line: 1, column: 1, what: ParseErrorKind::TooLong });
     }
     let mut schemes: Vec<Scheme> = Vec::new();
     for (line, content) in (1..).zip(text.lines()) {
@@ -90,7 +90,9 @@ pub fn parse(text: &str, interval: Duration) -> Result<Vec<Scheme>, ParseError> 
             n => format!("{}-{}", action.name(), n + 1),
         };
         let scheme = Scheme::new(&name, pattern, action);
-        scheme.check().map_err(|e| words.wrong(words.column_of(e.key()), Wrong::Scheme(e)))?;
+        scheme
+            .check()
+            .map_err(|e| words.wrong(words.column_of(e.key()), ParseErrorKind::Scheme(e)))?;
         schemes.push(scheme);
     }
     Ok(schemes)
@@ -142,28 +144,33 @@ impl<'a> Words<'a> {
         self.words.len() == 0
     }
 
-    fn wrong(&self, column: usize, what: Wrong) -> ParseError {
+    fn wrong(&self, column: usize, what: ParseErrorKind) -> ParseError {
         ParseError { line: self.line, column, what }
     }
 
     fn next(&mut self, what: &'static str) -> Result<(usize, &'a str), ParseError> {
-        self.words.next().ok_or_else(|| self.wrong(self.end, Wrong::Missing(what)))
+        self.words.next().ok_or_else(|| self.wrong(self.end, ParseErrorKind::Missing(what)))
     }
 
     fn scheme(&mut self, interval: Duration) -> Result<(Pattern, Action), ParseError> {
-        let size = self.range(["min-size", "max-size"], 0..=u64::MAX, parse_size, Wrong::Size)?;
-        let hz =
-            self.range(["min-rate", "max-rate"], 0.0..=f64::INFINITY, parse_rate, Wrong::Rate)?;
+        let size =
+            self.range(["min-size", "max-size"], 0..=u64::MAX, parse_size, ParseErrorKind::Size)?;
+        let hz = self.range(
+            ["min-rate", "max-rate"],
+            0.0..=f64::INFINITY,
+            parse_rate,
+            ParseErrorKind::Rate,
+        )?;
         let age = |word: &str| parse_age(word, interval);
         let ages = Duration::ZERO..=Duration::MAX;
-        let age = self.range(["min-age", "max-age"], ages, age, Wrong::Age)?;
+        let age = self.range(["min-age", "max-age"], ages, age, ParseErrorKind::Age)?;
         let action = self.action()?;
         self.end().map(|()| (Pattern { size, hz, age }, action))
     }
 
     fn end(&mut self) -> Result<(), ParseError> {
         match self.words.next() {
-            Some((column, word)) => Err(self.wrong(column, Wrong::Extra(word.to_owned()))),
+            Some((column, word)) => Err(self.wrong(column, ParseErrorKind::Extra(word.to_owned()))),
             None => Ok(()),
         }
     }
@@ -174,7 +181,7 @@ impl<'a> Words<'a> {
         names: [&'static str; 2],
         all: RangeInclusive<T>,
         read: impl Fn(&str) -> Option<T>,
-        wrong: fn(String) -> Wrong,
+        wrong: fn(String) -> ParseErrorKind,
     ) -> Result<RangeInclusive<T>, ParseError> {
         let mut bound = |name, unbounded: &T| {
             let (column, word) = self.next(name)?;
@@ -203,9 +210,9 @@ impl<'a> Words<'a> {
             "migrate_cold" => Action::MigrateCold(self.nodes()?),
             "stat" => Action::Stat,
             "lock" | "unlock" => {
-                return Err(self.wrong(column, Wrong::FromInside(word.to_owned())));
+                return Err(self.wrong(column, ParseErrorKind::FromInside(word.to_owned())));
             }
-            _ => return Err(self.wrong(column, Wrong::Action(word.to_owned()))),
+            _ => return Err(self.wrong(column, ParseErrorKind::Action(word.to_owned()))),
         })
     }
 
@@ -217,7 +224,8 @@ impl<'a> Words<'a> {
             Some(Destination { node: node.parse().ok()?, weight: weight.parse().ok()? })
         };
         let nodes: Option<Arc<[Destination]>> = word.split(',').map(node).collect();
-        let nodes = nodes.ok_or_else(|| self.wrong(column, Wrong::Nodes(word.to_owned())))?;
+        let nodes =
+            nodes.ok_or_else(|| self.wrong(column, ParseErrorKind::Nodes(word.to_owned())))?;
         Ok(Destinations(nodes))
     }
 }

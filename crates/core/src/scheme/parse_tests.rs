@@ -74,7 +74,7 @@ fn nodes_and_names() {
     assert_eq!(names, ["migrate_hot", "migrate_cold", "migrate_hot-2"]);
 }
 
-fn wrong(text: &str) -> (usize, usize, Wrong) {
+fn wrong(text: &str) -> (usize, usize, ParseErrorKind) {
     let ParseError { line, column, what } = parse(text, INTERVAL).unwrap_err();
     (line, column, what)
 }
@@ -82,19 +82,22 @@ fn wrong(text: &str) -> (usize, usize, Wrong) {
 #[test]
 fn errors_point_at_line_and_column() {
     let word = str::to_owned;
-    assert_eq!(wrong("\n4Q null 0 5 5s null stat"), (2, 1, Wrong::Size(word("4Q"))));
-    assert_eq!(wrong("4K  null 0 105 5s null stat"), (1, 12, Wrong::Rate(word("105"))));
-    assert_eq!(wrong("4K null 0 -1Hz 5s null stat"), (1, 11, Wrong::Rate(word("-1Hz"))));
-    assert_eq!(wrong("4K null 0 5 5q null stat"), (1, 13, Wrong::Age(word("5q"))));
-    assert_eq!(wrong("4K null 0 5 5s null eat"), (1, 21, Wrong::Action(word("eat"))));
-    assert_eq!(wrong("4K null 0 5 5s null stat 7"), (1, 26, Wrong::Extra(word("7"))));
-    assert_eq!(wrong("4K null 0 # 5"), (1, 10, Wrong::Missing("max-rate")));
-    assert_eq!(wrong("0 9 0 5 5s null migrate_hot x"), (1, 29, Wrong::Nodes(word("x"))));
-    assert!(matches!(wrong("9 8 0 5 5s null stat"), (1, 1, Wrong::Scheme(_))));
-    assert!(matches!(wrong("0 9 0 5 0 9 migrate_hot 1:0"), (1, 13, Wrong::Scheme(_))));
-    assert_eq!(wrong("4K null 0 5 5s null lock"), (1, 21, Wrong::FromInside(word("lock"))));
+    assert_eq!(wrong("\n4Q null 0 5 5s null stat"), (2, 1, ParseErrorKind::Size(word("4Q"))));
+    assert_eq!(wrong("4K  null 0 105 5s null stat"), (1, 12, ParseErrorKind::Rate(word("105"))));
+    assert_eq!(wrong("4K null 0 -1Hz 5s null stat"), (1, 11, ParseErrorKind::Rate(word("-1Hz"))));
+    assert_eq!(wrong("4K null 0 5 5q null stat"), (1, 13, ParseErrorKind::Age(word("5q"))));
+    assert_eq!(wrong("4K null 0 5 5s null eat"), (1, 21, ParseErrorKind::Action(word("eat"))));
+    assert_eq!(wrong("4K null 0 5 5s null stat 7"), (1, 26, ParseErrorKind::Extra(word("7"))));
+    assert_eq!(wrong("4K null 0 # 5"), (1, 10, ParseErrorKind::Missing("max-rate")));
+    assert_eq!(wrong("0 9 0 5 5s null migrate_hot x"), (1, 29, ParseErrorKind::Nodes(word("x"))));
+    assert!(matches!(wrong("9 8 0 5 5s null stat"), (1, 1, ParseErrorKind::Scheme(_))));
+    assert!(matches!(wrong("0 9 0 5 0 9 migrate_hot 1:0"), (1, 13, ParseErrorKind::Scheme(_))));
+    assert_eq!(
+        wrong("4K null 0 5 5s null lock"),
+        (1, 21, ParseErrorKind::FromInside(word("lock")))
+    );
     let big = "17179869184G null 0 5 0 9 stat";
-    assert_eq!(wrong(big), (1, 1, Wrong::Size(word("17179869184G"))));
+    assert_eq!(wrong(big), (1, 1, ParseErrorKind::Size(word("17179869184G"))));
 }
 
 proptest! {

@@ -70,7 +70,7 @@ const FIRST_GUESS: u64 = PAGE_SIZE * 1024;
 /// quota.
 const TRIAL: u64 = 16;
 /// Maximum time of one turn, whatever the quota.
-const LONGEST_TURN: Duration = Duration::from_secs(1);
+const MAX_TURN: Duration = Duration::from_secs(1);
 
 /// The consumption of a window.
 #[derive(Debug, Clone, Default)]
@@ -138,7 +138,7 @@ impl Charge {
     fn forget(&mut self, quota: &Quota) {
         self.past_bytes = self.past_bytes.saturating_add(self.gone_over);
         self.past_time = self.past_time.saturating_add(self.time);
-        if self.past_time > 8 * quota.time.unwrap_or(LONGEST_TURN) {
+        if self.past_time > 8 * quota.time.unwrap_or(MAX_TURN) {
             self.past_bytes /= 2;
             self.past_time /= 2;
         }
@@ -181,7 +181,7 @@ impl Charge {
     pub fn left(&self, quota: &Quota, unit: u64) -> Budget {
         let time = quota.time.map_or(Duration::MAX, |time| time.saturating_sub(self.time));
         let time = time - time / 16;
-        let time = time.min(LONGEST_TURN.saturating_sub(self.turn));
+        let time = time.min(MAX_TURN.saturating_sub(self.turn));
         let mut bytes = self.room(quota, unit);
         if quota.time.is_some() && self.past_time.is_zero() && self.time.is_zero() {
             bytes = bytes.min((self.bound / TRIAL).max(unit));

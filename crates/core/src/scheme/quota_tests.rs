@@ -203,7 +203,7 @@ proptest! {
             used = if charge.windows > windows { 0 } else { used };
             let left = charge.left(&quota, unit);
             prop_assert_eq!(left.bytes % unit, 0);
-            prop_assert!(left.time <= quota.time.unwrap_or(LONGEST_TURN));
+            prop_assert!(left.time <= quota.time.unwrap_or(MAX_TURN));
             if let Some(most) = quota.bytes {
                 prop_assert!(left.bytes <= most.saturating_sub(used), "{left:?} of {most}");
             }

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use super::Scheme;
 use super::absent::Absent;
-use super::acted::{Acted, Came, PAUSE};
+use super::acted::{Acted, ActionResult, PAUSE};
 use super::aim::{AimStep, Aims};
 use super::candidates::{Candidate, Field};
 use super::metrics::Metrics;
 use super::priority::Histogram;
 use super::queue::{Place, Queue};
 use super::quota::Charge;
-use super::stats::{Event, Outcome, Stats, Why};
+use super::stats::{Event, Outcome, SkipReason, Stats};
 use super::watermarks::Gate;
 use crate::act::{Act, Action, Applied, Budget, Cause, Failure, PageFilter, PageKind, Work};
 use crate::call::OpsError;
@@ -159,7 +159,7 @@ impl Running {
         let mut queue = Queue::new(found.candidates, self.place, unit);
         let done = self.turn(step, &mut queue, taken, act, log);
         self.place = queue.place();
-        queue.rest().for_each(|c| self.pass(step, &c, Why::Quota, log));
+        queue.rest().for_each(|c| self.pass(step, &c, SkipReason::Quota, log));
         self.stats.exceeded = self.charge.exceeded;
         self.stats.effective = self.charge.bound();
         done
@@ -317,13 +317,13 @@ impl Running {
         self.stats.took = self.stats.took.saturating_add(done.took);
         self.stats.tried.add(done.tried);
         self.stats.applied.add(done.applied);
-        self.stats.passed[Why::WhileActing.index()].add(done.passed);
+        self.stats.passed[SkipReason::WhileActing.index()].add(done.passed);
         if !counts_only {
             self.stats.failed.add(done.tried.saturating_sub(done.applied));
             let came = match (done.applied, done.tried) {
-                (0, 0) if self.page_age().is_some() => Came::LetAlone,
-                (0, _) => Came::InVain,
-                _ => Came::Done,
+                (0, 0) if self.page_age().is_some() => ActionResult::Skipped,
+                (0, _) => ActionResult::NoEffect,
+                _ => ActionResult::Succeeded,
             };
             self.acted.note(c.target, c.range, step.now, came);
             if done.applied > 0 {
@@ -342,7 +342,7 @@ impl Running {
         log.push(self.event(step, c, Outcome::Acted(gone)));
     }
 
-    fn pass(&mut self, step: &Step<'_>, c: &Candidate, why: Why, log: &mut Vec<Event>) {
+    fn pass(&mut self, step: &Step<'_>, c: &Candidate, why: SkipReason, log: &mut Vec<Event>) {
         self.stats.passed[why.index()].add(c.range.len());
         if step.log_passed {
             log.push(self.event(step, c, Outcome::Passed(why)));

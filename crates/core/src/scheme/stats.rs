@@ -11,7 +11,7 @@ use crate::time::Nanos;
 /// The reason why a part of a matching region was skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Why {
+pub enum SkipReason {
     /// its accesses cannot be seen
     Unknown,
     /// no effect possible: no resident memory to page out, no absent memory to read
@@ -33,21 +33,21 @@ pub enum Why {
     NoAge,
 }
 
-impl Why {
+impl SkipReason {
     /// All reasons, in index order.
-    pub const ALL: [Why; 9] = [
-        Why::Unknown,
-        Why::Nothing,
-        Why::Filtered,
-        Why::Taken,
-        Why::Done,
-        Why::InVain,
-        Why::Quota,
-        Why::WhileActing,
-        Why::NoAge,
+    pub const ALL: [SkipReason; 9] = [
+        SkipReason::Unknown,
+        SkipReason::Nothing,
+        SkipReason::Filtered,
+        SkipReason::Taken,
+        SkipReason::Done,
+        SkipReason::InVain,
+        SkipReason::Quota,
+        SkipReason::WhileActing,
+        SkipReason::NoAge,
     ];
 
-    /// Index in [`Why::ALL`].
+    /// Index in [`SkipReason::ALL`].
     #[must_use]
     pub fn index(self) -> usize {
         self as usize
@@ -97,8 +97,8 @@ pub struct Stats {
     pub applied: Count,
     /// memory that the action failed on
     pub failed: Count,
-    /// memory that was skipped, counted each time, by reason: see [`Why::index`]
-    pub passed: [Count; Why::ALL.len()],
+    /// memory that was skipped, counted each time, by reason: see [`SkipReason::index`]
+    pub passed: [Count; SkipReason::ALL.len()],
     /// time spent acting
     pub took: Duration,
     /// number of quota windows that ended with the quota used up
@@ -115,7 +115,7 @@ pub struct Stats {
 impl Stats {
     /// The memory that was skipped for this reason.
     #[must_use]
-    pub fn passed(&self, why: Why) -> Count {
+    pub fn passed(&self, why: SkipReason) -> Count {
         self.passed[why.index()]
     }
 }
@@ -151,5 +151,5 @@ pub enum Outcome {
     /// the action was tried
     Acted(Applied),
     /// the part was skipped
-    Passed(Why),
+    Passed(SkipReason),
 }

@@ -69,7 +69,7 @@ pub fn snapshot(ms: u64, targets: Vec<TargetView>) -> Snapshot {
 
 /// The result of an action on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum PageOutcome {
     Done,
     Failed(Failure),
     Passed,
@@ -78,7 +78,7 @@ pub enum Fate {
 /// Does nothing, and records the requests.
 pub struct Desk {
     /// by target and page number
-    pub fate: Box<dyn Fn(TargetId, u64) -> Fate>,
+    pub fate: Box<dyn Fn(TargetId, u64) -> PageOutcome>,
     /// time per page that is not skipped
     pub takes: Duration,
     /// fixed time per work
@@ -103,10 +103,10 @@ pub struct Asked {
 
 impl Desk {
     pub fn new() -> Self {
-        Desk::with(|_, _| Fate::Done)
+        Desk::with(|_, _| PageOutcome::Done)
     }
 
-    pub fn with(fate: impl Fn(TargetId, u64) -> Fate + 'static) -> Self {
+    pub fn with(fate: impl Fn(TargetId, u64) -> PageOutcome + 'static) -> Self {
         let (fate, takes, begins) = (Box::new(fate), Duration::ZERO, Duration::ZERO);
         Desk { fate, takes, begins, unknown: None, asked: Vec::new(), caches: Vec::new() }
     }
@@ -123,13 +123,13 @@ impl Desk {
                 break;
             }
             match (self.fate)(work.target, page) {
-                Fate::Passed => done.passed += PAGE_SIZE,
+                PageOutcome::Passed => done.passed += PAGE_SIZE,
                 _ if done.tried + PAGE_SIZE > work.budget.bytes => break,
                 fate => {
                     done.tried += PAGE_SIZE;
                     done.took += self.takes;
                     match fate {
-                        Fate::Failed(why) => done.failure = Some(why),
+                        PageOutcome::Failed(why) => done.failure = Some(why),
                         _ => done.applied += PAGE_SIZE,
                     }
                 }

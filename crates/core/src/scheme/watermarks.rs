@@ -91,7 +91,7 @@ impl Gate {
 
 #[cfg(test)]
 mod tests {
-    use super::super::metrics::Figures;
+    use super::super::metrics::MemoryMetrics;
     use super::*;
     use crate::survey::Pressure;
 
@@ -153,7 +153,7 @@ mod tests {
         let mut open = |second: u64, stalled_ms| {
             let stalled = Duration::from_millis(stalled_ms);
             let pressure = Some(Pressure { stalled, ..Pressure::default() });
-            let machine = Figures { pressure, ..Figures::default() };
+            let machine = MemoryMetrics { pressure, ..MemoryMetrics::default() };
             let metrics = Metrics { machine, ..Metrics::default() };
             let marks = marks(Mark::Stalled(Scope::Machine));
             gate.is_open(&marks, Nanos(second * 1_000_000_000), &metrics)

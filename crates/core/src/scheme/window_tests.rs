@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::super::testing::{Desk, Fate, pages, snapshot, target, view};
+use super::super::testing::{Desk, PageOutcome, pages, snapshot, target, view};
 use super::super::*;
 use super::*;
 use crate::act::{Action, Applied, Failure};
@@ -33,7 +33,7 @@ fn the_cheapest_memory_goes_first() {
         let pattern = Pattern { age, ..Pattern::default() };
         let scheme = Scheme { quota, ..Scheme::new("s", pattern, Action::PageOut) };
         let mut engine = Engine::new(vec![scheme]).unwrap();
-        let (mut desk, mut log) = (Desk::with(|_, _| Fate::Done), Vec::new());
+        let (mut desk, mut log) = (Desk::with(|_, _| PageOutcome::Done), Vec::new());
         let metrics = Metrics { prices, ..Metrics::default() };
         let snapshot = snapshot(1, vec![anonymous.clone(), file.clone()]);
         engine.step(snapshot.end, &snapshot, &metrics, &mut desk, &mut log).unwrap();
@@ -104,8 +104,8 @@ proptest! {
         let mut engine = scheme(Action::PageOut, Quota { bytes: Some(bytes), ..Quota::default() });
         engine.log_passed(true);
         let mut desk = Desk::with(move |_, page| match page % 8 == phase {
-            true => Fate::Passed,
-            false => Fate::Done,
+            true => PageOutcome::Passed,
+            false => PageOutcome::Done,
         });
         let at: Vec<u64> = waits.iter().scan(0, |at, w| { *at += w; Some(*at) }).collect();
         let part = |r| RegionView { resident_bp, ..r };
@@ -118,7 +118,7 @@ proptest! {
             }
             used += log.iter().map(|e| done(e).tried).sum::<u64>();
             prop_assert!(used <= bytes);
-            let is_left = log.iter().any(|e| e.outcome == Outcome::Passed(Why::Quota));
+            let is_left = log.iter().any(|e| e.outcome == Outcome::Passed(SkipReason::Quota));
             let is_used_up = bytes - used < PAGE_SIZE;
             // If little memory is resident, its position in a region is estimated, which limits the batches.
             prop_assert!(is_used_up || !is_left || resident_bp < 10_000, "{used} of {bytes}");
@@ -204,17 +204,17 @@ proptest! {
         let mut engine = Engine::new(vec![one]).unwrap();
         engine.log_passed(true);
         let mut desk = Desk::with(move |_, page| match (fates >> (page % 30 * 2)) & 3 {
-            0 => Fate::Passed,
-            1 => Fate::Failed(Failure::Busy),
-            _ => Fate::Done,
+            0 => PageOutcome::Passed,
+            1 => PageOutcome::Failed(Failure::Busy),
+            _ => PageOutcome::Done,
         });
         desk.takes = Duration::from_micros(if slow { 2000 } else { 0 });
         let all = regions(&parts);
         let steps: Vec<u64> = (0..20).map(|i| i * 400).collect();
         for log in run(&mut engine, &mut desk, &steps, |ms| snapshot(ms, vec![target(1, &all)])) {
-            let mut told: Vec<AddrRange> = log.iter().map(|e| e.range).collect();
-            told.sort_unstable();
-            prop_assert_eq!(join_touching(told), join_touching(all.iter().map(|r| r.range)));
+            let mut reported: Vec<AddrRange> = log.iter().map(|e| e.range).collect();
+            reported.sort_unstable();
+            prop_assert_eq!(join_touching(reported), join_touching(all.iter().map(|r| r.range)));
         }
     }
 
@@ -263,7 +263,8 @@ fn skipped_memory_leaves_time_for_other_works() {
     let time = Duration::from_millis(10);
     let mut engine = scheme(Action::PageOut, Quota { time: Some(time), ..Quota::default() });
     const IN_USE: u64 = 4000;
-    let mut desk = Desk::with(|_, page| if page < IN_USE { Fate::Passed } else { Fate::Done });
+    let mut desk =
+        Desk::with(|_, page| if page < IN_USE { PageOutcome::Passed } else { PageOutcome::Done });
     desk.begins = Duration::from_micros(100);
     let all = [view(0, IN_USE + 1000, 0.0, 600 * SECOND)];
     let windows: Vec<u64> = (0..40).map(|i| i * 1000).collect();
@@ -277,7 +278,8 @@ fn skipped_memory_leaves_time_for_other_works() {
 fn memory_in_swap_does_not_slow_other_works() {
     let bytes = Some(64 * PAGE_SIZE);
     let mut engine = scheme(Action::PageOut, Quota { bytes, ..Quota::default() });
-    let mut desk = Desk::with(|_, page| if page % 16 == 0 { Fate::Done } else { Fate::Passed });
+    let mut desk =
+        Desk::with(|_, page| if page % 16 == 0 { PageOutcome::Done } else { PageOutcome::Passed });
     let sparse = |at| RegionView { resident_bp: 625, ..view(at, 800, 0.0, 600 * SECOND) };
     let all = [sparse(0), sparse(800)];
     run(&mut engine, &mut desk, &[0, 1000], |ms| snapshot(ms, vec![target(1, &all)]));
@@ -322,8 +324,8 @@ fn a_work_that_ran_out_of_time_is_first_in_the_next_turn() {
 fn failures_do_not_use_up_the_bytes() {
     let bytes = Some(16 * PAGE_SIZE);
     let mut engine = scheme(Action::Cold, Quota { bytes, ..Quota::default() });
-    let busy = Fate::Failed(Failure::Busy);
-    let mut desk = Desk::with(move |_, page| if page < 64 { busy } else { Fate::Done });
+    let busy = PageOutcome::Failed(Failure::Busy);
+    let mut desk = Desk::with(move |_, page| if page < 64 { busy } else { PageOutcome::Done });
     let all = [view(0, 64, 0.0, 600 * SECOND), view(64, 64, 0.0, 600 * SECOND)];
     let s = |ms| snapshot(ms, vec![target(1, &all)]);
     run(&mut engine, &mut desk, &[0], s);

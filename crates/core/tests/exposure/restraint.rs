@@ -36,8 +36,8 @@ fn under_reclaim_no_page_is_cleared_twice_within_5_s() {
     assert!(cleared > 0, "it goes on, seldom");
     let of = |s: &Arc<Snapshot>| s.quality.unwrap().restraint;
     assert!(snapshots.iter().filter(|s| s.end < seconds(5.0)).all(|s| of(s) == Restraint::None));
-    let told: Vec<_> = snapshots.iter().filter(|s| s.end > seconds(6.5)).map(of).collect();
-    assert!(told.iter().all(|r| *r == Restraint::ShortRuns), "{told:?}");
+    let reported: Vec<_> = snapshots.iter().filter(|s| s.end > seconds(6.5)).map(of).collect();
+    assert!(reported.iter().all(|r| *r == Restraint::ShortRuns), "{reported:?}");
 }
 
 /// Reclaim clears bits as it scans, so touches before that cannot be observed.

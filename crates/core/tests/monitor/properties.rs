@@ -97,8 +97,11 @@ impl Look for Checked {
     fn look(&mut self, asks: &[Ask], out: &mut Vec<Seen>) -> Result<Cost, OpsError> {
         assert!(asks.len() <= *self.max_regions.borrow() as usize, "{} asks", asks.len());
         for Ask { target, range, .. } in asks {
-            let told = &self.told.borrow()[target];
-            assert!(told.iter().any(|m| m.intersect(range) == Some(*range)), "{range:?} {told:?}");
+            let reported = &self.told.borrow()[target];
+            assert!(
+                reported.iter().any(|m| m.intersect(range) == Some(*range)),
+                "{range:?} {reported:?}"
+            );
             assert!(
                 range.start % PAGE_SIZE == 0 && range.end % PAGE_SIZE == 0 && !range.is_empty()
             );
@@ -132,17 +135,25 @@ impl World {
         let (ops, target) = machine(seed, |m, t| {
             m.map(t, pages(0, 500), Memory::anonymous()).unwrap();
         });
-        let told = Rc::default();
+        let reported = Rc::default();
         let max_regions = Rc::new(RefCell::new(attrs.max_regions));
         let checked = Checked {
             ops: ops.clone(),
-            told: Rc::clone(&told),
+            told: Rc::clone(&reported),
             max_regions: Rc::clone(&max_regions),
             cleared: Vec::new(),
             read: Vec::new(),
         };
         let monitor = RegionSampler::new(checked, attrs, &[target], seed).unwrap();
-        World { ops, targets: vec![target], monitor, told, max_regions, next_seq: 0, ended: false }
+        World {
+            ops,
+            targets: vec![target],
+            monitor,
+            told: reported,
+            max_regions,
+            next_seq: 0,
+            ended: false,
+        }
     }
 
     /// Skips impossible events (mapping used addresses, touching unmapped ones).

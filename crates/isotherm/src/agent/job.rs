@@ -59,7 +59,7 @@ pub fn run(
     let control = o.control.as_deref().map(Control::open).transpose()?;
     let metrics = Metrics::open(o.metrics.as_ref(), o.metrics_every)?;
     let agent = Agent::open(Some(&o.lake), false)?;
-    let (files, frames) = (ready.takes_files(), ready.takes_frames());
+    let (files, frames) = (ready.requires_files(), ready.requires_frames());
     let kept = KeptCapabilities { reading: files, writing: true, frames };
     sys::drop_privileges(kept).map_err(AgentError::Privileges)?;
     let _ = follower.news();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use isotherm_core::{
     AGE_BINS, AgeHistogram, Attribution, HeatBytes, PAGE_SIZE, PageAges, TargetId, Thresholds,
 };
-use isotherm_fleet::{AGES, Row};
+use isotherm_fleet::{AGES, LakeRow};
 
 use super::counters::Counted;
 
@@ -157,7 +157,7 @@ impl Minute {
         own_cpu_us: u64,
         host_bytes: u64,
         counted: &[Counted],
-    ) -> Vec<Row> {
+    ) -> Vec<LakeRow> {
         let n = u64::from(self.snapshots.max(1));
         let all: u64 = self.groups.values().map(|sums| resident(&sums.heat)).sum();
         let mut before = 0;
@@ -175,7 +175,7 @@ impl Minute {
             before = until;
             let [hot, warm, cold, unknown] =
                 [sums.heat.hot, sums.heat.warm, sums.heat.cold, sums.heat.unknown].map(mean);
-            rows.push(Row {
+            rows.push(LakeRow {
                 group: u32::try_from(i).unwrap_or(u32::MAX),
                 minute,
                 resident_bytes: hot + warm + cold + unknown,
@@ -265,7 +265,7 @@ mod tests {
         minute.snapshot(std::iter::once(observed(&a, None, 30, 10)));
         let rows = minute.rows(60_000, 0, 99, &[]);
         assert_eq!(minute.groups().collect::<Vec<_>>(), ["/a", "/b"]);
-        let sizes = |r: &Row| (r.resident_bytes, r.hot_bytes, r.cold_bytes, r.swapped_bytes);
+        let sizes = |r: &LakeRow| (r.resident_bytes, r.hot_bytes, r.cold_bytes, r.swapped_bytes);
         assert_eq!(sizes(&rows[0]), (40, 20, 20, 0));
         // It was there in one of two snapshots.
         assert_eq!(sizes(&rows[1]), (2, 2, 0, 4));

@@ -31,9 +31,9 @@ pub use error::AgentError;
 pub use job::{AgentOptions, run};
 
 /// Maximum number of minutes that are filled with the last sizes while no snapshot comes.
-const MOST_FILLED: i64 = 15;
+const MAX_FILLED_MINUTES: i64 = 15;
 /// Maximum length of a command line, in characters.
-const MOST_COMMAND: usize = 256;
+const MAX_COMMAND_BYTES: usize = 256;
 
 /// The place of a lake.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -217,7 +217,7 @@ impl Collector {
     fn turn(&mut self, now: i64, scene: &Scene<'_>) -> io::Result<()> {
         let minute = minute_of(now);
         // The clock was set, or the machine was suspended.
-        if minute < self.at || minute - self.at > MOST_FILLED * MINUTE_MS {
+        if minute < self.at || minute - self.at > MAX_FILLED_MINUTES * MINUTE_MS {
             self.at = minute;
             self.minute = std::mem::take(&mut self.minute).next();
         }
@@ -241,7 +241,8 @@ impl Collector {
             for (group, target) in groups.iter_mut().zip(self.minute.largest()) {
                 let pid = target.and_then(|target| pids.get(&target));
                 let command = pid.and_then(|pid| proc::command(root, *pid).ok());
-                group.command = command.unwrap_or_default().chars().take(MOST_COMMAND).collect();
+                group.command =
+                    command.unwrap_or_default().chars().take(MAX_COMMAND_BYTES).collect();
             }
         }
         let host_bytes = proc::meminfo(root).map_or(0, |m| m.total);

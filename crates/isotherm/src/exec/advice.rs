@@ -69,12 +69,12 @@ pub(super) struct AdvisedMapping {
     /// its name in reports
     pub(super) name: String,
     pub(super) bytes: u64,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<MappingPart>,
 }
 
 /// A part of a mapping.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Part {
+pub(super) struct MappingPart {
     pub(super) action: Action,
     pub(super) offset: u64,
     pub(super) bytes: u64,
@@ -123,9 +123,9 @@ impl Range {
         is_inside.then_some((start, end))
     }
 
-    fn part(&self) -> Part {
+    fn part(&self) -> MappingPart {
         let Range { action, offset_bytes, size_bytes, rate_hz, .. } = *self;
-        Part { action, offset: offset_bytes, bytes: size_bytes, rate_hz }
+        MappingPart { action, offset: offset_bytes, bytes: size_bytes, rate_hz }
     }
 }
 
@@ -175,7 +175,7 @@ impl Advice {
 
     /// All processes that share memory lock the same pages, so any one of them suffices.
     fn separate_shared_memory(&mut self) {
-        let mut shared: BTreeMap<(String, u64), Vec<Part>> = BTreeMap::new();
+        let mut shared: BTreeMap<(String, u64), Vec<MappingPart>> = BTreeMap::new();
         for program in &mut self.programs {
             for mapping in program.mappings.extract_if(.., |m| m.is_shared()) {
                 shared.entry((mapping.name, mapping.bytes)).or_default().extend(mapping.parts);
@@ -192,7 +192,7 @@ impl Advice {
     pub fn within(mut self, budget: u64) -> Self {
         let parts =
             self.programs.iter_mut().flat_map(|p| &mut p.mappings).flat_map(|m| &mut m.parts);
-        let mut locks: Vec<&mut Part> = parts.filter(|p| p.action == Action::Lock).collect();
+        let mut locks: Vec<&mut MappingPart> = parts.filter(|p| p.action == Action::Lock).collect();
         locks.sort_by(|a, b| b.rate_hz.total_cmp(&a.rate_hz));
         let mut left = budget / isotherm_core::PAGE_SIZE * isotherm_core::PAGE_SIZE;
         for part in locks {
@@ -230,9 +230,9 @@ impl AdvisedMapping {
 }
 
 /// The same parts, without the ranges that a hotter part of the same action covers.
-fn disjoint(mut parts: Vec<Part>) -> Vec<Part> {
+fn disjoint(mut parts: Vec<MappingPart>) -> Vec<MappingPart> {
     parts.sort_by(|a, b| b.rate_hz.total_cmp(&a.rate_hz));
-    let mut kept: Vec<Part> = Vec::new();
+    let mut kept: Vec<MappingPart> = Vec::new();
     for part in parts {
         let mut rest = vec![part];
         for other in kept.iter().filter(|k| k.action == part.action) {
@@ -243,13 +243,13 @@ fn disjoint(mut parts: Vec<Part>) -> Vec<Part> {
     kept
 }
 
-impl Part {
+impl MappingPart {
     /// The remaining parts before and after another part.
-    fn without(self, other: &Part) -> impl Iterator<Item = Part> + use<> {
+    fn without(self, other: &MappingPart) -> impl Iterator<Item = MappingPart> + use<> {
         let (start, end) = (self.offset, self.offset + self.bytes);
         let pieces = [(start, end.min(other.offset)), (start.max(other.offset + other.bytes), end)];
         let piece = move |(start, end): (u64, u64)| {
-            (start < end).then(|| Part { offset: start, bytes: end - start, ..self })
+            (start < end).then(|| MappingPart { offset: start, bytes: end - start, ..self })
         };
         pieces.into_iter().filter_map(piece)
     }

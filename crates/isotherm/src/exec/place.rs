@@ -4,7 +4,7 @@ use isotherm_core::{AddrRange, Mapping, MappingKind, PAGE_SIZE};
 use isotherm_linux::inject::Request;
 use isotherm_report::mapping_name;
 
-use super::advice::{Action, AdvisedMapping, Part};
+use super::advice::{Action, AdvisedMapping, MappingPart};
 
 /// A mapping may correspond to the recorded one if their lengths differ by at most one in this many bytes.
 const TOLERANCE: u64 = 16;
@@ -79,7 +79,7 @@ pub(super) fn requests(mapping: &AdvisedMapping, range: AddrRange) -> Vec<Reques
         "anonymous" | "[stack]" => range.len().cast_signed() - mapping.bytes.cast_signed(),
         _ => 0,
     };
-    let at = |part: &Part| {
+    let at = |part: &MappingPart| {
         let start = range.start.saturating_add_signed(shift).saturating_add(part.offset);
         let part = AddrRange::new(start, start.saturating_add(part.bytes)).intersect(&range)?;
         (part.start.is_multiple_of(PAGE_SIZE) && part.end.is_multiple_of(PAGE_SIZE)).then_some(part)
@@ -126,7 +126,7 @@ mod tests {
     }
 
     fn advised(name: &str, pages: u64, parts: &[(Action, u64, u64)]) -> AdvisedMapping {
-        let part = |&(action, offset, pages): &(Action, u64, u64)| Part {
+        let part = |&(action, offset, pages): &(Action, u64, u64)| MappingPart {
             action,
             offset: offset << 12,
             bytes: pages << 12,

@@ -22,8 +22,8 @@ const MIN_RESERVE: u64 = 16 << 20;
 /// Maximum of the reserve, as a share. Memory that is not locked uses it.
 const MAX_RESERVE: f64 = 0.5;
 /// Time between two looks at the command's mappings at first, and at most: it grows while nothing new appears.
-const SHORTEST: Duration = Duration::from_millis(20);
-const LONGEST: Duration = Duration::from_secs(1);
+const MIN_LOOK_INTERVAL: Duration = Duration::from_millis(20);
+const MAX_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The amount of applied advice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -126,15 +126,15 @@ struct Applying<'a> {
 
 impl<'a> Applying<'a> {
     fn new(advice: &'a Advice) -> Self {
-        Applying { processes: Processes::new(&advice.programs), pause: SHORTEST }
+        Applying { processes: Processes::new(&advice.programs), pause: MIN_LOOK_INTERVAL }
     }
 
     fn round(&mut self, pids: &[i32]) {
         let since = Instant::now();
         let is_new = self.processes.apply(pids);
-        let longer = if is_new { SHORTEST } else { self.pause * 3 / 2 };
+        let longer = if is_new { MIN_LOOK_INTERVAL } else { self.pause * 3 / 2 };
         // Looking takes at most a hundredth of the time.
-        self.pause = longer.min(LONGEST).max(since.elapsed() * 100);
+        self.pause = longer.min(MAX_LOOK_INTERVAL).max(since.elapsed() * 100);
     }
 }
 

@@ -18,12 +18,15 @@ use super::members::Members;
 use super::selection::Selection;
 use super::started::StartedCommand;
 use crate::ROOT;
-use crate::pace::{Pace, SLACK, Terms, WorkStart};
-use crate::watch::Lasting;
+use crate::pace::{Pace, PaceLimits, SLACK, WorkStart};
+use crate::watch::StaticTargets;
 
 /// How often to look for new members.
-const ASKING: Terms =
-    Terms { share: 1000, least: Duration::from_millis(200), most: Duration::from_secs(5) };
+const ASKING: PaceLimits = PaceLimits {
+    cpu_divisor: 1000,
+    min_pause: Duration::from_millis(200),
+    max_pause: Duration::from_secs(5),
+};
 /// Interval between two searches for children, even without a sign that a process has forked.
 const CHILDREN_EVERY: Duration = Duration::from_secs(5);
 /// A command that cannot be watched may just have ended. isotherm waits this long for its end.
@@ -31,8 +34,11 @@ const ENDS_WITHIN: Duration = Duration::from_millis(100);
 /// For this time after a process is attached, its name is read repeatedly,
 const YOUNG: Duration = Duration::from_secs(3);
 /// at this pace.
-const NAMING: Terms =
-    Terms { share: 1000, least: Duration::from_millis(100), most: Duration::from_secs(1) };
+const NAMING: PaceLimits = PaceLimits {
+    cpu_divisor: 1000,
+    min_pause: Duration::from_millis(100),
+    max_pause: Duration::from_secs(1),
+};
 /// Minimum time between two messages about transient failures.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
@@ -41,7 +47,7 @@ const SAID_EVERY: Duration = Duration::from_secs(60);
 pub struct Follower {
     processes: BTreeMap<i32, FollowedProcess>,
     /// targets that are not processes and never end, such as physical memory
-    lasting: Option<Lasting>,
+    lasting: Option<StaticTargets>,
     members: Members,
     /// processes that are never watched
     excluded: Exclusions,
@@ -109,7 +115,7 @@ impl FollowedProcess {
 
 impl Follower {
     /// A follower without processes. `lasting` is watched in addition to attached processes.
-    pub fn new(lasting: Option<Lasting>) -> Self {
+    pub fn new(lasting: Option<StaticTargets>) -> Self {
         let news = lasting.as_ref().map(|l| l.facts.clone()).unwrap_or_default();
         Follower { lasting, news, births: Births::new(ROOT.as_ref()), ..Follower::default() }
     }
@@ -581,7 +587,7 @@ impl Follower {
 
     /// Describes what has been watched in total, for people.
     pub fn summary(&self) -> String {
-        let lasting = self.lasting.as_ref().map(|Lasting { kind, facts }| match &facts[..] {
+        let lasting = self.lasting.as_ref().map(|StaticTargets { kind, facts }| match &facts[..] {
             [one] => one.command.clone(),
             all => format!("{} {kind}", all.len()),
         });

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use isotherm_core::PAGE_SIZE;
-use isotherm_linux::numa::{MoveResult, PutBack, UnmovedPages};
+use isotherm_linux::numa::{MoveResult, RestoreResult, UnmovedPages};
 use isotherm_report::bytes;
 
 /// `N0 640 of 641, N1 ...`: for each node, the pages that lie there, and the pages that the weights
@@ -61,7 +61,7 @@ fn reasons(left: &UnmovedPages) -> String {
 
 /// The result of a restore, in words.
 #[must_use]
-pub fn put_back_text(done: &PutBack) -> String {
+pub fn put_back_text(done: &RestoreResult) -> String {
     let list = |nodes: &[u32]| nodes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     let mut parts = Vec::new();
     if !done.nodes.is_empty() {

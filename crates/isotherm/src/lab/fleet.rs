@@ -5,7 +5,7 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use isotherm_fleet::{AGES, Effort, FileError, Group, Row, Writer};
+use isotherm_fleet::{AGES, Effort, FileError, Group, LakeRow, Writer};
 use isotherm_sim::fleet::{self, DAY_MINUTES, Day, Fleet, FleetSpec};
 use serde::Serialize;
 
@@ -162,11 +162,17 @@ fn names(fleet: &Fleet, host: u32, group: &fleet::Group, new: bool) -> Group {
 }
 
 /// A row of the group with number `i`.
-fn row(fleet: &Fleet, day: &Day, host: u32, (i, group): (u32, &fleet::Group), minute: u32) -> Row {
+fn row(
+    fleet: &Fleet,
+    day: &Day,
+    host: u32,
+    (i, group): (u32, &fleet::Group),
+    minute: u32,
+) -> LakeRow {
     let service = &fleet.services()[group.service];
     let of_fleet = day.number() * DAY_MINUTES + minute;
     let m = fleet.measure(day, group, minute);
-    Row {
+    LakeRow {
         group: 2 * i + u32::from(group.is_new(service, of_fleet)),
         minute: (FIRST_DAY * DAY_S + 60 * u64::from(of_fleet)).cast_signed() * 1000,
         resident_bytes: m.resident,
@@ -185,7 +191,7 @@ fn row(fleet: &Fleet, day: &Day, host: u32, (i, group): (u32, &fleet::Group), mi
         snapshots: m.snapshots.into(),
         idle: m.idle,
         returned: m.returned,
-        ..Row::default()
+        ..LakeRow::default()
     }
 }
 

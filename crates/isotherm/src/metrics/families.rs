@@ -7,16 +7,16 @@ use std::time::Duration;
 use isotherm_core::scheme::{Engine, Stats};
 use isotherm_core::{Snapshot, TargetId, TargetView};
 
-use super::text::{Family, Form, Kind, Labels, Text};
+use super::text::{Family, Form, Labels, MetricType, Text};
 use crate::session::idle_ages::{AGES, BytesByAge};
 use crate::session::memory::BytesByHeat;
 use crate::session::scene::Scene;
 
 /// Maximum number of processes with their own figures: those with the most resident memory. The others are
 /// reported as one.
-const MOST_PROCESSES: usize = 200;
+const MAX_PROCESSES: usize = 200;
 /// Maximum number of control groups with figures, selected likewise. The others are not reported.
-const MOST_GROUPS: usize = 200;
+const MAX_GROUPS: usize = 200;
 /// Label of the processes that are reported as one.
 const OTHERS: &str = "(others)";
 
@@ -62,7 +62,7 @@ impl Scene<'_> {
         let build = Family {
             name: "isotherm_build",
             unit: "",
-            kind: Kind::Info,
+            kind: MetricType::Info,
             help: "Version of isotherm.",
         };
         out.family(build);
@@ -128,7 +128,7 @@ impl Scene<'_> {
         if let Some(s) = spent.support {
             let help = "Share of the observable resident memory whose rate is measured, extended \
                         from a sample, or old.";
-            let (name, unit, kind) = ("isotherm_support_ratio", "ratio", Kind::Gauge);
+            let (name, unit, kind) = ("isotherm_support_ratio", "ratio", MetricType::Gauge);
             out.family(Family { name, unit, kind, help });
             for (support, share) in
                 [("measured", s.measured), ("extended", s.extended), ("old", s.old)]
@@ -195,8 +195,8 @@ impl Scene<'_> {
         };
         let mut rows: Vec<MetricRow> = groups.into_iter().map(with).collect();
         rows.sort_by_key(|row| Reverse(row.memory.resident));
-        let left_out = rows.len().saturating_sub(MOST_GROUPS);
-        rows.truncate(MOST_GROUPS);
+        let left_out = rows.len().saturating_sub(MAX_GROUPS);
+        rows.truncate(MAX_GROUPS);
         (rows, left_out)
     }
 }
@@ -205,7 +205,7 @@ impl Scene<'_> {
 /// the sum would decrease when a process leaves the group.
 fn with_others(processes: Vec<(TargetId, MetricRow)>) -> Vec<MetricRow> {
     let mut rows: Vec<MetricRow> = processes.into_iter().map(|(_, row)| row).collect();
-    let rest = rows.split_off(MOST_PROCESSES.min(rows.len()));
+    let rest = rows.split_off(MAX_PROCESSES.min(rows.len()));
     if !rest.is_empty() {
         let mut others = MetricRow::new(vec![("comm", OTHERS.to_owned())]);
         for row in &rest {
@@ -223,7 +223,7 @@ fn memory(out: &mut Text, prefix: &str, of: &str, rows: &[MetricRow]) {
     }
     let bytes = |out: &mut Text, name: &str, help: String| {
         let (name, unit) = (format!("{prefix}_{name}_bytes"), "bytes");
-        out.family(Family { name: &name, unit, kind: Kind::Gauge, help: &help });
+        out.family(Family { name: &name, unit, kind: MetricType::Gauge, help: &help });
     };
     let help = format!(
         "Resident memory of {of}: touched at 10 Hz (hot), untouched for 5 s (cold), the rest (warm), and unknown, by reason."
@@ -254,11 +254,11 @@ fn memory(out: &mut Text, prefix: &str, of: &str, rows: &[MetricRow]) {
         let help = format!(
             "Memory of {of} that was touched after it was idle for this age in seconds or longer."
         );
-        let (unit, kind) = ("bytes", Kind::Counter);
+        let (unit, kind) = ("bytes", MetricType::Counter);
         out.family(Family { name: &name, unit, kind, help: &help });
         rows.iter().for_each(|row| row.returned.iter().for_each(|r| ages(out, row, r)));
     }
-    let (name, kind) = (format!("{prefix}_refaults"), Kind::Counter);
+    let (name, kind) = (format!("{prefix}_refaults"), MetricType::Counter);
     let help = format!("Major faults of {of}: pages read from swap or files.");
     out.family(Family { name: &name, unit: "", kind, help: &help });
     for row in rows {
@@ -279,12 +279,12 @@ fn sample(out: &mut Text, row: &MetricRow, more: &Labels<'_>, value: u64) {
 }
 
 fn gauge(out: &mut Text, name: &str, unit: &str, help: &str, value: impl std::fmt::Display) {
-    out.family(Family { name, unit, kind: Kind::Gauge, help });
+    out.family(Family { name, unit, kind: MetricType::Gauge, help });
     out.sample(&[], value);
 }
 
 fn seconds(out: &mut Text, name: &str, help: &str, value: Duration) {
-    out.family(Family { name, unit: "seconds", kind: Kind::Counter, help });
+    out.family(Family { name, unit: "seconds", kind: MetricType::Counter, help });
     out.sample(&[], value.as_secs_f64());
 }
 
@@ -317,7 +317,7 @@ fn schemes(out: &mut Text, engine: &Engine) {
         ),
     ];
     for (name, unit, help, value) in families {
-        out.family(Family { name, unit, kind: Kind::Counter, help });
+        out.family(Family { name, unit, kind: MetricType::Counter, help });
         for (scheme, stats) in engine.schemes() {
             let labels = [("scheme", &*scheme.name), ("action", scheme.action.name())];
             out.sample(&labels, value(stats));

@@ -15,7 +15,7 @@ pub enum Form {
 
 /// The type of a metric family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricType {
     Gauge,
     /// never decreases; the names of its samples end in `_total`
     Counter,
@@ -23,20 +23,20 @@ pub enum Kind {
     Info,
 }
 
-impl Kind {
+impl MetricType {
     fn name(self, form: Form) -> &'static str {
         match (self, form) {
-            (Kind::Counter, _) => "counter",
-            (Kind::Info, Form::OpenMetrics) => "info",
+            (MetricType::Counter, _) => "counter",
+            (MetricType::Info, Form::OpenMetrics) => "info",
             _ => "gauge",
         }
     }
 
     fn suffix(self) -> &'static str {
         match self {
-            Kind::Gauge => "",
-            Kind::Counter => "_total",
-            Kind::Info => "_info",
+            MetricType::Gauge => "",
+            MetricType::Counter => "_total",
+            MetricType::Info => "_info",
         }
     }
 }
@@ -48,7 +48,7 @@ pub struct Family<'a> {
     pub name: &'a str,
     /// unit, or empty
     pub unit: &'a str,
-    pub kind: Kind,
+    pub kind: MetricType,
     /// description, in one line
     pub help: &'a str,
 }
@@ -126,9 +126,9 @@ mod tests {
         let mut text = Text::new(form);
         let name = "isotherm_x_bytes";
         let help = "What x is.";
-        text.family(Family { name, unit: "bytes", kind: Kind::Counter, help });
+        text.family(Family { name, unit: "bytes", kind: MetricType::Counter, help });
         text.sample(&[("comm", "a\"b\\c\nd\re"), ("pid", "7"), ("reason", "")], 12);
-        text.family(Family { name: "isotherm_build", unit: "", kind: Kind::Info, help });
+        text.family(Family { name: "isotherm_build", unit: "", kind: MetricType::Info, help });
         text.sample(&[], 1);
         text.end()
     }

@@ -8,7 +8,7 @@ use isotherm_linux::page_cache::cached;
 use isotherm_linux::proc::Mount;
 use rustix::fs::OFlags;
 
-use super::figures::{FileUse, PageUse};
+use super::page_use::{FileUse, PageUse};
 use super::scope::mount_of;
 
 /// Counts the files, and appends a remark if some could not be counted.

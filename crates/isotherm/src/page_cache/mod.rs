@@ -1,10 +1,10 @@
 //! The content of the page cache, by file, folder, control group, process and file system.
 //!
-//! A [`Reader`] reads a [`Reading`]: the files, each with its [`PageUse`]. [`rows`] groups and sorts them.
+//! A [`Reader`] reads a [`CacheScan`]: the files, each with its [`PageUse`]. [`rows`] groups and sorts them.
 
 mod by_calls;
-mod figures;
 mod names;
+mod page_use;
 mod reader;
 mod rows;
 mod scope;
@@ -12,8 +12,8 @@ mod scope;
 mod tests;
 pub mod text;
 
-pub use figures::{FileUse, Marks, PageUse};
+pub use page_use::{FileUse, Marks, PageUse};
 pub(crate) use reader::FoundFile;
-pub use reader::{Reader, Reading};
+pub use reader::{CacheScan, Reader};
 pub use rows::{By, Row, SortBy, rows, total};
 pub use scope::{Scope, ScopeError};

@@ -8,14 +8,14 @@ use std::rc::Rc;
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::cgroup::MemoryGroups;
 use isotherm_linux::page_cache::{
-    CachedFile, Directories, HUGETLBFS, Listing, OVERLAYFS, PageCache, PageCacheError, Part, Reads,
-    SuperBlock, TMPFS,
+    CachedFile, CachedRange, Directories, FileReadCounts, HUGETLBFS, Listing, OVERLAYFS, PageCache,
+    PageCacheError, SuperBlock, TMPFS,
 };
 use isotherm_linux::proc::{self, Mglru, Mount, mountinfo};
 
 use super::by_calls::{self, each_file};
-use super::figures::{FileUse, Kind, PageUse};
 use super::names::Names;
+use super::page_use::{FileKind, FileUse, PageUse};
 use super::scope::{Scope, ScopeError, is_within, mount_of, mounts_of};
 use crate::ROOT;
 
@@ -35,7 +35,7 @@ enum Way {
 
 /// The page cache at one time.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Reading {
+pub struct CacheScan {
     /// the files with pages in the cache, or with notes of evicted pages
     pub files: Vec<FileUse>,
     /// control groups by their numbers
@@ -79,7 +79,11 @@ impl Reader {
     ///
     /// # Errors
     /// If the kernel refuses, or if the group has been removed.
-    pub fn read(&mut self, holders: bool, reads: Option<&Reads>) -> Result<Reading, ScopeError> {
+    pub fn read(
+        &mut self,
+        holders: bool,
+        reads: Option<&FileReadCounts>,
+    ) -> Result<CacheScan, ScopeError> {
         let mounts = mountinfo(ROOT.as_ref()).map_err(PageCacheError::from)?;
         match &mut self.way {
             Way::Bpf(cache) => {
@@ -89,7 +93,7 @@ impl Reader {
             Way::Calls(_) => {
                 let mut remarks = Vec::new();
                 let files = by_calls::read(&self.scope.paths, &mounts, &mut remarks);
-                Ok(Reading { files, remarks, ..Reading::default() })
+                Ok(CacheScan { files, remarks, ..CacheScan::default() })
             }
         }
     }
@@ -125,7 +129,7 @@ impl Reader {
     pub(crate) fn parts(
         &mut self,
         files: &[CachedFile],
-        mut each: impl FnMut(usize, Part),
+        mut each: impl FnMut(usize, CachedRange),
     ) -> Result<(), PageCacheError> {
         let Way::Bpf(cache) = &mut self.way else { return Ok(()) };
         cache.parts(files, |i, part| {
@@ -166,7 +170,7 @@ fn charged_only(
 }
 
 /// Whether the sampled page of a part is charged to one of the groups.
-fn is_charged(part: &Part, chosen: &HashSet<u64>) -> bool {
+fn is_charged(part: &CachedRange, chosen: &HashSet<u64>) -> bool {
     part.sample.is_some_and(|sample| chosen.contains(&sample.group))
 }
 
@@ -185,13 +189,17 @@ struct Bpf<'a> {
 }
 
 impl Bpf<'_> {
-    fn read(&mut self, holders: bool, reads: Option<&Reads>) -> Result<Reading, ScopeError> {
+    fn read(
+        &mut self,
+        holders: bool,
+        reads: Option<&FileReadCounts>,
+    ) -> Result<CacheScan, ScopeError> {
         let mut remarks = Vec::new();
         let found = self.find(&mut remarks)?;
         let groups = MemoryGroups::read(ROOT.as_ref());
         let chosen = self.existing_groups(&groups)?;
         let is_two_lists = !Mglru::open(ROOT.as_ref()).hides_reads();
-        let kind = |f: &FoundFile| Kind {
+        let kind = |f: &FoundFile| FileKind {
             is_tmpfs: f.is_tmpfs,
             is_mapped: f.file.is_mapped,
             is_two_lists,
@@ -207,14 +215,14 @@ impl Bpf<'_> {
             file.add_part(&part, &kind(found), group);
         })?;
         for (file, _) in files.iter_mut().zip(&found).filter(|(_, found)| !found.is_tmpfs) {
-            let bytes = |reads: &Reads| reads.pages_per_second(file.id) * PAGE_SIZE as f64;
+            let bytes = |reads: &FileReadCounts| reads.pages_per_second(file.id) * PAGE_SIZE as f64;
             file.pages.read_bytes_per_second = reads.map(|reads| bytes(reads) as u64);
         }
         // Only named files are shown without any page.
         let is_named = |f: &FileUse| self.scope.paths.iter().any(|p| p.as_os_str() == &*f.name);
         files.retain(|f| !f.groups.is_empty() || is_named(f));
         let holders = if holders { self.holders()? } else { HashMap::new() };
-        Ok(Reading { files, groups, holders, remarks })
+        Ok(CacheScan { files, groups, holders, remarks })
     }
 
     fn find(&mut self, remarks: &mut Vec<String>) -> Result<Vec<FoundFile>, ScopeError> {

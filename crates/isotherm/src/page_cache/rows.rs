@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::figures::{FileUse, PageUse};
-use super::reader::Reading;
+use super::page_use::{FileUse, PageUse};
+use super::reader::CacheScan;
 
 /// The kind of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -85,7 +85,7 @@ pub struct Row<'a> {
 /// The rows of a reading, sorted. `depth` is for folders: the number of names in their paths; without it, each file
 /// belongs to the folder that contains it.
 #[must_use]
-pub fn rows(reading: &Reading, by: By, depth: Option<usize>, sort: SortBy) -> Vec<Row<'_>> {
+pub fn rows(reading: &CacheScan, by: By, depth: Option<usize>, sort: SortBy) -> Vec<Row<'_>> {
     let mut rows: Vec<Row<'_>> = match by {
         By::File => reading.files.iter().map(of_file).collect(),
         _ => grouped(reading, by, depth),
@@ -98,7 +98,7 @@ fn of_file(file: &FileUse) -> Row<'_> {
     Row { name: Cow::Borrowed(&file.name), files: 1, pages: file.pages }
 }
 
-fn grouped(reading: &Reading, by: By, depth: Option<usize>) -> Vec<Row<'static>> {
+fn grouped(reading: &CacheScan, by: By, depth: Option<usize>) -> Vec<Row<'static>> {
     let mut rows: HashMap<String, Row<'static>> = HashMap::new();
     let mut add = |name: &str, pages: &PageUse| match rows.get_mut(name) {
         Some(row) => {
@@ -127,7 +127,7 @@ fn grouped(reading: &Reading, by: By, depth: Option<usize>) -> Vec<Row<'static>>
 
 /// The sum of all files.
 #[must_use]
-pub fn total(reading: &Reading) -> Row<'static> {
+pub fn total(reading: &CacheScan) -> Row<'static> {
     let mut total =
         Row { name: "total".into(), files: reading.files.len() as u64, pages: PageUse::of_size(0) };
     reading.files.iter().for_each(|file| total.pages.add(&file.pages));
@@ -135,7 +135,7 @@ pub fn total(reading: &Reading) -> Row<'static> {
 }
 
 /// The groups of a file; each with the size of the file.
-fn groups(reading: &Reading, file: &FileUse) -> impl Iterator<Item = (String, PageUse)> {
+fn groups(reading: &CacheScan, file: &FileUse) -> impl Iterator<Item = (String, PageUse)> {
     let size_bytes = file.pages.size_bytes;
     file.groups.iter().map(move |&(number, pages)| {
         let name = match (number, reading.groups.path(number)) {

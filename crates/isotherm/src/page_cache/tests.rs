@@ -3,24 +3,24 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use isotherm_linux::page_cache::{Part, Sample};
+use isotherm_linux::page_cache::{CachedRange, Sample};
 use isotherm_linux::proc::Mount;
 
-use super::figures::Kind;
+use super::page_use::FileKind;
 use super::scope::{is_within, mount_of, mounts_of};
 use super::*;
 
 const PAGE: u64 = 4096;
-const KIND: Kind = Kind { is_tmpfs: false, is_mapped: false, is_two_lists: true };
+const KIND: FileKind = FileKind { is_tmpfs: false, is_mapped: false, is_two_lists: true };
 
-fn part(cached: u32, sample: Option<(bool, bool, u64)>) -> Part {
+fn part(cached: u32, sample: Option<(bool, bool, u64)>) -> CachedRange {
     let sample = sample.map(|(referenced, active, group)| Sample {
         referenced,
         active,
         workingset: false,
         group,
     });
-    Part { first: 0, cached, evicted: 3, dirty: 2, writeback: 1, sample }
+    CachedRange { first: 0, cached, evicted: 3, dirty: 2, writeback: 1, sample }
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_sample_stands_for_its_part() {
     assert_eq!(pages.dirty_bytes.map(in_pages), Some(8));
     assert_eq!((pages.evicted_bytes.map(in_pages), pages.swapped_bytes), (Some(12), Some(0)));
     // With MGLRU it is not known what is active; the rest is.
-    pages.add_part(&part(1, Some((true, false, 0))), &Kind { is_two_lists: false, ..KIND });
+    pages.add_part(&part(1, Some((true, false, 0))), &FileKind { is_two_lists: false, ..KIND });
     assert_eq!(pages.marks.unwrap().active_bytes, None);
     assert_eq!(in_pages(pages.marks.unwrap().referenced_bytes), 31);
 }
@@ -46,7 +46,7 @@ fn a_sample_stands_for_its_part() {
 #[test]
 fn absent_pages_of_tmpfs_are_in_swap() {
     let mut pages = PageUse::of_size(0);
-    pages.add_part(&part(1, None), &Kind { is_tmpfs: true, is_mapped: true, ..KIND });
+    pages.add_part(&part(1, None), &FileKind { is_tmpfs: true, is_mapped: true, ..KIND });
     assert_eq!((pages.evicted_bytes, pages.swapped_bytes), (Some(0), Some(3 * PAGE)));
     assert_eq!(pages.mapped_bytes, Some(PAGE));
 }
@@ -62,8 +62,8 @@ fn file(name: &str, resident: u64, groups: &[(u64, u64)]) -> FileUse {
     }
 }
 
-fn reading() -> Reading {
-    Reading {
+fn reading() -> CacheScan {
+    CacheScan {
         files: vec![
             file("/a/b/x", 10, &[(1, 4), (2, 6)]),
             file("/a/b/y", 20, &[(2, 20)]),
@@ -71,7 +71,7 @@ fn reading() -> Reading {
             file("[tmpfs 0:1]/m (deleted)", 5, &[]),
         ],
         holders: HashMap::from([(10, vec!["p 1".into(), "q 2".into()]), (20, vec!["p 1".into()])]),
-        ..Reading::default()
+        ..CacheScan::default()
     }
 }
 

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use isotherm_report::{bytes, printable};
 
-use super::figures::PageUse;
-use super::reader::Reading;
+use super::page_use::PageUse;
+use super::reader::CacheScan;
 use super::rows::{By, Row};
 
 /// Width of a column.
@@ -45,7 +45,7 @@ pub fn table(total: &Row<'_>, rows: &[Row<'_>], by: By, limit: usize, reads: boo
 
 /// Remarks on memory that the figures do not contain, one sentence per line.
 #[must_use]
-pub fn remarks(total: &Row<'_>, by: By, reading: &Reading, reads: bool) -> String {
+pub fn remarks(total: &Row<'_>, by: By, reading: &CacheScan, reads: bool) -> String {
     let mut lines = reading.remarks.clone();
     if let Some(marks) = total.pages.marks {
         lines.push(

@@ -34,7 +34,7 @@ pub struct Input {
 
 /// A part of a record.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct RecordSelection {
     /// the record
     pub input: Input,
     /// time since the beginning of the recording; `None`: all

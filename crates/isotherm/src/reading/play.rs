@@ -14,14 +14,14 @@ use isotherm_sim::whatif::{Pace, Player};
 
 use tracing::info;
 
-use super::{Head, Part, ReadingError, open, options};
+use super::{Head, ReadingError, RecordSelection, open, options};
 
 /// Snapshots that are read ahead.
 const AHEAD: usize = 64;
 
 /// A record that is to be played.
 pub struct PlayedRecord<'a> {
-    part: &'a Part,
+    part: &'a RecordSelection,
     head: Head,
     options: Options,
 }
@@ -31,7 +31,7 @@ impl<'a> PlayedRecord<'a> {
     ///
     /// # Errors
     /// If it cannot be read, or no target matches.
-    pub fn open(part: &'a Part) -> Result<Self, ReadingError> {
+    pub fn open(part: &'a RecordSelection) -> Result<Self, ReadingError> {
         let head = Head::read(&part.input)?;
         let options = options(part, &head)?;
         Ok(PlayedRecord { part, head, options })

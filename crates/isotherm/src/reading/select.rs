@@ -6,7 +6,7 @@ use isotherm_core::{TargetId, Thresholds};
 use isotherm_record::{Facts, TargetFact};
 use isotherm_report::{Filter, Options, printable};
 
-use super::{Head, Part, ReadingError};
+use super::{Head, ReadingError, RecordSelection};
 
 /// Maximum number of targets to list if none matches.
 const MAX_LISTED: usize = 20;
@@ -15,7 +15,7 @@ const MAX_LISTED: usize = 20;
 ///
 /// # Errors
 /// If no target matches.
-pub fn options(part: &Part, head: &Head) -> Result<Options, ReadingError> {
+pub fn options(part: &RecordSelection, head: &Head) -> Result<Options, ReadingError> {
     let (facts, targets) = (head.facts.as_ref(), head.targets.as_slice());
     let chosen = chosen(&part.targets, targets)?;
     let wanted = |t: &&TargetFact| chosen.as_ref().is_none_or(|ids| ids.contains(&t.id));

@@ -9,6 +9,7 @@ use isotherm_core::scheme::{
 };
 use isotherm_core::{Action, AddrRange, MappingKind, PAGE_SIZE, PageFilter, PageKind, align_down};
 
+use crate::schemes::WATERMARKS_INTERVAL;
 use crate::usage::UsageError;
 
 pub use options::{
@@ -17,8 +18,6 @@ pub use options::{
 
 /// The name of the scheme that is made from options.
 pub const NAME: &str = "reclaim";
-/// Default time between two checks of the watermarks.
-const MARKS_EVERY: Duration = Duration::from_secs(5);
 
 /// The options that determine the scheme.
 #[derive(Debug, Clone)]
@@ -76,7 +75,7 @@ impl ReclaimScheme {
         };
         scheme.watermarks = self.watermarks.map(|[high, mid, low]| Watermarks {
             metric: Mark::Free,
-            interval: self.watermarks_interval.unwrap_or(MARKS_EVERY),
+            interval: self.watermarks_interval.unwrap_or(WATERMARKS_INTERVAL),
             high,
             mid,
             low,

@@ -10,7 +10,9 @@ use std::time::{Duration, SystemTime};
 use isotherm_core::{Attribution, Attrs, MonitorKind, Nanos, Snapshot, TargetId};
 use isotherm_linux::damon;
 use isotherm_linux::sys::{self, KeptCapabilities};
-use isotherm_record::{Facts, Limits, Progress as Written, Summary, TargetFact, Why, Writer};
+use isotherm_record::{
+    Facts, FileEndReason, Limits, Progress as Written, Summary, TargetFact, Writer,
+};
 use tracing::{error, info, warn};
 
 use crate::agent::{Agent, LakeOptions};
@@ -118,8 +120,8 @@ pub fn record(
     // Processes that start later may belong to other users.
     let writes = metrics.writes() || agent.writes();
     let reach = o.limits.rotate.is_some() || o.targets.may_be_strangers() || writes;
-    let files = ready.takes_files() || o.stacks.is_some();
-    let frames = ready.takes_frames();
+    let files = ready.requires_files() || o.stacks.is_some();
+    let frames = ready.requires_frames();
     let mut privileges = Privileges { reach, files, frames, writing: None };
     if let (Some(stacks), Some(command)) = (&mut stacks, &started) {
         stacks.started(command.pid());
@@ -187,7 +189,7 @@ fn or_finish<T, E: Into<RecordError>>(
         Ok(value) => Ok((value, writer)),
         Err(e) => {
             let e = e.into();
-            let _ = writer.finish(Why::Failed, &chain(&e));
+            let _ = writer.finish(FileEndReason::Failed, &chain(&e));
             Err(e)
         }
     }
@@ -273,7 +275,7 @@ impl RecordJob {
         });
         let (why, note) = match &result {
             Ok(end) => (end.why(), end.note().to_owned()),
-            Err(e) => (Why::Failed, chain(e)),
+            Err(e) => (FileEndReason::Failed, chain(e)),
         };
         let written = self.writer.finish(why, &note);
         session.state().status.clear();

@@ -18,7 +18,8 @@ use super::text::{
 };
 use crate::units;
 
-const MARKS_EVERY: Duration = Duration::from_secs(5);
+/// Default time between two checks of the watermarks.
+pub(crate) const WATERMARKS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// An error in a scheme.
 pub struct Fault {
@@ -133,7 +134,7 @@ fn watermarks(t: WatermarksText) -> Result<Watermarks, String> {
     };
     Ok(Watermarks {
         metric,
-        interval: t.interval.map_or(MARKS_EVERY, |t| t.0),
+        interval: t.interval.map_or(WATERMARKS_INTERVAL, |t| t.0),
         high: t.high.bp(),
         mid: t.mid.bp(),
         low: t.low.bp(),

@@ -4,6 +4,8 @@ mod convert;
 mod text;
 mod values;
 
+pub(crate) use convert::WATERMARKS_INTERVAL;
+
 use std::path::Path;
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use isotherm_core::{AddrRange, Nanos};
 use isotherm_linux::damon::{self, ExcludedMemory, Reclaimed, Reclaimer};
 use isotherm_linux::proc::MGLRU;
 use isotherm_linux::sys::{self, KeptCapabilities};
-use isotherm_linux::{Part, physical_memory, possible};
+use isotherm_linux::{PhysicalSelection, physical_memory, possible};
 use isotherm_report::bytes;
 use sd_notify::NotifyState;
 use serde::Serialize;
@@ -54,7 +54,7 @@ pub fn run(o: KernelReclaim) -> Result<ReclaimOutput, ServiceError> {
     let stop = if o.is_in_file { Stop::at_signals_but_reload()? } else { Stop::at_signals()? };
     let control = o.socket.as_deref().map(Control::open).transpose()?;
     sweep();
-    let part = Part { nodes: Vec::new(), ranges: o.ranges };
+    let part = PhysicalSelection { nodes: Vec::new(), ranges: o.ranges };
     let memory = part.of(&physical_memory(ROOT.as_ref())?)?.iter().map(|s| s.range).collect();
     let reclaimer = Reclaimer::start(ROOT.as_ref(), &damon::Reclaim { memory, ..o.asked })?;
     if let Some(why) = excluded_text(reclaimer.spared()) {
@@ -145,7 +145,7 @@ impl Service {
             if let Some(cause) = stop.cause() {
                 return Ok(cause.to_string());
             }
-            if stop.takes_reload() {
+            if stop.take_reload_request() {
                 info!("with --look damon isotherm reads the file of --config only at the start");
             }
             if now >= next_report {

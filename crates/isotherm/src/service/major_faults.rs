@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use isotherm_core::{Nanos, TargetId};
 
-use crate::pace::{Pace, Terms, WorkStart};
+use crate::pace::{Pace, PaceLimits, WorkStart};
 
 /// Processes without a reading of this age are read again.
 const FRESH: Duration = Duration::from_secs(5);
 /// A reading counts for this time: afterwards, the faults of the process are not known.
 const KNOWN_FOR: Duration = Duration::from_secs(15);
 /// Pace of the readings. The longest pause and [`FRESH`] together are at most [`KNOWN_FOR`].
-const READINGS: Terms = Terms { share: 1000, least: FRESH, most: Duration::from_secs(10) };
+const READINGS: PaceLimits =
+    PaceLimits { cpu_divisor: 1000, min_pause: FRESH, max_pause: Duration::from_secs(10) };
 
 /// The last readings.
 #[derive(Default)]

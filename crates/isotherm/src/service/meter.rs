@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{
-    Aim, Figures, FilterKind, GroupCache, Metrics, Prices, Process, Scheme, Scope,
+    Aim, FilterKind, GroupCache, MemoryMetrics, Metrics, Prices, Process, Scheme, Scope,
 };
 use isotherm_core::{Attribution, Nanos, Snapshot, TargetId, TargetView, Thresholds};
 use isotherm_linux::cgroup::{Cgroup, CgroupError, Version};
@@ -322,7 +322,7 @@ impl Meter {
         name: &str,
         s: &Snapshot,
         pids: &BTreeMap<TargetId, i32>,
-    ) -> Option<Figures> {
+    ) -> Option<MemoryMetrics> {
         if name == TARGETS {
             let pressure = match common(self.of_targets.values(), self.pressure_by_option) {
                 Ok(group) => group.map_or_else(|| of_machine(root), |g| of_group(&g)).pressure,
@@ -334,7 +334,7 @@ impl Meter {
             let of = |&pid| Some(proc::resident(root, pid).ok()?.all);
             let resident = Some(pids.values().filter_map(of).sum());
             return Some(with_working_set(
-                Figures { pressure, resident, working_set: None },
+                MemoryMetrics { pressure, resident, working_set: None },
                 s,
                 |_| true,
             ));
@@ -387,14 +387,18 @@ fn process(root: &Path, pid: i32) -> Option<Process> {
 }
 
 /// Adds the working set: the recently touched bytes of the targets that `counts` selects.
-fn with_working_set(f: Figures, s: &Snapshot, counts: impl Fn(&TargetView) -> bool) -> Figures {
+fn with_working_set(
+    f: MemoryMetrics,
+    s: &Snapshot,
+    counts: impl Fn(&TargetView) -> bool,
+) -> MemoryMetrics {
     let thresholds = Thresholds::default();
     let views = s.targets.iter().filter(|view| counts(view));
     let touched = views.flat_map(|view| &view.regions).map(|region| {
         let bytes = region.bytes(&thresholds);
         bytes.hot + bytes.warm
     });
-    Figures { working_set: Some(touched.sum()), ..f }
+    MemoryMetrics { working_set: Some(touched.sum()), ..f }
 }
 
 /// The number that a file contains.

@@ -212,13 +212,13 @@ pub fn act<T>(
         stacks.started(command.pid());
     }
     let kept = KeptCapabilities {
-        reading: required.frames || looks.takes_files() || o.stacks || meter.reads_files(),
+        reading: required.frames || looks.requires_files() || o.stacks || meter.reads_files(),
         writing: required.files
             || o.files.is_some()
             || o.targets.may_be_strangers()
             || metrics.writes()
             || agent.writes(),
-        frames: required.frames || looks.takes_frames(),
+        frames: required.frames || looks.requires_frames(),
     };
     sys::drop_privileges(kept)?;
     let seed = o.seed.unwrap_or_else(|| sys::monotonic().0);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use isotherm_core::{Attribution, Attrs, CodeMapping, Nanos, Snapshot, TargetId};
-use isotherm_record::{Limits, Progress, Summary, TargetFact, Why, WriteError, Writer};
+use isotherm_record::{FileEndReason, Limits, Progress, Summary, TargetFact, WriteError, Writer};
 use tracing::warn;
 
 use super::ServiceError;
@@ -127,7 +127,7 @@ impl SideRecord {
     /// Ends the record.
     pub fn stop(&mut self) -> Result<(), ServiceError> {
         let file = self.file.take();
-        let finished = self.finish(Why::Stopped, "");
+        let finished = self.finish(FileEndReason::Stopped, "");
         (self.ended, self.last) = (None, Summary::default());
         match file {
             None => Err(ServiceError::NoRecording),
@@ -137,7 +137,7 @@ impl SideRecord {
 
     /// Ends the record at the end of the service. An error is printed, and is not an error of the service.
     pub fn end(&mut self) {
-        if let Some(e) = self.finish(Why::Stopped, "") {
+        if let Some(e) = self.finish(FileEndReason::Stopped, "") {
             warn!("cannot write the end of the recording: {}", chain(&e));
         }
     }
@@ -158,12 +158,12 @@ impl SideRecord {
             Err(e) => chain(&e),
         };
         warn!("recording has ended: {ended}");
-        let _ = self.finish(Why::Failed, &ended);
+        let _ = self.finish(FileEndReason::Failed, &ended);
         self.ended = Some(ended);
     }
 
     /// Ends the record with this reason; returns the error if that fails.
-    fn finish(&mut self, why: Why, note: &str) -> Option<WriteError> {
+    fn finish(&mut self, why: FileEndReason, note: &str) -> Option<WriteError> {
         let writer = self.writer.take()?;
         self.last = writer.summary();
         match writer.finish(why, note) {

@@ -6,13 +6,13 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use crate::beside::Beside;
+use crate::beside::StateFile;
 use crate::control::Attributes;
 use crate::schemes::Form;
 use crate::words::chain;
 
 /// Maximum size of the file, in bytes.
-const MOST: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// `docs/abi/testing/state.md`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub struct Schemes {
 
 /// A file beside the socket. It exists while there are changes, and is removed at a clean end.
 pub struct Saved {
-    file: Beside,
+    file: StateFile,
     /// the command line of this service
     command: Vec<String>,
     changes: Changes,
@@ -49,7 +49,7 @@ impl Saved {
         let words = std::env::args_os().skip(1);
         let command: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
         Saved {
-            file: Beside::new(socket, "state", MOST),
+            file: StateFile::new(socket, "state", MAX_FILE_BYTES),
             changes: Changes { command: command.clone(), ..Changes::default() },
             command,
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use isotherm_core::scheme::{Count, Engine, Scheme, Stats, Why};
+use isotherm_core::scheme::{Count, Engine, Scheme, SkipReason, Stats};
 use isotherm_linux::damon::Reclaimed;
 use isotherm_report::bytes;
 use serde::Serialize;
@@ -118,7 +118,7 @@ impl SchemeTable {
 }
 
 fn row(scheme: &Scheme, stats: &Stats) -> SchemeRow {
-    let passed = Why::ALL.into_iter().map(|why| (why.name(), stats.passed(why)));
+    let passed = SkipReason::ALL.into_iter().map(|why| (why.name(), stats.passed(why)));
     SchemeRow {
         scheme: scheme.name.to_string(),
         action: scheme.action.name(),

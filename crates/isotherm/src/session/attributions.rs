@@ -10,19 +10,20 @@ use isotherm_record::TargetFact;
 
 use crate::ROOT;
 use crate::follow::Follower;
-use crate::pace::{Pace, SLACK, Terms, WorkStart};
+use crate::pace::{Pace, PaceLimits, SLACK, WorkStart};
 
 /// Minimum time between two readings of a process,
 const ROUND: Duration = Duration::from_secs(1);
 /// which grows up to this for a process that does not change.
 const STEADY_INTERVAL: Duration = Duration::from_secs(4);
 /// Pace from one turn to the next.
-const TURNS: Terms = Terms { share: 2000, least: Duration::ZERO, most: Duration::from_secs(5) };
+const ATTRIBUTION_PACE: PaceLimits =
+    PaceLimits { cpu_divisor: 2000, min_pause: Duration::ZERO, max_pause: Duration::from_secs(5) };
 /// Number of processes read per turn, and number of new processes read at once.
 const MAX_AT_ONCE: usize = 8;
 const NEW_AT_ONCE: usize = 64;
 /// Maximum number of control groups without processes whose refaults are kept.
-const MOST_LEFT: usize = 1024;
+const MAX_LEFT_GROUPS: usize = 1024;
 
 /// The last reading of each process.
 #[derive(Default)]
@@ -65,7 +66,7 @@ impl Attributions {
         let turn = self.round.drain(..MAX_AT_ONCE.min(self.round.len())).collect();
         let begun = WorkStart::now();
         read.extend(self.read_these(turn, hold));
-        self.pace.pause(&begun, &TURNS);
+        self.pace.pause(&begun, &ATTRIBUTION_PACE);
         read
     }
 
@@ -126,7 +127,7 @@ impl Attributions {
             self.steady_until.remove(target);
             self.met.remove(target);
         }
-        if self.refaults_in.len() > self.last.len() + MOST_LEFT {
+        if self.refaults_in.len() > self.last.len() + MAX_LEFT_GROUPS {
             let lived_in: BTreeSet<&str> = self.last.values().flat_map(|a| a.groups()).collect();
             self.refaults_in.retain(|path, _| lived_in.contains(&**path));
         }

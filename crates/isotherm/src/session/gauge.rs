@@ -206,11 +206,11 @@ fn percent(cpu: Duration, seconds: f64) -> String {
 }
 
 /// Error factors above this are not reported more precisely; as a binary logarithm.
-const MOST_ERROR: f32 = 10.0;
+const MAX_ERROR: f32 = 10.0;
 
 fn error(q: &Quality) -> Option<String> {
     let within = |e: f32| format!("rates within a factor of {:.1}", e.exp2());
-    q.error_log2.map(|e| if e < MOST_ERROR { within(e) } else { "rates not known yet".into() })
+    q.error_log2.map(|e| if e < MAX_ERROR { within(e) } else { "rates not known yet".into() })
 }
 
 fn restraint(q: &Quality) -> Option<&'static str> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use isotherm_core::{Nanos, Snapshot};
-use isotherm_record::{Event, Limits, TargetFact, Why, WriteError, Writer};
+use isotherm_record::{Event, FileEndReason, Limits, TargetFact, WriteError, Writer};
 use isotherm_view::View;
 use serde::Serialize;
 
@@ -83,7 +83,7 @@ fn encode(events: Vec<Event>, last: &Snapshot) -> Result<KeptSnapshots, WriteErr
     let facts = facts(last.attrs, 0, String::new());
     let mut writer = Writer::to(&mut bytes, "in memory".as_ref(), &facts, Limits::default())?;
     let _ = writer.part(events)?;
-    writer.finish(Why::Stopped, "")?;
+    writer.finish(FileEndReason::Stopped, "")?;
     Ok(KeptSnapshots { seq: last.seq, record: BASE64_STANDARD.encode(bytes) })
 }
 

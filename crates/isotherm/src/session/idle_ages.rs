@@ -8,7 +8,7 @@ use isotherm_core::{Attribution, PAGE_SIZE, PageAges, Snapshot, TargetId};
 /// The ages of the metrics, in s.
 pub const AGES: [u32; 10] = [10, 30, 60, 120, 300, 600, 1800, 3600, 21_600, 86_400];
 /// Maximum number of control groups without processes whose counters are kept.
-const MOST_LEFT: usize = 1024;
+const MAX_LEFT_GROUPS: usize = 1024;
 
 /// Bytes by age: idle for each of [`AGES`] or longer.
 pub type BytesByAge = [f64; AGES.len()];
@@ -43,7 +43,7 @@ impl IdleAges {
             }
             self.last.insert(id, Arc::clone(ages));
         }
-        if self.returned_in.len() > present.len() + MOST_LEFT {
+        if self.returned_in.len() > present.len() + MAX_LEFT_GROUPS {
             let all = present.iter().filter_map(|id| of(*id));
             let lived_in: BTreeSet<&str> = all.flat_map(Attribution::groups).collect();
             self.returned_in.retain(|path, _| lived_in.contains(&**path));
@@ -115,7 +115,7 @@ mod tests {
     fn new_groups_are_counted_after_any_number_of_old_ones() {
         let mut ages = IdleAges::default();
         (0..3000).for_each(|n| add_one(&mut ages, n));
-        assert!(ages.returned_in.len() <= MOST_LEFT + 3, "{}", ages.returned_in.len());
+        assert!(ages.returned_in.len() <= MAX_LEFT_GROUPS + 3, "{}", ages.returned_in.len());
         let page = PAGE_SIZE as f64;
         assert_eq!(ages.returned_in("/jobs/2999").unwrap()[0], page);
         assert_eq!(ages.returned_in("/").unwrap()[0], 3000.0 * page);

@@ -23,7 +23,7 @@ use isotherm_core::{
     Attrs, CacheTrace, Driver, EndReason, KeptAges, Nanos, OpsError, Snapshot, TargetId, drive,
 };
 use isotherm_linux::sys;
-use isotherm_record::{Event, TargetFact, Why, WriteError};
+use isotherm_record::{Event, FileEndReason, TargetFact, WriteError};
 use tracing::{debug, trace};
 
 use crate::agent::Agent;
@@ -64,11 +64,11 @@ pub enum End {
 impl End {
     /// The reason as a record holds it.
     #[must_use]
-    pub fn why(&self) -> Why {
+    pub fn why(&self) -> FileEndReason {
         match self {
-            End::TargetsGone => Why::TargetsGone,
-            End::Stopped(_) => Why::Stopped,
-            End::Full => Why::MaxSize,
+            End::TargetsGone => FileEndReason::TargetsGone,
+            End::Stopped(_) => FileEndReason::Stopped,
+            End::Full => FileEndReason::MaxSize,
         }
     }
 
@@ -410,7 +410,7 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
         if let Some(cause) = self.stop.cause() {
             return Ok(ControlFlow::Break(End::Stopped(cause.to_string())));
         }
-        if self.stop.takes_reload() {
+        if self.stop.take_reload_request() {
             self.job.reload(&mut on);
         }
         if std::mem::take(self.ended) || on.state.follower.is_due(now) {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 
 use isotherm_core::{
-    Act, Action, Applied, Begins, Cause, OpsError, RegionView, Snapshot, Support, TargetId,
-    TargetView, Work,
+    Act, Action, Applied, Cause, OpsError, RegionView, Snapshot, Support, TargetId, TargetView,
+    Work, WorkObserver,
 };
 use probe::probe_lazy;
 
@@ -62,7 +62,7 @@ impl Act for TracedAct<'_> {
 }
 
 /// The same work, which calls `begins` when it starts.
-fn traced<'a>(work: &Work<'a>, begins: &'a dyn Begins) -> Work<'a> {
+fn traced<'a>(work: &Work<'a>, begins: &'a dyn WorkObserver) -> Work<'a> {
     let cause = work.cause.map(|cause| Cause { begins: Some(begins), ..cause });
     Work { cause, ..work.clone() }
 }
@@ -76,7 +76,7 @@ struct BatchProperties<'a> {
     pids: &'a BTreeMap<TargetId, i32>,
 }
 
-impl Begins for BatchProperties<'_> {
+impl WorkObserver for BatchProperties<'_> {
     #[inline(never)]
     fn begins(&self, work: &Work<'_>) {
         let Some(cause) = work.cause else { return };

@@ -12,14 +12,14 @@ use tracing::{info, warn};
 
 use super::Session;
 use crate::ROOT;
-use crate::beside::Beside;
+use crate::beside::StateFile;
 use crate::follow::Follower;
 use crate::words::chain;
 
 /// Maximum size of the file in bytes. 65,536 counted pages have up to 4 MiB; thousands of processes have more.
-const MOST: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 /// Ages that are older than this are not taken up: meanwhile the kernel may have cleared accessed bits.
-const MOST_APART: Duration = Duration::from_secs(3600);
+const MAX_FILE_AGE: Duration = Duration::from_secs(3600);
 
 /// `docs/abi/testing/state.md`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -44,12 +44,12 @@ struct TargetAges {
 type BlockAges = (u64, [u64; 8], [u64; 8], Vec<[u32; 3]>);
 
 /// The file with the ages.
-pub struct SavedAges(Beside);
+pub struct SavedAges(StateFile);
 
 impl SavedAges {
     /// The file of the service on `socket`, which this process owns.
     pub fn beside(socket: &Path) -> Self {
-        SavedAges(Beside::new(socket, "ages", MOST))
+        SavedAges(StateFile::new(socket, "ages", MAX_FILE_BYTES))
     }
 
     /// Passes the ages that the previous service left to `session`, before its first snapshot. Removes the file, so
@@ -66,7 +66,7 @@ impl SavedAges {
         let (now, follower) = (sys::monotonic(), &session.state().follower);
         let recent = |t: &TargetAges| {
             let at = Nanos(t.at_ns);
-            at <= now && now.since(at) <= MOST_APART
+            at <= now && now.since(at) <= MAX_FILE_AGE
         };
         let kept: Vec<(TargetId, KeptAges)> = ages
             .targets

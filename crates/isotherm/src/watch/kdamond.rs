@@ -7,18 +7,18 @@ use isotherm_linux::damon::{
 use isotherm_linux::{HeldProcesses, Hold, Physical, Stretch};
 use tracing::info;
 
-use super::{AttrsFor, Lasting, Ready, Watch, WatchError, physical};
+use super::{AttrsFor, Ready, StaticTargets, Watch, WatchError, physical};
 use crate::ROOT;
 use crate::usage::UsageError;
 
 /// Watches processes, or ranges of one process.
-pub struct OfProcesses {
+pub struct ProcessKdamond {
     held: HeldProcesses,
     ranges: Vec<AddrRange>,
     asked: KdamondAttrs,
 }
 
-impl OfProcesses {
+impl ProcessKdamond {
     /// Fails unless DAMON is free.
     pub fn open(ranges: Vec<AddrRange>, asked: KdamondAttrs) -> Result<Self, WatchError> {
         match availability(ROOT.as_ref()) {
@@ -26,7 +26,7 @@ impl OfProcesses {
             Availability::Held(holder) => return Err(DamonError::Held(holder).into()),
             Availability::Absent(why) => return Err(DamonError::Absent(why).into()),
         }
-        Ok(OfProcesses { held: HeldProcesses::default(), ranges, asked })
+        Ok(ProcessKdamond { held: HeldProcesses::default(), ranges, asked })
     }
 
     fn watched(&self, targets: &[TargetId]) -> MonitoredMemory {
@@ -52,7 +52,7 @@ fn describe(of: &str) -> String {
     )
 }
 
-impl Ready for OfProcesses {
+impl Ready for ProcessKdamond {
     fn describe(&self) -> String {
         describe(if self.ranges.is_empty() { "vaddr" } else { "fvaddr" })
     }
@@ -74,7 +74,7 @@ impl Ready for OfProcesses {
         let watched = self.watched(targets);
         let kdamond = Kdamond::start(ROOT.as_ref(), watched, self.asked)?;
         say_results(&kdamond);
-        Ok(Box::new(Working { kdamond, held: self.held }))
+        Ok(Box::new(KdamondWatch { kdamond, held: self.held }))
     }
 }
 
@@ -83,9 +83,9 @@ fn say_results(kdamond: &Kdamond) {
 }
 
 /// Watches physical memory. The kdamond runs from the start, because only a trial shows whether it can.
-pub struct OfMemory(Working, Attrs);
+pub struct PhysicalKdamond(KdamondWatch, Attrs);
 
-impl OfMemory {
+impl PhysicalKdamond {
     /// Watches these stretches of physical memory.
     pub fn open(asked: KdamondAttrs, memory: &[Stretch]) -> Result<Self, WatchError> {
         let attrs = asked.attrs;
@@ -96,11 +96,11 @@ impl OfMemory {
         };
         let kdamond = Kdamond::start(ROOT.as_ref(), watched, asked)?;
         say_results(&kdamond);
-        Ok(OfMemory(Working { kdamond, held: HeldProcesses::default() }, attrs))
+        Ok(PhysicalKdamond(KdamondWatch { kdamond, held: HeldProcesses::default() }, attrs))
     }
 }
 
-impl Ready for OfMemory {
+impl Ready for PhysicalKdamond {
     fn describe(&self) -> String {
         describe("paddr")
     }
@@ -113,7 +113,7 @@ impl Ready for OfMemory {
         &mut self.0.held
     }
 
-    fn watched(&self) -> Option<Lasting> {
+    fn watched(&self) -> Option<StaticTargets> {
         Some(physical::lasting())
     }
 
@@ -128,18 +128,18 @@ impl Ready for OfMemory {
 }
 
 /// A running kdamond.
-struct Working {
+struct KdamondWatch {
     kdamond: Kdamond,
     held: HeldProcesses,
 }
 
-impl Source for Working {
+impl Source for KdamondWatch {
     fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
         self.kdamond.step(now)
     }
 }
 
-impl Watch for Working {
+impl Watch for KdamondWatch {
     fn hold(&mut self) -> &mut dyn Hold {
         &mut self.held
     }

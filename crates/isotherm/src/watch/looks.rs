@@ -75,12 +75,12 @@ impl Ready for Looks {
         &mut *self.ops
     }
 
-    fn takes_frames(&self) -> bool {
-        self.way.takes_frames()
+    fn requires_frames(&self) -> bool {
+        self.way.requires_frames()
     }
 
-    fn takes_files(&self) -> bool {
-        self.way.takes_files()
+    fn requires_files(&self) -> bool {
+        self.way.requires_files()
     }
 
     fn begin(
@@ -91,7 +91,7 @@ impl Ready for Looks {
     ) -> Result<Box<dyn Watch>, WatchError> {
         let monitor = watch(self.ops, attrs, targets, seed).map_err(UsageError::from)?;
         let tuner = self.goal.map(IntervalsTuner::new);
-        Ok(Box::new(Working { monitor, tuner, way: self.way, reads_all: self.reads_all }))
+        Ok(Box::new(MonitorWatch { monitor, tuner, way: self.way, reads_all: self.reads_all }))
     }
 }
 
@@ -107,14 +107,14 @@ fn check_goal(way: Way, attrs: &Attrs, goal: IntervalsGoal) -> Result<(), UsageE
 }
 
 /// A running monitor, with the actions on its targets.
-struct Working {
+struct MonitorWatch {
     monitor: Box<dyn Monitor<Ops = Box<dyn Processes>>>,
     tuner: Option<IntervalsTuner>,
     way: Way,
     reads_all: bool,
 }
 
-impl Source for Working {
+impl Source for MonitorWatch {
     fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
         let step = self.monitor.step(now)?;
         if let (Step::Snapshot(s), Some(tuner)) = (&step, &mut self.tuner)
@@ -127,7 +127,7 @@ impl Source for Working {
     }
 }
 
-impl Watch for Working {
+impl Watch for MonitorWatch {
     fn hold(&mut self) -> &mut dyn Hold {
         &mut **self.monitor.ops()
     }

@@ -13,7 +13,7 @@ use isotherm_core::{
     Act, AddrRange, Attrs, CacheTrace, IntervalsGoal, KeptAges, MonitorKind, Source, TargetId,
 };
 use isotherm_linux::damon::KdamondAttrs;
-use isotherm_linux::{Hold, Part, Stretch, Way, physical_memory};
+use isotherm_linux::{Hold, PhysicalSelection, Stretch, Way, physical_memory};
 use isotherm_record::TargetFact;
 use tracing::info;
 
@@ -102,7 +102,7 @@ pub fn check_sample(way: Way, attrs: &Attrs) -> Result<(), UsageError> {
 
 /// Targets that are not processes, and are watched until the end.
 #[derive(Debug, Clone)]
-pub struct Lasting {
+pub struct StaticTargets {
     /// what they are
     pub kind: &'static str,
     /// those that are known at the beginning
@@ -129,17 +129,17 @@ pub trait Ready {
     }
 
     /// Targets that are watched in addition to the held processes.
-    fn watched(&self) -> Option<Lasting> {
+    fn watched(&self) -> Option<StaticTargets> {
         None
     }
 
     /// Whether it looks up pages by their frames while it runs.
-    fn takes_frames(&self) -> bool {
+    fn requires_frames(&self) -> bool {
         false
     }
 
     /// Whether it reads files of `/proc` that only their owner may read while it runs.
-    fn takes_files(&self) -> bool {
+    fn requires_files(&self) -> bool {
         true
     }
 
@@ -231,7 +231,7 @@ pub enum WatchedMemory {
     /// processes; kernel DAMON watches only these ranges of one process, if the list is not empty
     Processes(Vec<AddrRange>),
     /// physical memory, or part of it
-    Memory(Part),
+    Memory(PhysicalSelection),
     /// the page cache of files
     Files(FilesToWatch),
     /// processes and the page cache of files
@@ -263,7 +263,7 @@ pub fn open(
 ) -> Result<Box<dyn Ready>, WatchError> {
     match (what, look) {
         (WatchedMemory::Processes(ranges), LookBy::Damon) => {
-            Ok(Box::new(kdamond::OfProcesses::open(ranges.clone(), asked.kdamond()?)?))
+            Ok(Box::new(kdamond::ProcessKdamond::open(ranges.clone(), asked.kdamond()?)?))
         }
         (WatchedMemory::Processes(_), LookBy::Way(way)) => {
             Ok(Box::new(Looks::open(Some(way))?.tuned_to(asked.intervals_goal())))
@@ -291,11 +291,11 @@ pub fn open(
 }
 
 fn of_memory(
-    part: &Part,
+    part: &PhysicalSelection,
     look: LookBy,
     asked: &dyn AttrsFor,
 ) -> Result<Box<dyn Ready>, WatchError> {
-    let by_damon = |memory: &[Stretch]| kdamond::OfMemory::open(asked.kdamond()?, memory);
+    let by_damon = |memory: &[Stretch]| kdamond::PhysicalKdamond::open(asked.kdamond()?, memory);
     let memory =
         || -> Result<Vec<Stretch>, WatchError> { Ok(part.of(&physical_memory(ROOT.as_ref())?)?) };
     match look {

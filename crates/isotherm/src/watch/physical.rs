@@ -4,7 +4,7 @@ use isotherm_core::{Attrs, Monitor, Nanos, OpsError, Source, Step, TargetId, wat
 use isotherm_linux::{HeldProcesses, Hold, IdleError, Physical, Stretch, Way};
 use isotherm_record::TargetFact;
 
-use super::{AttrsFor, Lasting, Ready, Watch, WatchError};
+use super::{AttrsFor, Ready, StaticTargets, Watch, WatchError};
 use crate::ROOT;
 use crate::usage::UsageError;
 
@@ -23,10 +23,10 @@ impl Idle {
 }
 
 /// The target that stands for physical memory in a record.
-pub fn lasting() -> Lasting {
+pub fn lasting() -> StaticTargets {
     let kind = "physical memory";
     let fact = TargetFact { id: Physical::TARGET, pid: None, command: kind.to_owned() };
-    Lasting { kind, facts: vec![fact] }
+    StaticTargets { kind, facts: vec![fact] }
 }
 
 impl Ready for Idle {
@@ -47,7 +47,7 @@ impl Ready for Idle {
         &mut self.held
     }
 
-    fn watched(&self) -> Option<Lasting> {
+    fn watched(&self) -> Option<StaticTargets> {
         Some(lasting())
     }
 
@@ -58,22 +58,22 @@ impl Ready for Idle {
         seed: u64,
     ) -> Result<Box<dyn Watch>, WatchError> {
         let monitor = watch(self.ops, attrs, targets, seed).map_err(UsageError::from)?;
-        Ok(Box::new(Working { monitor, held: self.held }))
+        Ok(Box::new(PhysicalWatch { monitor, held: self.held }))
     }
 }
 
-struct Working {
+struct PhysicalWatch {
     monitor: Box<dyn Monitor<Ops = Physical>>,
     held: HeldProcesses,
 }
 
-impl Source for Working {
+impl Source for PhysicalWatch {
     fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
         self.monitor.step(now)
     }
 }
 
-impl Watch for Working {
+impl Watch for PhysicalWatch {
     fn hold(&mut self) -> &mut dyn Hold {
         &mut self.held
     }

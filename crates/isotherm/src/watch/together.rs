@@ -13,7 +13,7 @@ use isotherm_record::TargetFact;
 
 use super::files::{Files, FilesToWatch};
 use super::looks::Looks;
-use super::{AttrsFor, Lasting, Ready, Watch, WatchError};
+use super::{AttrsFor, Ready, StaticTargets, Watch, WatchError};
 use crate::ROOT;
 use crate::usage::UsageError;
 
@@ -62,12 +62,12 @@ impl Ready for Together {
         self.processes.act()
     }
 
-    fn watched(&self) -> Option<Lasting> {
+    fn watched(&self) -> Option<StaticTargets> {
         self.files.watched()
     }
 
-    fn takes_frames(&self) -> bool {
-        self.processes.takes_frames()
+    fn requires_frames(&self) -> bool {
+        self.processes.requires_frames()
     }
 
     fn begin(

@@ -7,7 +7,7 @@ use isotherm_linux::proc::{Counters, Zone};
 use isotherm_mm::jain;
 use serde::Serialize;
 
-use super::reading::Reading;
+use super::reading::ZoneSample;
 
 /// The changes during an interval.
 #[derive(Debug, Clone, Serialize)]
@@ -91,7 +91,7 @@ pub struct Reclaim {
 
 impl Change {
     /// The changes from a reading to a later one.
-    pub fn between(a: &Reading, b: &Reading) -> Self {
+    pub fn between(a: &ZoneSample, b: &ZoneSample) -> Self {
         let machine = CounterDeltas(&a.vmstat, &b.vmstat);
         let mut kinds = kinds(a, b, &machine);
         share(&mut kinds);
@@ -158,7 +158,7 @@ impl CounterDeltas<'_> {
     }
 }
 
-fn kinds(a: &Reading, b: &Reading, machine: &CounterDeltas<'_>) -> Vec<KindChange> {
+fn kinds(a: &ZoneSample, b: &ZoneSample, machine: &CounterDeltas<'_>) -> Vec<KindChange> {
     let mut of_kind: BTreeMap<usize, (&str, Vec<&Zone>)> = BTreeMap::new();
     for z in b.zones.zones.iter().filter(|z| z.managed > 0) {
         let rank = kind(&z.name).map_or(usize::MAX, |k| k.index());
@@ -197,7 +197,7 @@ fn share(kinds: &mut [KindChange]) {
 }
 
 /// Free bytes of all zones of a kind.
-fn free(r: &Reading, name: &str) -> i64 {
+fn free(r: &ZoneSample, name: &str) -> i64 {
     let zones = r.zones.zones.iter().filter(|z| z.name == name);
     i64::try_from(zones.map(|z| bytes(z.free)).sum::<u64>()).unwrap_or(i64::MAX)
 }
@@ -212,25 +212,25 @@ fn fairness(kinds: &[KindChange]) -> Option<f64> {
     jain(ordinary.filter_map(|k| Some(k.allocated_bytes? as f64 / k.managed_bytes as f64)))
 }
 
-fn nodes(a: &Reading, b: &Reading) -> Vec<NodeChange> {
+fn nodes(a: &ZoneSample, b: &ZoneSample) -> Vec<NodeChange> {
     let nodes: BTreeSet<u32> = b.zones.zones.iter().map(|z| z.node).collect();
     nodes.into_iter().map(|node| of_node(a, b, node)).collect()
 }
 
-fn of_node(a: &Reading, b: &Reading, node: u32) -> NodeChange {
+fn of_node(a: &ZoneSample, b: &ZoneSample, node: u32) -> NodeChange {
     let none = Counters::new();
-    let own = |r: &'_ Reading| r.zones.nodes.get(&node).cloned().unwrap_or_else(|| none.clone());
+    let own = |r: &'_ ZoneSample| r.zones.nodes.get(&node).cloned().unwrap_or_else(|| none.clone());
     let (before, after) = (own(a), own(b));
     let own = CounterDeltas(&before, &after);
     let of_zones = |name: &str| {
-        let at = |r: &Reading| {
+        let at = |r: &ZoneSample| {
             let zones = r.zones.zones.iter().filter(|z| z.node == node);
             sum(zones.map(|z| z.counters.get(name).copied()))
         };
         at(b).map(|after| after.saturating_sub(at(a).unwrap_or(0)))
     };
     let reclaim = Reclaim::of(&own);
-    let cpu = |r: &Reading| r.kswapd.get(&node).copied();
+    let cpu = |r: &ZoneSample| r.kswapd.get(&node).copied();
     let kswapd = cpu(b).map(|after| after.saturating_sub(cpu(a).unwrap_or_default()));
     NodeChange {
         node,

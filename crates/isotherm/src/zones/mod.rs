@@ -7,7 +7,7 @@ mod state;
 pub mod text;
 
 pub use change::{Change, KindChange, NodeChange, Reclaim};
-pub use reading::Reading;
+pub use reading::ZoneSample;
 pub use state::{FormulaWatermarks, State, ZoneState};
 
 #[cfg(test)]

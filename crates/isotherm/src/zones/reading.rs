@@ -16,7 +16,7 @@ const KTHREADD: i32 = 2;
 
 /// One reading of all files.
 #[derive(Debug, Clone)]
-pub struct Reading {
+pub struct ZoneSample {
     /// when it was taken
     pub at: Nanos,
     /// `/proc/zoneinfo`
@@ -43,13 +43,13 @@ pub struct Sysctl {
     pub watermark_scale_factor: Option<u32>,
 }
 
-impl Reading {
+impl ZoneSample {
     /// Reads all files. Only `zoneinfo` is required.
     pub fn take(root: &Path) -> Result<Self, ProcError> {
         let zones = zoneinfo(root)?;
         let mut missing = Vec::new();
         let mut or_say = Missing(&mut missing);
-        Ok(Reading {
+        Ok(ZoneSample {
             at: sys::monotonic(),
             zones,
             vmstat: or_say.or_say(vmstat(root)),

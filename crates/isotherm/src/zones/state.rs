@@ -6,7 +6,7 @@ use isotherm_mm::{Generation, Watermarks, ZoneKind, unusable_free_index, waterma
 use serde::Serialize;
 
 use super::change::{kind, reserve};
-use super::reading::Reading;
+use super::reading::ZoneSample;
 
 /// All zones, at one time.
 #[derive(Debug, Clone, Serialize)]
@@ -68,7 +68,7 @@ pub struct FormulaWatermarks {
 
 impl State {
     /// The figures of a reading.
-    pub fn new(r: &Reading) -> Self {
+    pub fn new(r: &ZoneSample) -> Self {
         let all = &r.zones.zones;
         let lowmem = lowmem(all);
         let (empty, zones): (Vec<&Zone>, Vec<&Zone>) = all.iter().partition(|z| z.managed == 0);
@@ -86,7 +86,7 @@ impl ZoneState {
     }
 }
 
-fn zone(r: &Reading, z: &Zone, lowmem: i64) -> ZoneState {
+fn zone(r: &ZoneSample, z: &Zone, lowmem: i64) -> ZoneState {
     let bytes = |pages: u64| pages.saturating_mul(PAGE_SIZE);
     let of_zone = |node: u32, name: &str| node == z.node && name == z.name;
     let blocks = r.free_blocks.iter().find(|b| of_zone(b.node, &b.zone));
@@ -120,7 +120,7 @@ fn lowmem(zones: &[Zone]) -> i64 {
     zones.iter().filter(counts).map(|z| pages(z.managed)).sum()
 }
 
-fn expected(r: &Reading, z: &Zone, lowmem: i64) -> Option<FormulaWatermarks> {
+fn expected(r: &ZoneSample, z: &Zone, lowmem: i64) -> Option<FormulaWatermarks> {
     // The formula for movable memory differs between kernels.
     let kind = kind(&z.name).filter(|&k| k != ZoneKind::Movable)?;
     let factor = r.sysctl.watermark_scale_factor;

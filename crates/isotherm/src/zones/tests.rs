@@ -33,8 +33,8 @@ impl Machine {
         fs::write(self.0.path().join("proc").join(name), text).unwrap();
     }
 
-    fn reading(&self) -> Reading {
-        Reading::take(self.0.path()).unwrap()
+    fn reading(&self) -> ZoneSample {
+        ZoneSample::take(self.0.path()).unwrap()
     }
 
     /// Adds to a counter of vmstat.

@@ -16,7 +16,7 @@ const ABSENT_AT_ONCE: u64 = MAX_ENTRIES as u64 * PAGE_SIZE;
 
 /// The memory to read for an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reads {
+pub(super) enum WalkTarget {
     /// resident folios, so many blocks at once: these are read before the action on the first of them
     Resident { blocks: u32 },
     /// huge pages
@@ -48,16 +48,16 @@ enum Place {
 }
 
 impl Cursor {
-    pub fn new(process: &Process, range: AddrRange, reads: Reads) -> Self {
+    pub fn new(process: &Process, range: AddrRange, reads: WalkTarget) -> Self {
         let ranges = visible_ranges(process, range);
         let reader = |plain, most| {
             let spans = ranges.iter().map(|r| Span { range: r.range, plain });
             Place::Resident(Reader::new(spans.collect::<Vec<_>>()).at_most(most))
         };
         let place = match reads {
-            Reads::Resident { blocks } => reader(Plain::Everywhere, blocks),
-            Reads::Huge => reader(Plain::Huge, HUGE_AT_ONCE),
-            Reads::Absent => Place::Absent(0, range.start),
+            WalkTarget::Resident { blocks } => reader(Plain::Everywhere, blocks),
+            WalkTarget::Huge => reader(Plain::Huge, HUGE_AT_ONCE),
+            WalkTarget::Absent => Place::Absent(0, range.start),
         };
         Cursor { end: range.end, ranges, place }
     }

@@ -33,7 +33,7 @@ use self::demote::demote;
 use self::eligible::{Prepared, waits_for_touches};
 use self::filter::ask_for_touched;
 use self::prepare::{note_young, prepare};
-use self::progress::LONGEST_WORK;
+use self::progress::MAX_WORK;
 pub(crate) use self::progress::PageTimes;
 pub use self::support::possible;
 use self::wait::wait;
@@ -107,7 +107,7 @@ impl Vaddr {
         let (mut in_vain, watch) = (Duration::ZERO, Stopwatch::start());
         let first = out.len();
         for (work, prepared) in &prepared {
-            if out.len() > first && (spent >= time || watch.wall() >= LONGEST_WORK) {
+            if out.len() > first && (spent >= time || watch.wall() >= MAX_WORK) {
                 in_vain += prepared.took;
                 continue;
             }

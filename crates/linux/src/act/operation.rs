@@ -2,7 +2,7 @@
 
 use isotherm_core::{OpsError, PageMask};
 
-use super::cursor::Reads;
+use super::cursor::WalkTarget;
 use super::eligible::Eligible;
 use super::memory::ProcessMemory;
 use super::pieces::Piece;
@@ -17,8 +17,8 @@ pub(super) trait Operation {
     }
 
     /// The memory to read for this action.
-    fn reads(&self) -> Reads {
-        Reads::Resident { blocks: 1 }
+    fn reads(&self) -> WalkTarget {
+        WalkTarget::Resident { blocks: 1 }
     }
 
     /// The pieces to act on. Counts the eligible pages that the action cannot handle in `refused`. Leaves out

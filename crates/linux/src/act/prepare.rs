@@ -12,7 +12,7 @@ use crate::sys::{Stopwatch, monotonic};
 use crate::walker::{Plain, Span};
 
 /// Bytes to clear between two checks of the clock: at most 2 ms.
-const CLEARED_AT_ONCE: u64 = 16 << 20;
+const CLEAR_STEP_BYTES: u64 = 16 << 20;
 
 /// Prepares as much as the budget is estimated to suffice for.
 pub(super) fn prepare(ops: &mut Vaddr, work: &Work<'_>) -> Result<Prepared, OpsError> {
@@ -56,7 +56,7 @@ fn clear_young(
             prepared.upto = at;
             break;
         }
-        let end = range.end.min((at / CLEARED_AT_ONCE + 1) * CLEARED_AT_ONCE);
+        let end = range.end.min((at / CLEAR_STEP_BYTES + 1) * CLEAR_STEP_BYTES);
         let runs: Vec<AddrRange> =
             visible_ranges(process, AddrRange::new(at, end)).iter().map(|r| r.range).collect();
         cleared.clear();

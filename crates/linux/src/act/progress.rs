@@ -10,7 +10,7 @@ use crate::sys::Stopwatch;
 
 /// A work stops after this wall-clock time, whatever its budget: where isotherm hardly gets a CPU, the other
 /// works would wait.
-pub(super) const LONGEST_WORK: Duration = Duration::from_secs(2);
+pub(super) const MAX_WORK: Duration = Duration::from_secs(2);
 
 /// However little time remains, a step has at least one page in so many of a full one: each step has a fixed
 /// cost.
@@ -152,7 +152,7 @@ impl WorkProgress {
     /// the time: otherwise it would never advance.
     pub fn is_over(&self) -> bool {
         let begun = self.reached > self.range.start || self.applied.tried > 0;
-        let late = || self.spent() >= self.budget.time || self.began.wall() >= LONGEST_WORK;
+        let late = || self.spent() >= self.budget.time || self.began.wall() >= MAX_WORK;
         self.stopped || self.pages_left() == 0 || begun && late()
     }
 

@@ -16,7 +16,7 @@ use crate::sys::open_regular;
 
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libisotherm-alloc.so"));
 /// A larger file is not the library.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_LIBRARY_BYTES: u64 = 1 << 20;
 /// Begin of the name of the library's file, by which it is found in a process.
 const NAME: &str = "libisotherm-alloc";
 /// The functions that the library calls for a sampled allocation and for its release.
@@ -154,7 +154,7 @@ impl Probe {
     pub fn of(file: &Path) -> Option<Self> {
         let path = file.to_owned();
         let file = open_regular(file).ok()?;
-        let found = file.metadata().ok().filter(|m| m.len() <= MOST_BYTES)?;
+        let found = file.metadata().ok().filter(|m| m.len() <= MAX_LIBRARY_BYTES)?;
         let mut bytes = vec![0; usize::try_from(found.len()).ok()?];
         file.read_exact_at(&mut bytes, 0).ok()?;
         let elf = object::File::parse(&*bytes).ok()?;

@@ -24,14 +24,14 @@ pub enum Reclaimed {
     Less,
 }
 
-const TAKES_CONTROLLER: &str = "this requires a group with the memory controller";
-const TAKES_RECLAIM: &str =
+const REQUIRES_CONTROLLER: &str = "this requires a group with the memory controller";
+const REQUIRES_RECLAIM: &str =
     "this requires a group of version 2 with the memory controller, and Linux 5.19";
 const TAKES_CACHE_ONLY: &str =
     "this requires a group of version 2 with the memory controller, and Linux 6.9";
 /// Only page cache: no anonymous memory goes to swap.
 const CACHE_ONLY: &str = "swappiness=0";
-const TAKES_V2: &str = "this requires a group of version 2 with the memory controller";
+const REQUIRES_V2: &str = "this requires a group of version 2 with the memory controller";
 
 /// Version 1 shows "no limit" as the greatest number of whole pages.
 const V1_UNLIMITED: u64 = i64::MAX as u64 / 4096 * 4096;
@@ -44,7 +44,7 @@ impl Cgroup {
     /// If the group has no memory controller.
     pub fn memory_current(&self) -> Result<u64, CgroupError> {
         let name = self.either("memory.current", "memory.usage_in_bytes");
-        let text = self.read(name, TAKES_CONTROLLER)?;
+        let text = self.read(name, REQUIRES_CONTROLLER)?;
         text.trim().parse().map_err(|_| self.parse_error(name, &text))
     }
 
@@ -54,7 +54,7 @@ impl Cgroup {
     /// # Errors
     /// If the group has no memory controller.
     pub fn memory_max(&self) -> Result<Limit, CgroupError> {
-        self.limit(self.either("memory.max", "memory.limit_in_bytes"), TAKES_CONTROLLER)
+        self.limit(self.either("memory.max", "memory.limit_in_bytes"), REQUIRES_CONTROLLER)
     }
 
     /// Sets [`Cgroup::memory_max`].
@@ -62,7 +62,11 @@ impl Cgroup {
     /// # Errors
     /// If the group has no memory controller, or that is not permitted.
     pub fn set_memory_max(&self, limit: Limit) -> Result<(), CgroupError> {
-        self.set_limit(self.either("memory.max", "memory.limit_in_bytes"), limit, TAKES_CONTROLLER)
+        self.set_limit(
+            self.either("memory.max", "memory.limit_in_bytes"),
+            limit,
+            REQUIRES_CONTROLLER,
+        )
     }
 
     /// The soft limit: beyond it, the kernel slows the group down and reclaims from it, but kills nothing.
@@ -71,7 +75,7 @@ impl Cgroup {
     /// # Errors
     /// If the group has no such limit.
     pub fn memory_high(&self) -> Result<Limit, CgroupError> {
-        self.limit("memory.high", TAKES_V2)
+        self.limit("memory.high", REQUIRES_V2)
     }
 
     /// Requests that the kernel reclaims this many bytes from the group, the memory without access for the
@@ -80,7 +84,7 @@ impl Cgroup {
     /// # Errors
     /// If the kernel does not offer it, or that is not permitted.
     pub fn reclaim(&self, bytes: u64) -> Result<Reclaimed, CgroupError> {
-        self.write_reclaim(&bytes.to_string(), TAKES_RECLAIM)
+        self.write_reclaim(&bytes.to_string(), REQUIRES_RECLAIM)
     }
 
     /// Requests that the kernel reclaims this many bytes of page cache from the group, and no anonymous memory. Returns

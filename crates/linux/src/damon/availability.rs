@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-use super::claim::{self, Standing};
+use super::claim::{self, ClaimState};
 use super::sysfs::{self, Command, Element, Kdamond, Operations, SysfsError};
 use crate::proc::is_first_namespace;
 
@@ -15,14 +15,14 @@ pub enum Availability {
     /// yes: DAMON has no user, or only a kdamond that a killed isotherm has left
     Free,
     /// no: DAMON has another user
-    Held(Holder),
+    Held(DamonOwner),
     /// no: the kernel lacks DAMON, or isotherm may not use it
     Absent(String),
 }
 
 /// The user of DAMON.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Holder {
+pub enum DamonOwner {
     /// another isotherm, by its pid
     Isotherm(i32),
     /// the creator of these kdamonds
@@ -40,18 +40,18 @@ pub struct Foreign {
     pub pid: Option<i32>,
 }
 
-impl Display for Holder {
+impl Display for DamonOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Holder::Isotherm(pid) => write!(f, "another isotherm (pid {pid})"),
-            Holder::Module(name) => {
+            DamonOwner::Isotherm(pid) => write!(f, "another isotherm (pid {pid})"),
+            DamonOwner::Module(name) => {
                 write!(
                     f,
                     "{name} (ended by N in /sys/module/{}/parameters/enabled)",
                     name.to_lowercase()
                 )
             }
-            Holder::Kdamonds(all) => {
+            DamonOwner::Kdamonds(all) => {
                 write!(f, "another program, which has set up ")?;
                 for (i, k) in all.iter().enumerate() {
                     let comma = if i > 0 { ", " } else { "" };
@@ -74,7 +74,7 @@ const MAX_KDAMONDS: u64 = 64;
 pub fn availability(root: &Path) -> Availability {
     let dir = sysfs::kdamonds(root);
     if let Some(module) = modules(root) {
-        return Availability::Held(Holder::Module(module));
+        return Availability::Held(DamonOwner::Module(module));
     }
     let count = match sysfs::read::<u64>(&dir.join(Kdamond::COUNT)) {
         Ok(count) => count.min(MAX_KDAMONDS),
@@ -88,15 +88,15 @@ pub fn availability(root: &Path) -> Availability {
         );
     }
     match claim::standing(root) {
-        Standing::Living(pid) => return Availability::Held(Holder::Isotherm(pid)),
-        Standing::Leftover => return Availability::Free,
-        Standing::None => {}
+        ClaimState::Living(pid) => return Availability::Held(DamonOwner::Isotherm(pid)),
+        ClaimState::Leftover => return Availability::Free,
+        ClaimState::None => {}
     }
     if count == 0 {
         return Availability::Free;
     }
     let foreign = |number: u64| Foreign { number, pid: running(&dir.join(number.to_string())) };
-    Availability::Held(Holder::Kdamonds((0..count).map(foreign).collect()))
+    Availability::Held(DamonOwner::Kdamonds((0..count).map(foreign).collect()))
 }
 
 /// The pid of a kdamond's thread, if it runs.
@@ -184,7 +184,7 @@ mod tests {
              running) in /sys/kernel/mm/damon/admin/kdamonds"
         );
         file(root, "sys/module/damon_stat/parameters/enabled", "Y\n");
-        assert_eq!(availability(root), Availability::Held(Holder::Module("DAMON_STAT".into())));
+        assert_eq!(availability(root), Availability::Held(DamonOwner::Module("DAMON_STAT".into())));
     }
 
     #[test]

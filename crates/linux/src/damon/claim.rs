@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::availability::{Holder, running};
+use super::availability::{DamonOwner, running};
 use super::error::DamonError;
 use super::sysfs::{self, Command, Context, Element, Kdamond, SysfsError};
 use super::trace;
@@ -45,7 +45,7 @@ pub(super) struct Mark {
 
 /// The state that the file shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum ClaimState {
     /// a live isotherm, with its pid
     Living(i32),
     /// a kdamond that a killed isotherm has left
@@ -71,7 +71,7 @@ impl Claim {
             state::make_dir(dir).map_err(failed("make the directory of"))?;
         }
         let file = lock_or_owner(root, true).map_err(failed("lock"))?;
-        let file = file.map_err(|pid| DamonError::Held(Holder::Isotherm(pid)))?;
+        let file = file.map_err(|pid| DamonError::Held(DamonOwner::Isotherm(pid)))?;
         take_away_left(root, &file)?;
         let boot_id = boot_id(root).map_err(failed("mark"))?;
         let owner = Thread::own(root);
@@ -110,14 +110,14 @@ impl Drop for Claim {
 }
 
 /// The current state of the file; changes nothing.
-pub(super) fn standing(root: &Path) -> Standing {
+pub(super) fn standing(root: &Path) -> ClaimState {
     match lock_or_owner(root, false) {
-        Ok(Err(pid)) => Standing::Living(pid),
+        Ok(Err(pid)) => ClaimState::Living(pid),
         Ok(Ok(file)) => match read(&file) {
-            Some(mark) if is_ours(root, &mark) => Standing::Leftover,
-            _ => Standing::None,
+            Some(mark) if is_ours(root, &mark) => ClaimState::Leftover,
+            _ => ClaimState::None,
         },
-        Err(_) => Standing::None,
+        Err(_) => ClaimState::None,
     }
 }
 

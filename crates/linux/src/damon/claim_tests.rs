@@ -50,7 +50,7 @@ fn a_short_lock_is_waited_for() {
     let (dir, mark) = left();
     write(dir.path(), &mark);
     let asks = state::lock(&dir.path().join(PATH), false).unwrap().unwrap();
-    assert_eq!(standing(dir.path()), Standing::Living(42), "it does not end");
+    assert_eq!(standing(dir.path()), ClaimState::Living(42), "it does not end");
     std::thread::scope(|scope| {
         scope.spawn(|| {
             sleep(WAIT * 2);
@@ -114,7 +114,7 @@ fn a_kdamond_that_cannot_be_removed_stays_noted() {
     let link = format!("/proc/{}/fd/{}", own_pid(), sealed.as_raw_fd());
     std::os::unix::fs::symlink(link, &count).unwrap();
     drop(claim);
-    assert_eq!(standing(root), Standing::Leftover);
+    assert_eq!(standing(root), ClaimState::Leftover);
     fs::remove_file(&count).unwrap();
     file(root, &format!("{ALL}/nr_kdamonds"), "1\n");
     assert!(sweep(root).unwrap().is_some());
@@ -125,11 +125,11 @@ fn a_kdamond_that_cannot_be_removed_stays_noted() {
 fn the_note_is_locked_while_its_owner_lives() {
     let (dir, _) = left();
     let root = dir.path();
-    assert_eq!(standing(root), Standing::None, "there is no file");
+    assert_eq!(standing(root), ClaimState::None, "there is no file");
     let claim = Claim::take(root).unwrap();
-    assert_eq!(standing(root), Standing::Living(own_pid()));
+    assert_eq!(standing(root), ClaimState::Living(own_pid()));
     let second = Claim::take(root).unwrap_err();
-    assert!(matches!(second, DamonError::Held(Holder::Isotherm(pid)) if pid == own_pid()));
+    assert!(matches!(second, DamonError::Held(DamonOwner::Isotherm(pid)) if pid == own_pid()));
     assert!(sweep(root).unwrap().is_none(), "the living are not swept");
     drop(claim);
     assert!(!root.join(PATH).exists());
@@ -142,7 +142,7 @@ fn a_leftover_kdamond_is_removed() {
         let (dir, mark) = left();
         let root = dir.path();
         write(root, &Mark { kdamond, ..mark });
-        assert_eq!(standing(root), Standing::Leftover);
+        assert_eq!(standing(root), ClaimState::Leftover);
         assert_eq!(sweep(root).unwrap(), Some(42));
         assert_eq!(tree(root), ["off", "0"]);
         assert!(!root.join(PATH).exists());
@@ -176,7 +176,7 @@ fn a_changed_kdamond_is_left_alone() {
     ];
     for (what, other) in others {
         write(root, &other);
-        assert_eq!(standing(root), Standing::None, "{what}");
+        assert_eq!(standing(root), ClaimState::None, "{what}");
         sweep(root).unwrap();
         assert_eq!(tree(root), ["on", "1"], "{what}");
         assert!(!root.join(PATH).exists(), "{what}");

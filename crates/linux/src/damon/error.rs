@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use isotherm_core::AttrsError;
 
-use super::availability::Holder;
+use super::availability::DamonOwner;
 use super::sysfs::{Operations, SysfsError};
 use super::trace::TraceError;
 use crate::ops::AttachError;
@@ -22,7 +22,7 @@ pub enum DamonError {
     #[error(
         "kernel DAMON belongs to {0}. isotherm leaves it alone: end that first, or choose another --look"
     )]
-    Held(Holder),
+    Held(DamonOwner),
     /// The kernel returned EBUSY when the kdamond was started.
     #[error(
         "kernel DAMON is busy (EBUSY): it has another user, for example a kernel module. \

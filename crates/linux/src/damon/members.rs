@@ -65,7 +65,7 @@ pub(super) struct Member {
     areas: Vec<AddrRange>,
     /// fixed ranges to watch; empty for all memory
     ranges: Vec<AddrRange>,
-    kind: Kind,
+    kind: MemberKind,
     ran: Option<Duration>,
     /// when an `exec` was detected
     replaced: Option<Nanos>,
@@ -73,7 +73,7 @@ pub(super) struct Member {
     pub dropped: bool,
 }
 
-enum Kind {
+enum MemberKind {
     Process { process: Box<ProcfsProcess>, resident: Resident },
     Physical(Frames),
 }
@@ -95,7 +95,7 @@ pub(super) fn members(root: &Path, watched: MonitoredMemory) -> Result<Vec<Membe
         MonitoredMemory::Physical { ranges, .. } if ranges.is_empty() => Err(DamonError::NoTargets),
         MonitoredMemory::Physical { target, ranges, mappings } => {
             let frames = Frames(KPageFlags::open(root)?);
-            let mut member = Member::new(target, ranges, Kind::Physical(frames));
+            let mut member = Member::new(target, ranges, MemberKind::Physical(frames));
             member.set_mappings(mappings);
             Ok(vec![member])
         }
@@ -103,7 +103,7 @@ pub(super) fn members(root: &Path, watched: MonitoredMemory) -> Result<Vec<Membe
 }
 
 impl Member {
-    fn new(id: TargetId, ranges: Vec<AddrRange>, kind: Kind) -> Self {
+    fn new(id: TargetId, ranges: Vec<AddrRange>, kind: MemberKind) -> Self {
         let (mappings, areas) = (Arc::default(), Vec::new());
         let (ran, replaced, dropped) = (None, None, false);
         Member { id, mappings, areas, ranges, kind, ran, replaced, dropped }
@@ -116,13 +116,15 @@ impl Member {
             Err(e) if e.is_gone() => return Ok(None),
             Err(e) => return Err(e.into()),
         };
-        let kind = Kind::Process { process, resident: Resident::default() };
+        let kind = MemberKind::Process { process, resident: Resident::default() };
         Ok(Some(Member::new(id, Vec::new(), kind)))
     }
 
     /// The pages of `ranges`, sorted and disjoint, up to the end of the memory that is mapped now.
     fn clipped(&mut self, ranges: &[AddrRange]) -> Result<Vec<AddrRange>, DamonError> {
-        let Kind::Process { process, .. } = &mut self.kind else { return Ok(ranges.to_vec()) };
+        let MemberKind::Process { process, .. } = &mut self.kind else {
+            return Ok(ranges.to_vec());
+        };
         let mut mappings = Vec::new();
         if process.mappings_into(&mut mappings).is_ok_and(|state| state == Liveness::Gone) {
             return Ok(Vec::new());
@@ -147,16 +149,16 @@ impl Member {
     /// The pid of its process; `None` for physical memory.
     pub fn pid(&self) -> Option<i32> {
         match &self.kind {
-            Kind::Process { process, .. } => Some(process.pid),
-            Kind::Physical(_) => None,
+            MemberKind::Process { process, .. } => Some(process.pid),
+            MemberKind::Physical(_) => None,
         }
     }
 
     /// Whether its process has ended. Physical memory never ends.
     pub fn has_ended(&self) -> bool {
         match &self.kind {
-            Kind::Process { process, .. } => process.has_ended(),
-            Kind::Physical(_) => false,
+            MemberKind::Process { process, .. } => process.has_ended(),
+            MemberKind::Physical(_) => false,
         }
     }
 
@@ -167,7 +169,7 @@ impl Member {
 
     /// Reads its mappings and resident memory again.
     pub fn update(&mut self, now: Nanos) -> Result<(), OpsError> {
-        let Kind::Process { process, resident } = &mut self.kind else { return Ok(()) };
+        let MemberKind::Process { process, resident } = &mut self.kind else { return Ok(()) };
         let mut mappings = Vec::new();
         match process.mappings_into(&mut mappings)? {
             Liveness::Gone => return Ok(()),
@@ -197,8 +199,8 @@ impl Member {
 
     fn present(&self) -> &dyn Present {
         match &self.kind {
-            Kind::Process { resident, .. } => resident,
-            Kind::Physical(frames) => frames,
+            MemberKind::Process { resident, .. } => resident,
+            MemberKind::Physical(frames) => frames,
         }
     }
 

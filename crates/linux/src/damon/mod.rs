@@ -21,7 +21,7 @@ mod tried;
 mod views;
 
 pub use attrs::KdamondAttrs;
-pub use availability::{Availability, Foreign, Holder, availability, operations};
+pub use availability::{Availability, DamonOwner, Foreign, availability, operations};
 pub use claim::sweep;
 pub use error::DamonError;
 pub use kdamond::Kdamond;

@@ -45,7 +45,7 @@ pub(super) trait Present {
 }
 
 /// Maximal number of resident ranges of one process: each needs 24 bytes.
-const MOST_RANGES: usize = 1 << 20;
+const MAX_RANGES: usize = 1 << 20;
 
 /// Resident memory of a process.
 #[derive(Debug, Default)]
@@ -64,9 +64,9 @@ impl Resident {
     pub fn read(&mut self, pagemap: &mut Pagemap, mappings: &[Mapping]) {
         self.ranges.clear();
         for mapping in mappings {
-            pagemap.resident(mapping.range, MOST_RANGES, &mut self.ranges);
+            pagemap.resident(mapping.range, MAX_RANGES, &mut self.ranges);
         }
-        self.index(mappings, MOST_RANGES);
+        self.index(mappings, MAX_RANGES);
     }
 
     /// Prepares lookups. If there are `limit` ranges, further ones may have been omitted.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{Finding, State};
+use super::{CheckResult, Finding};
 use crate::ops::Physical;
 use crate::physical::{Stretch, physical_memory};
 
@@ -13,14 +13,14 @@ pub(super) fn findings(root: &Path) -> Vec<Finding> {
     let what = "physical memory";
     let memory = match physical_memory(root) {
         Ok(memory) => memory,
-        Err(e) => return vec![Finding::new(what, State::Limited, e.to_string())],
+        Err(e) => return vec![Finding::new(what, CheckResult::Limited, e.to_string())],
     };
     let by_idle = match Physical::new(root, &memory) {
-        Ok(_) => (State::Works, "page_idle can observe it".to_owned()),
-        Err(e) => (State::Limited, e.to_string()),
+        Ok(_) => (CheckResult::Works, "page_idle can observe it".to_owned()),
+        Err(e) => (CheckResult::Limited, e.to_string()),
     };
     vec![
-        Finding::new(what, State::Works, zones_by_node(&memory)),
+        Finding::new(what, CheckResult::Works, zones_by_node(&memory)),
         Finding::new("physical memory by page_idle", by_idle.0, by_idle.1),
     ]
 }
@@ -70,7 +70,7 @@ mod tests {
     fn a_machine_without_iomem() {
         let root = tempfile::tempdir().unwrap();
         let found = findings(root.path());
-        assert!(found.len() == 1 && found[0].state == State::Limited, "{found:?}");
+        assert!(found.len() == 1 && found[0].state == CheckResult::Limited, "{found:?}");
         assert!(found[0].detail.contains("proc/iomem"));
     }
 }

@@ -14,7 +14,7 @@ use perf_event_open_sys::{ioctls, perf_event_open};
 use crate::allocations::Probe;
 
 /// Maximum number of frames of a stack.
-const MOST_FRAMES: u16 = 64;
+const MAX_FRAMES: u16 = 64;
 
 /// Bytes to copy from the top of the stack.
 const STACK_BYTES: u32 = 8192;
@@ -47,14 +47,14 @@ pub(super) enum Counts {
 
 /// The threads that an event is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Begins {
+pub(super) enum EventScope {
     /// a thread that exists
     Now,
     /// the programs that this thread starts, from their `exec` on
     AtExec,
 }
 
-fn attr(counts: Counts, begins: Begins) -> perf_event_attr {
+fn attr(counts: Counts, begins: EventScope) -> perf_event_attr {
     let mut a = perf_event_attr {
         type_: sys::PERF_TYPE_SOFTWARE,
         size: u32::try_from(size_of::<perf_event_attr>()).unwrap_or(0),
@@ -86,7 +86,7 @@ fn attr(counts: Counts, begins: Begins) -> perf_event_attr {
     };
     a.sample_type = u64::from(fields);
     if fields & PERF_SAMPLE_CALLCHAIN != 0 {
-        a.sample_max_stack = MOST_FRAMES;
+        a.sample_max_stack = MAX_FRAMES;
         a.sample_stack_user = STACK_BYTES;
     }
     if fields & PERF_SAMPLE_REGS_USER != 0 {
@@ -108,7 +108,7 @@ fn attr(counts: Counts, begins: Begins) -> perf_event_attr {
         a.set_comm(1);
         a.set_comm_exec(1);
     }
-    if begins == Begins::AtExec {
+    if begins == EventScope::AtExec {
         a.set_disabled(1);
         a.set_enable_on_exec(1);
     }
@@ -119,7 +119,7 @@ fn attr(counts: Counts, begins: Begins) -> perf_event_attr {
 pub(super) fn open_probe(counts: Counts, probe: &Probe, cpu: i32) -> io::Result<OwnedFd> {
     let kind = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type")?;
     let path = CString::new(format!("/proc/self/fd/{}", probe.file.as_raw_fd()))?;
-    let mut attr = attr(counts, Begins::Now);
+    let mut attr = attr(counts, EventScope::Now);
     attr.set_inherit(0);
     attr.type_ = kind.trim().parse().map_err(io::Error::other)?;
     attr.config = 0;
@@ -134,7 +134,11 @@ pub(super) fn open_probe(counts: Counts, probe: &Probe, cpu: i32) -> io::Result<
 
 /// Opens the event of a thread on a CPU; 0 is the calling thread, -1 are all. Threads and processes that it starts are
 /// included.
-pub(super) fn open(counts: Counts, begins: Begins, (tid, cpu): (i32, i32)) -> io::Result<OwnedFd> {
+pub(super) fn open(
+    counts: Counts,
+    begins: EventScope,
+    (tid, cpu): (i32, i32),
+) -> io::Result<OwnedFd> {
     let mut attr = attr(counts, begins);
     open_attr(&mut attr, tid, cpu).or_else(|e| match e.raw_os_error() {
         // Without CAP_PERFMON, only faults in user space may be observed.

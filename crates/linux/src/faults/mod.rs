@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use isotherm_core::Nanos;
 
-use event::{Begins, Counts};
+use event::{Counts, EventScope};
 use record::{Record, parse};
 pub use record::{SampleKind, Sampled, StackCopy};
 use ring::Ring;
@@ -45,7 +45,7 @@ const RELEASE_PAGES: usize = 256;
 const ALLOCATION_PAGES: usize = 16_384;
 const ALLOCATION_PAGES_OF_CPU: [usize; 2] = [1024, 4096];
 /// Maximum number of open events.
-const MOST_EVENTS: usize = 65_536;
+const MAX_EVENTS: usize = 65_536;
 
 /// Page faults cannot be sampled.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +76,7 @@ pub enum FaultsError {
     },
     /// too many threads and CPUs
     #[error(
-        "cannot sample page faults of process {pid}: its threads on all CPUs require more than {MOST_EVENTS} \
+        "cannot sample page faults of process {pid}: its threads on all CPUs require more than {MAX_EVENTS} \
          events; start it with isotherm record --stacks -- COMMAND, which requires one event per CPU"
     )]
     TooMany {
@@ -159,7 +159,7 @@ impl Rings {
         let ring = |counts, pages| {
             // The events of programs are of all processes, -1; any process may own another ring.
             let whose = if counts == Counts::Selected { -1 } else { 0 };
-            Ring::map(event::open(counts, Begins::Now, (whose, cpu))?, pages)
+            Ring::map(event::open(counts, EventScope::Now, (whose, cpu))?, pages)
         };
         let faults = if thinner.has_program() { Counts::Selected } else { Counts::Nothing };
         let (minor, major) = (ring(faults, MINOR_PAGES)?, ring(faults, MAJOR_PAGES)?);
@@ -254,7 +254,7 @@ impl FaultSampler {
     /// # Errors
     /// If the kernel refuses it.
     pub fn expect_command(&mut self) -> Result<(), FaultsError> {
-        let opened = self.open_events(COMMAND, Begins::AtExec);
+        let opened = self.open_events(COMMAND, EventScope::AtExec);
         let events = opened
             .map_err(|source| FaultsError::Refused { what: "a command".to_owned(), source })?;
         self.events.insert(COMMAND, events);
@@ -290,7 +290,7 @@ impl FaultSampler {
                 break;
             }
             for tid in new {
-                match self.open_events(tid, Begins::Now) {
+                match self.open_events(tid, EventScope::Now) {
                     Ok(opened) => events.extend(opened),
                     // It has ended.
                     Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
@@ -300,7 +300,7 @@ impl FaultSampler {
                     }
                 }
                 let open = events.len() + self.events.values().map(Vec::len).sum::<usize>();
-                if open > MOST_EVENTS {
+                if open > MAX_EVENTS {
                     return Err(FaultsError::TooMany { pid });
                 }
             }
@@ -310,7 +310,7 @@ impl FaultSampler {
         Ok(())
     }
 
-    fn open_events(&self, tid: i32, begins: Begins) -> io::Result<Vec<OwnedFd>> {
+    fn open_events(&self, tid: i32, begins: EventScope) -> io::Result<Vec<OwnedFd>> {
         let mut events = Vec::with_capacity(self.cpus.len() * 2);
         for rings in &self.cpus {
             for (event, ring) in [(Event::Minor, &rings.minor), (Event::Major, &rings.major)] {

@@ -18,7 +18,7 @@ pub(super) struct Batch {
 
 /// The result of an attempt to move a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum MoveStatus {
     Moved,
     Gone,
     Shared,
@@ -28,18 +28,18 @@ enum Fate {
     NotStored,
 }
 
-impl Fate {
+impl MoveStatus {
     /// The result for a piece: `now` is its current node, `status` the kernel's result of the move; each is a
     /// node or a negative error number. The current node has precedence.
     fn of(target: i32, now: i32, status: i32, full: bool) -> Self {
         match (now, status) {
-            (now, _) if now == target => Fate::Moved,
-            (now, _) if now < 0 => Fate::Gone,
-            (_, status) if status == -libc::EACCES => Fate::Shared,
-            (_, status) if status == -libc::ENOMEM => Fate::NoRoom,
-            (_, STATUS_NOT_STORED) if full => Fate::NoRoom,
-            (_, STATUS_NOT_STORED) => Fate::NotStored,
-            _ => Fate::Busy,
+            (now, _) if now == target => MoveStatus::Moved,
+            (now, _) if now < 0 => MoveStatus::Gone,
+            (_, status) if status == -libc::EACCES => MoveStatus::Shared,
+            (_, status) if status == -libc::ENOMEM => MoveStatus::NoRoom,
+            (_, STATUS_NOT_STORED) if full => MoveStatus::NoRoom,
+            (_, STATUS_NOT_STORED) => MoveStatus::NotStored,
+            _ => MoveStatus::Busy,
         }
     }
 }
@@ -66,13 +66,13 @@ impl Batch {
         let mut rest = Vec::new();
         for ((piece, &now), &status) in self.pieces.iter().zip(now).zip(status) {
             let pages = piece.pages();
-            match Fate::of(self.node, now, status, full) {
-                Fate::Moved => out.moved += pages,
-                Fate::Gone => out.left.gone += pages,
-                Fate::Shared => out.left.shared += pages,
-                Fate::NoRoom => out.left.no_room += pages,
-                Fate::Busy => out.left.busy += pages,
-                Fate::NotStored => rest.push(*piece),
+            match MoveStatus::of(self.node, now, status, full) {
+                MoveStatus::Moved => out.moved += pages,
+                MoveStatus::Gone => out.left.gone += pages,
+                MoveStatus::Shared => out.left.shared += pages,
+                MoveStatus::NoRoom => out.left.no_room += pages,
+                MoveStatus::Busy => out.left.busy += pages,
+                MoveStatus::NotStored => rest.push(*piece),
             }
         }
         // The first piece was tried, and stopped the kernel: it moves to the end, so that the others need not
@@ -94,19 +94,19 @@ mod tests {
 
     #[test]
     fn the_status_of_a_piece_gives_its_result() {
-        let fate = |now, status, full| Fate::of(2, now, status, full);
+        let fate = |now, status, full| MoveStatus::of(2, now, status, full);
         for (now, status, full, expected) in [
-            (2, STATUS_NOT_STORED, true, Fate::Moved),
-            (2, -libc::EACCES, false, Fate::Moved),
-            (-libc::ENOENT, STATUS_NOT_STORED, false, Fate::Gone),
-            (-libc::EFAULT, 2, false, Fate::Gone),
-            (STATUS_NOT_STORED, STATUS_NOT_STORED, true, Fate::Gone),
-            (0, -libc::EACCES, true, Fate::Shared),
-            (0, -libc::ENOMEM, false, Fate::NoRoom),
-            (0, STATUS_NOT_STORED, true, Fate::NoRoom),
-            (0, STATUS_NOT_STORED, false, Fate::NotStored),
-            (0, -libc::EBUSY, true, Fate::Busy),
-            (0, 2, false, Fate::Busy),
+            (2, STATUS_NOT_STORED, true, MoveStatus::Moved),
+            (2, -libc::EACCES, false, MoveStatus::Moved),
+            (-libc::ENOENT, STATUS_NOT_STORED, false, MoveStatus::Gone),
+            (-libc::EFAULT, 2, false, MoveStatus::Gone),
+            (STATUS_NOT_STORED, STATUS_NOT_STORED, true, MoveStatus::Gone),
+            (0, -libc::EACCES, true, MoveStatus::Shared),
+            (0, -libc::ENOMEM, false, MoveStatus::NoRoom),
+            (0, STATUS_NOT_STORED, true, MoveStatus::NoRoom),
+            (0, STATUS_NOT_STORED, false, MoveStatus::NotStored),
+            (0, -libc::EBUSY, true, MoveStatus::Busy),
+            (0, 2, false, MoveStatus::Busy),
         ] {
             assert_eq!(fate(now, status, full), expected, "{now} {status} {full}");
         }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::error::NumaError;
-use super::undo_log::{Change, Run, UndoLog, has_leftover};
+use super::undo_log::{Change, NotedRun, UndoLog, has_leftover};
 use super::weights::Setting;
 use crate::state::Thread;
 
@@ -27,7 +27,7 @@ pub enum RequestedWeights {
 
 /// The result of restoring weights.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct PutBack {
+pub struct RestoreResult {
     /// nodes whose previous weight is restored
     pub nodes: Vec<u32>,
     /// nodes whose weight another program has changed since: untouched
@@ -39,14 +39,14 @@ pub struct PutBack {
     pub mode_lost: bool,
 }
 
-impl PutBack {
+impl RestoreResult {
     /// Whether there was any weight to restore, or to leave untouched.
     #[must_use]
     pub fn is_something(&self) -> bool {
         self.mode || self.mode_lost || !self.nodes.is_empty() || !self.left.is_empty()
     }
 
-    fn and(mut self, other: PutBack) -> Self {
+    fn and(mut self, other: RestoreResult) -> Self {
         self.nodes.extend(other.nodes);
         self.left.extend(other.left);
         for list in [&mut self.nodes, &mut self.left] {
@@ -72,13 +72,13 @@ impl Holding {
     ///
     /// # Errors
     /// If the kernel refuses. The note then stays, so that a later isotherm can try again.
-    pub fn end(mut self) -> Result<PutBack, NumaError> {
+    pub fn end(mut self) -> Result<RestoreResult, NumaError> {
         self.put_back()
     }
 
-    fn put_back(&mut self) -> Result<PutBack, NumaError> {
+    fn put_back(&mut self) -> Result<RestoreResult, NumaError> {
         if std::mem::replace(&mut self.ended, true) {
-            return Ok(PutBack::default());
+            return Ok(RestoreResult::default());
         }
         let mut log = UndoLog::open(&self.root)?;
         let own = Thread::own(&self.root);
@@ -155,7 +155,7 @@ pub fn hold(root: &Path, weights: &BTreeMap<u32, u8>) -> Result<Holding, NumaErr
             let wanted = RequestedWeights::Weights(wanted.collect());
             let change = planned(&now, &wanted)?;
             let (asked, owners) = (weights.clone(), vec![own]);
-            log.state.run = Some(Run { change, asked, owners });
+            log.state.run = Some(NotedRun { change, asked, owners });
             log.save()?;
             if let Err(e) = log.write(&wanted, &now) {
                 if e.undone {
@@ -173,13 +173,13 @@ pub fn hold(root: &Path, weights: &BTreeMap<u32, u8>) -> Result<Holding, NumaErr
 ///
 /// # Errors
 /// If a run still holds weights, or the kernel refuses.
-pub fn put_back(root: &Path) -> Result<PutBack, NumaError> {
+pub fn put_back(root: &Path) -> Result<RestoreResult, NumaError> {
     let mut log = UndoLog::open(root)?;
     log.refuse_runs()?;
     let swept = std::mem::take(&mut log.swept);
     let done = match log.state.set.clone() {
         Some(change) => log.undo(&change)?,
-        None => PutBack::default(),
+        None => RestoreResult::default(),
     };
     log.state.set = None;
     log.close()?;
@@ -190,10 +190,10 @@ pub fn put_back(root: &Path) -> Result<PutBack, NumaError> {
 ///
 /// # Errors
 /// If the kernel refuses.
-pub fn sweep(root: &Path) -> Result<PutBack, NumaError> {
+pub fn sweep(root: &Path) -> Result<RestoreResult, NumaError> {
     // Without permission to write, the caller gets an error only if there is something to restore.
     if !has_leftover(root) {
-        return Ok(PutBack::default());
+        return Ok(RestoreResult::default());
     }
     let mut log = UndoLog::open(root)?;
     let swept = std::mem::take(&mut log.swept);

@@ -17,7 +17,7 @@ mod undo_log;
 mod weights;
 mod windows;
 
-pub use change::{Holding, PutBack, RequestedWeights, hold, put_back, set, sweep};
+pub use change::{Holding, RequestedWeights, RestoreResult, hold, put_back, set, sweep};
 pub use error::NumaError;
 pub use files::parse_list;
 pub use layout::Layout;

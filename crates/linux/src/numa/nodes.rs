@@ -13,7 +13,7 @@ use crate::proc::ProcError;
 const NODES: &str = "sys/devices/system/node";
 const TIERS: &str = "sys/devices/virtual/memory_tiering";
 /// Maximal number of tiers that are read, because the data come from firmware.
-const MOST_TIERS: usize = 4096;
+const MAX_TIERS: usize = 4096;
 
 /// A node with memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -121,7 +121,7 @@ fn access(dir: &Path) -> Option<Access> {
 
 /// The numbers of the entries of `dir` whose names are `prefix` and a number, in ascending order.
 pub(super) fn numbered(dir: &Path, prefix: &str) -> Vec<u32> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().take(MOST_TIERS);
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().take(MAX_TIERS);
     let number = |name: &str| name.strip_prefix(prefix)?.parse().ok();
     let mut all: Vec<u32> = entries.filter_map(|e| number(e.file_name().to_str()?)).collect();
     all.sort_unstable();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::change::{PutBack, RequestedWeights};
+use super::change::{RequestedWeights, RestoreResult};
 use super::error::NumaError;
 use super::weights::{Setting, WeightFiles, weights_text};
 use crate::state::{self, Thread, boot_id};
@@ -35,18 +35,18 @@ pub(super) struct Change {
 
 /// Weights that are in force while one of the owners lives.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Run {
+pub(super) struct NotedRun {
     pub change: Change,
     pub asked: BTreeMap<u32, u8>,
     pub owners: Vec<Thread>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct State {
+pub(super) struct UndoState {
     version: u32,
     boot_id: String,
     pub set: Option<Change>,
-    pub run: Option<Run>,
+    pub run: Option<NotedRun>,
 }
 
 /// Why a setting was not written, and whether the previous one is restored.
@@ -61,9 +61,9 @@ pub(super) struct UndoLog {
     root: PathBuf,
     file: File,
     pub files: WeightFiles,
-    pub state: State,
+    pub state: UndoState,
     /// what was restored after killed runs when this was opened
-    pub swept: PutBack,
+    pub swept: RestoreResult,
 }
 
 impl UndoLog {
@@ -77,8 +77,8 @@ impl UndoLog {
         let file = lock(&root.join(PATH)).map_err(failed("lock"))?;
         let boot_id = boot_id(root).map_err(failed("mark"))?;
         let known = read(&file, &root.join(PATH))?.filter(|s| s.boot_id == boot_id);
-        let state = known.unwrap_or(State { version: VERSION, boot_id, set: None, run: None });
-        let swept = PutBack::default();
+        let state = known.unwrap_or(UndoState { version: VERSION, boot_id, set: None, run: None });
+        let swept = RestoreResult::default();
         let mut log = UndoLog { root: root.to_owned(), file, files, state, swept };
         log.swept = log.without_owners(|o| o.lives(root))?;
         Ok(log)
@@ -88,12 +88,12 @@ impl UndoLog {
     pub fn without_owners(
         &mut self,
         stays: impl Fn(&Thread) -> bool,
-    ) -> Result<PutBack, NumaError> {
-        let Some(run) = &mut self.state.run else { return Ok(PutBack::default()) };
+    ) -> Result<RestoreResult, NumaError> {
+        let Some(run) = &mut self.state.run else { return Ok(RestoreResult::default()) };
         run.owners.retain(stays);
         if !run.owners.is_empty() {
             self.save()?;
-            return Ok(PutBack::default());
+            return Ok(RestoreResult::default());
         }
         let change = run.change.clone();
         let done = self.undo(&change)?;
@@ -125,9 +125,9 @@ impl UndoLog {
     }
 
     /// Restores the previous setting, where the written one is still in force.
-    pub fn undo(&self, Change { before, wrote }: &Change) -> Result<PutBack, NumaError> {
+    pub fn undo(&self, Change { before, wrote }: &Change) -> Result<RestoreResult, NumaError> {
         let now = self.files.read()?;
-        let mut done = PutBack::default();
+        let mut done = RestoreResult::default();
         let by_mode = wrote.auto == Some(true);
         // The kernel derives the weights of the automatic mode again.
         if by_mode && before.auto == Some(true) {
@@ -187,7 +187,7 @@ impl Drop for UndoLog {
 
 /// The content of the state file; none in a new file. A file that is not understood is an error, because it may
 /// be the only note of the previous weights.
-fn read(file: &File, path: &Path) -> Result<Option<State>, NumaError> {
+fn read(file: &File, path: &Path) -> Result<Option<UndoState>, NumaError> {
     let failed = |source| NumaError::State { what: "read", path: path.to_owned(), source };
     let mut text = String::new();
     file.take(SIZE as u64).read_to_string(&mut text).map_err(failed)?;
@@ -195,7 +195,7 @@ fn read(file: &File, path: &Path) -> Result<Option<State>, NumaError> {
     if text.is_empty() {
         return Ok(None);
     }
-    match serde_json::from_str::<State>(text) {
+    match serde_json::from_str::<UndoState>(text) {
         Ok(state) if state.version == VERSION => Ok(Some(state)),
         _ => {
             let text = text.chars().take(MAX_SHOWN_CHARS).collect();
@@ -207,7 +207,7 @@ fn read(file: &File, path: &Path) -> Result<Option<State>, NumaError> {
 /// Whether a killed run has left weights that were not restored.
 pub(super) fn has_leftover(root: &Path) -> bool {
     let file = File::open(root.join(PATH)).ok();
-    let run = file.and_then(|f| state::read::<State>(&f, SIZE)).and_then(|s| s.run);
+    let run = file.and_then(|f| state::read::<UndoState>(&f, SIZE)).and_then(|s| s.run);
     run.is_some_and(|run| !run.owners.iter().any(|o| o.lives(root)))
 }
 

@@ -14,7 +14,7 @@ use crate::walker::{Answer, Walker, Want, fitting};
 use crate::x86::Level;
 
 /// Ranges cleared between two time stamps: at 10 to 25 us each, the error of a stamp is at most 1.6 ms.
-const CLEARED_AT_ONCE: usize = 64;
+const WINDOWS_PER_CALL: usize = 64;
 
 /// Decides on the large folios of the plans: they may be cleared only if they are mapped completely.
 pub(super) fn check_folios(
@@ -69,7 +69,7 @@ pub(super) fn clear(
         todo.extend(w.clear.ranges.iter().filter(|r| done.insert(**r)).map(|r| (*r, i)));
     }
     let mut cleared = 0;
-    for part in todo.chunks(CLEARED_AT_ONCE) {
+    for part in todo.chunks(WINDOWS_PER_CALL) {
         let ranges: Vec<AddrRange> = part.iter().map(|(r, _)| *r).collect();
         let failed = advise_cold(process, &ranges)?;
         cleared += (ranges.len() - failed.len()) as u64;

@@ -37,19 +37,19 @@ struct Target {
     since: Nanos,
     length: Duration,
     cost: Duration,
-    first: Option<Reading>,
+    first: Option<SmapsSample>,
     complete: Option<Epoch>,
 }
 
-struct Reading {
+struct SmapsSample {
     at: Nanos,
     areas: Vec<Usage>,
 }
 
 struct Epoch {
     since: Nanos,
-    first: Option<Reading>,
-    last: Reading,
+    first: Option<SmapsSample>,
+    last: SmapsSample,
 }
 
 impl Smaps {
@@ -79,7 +79,7 @@ impl Target {
         let begin = thread_cpu();
         let read = |process: &ProcfsProcess| {
             let areas = proc::usage(&process.root, process.pid).ok()?;
-            Some(Reading { at: monotonic(), areas })
+            Some(SmapsSample { at: monotonic(), areas })
         };
         let under_way = self.since > Nanos(0);
         if under_way && now >= self.since + self.length {
@@ -134,7 +134,7 @@ fn share(part: u64, whole: u64) -> u32 {
     scaled.max(u32::from(part > 0))
 }
 
-impl Reading {
+impl SmapsSample {
     fn find(&self, addr: u64) -> Option<Usage> {
         let i = self.areas.partition_point(|u| u.range.end <= addr);
         self.areas.get(i).copied().filter(|u| u.range.contains(addr))

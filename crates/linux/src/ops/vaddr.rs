@@ -20,7 +20,7 @@ use super::window::read_windows;
 use crate::act::PageTimes;
 use crate::proc;
 use crate::sys::CpuLaps;
-use crate::walker::{Reading, WalkError, Walker, fitting};
+use crate::walker::{WalkError, WalkMethod, Walker, fitting};
 
 /// How accessed bits are cleared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Vaddr {
     ///
     /// # Errors
     /// If BPF cannot read page tables in this way here.
-    pub fn with(reading: Reading, clearing: Clearing) -> Result<Self, WalkError> {
+    pub fn with(reading: WalkMethod, clearing: Clearing) -> Result<Self, WalkError> {
         Ok(Self::over(Walker::load(reading)?, clearing))
     }
 
@@ -99,7 +99,7 @@ impl Vaddr {
 
     /// The way in which page tables are read.
     #[must_use]
-    pub fn reading(&self) -> Reading {
+    pub fn reading(&self) -> WalkMethod {
         self.walker.reading()
     }
 

@@ -13,7 +13,7 @@ const LIMIT: usize = 160 << 20;
 
 /// A process and a file that it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Holder {
+pub struct FileUser {
     /// identity of the file: [`super::CachedFile::id`]
     pub file: u64,
     /// the process, in the first pid namespace
@@ -24,7 +24,7 @@ pub struct Holder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MappedPart {
     /// the file, and the process that maps it
-    pub holder: Holder,
+    pub holder: FileUser,
     /// addresses in the process
     pub range: AddrRange,
     /// offset of the first byte in the file
@@ -36,7 +36,7 @@ impl PageCache {
     ///
     /// # Errors
     /// If the program does not run.
-    pub fn holders(&mut self) -> Result<HashSet<Holder>, PageCacheError> {
+    pub fn holders(&mut self) -> Result<HashSet<FileUser>, PageCacheError> {
         let progs = &self.skel.progs;
         let mut all = HashSet::new();
         for program in [&progs.list_open, &progs.list_mapped] {
@@ -65,7 +65,7 @@ fn listed(program: &ProgramMut<'_>) -> Result<Vec<MappedPart>, PageCacheError> {
 /// The words of `struct holder` in `cache.bpf.c`.
 fn part([file, pid, start, end, page]: [u64; 5]) -> MappedPart {
     MappedPart {
-        holder: Holder { file, pid: i32::try_from(pid).unwrap_or(0) },
+        holder: FileUser { file, pid: i32::try_from(pid).unwrap_or(0) },
         range: AddrRange { start, end },
         offset: page.saturating_mul(PAGE_SIZE),
     }

@@ -15,10 +15,10 @@ mod reads;
 pub use act::FileAction;
 pub use directories::Directories;
 pub use error::PageCacheError;
-pub use holders::{Holder, MappedPart};
+pub use holders::{FileUser, MappedPart};
 pub use of_file::{Cached, cached};
-pub use reader::{CachedFile, FileKey, Listing, PageCache, Part, Sample, SuperBlock};
-pub use reads::{AccessCount, ReadCounter, Reads, Traced, TracedAccess, Writes};
+pub use reader::{CachedFile, CachedRange, FileKey, Listing, PageCache, Sample, SuperBlock};
+pub use reads::{AccessCount, FileReadCounts, ReadCounter, Traced, TracedAccess, Writes};
 
 /// The magic number of tmpfs, whose pages are memory: they are not copies of a disk, and may be in swap.
 pub const TMPFS: u64 = 0x0102_1994;

@@ -14,7 +14,7 @@ use super::directories::{Directories, MAX_DEPTH};
 use super::{PageCacheError, TMPFS};
 use crate::cache_skel::{CacheSkel, CacheSkelBuilder, types};
 use crate::storage::Storage;
-use crate::walker::{Reading, bpf_help};
+use crate::walker::{WalkMethod, bpf_help};
 
 /// Files of one run, as in `cache.bpf.c`.
 const MAX_FILES: usize = 8192;
@@ -119,7 +119,7 @@ impl Listing {
 
 /// A part of a file: at most 64 pages, or a part of one folio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct CachedRange {
     /// index of the first page
     pub first: u64,
     /// pages in the cache
@@ -153,10 +153,11 @@ impl PageCache {
     /// # Errors
     /// If the kernel does not load the program, with the remedy, or if it does not read the truth.
     pub fn load() -> Result<Self, PageCacheError> {
-        Self::load_with(Reading::Direct).or_else(|e| Self::load_with(Reading::Probe).map_err(|_| e))
+        Self::load_with(WalkMethod::Direct)
+            .or_else(|e| Self::load_with(WalkMethod::Probe).map_err(|_| e))
     }
 
-    pub(super) fn load_with(reading: Reading) -> Result<Self, PageCacheError> {
+    pub(super) fn load_with(reading: WalkMethod) -> Result<Self, PageCacheError> {
         const MAX_TRIES: u32 = 5;
         let mut opened = Self::open(reading);
         for _ in 1..MAX_TRIES {
@@ -175,13 +176,13 @@ impl PageCache {
         Ok(cache)
     }
 
-    fn open(reading: Reading) -> Result<Self, libbpf_rs::Error> {
+    fn open(reading: WalkMethod) -> Result<Self, libbpf_rs::Error> {
         crate::log::quiet();
         // SAFETY: `PageCache` drops the skeleton, which has the only copy of the reference, before the storage.
         let (storage, place) = unsafe { Storage::new() };
         let mut skel = CacheSkelBuilder::default().open(place)?;
         if let Some(constants) = skel.maps.rodata_data.as_deref_mut() {
-            constants.direct_loads = reading == Reading::Direct;
+            constants.direct_loads = reading == WalkMethod::Direct;
         }
         Ok(PageCache { skel: skel.load()?, _storage: storage, first: 0, seed: 1 })
     }
@@ -347,7 +348,7 @@ impl PageCache {
     pub fn parts(
         &mut self,
         files: &[CachedFile],
-        mut each: impl FnMut(usize, Part),
+        mut each: impl FnMut(usize, CachedRange),
     ) -> Result<(), PageCacheError> {
         self.seed = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
         for (batch, first) in files.chunks(MAX_FILES).zip((0..).step_by(MAX_FILES)) {
@@ -422,7 +423,7 @@ impl PageCache {
     }
 }
 
-fn part(node: &types::cache_node) -> Part {
+fn part(node: &types::cache_node) -> CachedRange {
     // `enum sample` in `cache.bpf.c`.
     let is = |bit: u32| node.sample & bit != 0;
     let sample = is(1).then(|| Sample {
@@ -432,7 +433,7 @@ fn part(node: &types::cache_node) -> Part {
         group: node.group,
     });
     let types::cache_node { first, cached, evicted, dirty, writeback, .. } = *node;
-    Part { first, cached, evicted, dirty, writeback, sample }
+    CachedRange { first, cached, evicted, dirty, writeback, sample }
 }
 
 /// Major and minor of the kernel's own form of a device number.

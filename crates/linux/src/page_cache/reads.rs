@@ -90,12 +90,12 @@ pub struct AccessCount {
 
 /// The reads during one measurement.
 #[derive(Debug, Default, Clone, PartialEq)]
-pub struct Reads {
+pub struct FileReadCounts {
     seconds: f64,
     counts: HashMap<u64, u64>,
 }
 
-impl Reads {
+impl FileReadCounts {
     /// Pages of the file with this [identity](super::CachedFile::id) that were read per second.
     #[must_use]
     pub fn pages_per_second(&self, id: u64) -> f64 {
@@ -167,7 +167,7 @@ impl ReadCounter {
     ///
     /// # Errors
     /// If the kernel refuses it.
-    pub fn during(&mut self, wait: impl FnOnce()) -> Result<Reads, PageCacheError> {
+    pub fn during(&mut self, wait: impl FnOnce()) -> Result<FileReadCounts, PageCacheError> {
         self.take()?;
         self.attach()?;
         wait();
@@ -176,7 +176,7 @@ impl ReadCounter {
         for count in self.take()? {
             *counts.entry(count.file).or_default() += count.counted;
         }
-        Ok(Reads { seconds, counts })
+        Ok(FileReadCounts { seconds, counts })
     }
 
     /// Begins to count, or goes on.

@@ -112,8 +112,8 @@ mod tests {
     }
 
     fn told(stretches: &[Stretch]) -> Vec<(u32, &str, u64, u64)> {
-        let told = |s: &Stretch| (s.range.start / MIB, s.range.end / MIB);
-        stretches.iter().map(|s| (s.node, &*s.zone, told(s).0, told(s).1)).collect()
+        let reported = |s: &Stretch| (s.range.start / MIB, s.range.end / MIB);
+        stretches.iter().map(|s| (s.node, &*s.zone, reported(s).0, reported(s).1)).collect()
     }
 
     fn ram(pieces: &[(u64, u64)]) -> Vec<AddrRange> {

@@ -10,11 +10,11 @@ use isotherm_core::{AddrRange, Mapping, MappingKind, PAGE_SIZE};
 
 use crate::proc::{ProcError, Zone, memory_block, memory_block_size, system_ram, zoneinfo};
 use attribute::attribute;
-pub use part::Part;
+pub use part::PhysicalSelection;
 pub(crate) use part::joined_pages;
 
 /// Maximum number of stretches, because firmware is input from outside. Machines have some tens.
-const MOST_STRETCHES: usize = 65_536;
+const MAX_STRETCHES: usize = 65_536;
 
 /// Adjacent System RAM of one zone of one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub enum PhysicalError {
     /// too many stretches
     #[error(
         "physical memory has {0} separate ranges, and isotherm supports at most \
-             {MOST_STRETCHES}: choose a part"
+             {MAX_STRETCHES}: choose a part"
     )]
     Pieces(usize),
     /// no such node
@@ -90,7 +90,7 @@ pub fn physical_memory(root: &Path) -> Result<Vec<Stretch>, PhysicalError> {
     let stretches = attribute(&ram, &zones, size, |number| memory_block(root, number));
     match stretches.len() {
         0 => Err(PhysicalError::None),
-        n if n > MOST_STRETCHES => Err(PhysicalError::Pieces(n)),
+        n if n > MAX_STRETCHES => Err(PhysicalError::Pieces(n)),
         _ => Ok(stretches),
     }
 }

@@ -7,14 +7,14 @@ use super::{PhysicalError, Stretch};
 /// A part of physical memory. All memory if neither nodes nor ranges are given; if both are, their
 /// intersection.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Part {
+pub struct PhysicalSelection {
     /// only memory of these nodes
     pub nodes: Vec<u32>,
     /// only memory in these ranges, which are extended to whole pages
     pub ranges: Vec<AddrRange>,
 }
 
-impl Part {
+impl PhysicalSelection {
     /// The selected part of `memory`.
     ///
     /// # Errors
@@ -90,7 +90,7 @@ mod tests {
 
     fn chosen(nodes: &[u32], ranges: &[(u64, u64)]) -> Result<Vec<(u64, u64)>, String> {
         let ranges = ranges.iter().map(|&(start, end)| AddrRange { start, end }).collect();
-        let part = Part { nodes: nodes.to_vec(), ranges };
+        let part = PhysicalSelection { nodes: nodes.to_vec(), ranges };
         let chosen = part.of(&memory()).map_err(|e| e.to_string())?;
         Ok(chosen.iter().map(|s| (s.range.start, s.range.end)).collect())
     }

@@ -7,7 +7,7 @@ use super::{ProcError, read_limited};
 /// Enough for 1024 nodes of 6 zones.
 const LIMIT: u64 = 4 << 20;
 /// All kernels have fewer orders.
-const MOST_ORDERS: usize = 64;
+const MAX_ORDERS: usize = 64;
 
 /// The free blocks of a zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +37,7 @@ fn parse(line: &str) -> Option<FreeBlocks> {
     let mut words = rest.split_whitespace();
     let zone = words.next()?.to_owned();
     let by_order: Vec<u64> = words.map(|n| n.parse().ok()).collect::<Option<_>>()?;
-    let plausible = (1..=MOST_ORDERS).contains(&by_order.len());
+    let plausible = (1..=MAX_ORDERS).contains(&by_order.len());
     plausible.then_some(FreeBlocks { node: node.trim().parse().ok()?, zone, by_order })
 }
 

@@ -11,9 +11,9 @@ use super::{ProcError, pid_file, read_lines};
 /// The kernel allows 65,530 areas by default. A line has about 100 bytes, but the path of a file may have any length.
 const LIMIT: u64 = 32 << 20;
 /// Bytes that are kept of a name: with the default number of areas, all fit in one frame of a record.
-const LONGEST_NAME: usize = 512;
+const MAX_NAME_BYTES: usize = 512;
 /// The kernel opens no longer path.
-const LONGEST_PATH: usize = 4096;
+const MAX_PATH_BYTES: usize = 4096;
 
 /// Opens `/proc/PID/maps`. While it is open, no later address space can be at the same kernel address.
 ///
@@ -66,7 +66,7 @@ pub fn code(root: &Path, pid: i32) -> Result<Vec<FileCode>, ProcError> {
 }
 
 fn file_code(a: &Area<'_>, names: &mut Names) -> Option<FileCode> {
-    let is_file = a.name.starts_with('/') && a.name.len() <= LONGEST_PATH;
+    let is_file = a.name.starts_with('/') && a.name.len() <= MAX_PATH_BYTES;
     let is_code = a.permissions.contains('x') && is_file;
     is_code.then(|| FileCode { range: a.range, offset: a.offset, path: names.shared(a.name) })
 }
@@ -113,9 +113,9 @@ impl Mappings {
     }
 }
 
-/// The first [`LONGEST_NAME`] bytes of a name, or a little less, so that no character is cut.
+/// The first [`MAX_NAME_BYTES`] bytes of a name, or a little less, so that no character is cut.
 fn cut(name: &str) -> &str {
-    let end = (0..=LONGEST_NAME.min(name.len())).rev().find(|&at| name.is_char_boundary(at));
+    let end = (0..=MAX_NAME_BYTES.min(name.len())).rev().find(|&at| name.is_char_boundary(at));
     &name[..end.unwrap_or(0)]
 }
 
@@ -253,7 +253,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
         };
         write(100);
         let found = mappings(root.path(), 7).unwrap();
-        assert_eq!((found.len(), &*found[99].name), (100, &name[..LONGEST_NAME - 1]));
+        assert_eq!((found.len(), &*found[99].name), (100, &name[..MAX_NAME_BYTES - 1]));
         assert_eq!(code(root.path(), 7).unwrap().len(), 0, "a path that nobody can open");
         write(LIMIT / 4000);
         for read in [mappings(root.path(), 7).err(), code(root.path(), 7).err()] {

@@ -15,7 +15,7 @@ const MAX_NAMED: usize = 5;
 
 /// A process with memory in swap.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holder {
+pub struct SwappedProcess {
     /// its pid
     pub pid: i32,
     /// its name
@@ -37,7 +37,7 @@ pub struct Content {
     pub used: u64,
     /// Processes with memory in swap, the largest first. The kernel does not report the device: if several are
     /// in use, the memory may be on another one.
-    pub holders: Vec<Holder>,
+    pub holders: Vec<SwappedProcess>,
 }
 
 impl fmt::Display for Content {
@@ -56,10 +56,11 @@ fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-fn list<'a>(holders: impl Iterator<Item = &'a Holder>) -> String {
+fn list<'a>(holders: impl Iterator<Item = &'a SwappedProcess>) -> String {
     // A name may contain characters that a terminal would interpret.
-    let name =
-        |h: &Holder| format!("{} of {} (pid {})", mib(h.swapped), h.comm.escape_debug(), h.pid);
+    let name = |h: &SwappedProcess| {
+        format!("{} of {} (pid {})", mib(h.swapped), h.comm.escape_debug(), h.pid)
+    };
     let all: Vec<String> = holders.map(name).collect();
     let more = all.len().saturating_sub(MAX_NAMED);
     let named = all.into_iter().take(MAX_NAMED).collect::<Vec<_>>().join(", ");
@@ -78,7 +79,7 @@ impl Content {
         let holder = |pid| {
             let swapped = proc::swapped(root, pid).ok().filter(|&bytes| bytes > 0)?;
             let comm = proc::comm(root, pid).ok()?;
-            Some(Holder { pid, comm, swapped, foreign: !own.contains(&pid) })
+            Some(SwappedProcess { pid, comm, swapped, foreign: !own.contains(&pid) })
         };
         content.holders = proc::pids(root).into_iter().filter_map(holder).collect();
         content.holders.sort_by_key(|h| std::cmp::Reverse(h.swapped));
@@ -90,7 +91,7 @@ impl Content {
     /// # Errors
     /// If other processes have memory in swap.
     pub fn check_foreign(&self) -> Result<(), SwapError> {
-        let foreign: Vec<&Holder> = self.holders.iter().filter(|h| h.foreign).collect();
+        let foreign: Vec<&SwappedProcess> = self.holders.iter().filter(|h| h.foreign).collect();
         if foreign.is_empty() {
             return Ok(());
         }

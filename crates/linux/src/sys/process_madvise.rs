@@ -109,7 +109,7 @@ fn whole_ranges(ranges: &[AddrRange], bytes: u64) -> usize {
 ///
 /// # Errors
 /// ENOSYS before Linux 5.10, EINVAL for unknown advice, or the error of a sandbox.
-pub fn takes_advice(advice: Advice) -> io::Result<()> {
+pub fn supports_advice(advice: Advice) -> io::Result<()> {
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty())?;
     process_madvise(pidfd.as_fd(), &[], advice).map(drop)
 }

@@ -54,7 +54,7 @@ mod tests {
     use rustix::event::{EventfdFlags, eventfd};
 
     use super::*;
-    use crate::walker::{Reading, own_pid};
+    use crate::walker::{WalkMethod, own_pid};
 
     /// A ring of `io_uring`, if the kernel has them.
     fn ring() -> Option<OwnedFd> {
@@ -94,7 +94,7 @@ mod tests {
             File::open("/proc/self/status").unwrap().into(),
             File::open("/dev/loop-control").or_else(|_| File::open("/dev/fuse")).unwrap().into(),
         ];
-        for reading in [Reading::Direct, Reading::Iterator] {
+        for reading in [WalkMethod::Direct, WalkMethod::Iterator] {
             let mut walker = Walker::load(reading).unwrap();
             // Other tests open and close files meanwhile.
             let same = (0..100).any(|_| {

@@ -42,7 +42,7 @@ const MAX_RAM: usize = 16;
 /// How the program reads kernel memory and finds the process. isotherm tries the ways in this order, the
 /// fastest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reading {
+pub enum WalkMethod {
     /// direct loads, in a program of type `syscall` (since Linux 6.10)
     Direct,
     /// `bpf_probe_read_kernel`, in a program of type `syscall`
@@ -67,7 +67,7 @@ pub struct Walker {
     // Declared before the storage it refers to, so that it is dropped first.
     skel: WalkSkel<'static>,
     _storage: Storage,
-    reading: Reading,
+    reading: WalkMethod,
     tasks: TaskIter,
     five_levels: bool,
     direct_map: u64,
@@ -93,7 +93,7 @@ impl Walker {
     ///
     /// # Errors
     /// The missing feature, the reason, and a remedy.
-    pub fn load(reading: Reading) -> Result<Self, WalkError> {
+    pub fn load(reading: WalkMethod) -> Result<Self, WalkError> {
         let mut walker = Self::open(reading)?;
         let ram = proc::system_ram("/".as_ref())?;
         walker.set_ram(&ram);
@@ -111,14 +111,16 @@ impl Walker {
     /// # Errors
     /// If none works: the reason why the fastest one does not.
     pub fn fastest() -> Result<Self, WalkError> {
-        Self::load(Reading::Direct).or_else(|e| {
-            Self::load(Reading::Probe).or_else(|_| Self::load(Reading::Iterator)).map_err(|_| e)
+        Self::load(WalkMethod::Direct).or_else(|e| {
+            Self::load(WalkMethod::Probe)
+                .or_else(|_| Self::load(WalkMethod::Iterator))
+                .map_err(|_| e)
         })
     }
 
     /// A signal, such as for the end of a child, interrupts the verifier (EAGAIN): then loading is tried again,
     /// up to 5 times in total.
-    fn open(reading: Reading) -> Result<Self, WalkError> {
+    fn open(reading: WalkMethod) -> Result<Self, WalkError> {
         const MAX_TRIES: u32 = 5;
         let mut opened = Self::try_open(reading);
         for _ in 1..MAX_TRIES {
@@ -130,7 +132,7 @@ impl Walker {
         opened
     }
 
-    fn try_open(reading: Reading) -> Result<Self, WalkError> {
+    fn try_open(reading: WalkMethod) -> Result<Self, WalkError> {
         crate::log::quiet();
         // SAFETY: `Walker` drops the skeleton, which has the only copy of the reference, before the storage.
         let (guard, place) = unsafe { Storage::new() };
@@ -147,10 +149,10 @@ impl Walker {
             }
         };
         let mut skel = WalkSkelBuilder::default().open(place).map_err(load_error)?;
-        skel.progs.do_order.set_autoload(reading != Reading::Iterator);
-        skel.progs.do_order_for.set_autoload(reading == Reading::Iterator);
+        skel.progs.do_order.set_autoload(reading != WalkMethod::Iterator);
+        skel.progs.do_order_for.set_autoload(reading == WalkMethod::Iterator);
         if let Some(constants) = skel.maps.rodata_data.as_deref_mut() {
-            constants.direct_loads = reading == Reading::Direct;
+            constants.direct_loads = reading == WalkMethod::Direct;
         }
         let skel = skel.load().map_err(load_error)?;
         Ok(Walker {
@@ -195,7 +197,7 @@ impl Walker {
 
     /// The way of reading.
     #[must_use]
-    pub fn reading(&self) -> Reading {
+    pub fn reading(&self) -> WalkMethod {
         self.reading
     }
 
@@ -258,17 +260,17 @@ impl Walker {
             self.run_order(order)?;
             let flags =
                 |bss: &types::bss| bss.vma_flags.get(..part.len()).unwrap_or_default().to_vec();
-            let mut told = flags(self.bss()?);
-            while told.contains(&VMA_IS_BUSY) && monotonic() < until {
+            let mut reported = flags(self.bss()?);
+            while reported.contains(&VMA_IS_BUSY) && monotonic() < until {
                 std::thread::sleep(VMA_PAUSE);
                 self.run_order(order)?;
-                for (told, again) in told.iter_mut().zip(flags(self.bss()?)) {
+                for (told, again) in reported.iter_mut().zip(flags(self.bss()?)) {
                     if *told == VMA_IS_BUSY {
                         *told = again;
                     }
                 }
             }
-            out.extend(told.iter().map(|&f| (f >> 63 == 1).then_some(f & !(1 << 63))));
+            out.extend(reported.iter().map(|&f| (f >> 63 == 1).then_some(f & !(1 << 63))));
         }
         Ok(out)
     }
@@ -288,8 +290,8 @@ impl Walker {
         bss.order = order;
         bss.status = NO_TASK;
         match self.reading {
-            Reading::Iterator => self.tasks.run(&self.skel.progs.do_order_for, order.pid)?,
-            Reading::Direct | Reading::Probe => run(&self.skel.progs.do_order)?,
+            WalkMethod::Iterator => self.tasks.run(&self.skel.progs.do_order_for, order.pid)?,
+            WalkMethod::Direct | WalkMethod::Probe => run(&self.skel.progs.do_order)?,
         }
         check(self.bss()?.status, order.pid)
     }
@@ -366,7 +368,7 @@ mod tests {
 
     /// Of the 0.1 s of CPU time that a start may take, half would be gone: a function that the verifier
     /// follows on each path that leads to it took 232,000 instructions, and 0.14 s.
-    const MOST_VERIFIED: u64 = 20_000;
+    const MAX_VERIFIED: u64 = 20_000;
 
     #[test]
     fn loading_is_cheap_in_each_way() {
@@ -374,19 +376,19 @@ mod tests {
             eprintln!("skipped loading_is_cheap_in_each_way: it requires root");
             return;
         }
-        for reading in [Reading::Direct, Reading::Probe, Reading::Iterator] {
+        for reading in [WalkMethod::Direct, WalkMethod::Probe, WalkMethod::Iterator] {
             let Ok(walker) = Walker::open(reading) else { continue };
             let progs = &walker.skel.progs;
             let program = match reading {
-                Reading::Iterator => progs.do_order_for.as_fd(),
+                WalkMethod::Iterator => progs.do_order_for.as_fd(),
                 _ => progs.do_order.as_fd(),
             };
             let info = format!("/proc/self/fdinfo/{}", program.as_raw_fd());
             let info = std::fs::read_to_string(info).unwrap();
             // Since Linux 5.16.
-            let told = info.lines().find_map(|line| line.strip_prefix("verified_insns:"));
-            let verified: u64 = told.unwrap().trim().parse().unwrap();
-            assert!((500..MOST_VERIFIED).contains(&verified), "{reading:?}: {verified}");
+            let reported = info.lines().find_map(|line| line.strip_prefix("verified_insns:"));
+            let verified: u64 = reported.unwrap().trim().parse().unwrap();
+            assert!((500..MAX_VERIFIED).contains(&verified), "{reading:?}: {verified}");
         }
     }
 }

@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use isotherm_core::{
-    Act, Action, AddrRange, Begins, Budget, Cause, OpsError, PAGE_SIZE, Support, TargetId, Work,
+    Act, Action, AddrRange, Budget, Cause, OpsError, PAGE_SIZE, Support, TargetId, Work,
+    WorkObserver,
 };
 use isotherm_linux::{Clearing, Hold, Vaddr};
 
@@ -129,7 +130,7 @@ fn a_budget_is_kept_to_the_page_and_the_next_goes_on_behind() {
 #[derive(Debug, Default)]
 struct Begun(RefCell<Vec<AddrRange>>);
 
-impl Begins for Begun {
+impl WorkObserver for Begun {
     fn begins(&self, work: &Work<'_>) {
         self.0.borrow_mut().push(work.range);
     }
@@ -162,8 +163,8 @@ fn of_many_little_works_the_last_are_left() {
     assert!(done[..whole as usize].iter().all(|d| d.applied == 30 * PAGE_SIZE), "{done:?}");
     assert!((whole * 30..=(whole + 1) * 30).contains(&gone), "{done:?}");
     assert_eq!(process.resident(memory), 3000 - gone);
-    let told: Vec<AddrRange> = (0..done.len() as u64).map(part).collect();
-    assert_eq!(begun.0.take(), told, "of the others nobody is told");
+    let reported: Vec<AddrRange> = (0..done.len() as u64).map(part).collect();
+    assert_eq!(begun.0.take(), reported, "of the others nobody is told");
     done.clear();
     ops.apply(&out(ALL.time), &mut done).unwrap();
     assert_eq!((done.len(), process.resident(memory)), (100, 0));

@@ -13,7 +13,7 @@ use super::left_out;
 const SAME_BP: u32 = 100;
 
 /// The longest time that a record can hold.
-const LONGEST: Duration = Duration::from_nanos(u64::MAX);
+const MAX_TIME: Duration = Duration::from_nanos(u64::MAX);
 
 /// One snapshot of all of `parts`, which are in order of time; `None` if there are none. Its aggregation interval is at
 /// least `aggr`. The regions of a single part stay as they are. Of several, values are means over time, and ages,
@@ -30,8 +30,8 @@ pub fn aggregate(parts: &[&Snapshot], aggr: Duration) -> Option<Snapshot> {
     for part in parts.iter().rev().skip(1) {
         joined.cost += part.cost;
     }
-    joined.cost.cpu = joined.cost.cpu.min(LONGEST);
-    joined.cost.lost = joined.cost.lost.min(LONGEST);
+    joined.cost.cpu = joined.cost.cpu.min(MAX_TIME);
+    joined.cost.lost = joined.cost.lost.min(MAX_TIME);
     for view in &mut joined.targets {
         let views: Vec<(&TargetView, f64)> = parts
             .iter()
@@ -43,7 +43,11 @@ pub fn aggregate(parts: &[&Snapshot], aggr: Duration) -> Option<Snapshot> {
             .collect();
         let most = views.iter().map(|(v, _)| v.regions.len()).max().unwrap_or(0);
         *view = TargetView {
-            ran: views.iter().map(|(v, _)| v.ran).sum::<Option<Duration>>().map(|d| d.min(LONGEST)),
+            ran: views
+                .iter()
+                .map(|(v, _)| v.ran)
+                .sum::<Option<Duration>>()
+                .map(|d| d.min(MAX_TIME)),
             regions: similar(regions(&views), most),
             ages: ages(&views),
             ..view.clone()

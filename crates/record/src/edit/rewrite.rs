@@ -7,7 +7,7 @@ use isotherm_core::{Attribution, CacheAccess, CacheTrace, Fault, Nanos, Snapshot
 
 use super::{Edit, Editor};
 use crate::event::{Event, Lost, ReadError};
-use crate::facts::{Facts, TargetFact, Why};
+use crate::facts::{Facts, FileEndReason, TargetFact};
 use crate::files::Sink;
 use crate::outcome::{Summary, WriteError};
 use crate::reader::Reader;
@@ -57,7 +57,7 @@ pub struct Rewriter<S: Sink> {
     targets: Vec<TargetFact>,
     seq: u64,
     last_end: Nanos,
-    last_told: Nanos,
+    last_attributed: Nanos,
     /// whether a region was written, or none was to be
     has_memory: bool,
 }
@@ -85,7 +85,7 @@ impl<S: Sink> Rewriter<S> {
             targets: Vec::new(),
             seq: 0,
             last_end: Nanos(0),
-            last_told: Nanos(0),
+            last_attributed: Nanos(0),
             has_memory: false,
         }
     }
@@ -165,7 +165,7 @@ impl<S: Sink> Rewriter<S> {
         if self.seq == 0 || !self.has_memory {
             return Err(EditError::Empty);
         }
-        Ok(self.writer.finish(Why::Played, "edited")?)
+        Ok(self.writer.finish(FileEndReason::Played, "edited")?)
     }
 
     fn target(&mut self, source: &mut Source, fact: &TargetFact) -> Result<(), EditError> {
@@ -201,20 +201,20 @@ impl<S: Sink> Rewriter<S> {
             return Ok(());
         }
         if let Some(before) = source.before.remove(&target) {
-            self.tell_before(source, before)?;
+            self.attribute_before(source, before)?;
         }
-        self.tell(a)
+        self.attribute(a)
     }
 
     /// Writes an attribution before the selected time as one at its begin.
-    fn tell_before(&mut self, source: &Source, a: Attribution) -> Result<(), EditError> {
+    fn attribute_before(&mut self, source: &Source, a: Attribution) -> Result<(), EditError> {
         let begin = source.editor.begin().map_or(a.at, |begin| source.moved(begin));
-        self.tell(Attribution { at: begin.max(self.last_told), ..a })
+        self.attribute(Attribution { at: begin.max(self.last_attributed), ..a })
     }
 
-    fn tell(&mut self, a: Attribution) -> Result<(), EditError> {
-        if a.at >= self.last_told {
-            self.last_told = a.at;
+    fn attribute(&mut self, a: Attribution) -> Result<(), EditError> {
+        if a.at >= self.last_attributed {
+            self.last_attributed = a.at;
             let _ = self.writer.attribution(a)?;
         }
         Ok(())
@@ -258,7 +258,7 @@ impl<S: Sink> Rewriter<S> {
             return Err(EditError::Overlap { overlap: self.last_end.since(s.start) });
         }
         for a in std::mem::take(&mut source.before).into_values() {
-            self.tell_before(source, a)?;
+            self.attribute_before(source, a)?;
         }
         self.has_memory |= s.nr_regions() > 0;
         source.begun = true;

@@ -9,7 +9,7 @@ mod tables;
 
 use arrow_schema::ArrowError;
 
-use crate::bad::Bad;
+use crate::bad::InvalidField;
 use crate::event::{Event, Lost, ReadError};
 use crate::reader::Reader;
 
@@ -61,8 +61,8 @@ impl From<ArrowError> for ExportError {
     }
 }
 
-impl From<Bad> for ExportError {
-    fn from(why: Bad) -> Self {
+impl From<InvalidField> for ExportError {
+    fn from(why: InvalidField) -> Self {
         ExportError::Write(why.to_string())
     }
 }

@@ -15,7 +15,7 @@ pub(super) const MAGIC: &[u8; 16] = b"damon_recfmt_ver";
 /// The bytes of a result before its targets.
 const HEAD: usize = 20;
 /// Maximal number of targets of a result.
-const MOST_TARGETS: u32 = 10_000;
+const MAX_TARGETS: u32 = 10_000;
 /// The count of accesses in the trailing result that damo adds to a record of one result.
 const NO_ACCESSES: u32 = u32::MAX;
 
@@ -25,7 +25,7 @@ pub(super) fn is_version_0(first: &[u8]) -> bool {
     let (sec, nsec, targets) = parse(head);
     (0..1 << 33).contains(&sec)
         && (0..1_000_000_000).contains(&nsec)
-        && (1..=MOST_TARGETS).contains(&targets)
+        && (1..=MAX_TARGETS).contains(&targets)
 }
 
 fn parse(head: &[u8; HEAD]) -> (i64, i64, u32) {
@@ -50,7 +50,7 @@ pub(super) fn read(input: impl Read, version_0: bool) -> Result<Results, Fault> 
         let end = u64::try_from(sec).ok().zip(u64::try_from(nsec).ok());
         let end = end.and_then(|(s, ns)| s.checked_mul(1_000_000_000)?.checked_add(ns));
         let end = end.ok_or_else(|| Fault::at(at, "a time is negative or too large"))?;
-        if targets > MOST_TARGETS {
+        if targets > MAX_TARGETS {
             return Err(Fault::at(at, "a result has more targets than any has"));
         }
         for _ in 0..targets {

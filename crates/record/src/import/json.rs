@@ -10,9 +10,9 @@ use super::fault::Fault;
 /// Bytes per read of the input.
 const BUFFER: usize = 256 << 10;
 /// Maximal nesting: damo's records have eight levels.
-const MOST_DEEP: u32 = 64;
+const MAX_DEPTH: u32 = 64;
 /// Maximal length of a name, a number or a text that is used.
-const MOST_WORD: usize = 4096;
+const MAX_WORD_BYTES: usize = 4096;
 
 pub(super) struct Json<R> {
     input: R,
@@ -84,7 +84,7 @@ impl<R: Read> Json<R> {
 
     fn deeper(&mut self) -> Result<(), Fault> {
         self.depth += 1;
-        if self.depth > MOST_DEEP { Err(self.wrong("it is nested too deeply")) } else { Ok(()) }
+        if self.depth > MAX_DEPTH { Err(self.wrong("it is nested too deeply")) } else { Ok(()) }
     }
 
     /// Reads an object: calls `entry` with each name, to read its value. A null has no entries.
@@ -226,7 +226,7 @@ impl<R: Read> Json<R> {
     /// Takes `n` bytes from the buffer.
     fn keep(&mut self, n: usize, keep: bool) -> Result<(), Fault> {
         if keep {
-            if self.word.len() + n > MOST_WORD {
+            if self.word.len() + n > MAX_WORD_BYTES {
                 return Err(self.wrong("a number or text is longer than any is"));
             }
             self.word.extend(self.buffer.get(self.next..self.next + n).unwrap_or_default());

@@ -13,11 +13,11 @@ use super::series::{NO_AGE, Name, Region, Results};
 /// First bytes.
 pub(super) const MAGIC: &[u8; 8] = b"PERFILE2";
 /// Maximal number of events: they are sorted by time in memory, 72 bytes each.
-const MOST_EVENTS: usize = 8 << 20;
+const MAX_EVENTS: usize = 8 << 20;
 /// Maximal size of the formats of tracepoints.
-const MOST_FORMATS: u64 = 16 << 20;
+const MAX_FORMATS: u64 = 16 << 20;
 /// Maximal number of attributes of events.
-const MOST_ATTRS: u64 = 4096;
+const MAX_ATTRS: u64 = 4096;
 
 /// Size of the header with its offsets of sections; a header of pipe mode has 16 bytes.
 const HEADER: usize = 104;
@@ -63,8 +63,8 @@ pub(super) fn read(mut input: impl Read + Seek) -> Result<Results, Fault> {
             return Err(Fault::at(at, "a sample has neither time nor raw data of its tracepoint"));
         };
         if let Some(event) = layouts.iter().find_map(|layout| layout.decode(raw, time)) {
-            if all.len() >= MOST_EVENTS {
-                return Err(Fault::large(at, MOST_EVENTS, "events"));
+            if all.len() >= MAX_EVENTS {
+                return Err(Fault::large(at, MAX_EVENTS, "events"));
             }
             all.push((event, at));
         }
@@ -87,7 +87,7 @@ pub(super) fn read(mut input: impl Read + Seek) -> Result<Results, Fault> {
 fn sample_type(input: &mut (impl Read + Seek), attrs: (u64, u64), size: u64) -> Result<u64, Fault> {
     let (offset, len) = attrs;
     let count = len.checked_div(size).unwrap_or(0);
-    if !(1..=MOST_ATTRS).contains(&count) || size < 40 {
+    if !(1..=MAX_ATTRS).contains(&count) || size < 40 {
         return Err(Fault::at(24, "it has no attributes of events, or more than any has"));
     }
     let mut found = None;
@@ -125,7 +125,7 @@ fn feature(
     let mut section = [0; 16];
     bytes(input, place, &mut section)?;
     let (offset, len) = le64(&section, 0).zip(le64(&section, 8)).unwrap_or_default();
-    if len > MOST_FORMATS {
+    if len > MAX_FORMATS {
         return Err(Fault::at(place, "a section is larger than any is"));
     }
     let mut content = Vec::new();

@@ -3,13 +3,13 @@
 use super::fault::Fault;
 
 /// Maximal number of regions in memory: 24 bytes each, 768 MiB.
-const MOST_REGIONS: usize = 32 << 20;
+const MAX_REGIONS: usize = 32 << 20;
 /// Maximal number of results (one target, one aggregation interval) in memory: 40 bytes each, 320 MiB.
-const MOST_SPANS: usize = 8 << 20;
+const MAX_SPANS: usize = 8 << 20;
 /// Maximal number of targets.
-const MOST_TARGETS: usize = 10_000;
+const MAX_TARGETS: usize = 10_000;
 /// Maximal number of regions of one result: a frame of a record has to hold them.
-const MOST_OF_SPAN: usize = 100_000;
+const MAX_SPAN_REGIONS: usize = 100_000;
 /// The age of a region whose format has no ages.
 pub(super) const NO_AGE: u32 = u32::MAX;
 
@@ -117,8 +117,8 @@ impl Results {
         if let Some(i) = self.series.iter().rposition(|s| s.name == name).filter(|_| !fresh) {
             return Ok(i);
         }
-        if self.series.len() >= MOST_TARGETS {
-            return Err(Fault::large(at, MOST_TARGETS, "targets"));
+        if self.series.len() >= MAX_TARGETS {
+            return Err(Fault::large(at, MAX_TARGETS, "targets"));
         }
         let (spans, regions) = (Vec::new(), Vec::new());
         self.series.push(Series { name, intervals: Intervals::default(), spans, regions });
@@ -136,11 +136,11 @@ impl Results {
         if before.is_some_and(|b| region.start < b.end) {
             return Err(Fault::at(at, "a region begins before the one before it ends"));
         }
-        if self.regions >= MOST_REGIONS {
-            return Err(Fault::large(at, MOST_REGIONS, "regions"));
+        if self.regions >= MAX_REGIONS {
+            return Err(Fault::large(at, MAX_REGIONS, "regions"));
         }
-        if series.regions.len() - from >= MOST_OF_SPAN {
-            return Err(Fault::large(at, MOST_OF_SPAN, "regions of a target in one snapshot"));
+        if series.regions.len() - from >= MAX_SPAN_REGIONS {
+            return Err(Fault::large(at, MAX_SPAN_REGIONS, "regions of a target in one snapshot"));
         }
         // An empty region holds no memory.
         if region.start < region.end {
@@ -166,8 +166,8 @@ impl Results {
         if series.spans.last().is_some_and(|before| end < before.end) {
             return Err(Fault::at(at, "a snapshot ends before the one before it"));
         }
-        if self.spans >= MOST_SPANS {
-            return Err(Fault::large(at, MOST_SPANS, "snapshots"));
+        if self.spans >= MAX_SPANS {
+            return Err(Fault::large(at, MAX_SPANS, "snapshots"));
         }
         self.spans += 1;
         let regions_end = u32::try_from(series.regions.len()).unwrap_or(u32::MAX);

@@ -14,7 +14,7 @@ use super::fault::Fault;
 use super::series::{NO_AGE, Name, Region, Results};
 
 /// Maximal length of a line.
-const MOST_LINE: u64 = 64 << 10;
+const MAX_LINE: u64 = 64 << 10;
 const AGGREGATED: &str = "damon_aggregated:";
 const BEFORE_APPLY: &str = "damos_before_apply:";
 const INTERVALS_TUNED: &str = "damon_monitor_intervals_tune:";
@@ -24,11 +24,11 @@ pub(super) fn read(mut input: impl BufRead) -> Result<Results, Fault> {
     let (mut line, mut at) = (Vec::new(), 0);
     loop {
         line.clear();
-        let n = input.by_ref().take(MOST_LINE).read_until(b'\n', &mut line)? as u64;
+        let n = input.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)? as u64;
         if n == 0 {
             return events.finish(at);
         }
-        if n == MOST_LINE {
+        if n == MAX_LINE {
             return Err(Fault::at(at, "a line is longer than any is"));
         }
         // A line that is no text is of another event.

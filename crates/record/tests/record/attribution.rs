@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{Attribution, Nanos};
-use isotherm_record::{Event, Limits, Progress, ReadError, Reader, Why, Writer};
+use isotherm_record::{Event, FileEndReason, Limits, Progress, ReadError, Reader, Writer};
 
 use crate::damage::frames;
 use crate::samples::{
@@ -45,7 +45,7 @@ fn rows_ascend_over_the_files_of_a_record() {
         let _ = writer.snapshot(&s).unwrap();
     }
     let files = writer.summary().files;
-    writer.finish(Why::Stopped, "").unwrap();
+    writer.finish(FileEndReason::Stopped, "").unwrap();
     assert!(files > 4, "{files}");
 
     let events: Vec<Event> = Reader::open(&path).unwrap().collect::<Result<_, _>>().unwrap();
@@ -59,9 +59,9 @@ fn rows_ascend_over_the_files_of_a_record() {
         }
     }
     let kept = events.iter().filter(|e| matches!(e, Event::Snapshot(_))).count();
-    let told = told(events.into_iter().map(Ok));
-    assert!(told.len() > kept / 2, "{} of {kept}", told.len());
-    assert_eq!(told.last().unwrap().swapped, 999 << 20);
+    let reported = told(events.into_iter().map(Ok));
+    assert!(reported.len() > kept / 2, "{} of {kept}", reported.len());
+    assert_eq!(reported.last().unwrap().swapped, 999 << 20);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn invalid_attributions_are_not_written() {
     let refused = writer.attribution(first).unwrap_err().to_string();
     assert!(refused.contains("after a later one"), "{refused}");
     let _ = writer.snapshot(&few(1)[0]).unwrap();
-    writer.finish(Why::Stopped, "").unwrap();
+    writer.finish(FileEndReason::Stopped, "").unwrap();
     assert_eq!(told(reader(&bytes)), [second]);
 }
 
@@ -114,7 +114,11 @@ fn rows_that_do_not_ascend_are_damage() {
     let error = reader(&swapped).find_map(Result::err).unwrap().to_string();
     assert!(error.contains("comes after a later one"), "{error}");
     let mut skipping = reader(&swapped).skip_damaged();
-    let told = told(skipping.by_ref());
-    assert!(told.is_sorted_by_key(|a| a.at) && told.len() < all.len(), "{}", told.len());
+    let reported = told(skipping.by_ref());
+    assert!(
+        reported.is_sorted_by_key(|a| a.at) && reported.len() < all.len(),
+        "{}",
+        reported.len()
+    );
     assert_eq!(skipping.lost().places, 1);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use isotherm_core::{AddrRange, Attribution, Fault, Snapshot, TargetId};
 use isotherm_record::edit::{Edit, EditError, Editor, Rewriter};
-use isotherm_record::{Event, Facts, Limits, ReadError, Why, Writer};
+use isotherm_record::{Event, Facts, FileEndReason, Limits, ReadError, Writer};
 use proptest::prelude::*;
 
 use crate::samples::{
@@ -80,15 +80,15 @@ fn the_last_attribution_before_the_selected_time_stays() {
         }
         let _ = writer.snapshot(s).unwrap();
     }
-    writer.finish(Why::Stopped, "").unwrap();
+    writer.finish(FileEndReason::Stopped, "").unwrap();
     let edited = rewritten(&[bytes], &edit, false).unwrap();
-    let told = reader(&edited).filter_map(|event| match event.unwrap() {
+    let reported = reader(&edited).filter_map(|event| match event.unwrap() {
         Event::Attribution(a) => Some(a),
         _ => None,
     });
     let mine = |s: &Snapshot| Attribution { target: TargetId(0), ..attribution(s) };
     let expected = [Attribution { at: all[5].start, ..mine(&all[3]) }, mine(&all[6])];
-    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert_eq!(reported.collect::<Vec<_>>(), expected);
 }
 
 /// A fault before the selected time made memory that is still there.

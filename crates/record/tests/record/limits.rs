@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use isotherm_core::Snapshot;
 use isotherm_record::{
-    Event, Facts, Limits, Missing, Progress, ReadError, Reader, Why, WriteError, Writer,
+    Event, Facts, FileEndReason, Limits, Missing, Progress, ReadError, Reader, WriteError, Writer,
 };
 
 use crate::samples::{Shared, even, facts, mapping, reader, snapshots, target};
@@ -44,7 +44,7 @@ fn all_snapshots(path: &Path) -> Vec<Snapshot> {
     snapshots(read(path).into_iter().map(Ok::<_, ReadError>))
 }
 
-fn end(path: &Path) -> Why {
+fn end(path: &Path) -> FileEndReason {
     let Some(Event::End(end)) = read(path).pop() else { panic!("no end") };
     end.why
 }
@@ -72,7 +72,7 @@ fn record(path: &Path, facts: &Facts, limits: Limits, n: u64) -> Progress {
             break;
         }
     }
-    writer.finish(Why::Stopped, "").unwrap();
+    writer.finish(FileEndReason::Stopped, "").unwrap();
     progress
 }
 
@@ -81,7 +81,7 @@ fn a_full_record_ends_properly() {
     let d = dir();
     let limits = Limits { max_size: Some(SIZE), rotate: None };
     assert_eq!(record(&d.path, &facts(), limits, 2000), Progress::Full);
-    assert_eq!(end(&d.path), Why::MaxSize);
+    assert_eq!(end(&d.path), FileEndReason::MaxSize);
     let read = all_snapshots(&d.path);
     assert_eq!(read, many(2000).take(read.len()).collect::<Vec<_>>());
     let (_, size) = files(d.dir.path())[0];
@@ -102,7 +102,7 @@ fn a_rotating_record_keeps_the_newest() {
     let skipped = 2000 - read.len();
     assert!(skipped > 0 && read.len() > 30, "{}", read.len());
     assert_eq!(read, many(2000).skip(skipped).collect::<Vec<_>>());
-    assert_eq!(end(&d.path), Why::Stopped);
+    assert_eq!(end(&d.path), FileEndReason::Stopped);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn each_file_stands_alone() {
     let events = read(&alone);
     assert_eq!(events[..2], [Event::Facts(facts()), Event::Target(target(1))]);
     assert!(events.iter().any(|e| matches!(e, Event::Snapshot(_))));
-    assert_eq!(end(&alone), Why::Rotated);
+    assert_eq!(end(&alone), FileEndReason::Rotated);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn an_earlier_record_is_kept_as_old() {
         for s in many(1500) {
             let _ = writer.snapshot(&s).unwrap();
         }
-        writer.finish(Why::Stopped, "").unwrap();
+        writer.finish(FileEndReason::Stopped, "").unwrap();
     }
     let names: Vec<_> = files(d.dir.path()).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["rec", "rec.old", "rec.old.1", "rec.old.2"]);
@@ -276,10 +276,10 @@ fn targets_that_are_gone_are_not_written_again() {
         let _ = writer.target(target(id)).unwrap();
         let _ = writer.snapshot(&s).unwrap();
     }
-    writer.finish(Why::Stopped, "").unwrap();
-    let told = read(&d.path).into_iter().filter(|e| matches!(e, Event::Target(_))).count();
+    writer.finish(FileEndReason::Stopped, "").unwrap();
+    let reported = read(&d.path).into_iter().filter(|e| matches!(e, Event::Target(_))).count();
     let kept = all_snapshots(&d.path).len();
-    assert!(told < kept + 100, "{told} targets for {kept} snapshots");
+    assert!(reported < kept + 100, "{reported} targets for {kept} snapshots");
 }
 
 /// However long the note is.
@@ -295,7 +295,7 @@ fn an_end_fits_the_room_kept_for_it() {
     })
     .take(5000)
     .collect();
-    writer.finish(Why::TargetsGone, &note).unwrap();
+    writer.finish(FileEndReason::TargetsGone, &note).unwrap();
     assert!(bytes.0.borrow().len() - before <= 2048);
     let Some(Ok(Event::End(end))) = reader(&bytes.0.borrow()).last() else { panic!("no end") };
     assert!(note.starts_with(&end.note) && end.note.len() > 500);
@@ -323,7 +323,7 @@ fn a_recording_without_snapshots_leaves_the_earlier_one_in_place() {
         assert_eq!(read(&d.path)[0], Event::Facts(facts()), "while it goes on");
         writer
     };
-    let summary = begin(limits).finish(Why::Failed, "").unwrap();
+    let summary = begin(limits).finish(FileEndReason::Failed, "").unwrap();
     assert!(!summary.in_place && summary.snapshots == 0);
     assert_eq!(contents(), before);
     drop(begin(Limits::default()));
@@ -334,7 +334,7 @@ fn a_recording_without_snapshots_leaves_the_earlier_one_in_place() {
     assert!(!writer.is_settled(), "it only waits to be written");
     let _ = writer.flush().unwrap();
     assert!(writer.is_settled());
-    assert!(writer.finish(Why::Stopped, "").unwrap().in_place);
+    assert!(writer.finish(FileEndReason::Stopped, "").unwrap().in_place);
     assert_eq!(read(&d.path)[0], Event::Facts(later));
     let names: Vec<_> = files(d.dir.path()).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["rec", "rec.old", "rec.old.1", "rec.old.2"]);
@@ -361,7 +361,7 @@ fn a_second_recording_of_one_name_is_refused() {
     let _ = first.flush().unwrap();
     assert_eq!(busy(&d.path), Some(d.path.clone()));
     assert_eq!(files(d.dir.path()).len(), 1);
-    first.finish(Why::Stopped, "").unwrap();
+    first.finish(FileEndReason::Stopped, "").unwrap();
 
     // The earlier record is in its place, and the new one waits.
     let mut second = begin();
@@ -370,7 +370,7 @@ fn a_second_recording_of_one_name_is_refused() {
     let _ = second.flush().unwrap();
     assert!(second.is_settled() && old.exists());
     assert_eq!(busy(&d.path), Some(d.path.clone()));
-    second.finish(Why::Stopped, "").unwrap();
+    second.finish(FileEndReason::Stopped, "").unwrap();
 
     // FILE.old of one recording is FILE of another.
     let other = Writer::create(&old, &facts(), Limits::default()).unwrap();
@@ -395,7 +395,7 @@ fn a_second_recording_is_refused_while_files_rotate() {
         }
     }
     assert!(rotated > 3);
-    writer.finish(Why::Stopped, "").unwrap();
+    writer.finish(FileEndReason::Stopped, "").unwrap();
     assert_eq!(busy(&d.path), None);
 }
 
@@ -443,9 +443,9 @@ fn a_disk_that_is_full_at_the_end_is_reported_in_the_record() {
     for s in many(10) {
         assert_eq!(writer.snapshot(&s).unwrap(), Progress::Going);
     }
-    let error = writer.finish(Why::Stopped, "").unwrap_err().to_string();
+    let error = writer.finish(FileEndReason::Stopped, "").unwrap_err().to_string();
     assert!(error.contains("cannot write the record rec") && error.contains("has room"), "{error}");
     let Some(Ok(Event::End(end))) = reader(&bytes.0.borrow()).last() else { panic!("no end") };
-    assert_eq!((end.why, end.snapshots), (Why::Failed, 0));
+    assert_eq!((end.why, end.snapshots), (FileEndReason::Failed, 0));
     assert!(end.note.contains("cannot write the record"), "{end:?}");
 }

@@ -3,7 +3,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{Nanos, PageAges, RateSupport, Snapshot};
-use isotherm_record::{Event, Facts, Limits, Lost, ReadError, Reader, Why, Writer, rounded};
+use isotherm_record::{
+    Event, Facts, FileEndReason, Limits, Lost, ReadError, Reader, Writer, rounded,
+};
 use proptest::prelude::*;
 
 use crate::samples::{
@@ -21,7 +23,7 @@ proptest! {
             prop_assert_eq!(&events[1 + id as usize], &Event::Target(target(id)));
         }
         let Some(Event::End(end)) = events.last() else { panic!("no end") };
-        prop_assert_eq!((end.why, end.snapshots, end.files), (Why::Stopped, all.len() as u64, 1));
+        prop_assert_eq!((end.why, end.snapshots, end.files), (FileEndReason::Stopped, all.len() as u64, 1));
         let all: Vec<Snapshot> = all.iter().map(rounded).collect();
         prop_assert_eq!(snapshots(events.into_iter().map(Ok::<_, ReadError>)), all);
     }
@@ -82,16 +84,16 @@ fn attributions_of_unknown_targets_are_left_out() {
     let mut bytes = Vec::new();
     let mut writer = Writer::to(&mut bytes, Path::new(NAME), &facts(), Limits::default()).unwrap();
     let _ = writer.attribution(attribution(&few(1)[0])).unwrap();
-    writer.finish(Why::Stopped, "").unwrap();
-    let told = reader(&bytes).filter(|e| matches!(e, Ok(Event::Attribution(_)))).count();
-    assert_eq!(told, 0);
+    writer.finish(FileEndReason::Stopped, "").unwrap();
+    let reported = reader(&bytes).filter(|e| matches!(e, Ok(Event::Attribution(_)))).count();
+    assert_eq!(reported, 0);
 }
 
 #[test]
 fn mappings_are_written_when_they_change_and_shared_while_they_do_not() {
     let events: Vec<Event> = reader(&record(&few(8))).collect::<Result<_, _>>().unwrap();
-    let told = events.iter().filter(|e| matches!(e, Event::Mappings { .. })).count();
-    assert_eq!(told, 2);
+    let reported = events.iter().filter(|e| matches!(e, Event::Mappings { .. })).count();
+    assert_eq!(reported, 2);
     let of = |e: &Event| match e {
         Event::Snapshot(s) => Some(s.targets[0].mappings.clone()),
         _ => None,
@@ -130,7 +132,7 @@ fn snapshots_in_one_frame_save_space_and_frames() {
     for s in few(100) {
         let _ = writer.snapshot(&s).unwrap();
     }
-    let summary = writer.finish(Why::Stopped, "").unwrap();
+    let summary = writer.finish(FileEndReason::Stopped, "").unwrap();
     // 9 schemas, the targets, 2 sets of mappings, 12 snapshots per frame, the end
     assert_eq!(summary.frames, 9 + 1 + 2 + 9 + 1);
     assert_eq!(summary.bytes, bytes.len() as u64);
@@ -156,7 +158,7 @@ fn a_snapshot_that_no_source_may_deliver_is_refused() {
     assert!(writer.snapshot(&bad).unwrap_err().to_string().contains("rate"));
     let _ = writer.snapshot(&good[1]).unwrap();
     assert!(writer.snapshot(&good[0]).unwrap_err().to_string().contains("later"));
-    writer.finish(Why::Stopped, "").unwrap();
+    writer.finish(FileEndReason::Stopped, "").unwrap();
     assert_eq!(snapshots(reader(&bytes)), &good[1..]);
 }
 
@@ -166,8 +168,8 @@ fn joined_records_are_read_one_after_the_other() {
     let other = Facts { seed: 8, ..facts() };
     let both = [record(&few(3)), record_with(&other, &few(2))].concat();
     let events: Vec<Event> = reader(&both).collect::<Result<_, _>>().unwrap();
-    let told: Vec<_> = events.iter().filter(|e| matches!(e, Event::Facts(_))).collect();
-    assert_eq!(told, [&Event::Facts(facts()), &Event::Facts(other)]);
+    let reported: Vec<_> = events.iter().filter(|e| matches!(e, Event::Facts(_))).collect();
+    assert_eq!(reported, [&Event::Facts(facts()), &Event::Facts(other)]);
     let all = snapshots(events.into_iter().map(Ok::<_, ReadError>));
     assert_eq!(all, [few(3), few(2)].concat());
 }

@@ -11,7 +11,7 @@ use isotherm_core::{
     HugeAges, Mapping, MappingKind, MonitorKind, Nanos, PageAges, Pages, Quality, Rate,
     RateSupport, RegionView, Restraint, Snapshot, TargetId, TargetView, Unknown,
 };
-use isotherm_record::{Event, Facts, Limits, Reader, TargetFact, Why, Writer};
+use isotherm_record::{Event, Facts, FileEndReason, Limits, Reader, TargetFact, Writer};
 use proptest::prelude::*;
 
 pub const NAME: &str = "the record under test";
@@ -82,7 +82,7 @@ pub fn record_stacked(
         let _ = writer.attribution(attribution(s)).unwrap();
         let _ = writer.snapshot(s).unwrap();
     }
-    writer.finish(Why::Stopped, "").unwrap();
+    writer.finish(FileEndReason::Stopped, "").unwrap();
     bytes
 }
 
@@ -107,7 +107,7 @@ pub fn record_with(facts: &Facts, snapshots: &[Snapshot]) -> Vec<u8> {
     for s in snapshots {
         let _ = writer.snapshot(s).unwrap();
     }
-    writer.finish(Why::Stopped, "").unwrap();
+    writer.finish(FileEndReason::Stopped, "").unwrap();
     bytes
 }
 

@@ -94,8 +94,8 @@ fn version_3_has_attributions() {
         Event::Attribution(a) => Some(a),
         _ => None,
     };
-    let told: Vec<_> = read(3).into_iter().filter_map(of).collect();
-    assert_eq!(told, all.iter().map(attribution).collect::<Vec<_>>());
+    let reported: Vec<_> = read(3).into_iter().filter_map(of).collect();
+    assert_eq!(reported, all.iter().map(attribution).collect::<Vec<_>>());
     let rounded: Vec<_> = all.iter().map(rounded).collect();
     assert_eq!(snapshots(read(3).into_iter().map(Ok::<_, ()>)), rounded);
 }

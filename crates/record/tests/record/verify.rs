@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use isotherm_core::{AddrRange, Snapshot};
-use isotherm_record::{Limits, Verdict, Why, Writer, verify};
+use isotherm_record::{FileEndReason, Limits, Verdict, Writer, verify};
 use tempfile::TempDir;
 
 use crate::samples::{facts, few, record, target};
@@ -119,7 +119,7 @@ fn a_target_must_be_announced() {
     for s in sound(2) {
         let _ = writer.snapshot(&s).unwrap();
     }
-    writer.finish(Why::Stopped, "").unwrap();
+    writer.finish(FileEndReason::Stopped, "").unwrap();
     let v = verify(&path).unwrap();
     assert_eq!(v.nr_problems, 2);
     assert_eq!(v.problems[0].what, "target 1: it was not announced before");
@@ -137,7 +137,7 @@ fn older_files_are_checked_with_the_newest_one() {
     for s in sound(6000) {
         let _ = writer.snapshot(&s).unwrap();
     }
-    writer.finish(Why::Stopped, "").unwrap();
+    writer.finish(FileEndReason::Stopped, "").unwrap();
     assert!(dir.path().join("a.rec.2").exists());
     let v = verify(&path).unwrap();
     assert!(v.is_sound() && v.snapshots > 0 && v.torn.is_none(), "{:?}", v.problems);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use isotherm_core::AddrRange;
 
-use super::idle::{Fact, Ladder};
+use super::idle::{Ladder, RegionBlockState};
 
 /// State of a block in one snapshot: sums over the regions in it, in bytes.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +35,7 @@ impl BlockSums {
         }
     }
 
-    pub(super) fn add(&mut self, fact: &Fact, part: AddrRange) {
+    pub(super) fn add(&mut self, fact: &RegionBlockState, part: AddrRange) {
         let bytes = part.len() as f64;
         self.length += bytes;
         self.seen += fact.seen * bytes;
@@ -145,7 +145,7 @@ mod tests {
     fn now(regions: &[RegionView]) -> BlockSums {
         let mut now = BlockSums::new();
         for r in regions {
-            now.add(&Fact::new(r, Duration::from_millis(20), 10.0, &ladder()), r.range);
+            now.add(&RegionBlockState::new(r, Duration::from_millis(20), 10.0, &ladder()), r.range);
         }
         now
     }

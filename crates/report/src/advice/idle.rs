@@ -57,7 +57,7 @@ fn touched_within(r: &RegionView, time: Duration) -> f64 {
 
 /// State of a region in a snapshot, per byte.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Fact {
+pub(super) struct RegionBlockState {
     /// share that is resident and observable
     pub(super) seen: f64,
     /// whether at least half of the resident memory is unknown
@@ -74,7 +74,7 @@ pub(super) struct Fact {
     pub(super) age: Duration,
 }
 
-impl Fact {
+impl RegionBlockState {
     pub(super) fn new(r: &RegionView, sample: Duration, hot_hz: f64, ladder: &Ladder) -> Self {
         let part = |bp: u64| bp.min(10_000) as f64 / 1e4;
         let resident = part(r.resident_bp.into());
@@ -83,7 +83,7 @@ impl Fact {
         let hot = r.heat(&Thresholds { hot_hz, ..Thresholds::default() }) == Heat::Hot;
         let touched = touched_within(r, SHARE_TIME);
         let accessed = (r.accesses_bp > 0 || hot) && touched >= MAX_COLD_SHARE;
-        Fact {
+        RegionBlockState {
             seen,
             is_unknown: unknown > 0.0 && unknown >= seen,
             touched: if accessed { seen * touched } else { 0.0 },
@@ -110,13 +110,18 @@ mod tests {
     #[test]
     fn a_level_is_reached_by_age_and_by_not_being_touched() {
         let levels = [4, 5, 10, 29, 30].map(|s| {
-            Fact::new(&RegionView { age: S(s), ..region(0, 1 << 16, 0.0) }, S(1), 10.0, &ladder())
-                .level
+            RegionBlockState::new(
+                &RegionView { age: S(s), ..region(0, 1 << 16, 0.0) },
+                S(1),
+                10.0,
+                &ladder(),
+            )
+            .level
         });
         assert_eq!(levels, [0, 1, 2, 2, 3]);
         let level = |hz, touched_bp| {
             let r = RegionView { age: S(60), touched_bp, ..region(0, 1 << 16, hz) };
-            Fact::new(&r, S(1), 10.0, &ladder()).level
+            RegionBlockState::new(&r, S(1), 10.0, &ladder()).level
         };
         // If pages are touched once in 1000 s, 1 % of them are touched within 10 s, and 3 % within 30 s.
         assert_eq!([level(0.001, 10_000), level(0.01, 10_000)], [2, 0]);

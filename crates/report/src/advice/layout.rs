@@ -18,7 +18,7 @@ const MAX_BLOCKS: u64 = 1 << 15;
 /// Maximum number of parts of mappings with advice. Beyond it, the smallest get none.
 const MAX_PLACES: usize = 1 << 13;
 /// Binary logarithm of the minimum block size, 64 KiB: the window of the monitors.
-const LEAST_SHIFT: u32 = 16;
+const MIN_SHIFT: u32 = 16;
 
 /// Collects the memory at the end of the record, to which the advice applies: the first of two passes.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ impl Layout {
     fn new(mut places: Vec<Place>) -> Self {
         let blocks = |shift: u32| places.iter().map(|p| numbers(p.range, shift).1).sum::<u64>();
         let fits = |shift: &u32| blocks(*shift) <= MAX_BLOCKS;
-        let shift = (LEAST_SHIFT..63).find(fits).unwrap_or(63);
+        let shift = (MIN_SHIFT..63).find(fits).unwrap_or(63);
         let mut first = 0;
         for place in &mut places {
             place.first = first;

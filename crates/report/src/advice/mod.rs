@@ -1,11 +1,11 @@
 //! Advice from a record: which ranges of a program to lock, to back with huge pages, or to page out, and which
 //! memory limits to set.
 
-mod figures;
 mod history;
 mod idle;
 mod layout;
 mod ranges;
+mod rows;
 mod sizing;
 
 use std::collections::BTreeMap;
@@ -18,20 +18,20 @@ use crate::access::TargetName;
 use crate::basis::ms;
 use crate::filter::{FilterError, Gate};
 use history::{Block, BlockSums};
-use idle::{Fact, Ladder};
+use idle::{Ladder, RegionBlockState};
 use layout::Layout;
 use ranges::{ranges, stretches};
 use sizing::{Moment, SizingTally, Window, by_ages};
 
-pub use figures::{Action, ActionRow, Advice, IdleRow, RangeRow, Sizing};
 pub use layout::AdviceScope;
+pub use rows::{Action, ActionRow, Advice, IdleRow, RangeRow, Sizing};
 
 /// Idle times that are always reported, in seconds.
 const STEPS: [u64; 9] = [5, 10, 30, 60, 120, 300, 600, 1800, 3600];
 
 /// Thresholds of the advice.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Wishes {
+pub struct AdviceThresholds {
     /// maximum total size of locked memory, in bytes: `RLIMIT_MEMLOCK`
     pub lock_limit: u64,
     /// minimum idle time at the end of the record for memory to be paged out
@@ -42,10 +42,10 @@ pub struct Wishes {
     pub headroom_percent: f64,
 }
 
-impl Default for Wishes {
+impl Default for AdviceThresholds {
     /// 8 MiB, the usual limit; 30 s; 60 s; 10 %.
     fn default() -> Self {
-        Wishes {
+        AdviceThresholds {
             lock_limit: 8 << 20,
             min_age: Duration::from_secs(30),
             window: Duration::from_secs(60),
@@ -60,7 +60,7 @@ pub struct AdviceBuilder {
     scope: AdviceScope,
     time: Range<Duration>,
     gate: Gate,
-    wishes: Wishes,
+    wishes: AdviceThresholds,
     window: Window,
     ladder: Ladder,
     layout: Layout,
@@ -78,7 +78,7 @@ impl AdviceBuilder {
     ///
     /// # Errors
     /// If there is nothing in the selected time or at the selected addresses.
-    pub fn new(scope: AdviceScope, wishes: Wishes) -> Result<Self, FilterError> {
+    pub fn new(scope: AdviceScope, wishes: AdviceThresholds) -> Result<Self, FilterError> {
         let time = scope.time()?;
         let half = (time.end - time.start) / 2;
         let hot_hz = scope.options.thresholds.hot_hz;
@@ -138,7 +138,7 @@ impl AdviceBuilder {
             }
         };
         for r in self.scope.options.filter.clipped(view) {
-            let fact = Fact::new(&r, sample, self.window.hot_hz, &self.ladder);
+            let fact = RegionBlockState::new(&r, sample, self.window.hot_hz, &self.ladder);
             let length = r.range.len();
             moment.region(self.window.bytes(&r), &fact, length);
             self.touches += fact.hz * fact.seen * length as f64 * seconds;

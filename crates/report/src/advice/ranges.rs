@@ -2,9 +2,9 @@
 
 use isotherm_core::AddrRange;
 
-use super::figures::{Action, RangeRow};
 use super::history::Block;
 use super::layout::{Layout, Place};
+use super::rows::{Action, RangeRow};
 use crate::basis::ms;
 use crate::names::label_of;
 use crate::units::percent;

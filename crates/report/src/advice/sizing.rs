@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use isotherm_core::{AgeCurve, HeatBytes, RegionView, Thresholds, together};
 
-use super::figures::{IdleRow, Sizing};
 use super::history::ReturnedBytes;
-use super::idle::{Fact, Ladder};
+use super::idle::{Ladder, RegionBlockState};
+use super::rows::{IdleRow, Sizing};
 use crate::basis::ms;
 use crate::distribution::Distribution;
 
@@ -43,7 +43,7 @@ impl Moment {
         Moment { bytes: HeatBytes::default(), idle: none.clone(), returned: none }
     }
 
-    pub(super) fn region(&mut self, bytes: HeatBytes, fact: &Fact, length: u64) {
+    pub(super) fn region(&mut self, bytes: HeatBytes, fact: &RegionBlockState, length: u64) {
         self.bytes += bytes;
         for sum in self.idle.iter_mut().take(fact.level) {
             *sum += fact.seen * length as f64;

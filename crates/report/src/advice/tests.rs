@@ -9,7 +9,7 @@ use std::sync::Arc;
 const MIB: u64 = 1 << 20;
 const BASE: u64 = 0x7f00_0000_0000;
 
-fn advise(record: &[Snapshot], wishes: Wishes) -> Advice {
+fn advise(record: &[Snapshot], wishes: AdviceThresholds) -> Advice {
     let record: Vec<Arc<Snapshot>> = record.iter().cloned().map(Arc::new).collect();
     let mut scope = AdviceScope::new(Options::default());
     record.iter().for_each(|s| scope.push(s));
@@ -58,14 +58,14 @@ fn of(a: &Advice, action: Action) -> Vec<(u64, u64)> {
     own.map(|r| ((r.range.start - BASE) / MIB, (r.range.end - BASE) / MIB)).collect()
 }
 
-fn wishes(min_age: u64, window: u64) -> Wishes {
+fn wishes(min_age: u64, window: u64) -> AdviceThresholds {
     let [min_age, window] = [min_age, window].map(Duration::from_secs);
-    Wishes { min_age, window, ..Wishes::default() }
+    AdviceThresholds { min_age, window, ..AdviceThresholds::default() }
 }
 
 #[test]
 fn the_hottest_are_locked_as_far_as_the_limit_goes() {
-    let a = advise(&steady(), Wishes::default());
+    let a = advise(&steady(), AdviceThresholds::default());
     assert_eq!(of(&a, Action::Lock), [(0, 8)]);
     let lock = &a.actions[0];
     // All touches: 4 x 100 + 12 x 50 + 2 x 1, and three snapshots of 4 x 5.
@@ -76,11 +76,15 @@ fn the_hottest_are_locked_as_far_as_the_limit_goes() {
     assert_eq!((row.offset_bytes, &*row.mapping, row.idle_since_ms), (MIB, "anonymous", None));
     assert_eq!(row.call, "mlock((char *)base + 0x100000, 0x800000);");
     assert!((row.rate_hz - 75.0).abs() < 1e-6 && (row.hot_percent - 100.0).abs() < 1e-6);
-    let all = advise(&steady(), Wishes { lock_limit: 1 << 40, ..Wishes::default() });
+    let all =
+        advise(&steady(), AdviceThresholds { lock_limit: 1 << 40, ..AdviceThresholds::default() });
     assert_eq!(of(&all, Action::Lock), [(0, 16)]);
     assert!(
-        of(&advise(&steady(), Wishes { lock_limit: 0, ..Wishes::default() }), Action::Lock)
-            .is_empty()
+        of(
+            &advise(&steady(), AdviceThresholds { lock_limit: 0, ..AdviceThresholds::default() }),
+            Action::Lock
+        )
+        .is_empty()
     );
 }
 
@@ -90,7 +94,8 @@ fn ranges_of_very_different_rates_are_locked_separately() {
     for s in &mut record {
         s.targets[0].regions[0] = touched(0, 4, 1000.0);
     }
-    let a = advise(&record, Wishes { lock_limit: 1 << 40, ..Wishes::default() });
+    let a =
+        advise(&record, AdviceThresholds { lock_limit: 1 << 40, ..AdviceThresholds::default() });
     assert_eq!(of(&a, Action::Lock), [(0, 4), (4, 16)]);
 }
 
@@ -107,7 +112,7 @@ fn memory_that_is_touched_from_time_to_time_but_always_again_is_locked() {
         let thresholds = isotherm_core::Thresholds { hot_hz, ..Default::default() };
         let mut scope = AdviceScope::new(Options { thresholds, ..Options::default() });
         record.iter().for_each(|s| scope.push(s));
-        let wishes = Wishes { lock_limit: 1 << 40, ..Wishes::default() };
+        let wishes = AdviceThresholds { lock_limit: 1 << 40, ..AdviceThresholds::default() };
         let mut builder = AdviceBuilder::new(scope, wishes).unwrap();
         record.iter().for_each(|s| builder.push(s));
         of(&builder.finish(), Action::Lock)
@@ -122,12 +127,12 @@ fn memory_of_which_few_pages_are_touched_is_not_locked() {
     for s in &mut record {
         s.targets[0].regions[0] = RegionView { touched_bp: 4_000, ..touched(0, 4, 100.0) };
     }
-    assert_eq!(of(&advise(&record, Wishes::default()), Action::Lock), [(4, 12)]);
+    assert_eq!(of(&advise(&record, AdviceThresholds::default()), Action::Lock), [(4, 12)]);
 }
 
 #[test]
 fn whole_huge_pages_that_are_hot_and_full_are_made() {
-    assert_eq!(of(&advise(&steady(), Wishes::default()), Action::Hugepage), [(0, 16)]);
+    assert_eq!(of(&advise(&steady(), AdviceThresholds::default()), Action::Hugepage), [(0, 16)]);
     let mut record = steady();
     for s in &mut record {
         let regions = &mut s.targets[0].regions;
@@ -138,7 +143,7 @@ fn whole_huge_pages_that_are_hot_and_full_are_made() {
         regions.insert(3, touched(16, 17, 50.0));
         regions[4] = touched(17, 18, 1.0);
     }
-    assert_eq!(of(&advise(&record, Wishes::default()), Action::Hugepage), [(2, 16)]);
+    assert_eq!(of(&advise(&record, AdviceThresholds::default()), Action::Hugepage), [(2, 16)]);
 }
 
 #[test]
@@ -218,14 +223,14 @@ fn mappings_of_the_kernel_get_no_advice() {
 
 #[test]
 fn a_window_longer_than_half_of_the_record_is_that_half() {
-    let a = advise(&steady()[..40], Wishes::default());
+    let a = advise(&steady()[..40], AdviceThresholds::default());
     assert_eq!(a.sizing[0].window_ms, 20_000.0);
 }
 
 #[test]
 fn schemes_are_read_by_the_engine() {
     for min_age in [Duration::from_millis(1500), Duration::from_secs(30), Duration::ZERO] {
-        let a = advise(&steady(), Wishes { min_age, ..Wishes::default() });
+        let a = advise(&steady(), AdviceThresholds { min_age, ..AdviceThresholds::default() });
         let lines: Vec<String> = a.actions.iter().filter_map(|r| r.scheme.clone()).collect();
         let schemes = parse(&lines.join("\n"), Duration::from_millis(100)).unwrap();
         assert_eq!(schemes.len(), 3);
@@ -247,7 +252,7 @@ fn the_text_recommends_actions() {
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
-    let short = crate::advice_text(&advise(&steady()[..10], Wishes::default()), 1);
+    let short = crate::advice_text(&advise(&steady()[..10], AdviceThresholds::default()), 1);
     assert!(short.contains("the record is shorter than 30 s"), "{short}");
 }
 
@@ -266,7 +271,7 @@ fn more_memory_has_bigger_blocks() {
         let maps = vec![mapping(0, TIB, ""), mapping(TOP, END, "[vsyscall]")];
         snapshot(s, 1.0, vec![target(0, maps, regions)])
     };
-    let a = advise(&(0..40).map(second).collect::<Vec<_>>(), Wishes::default());
+    let a = advise(&(0..40).map(second).collect::<Vec<_>>(), AdviceThresholds::default());
     assert_eq!(a.block_bytes, 64 * MIB);
     let whole = (TIB & !4095) + (END - TOP);
     assert_eq!(a.ranges.iter().map(|r| r.size_bytes).sum::<u64>(), whole);
@@ -309,7 +314,7 @@ proptest! {
         let snapshots: Vec<Snapshot> = record.iter().zip(0..).map(|(pages, s)| {
             snapshot(s, 5.0, vec![target(0, maps(""), made(pages)), target(1, maps("[heap]"), made(pages))])
         }).collect();
-        let wishes = Wishes { lock_limit, ..wishes(10, 10) };
+        let wishes = AdviceThresholds { lock_limit, ..wishes(10, 10) };
         let a = advise(&snapshots, wishes);
         let lines: Vec<_> = a.ranges.iter().map(|r| (r.target, r.action, r.range)).collect();
         for (i, x) in lines.iter().enumerate() {

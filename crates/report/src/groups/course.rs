@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use isotherm_core::PAGE_SIZE;
 
-use super::figures::{Part, Shares};
+use super::rows::{Shares, TimeBucket};
 
 /// Bytes times seconds, and pages that were read back.
 #[derive(Debug, Clone, Copy, Default)]
@@ -109,10 +109,15 @@ impl Course {
 
     /// The parts. For the number of a part, `times` returns its start and end in ms, and the seconds of it that
     /// snapshots cover.
-    pub(super) fn over_time(&self, times: impl Fn(u32) -> (f64, f64, f64)) -> Vec<Part> {
+    pub(super) fn over_time(&self, times: impl Fn(u32) -> (f64, f64, f64)) -> Vec<TimeBucket> {
         let part = |(&part, sums): (&u32, &Sums)| {
             let (from_ms, to_ms, seconds) = times(part);
-            Part { from_ms, to_ms, mean: sums.mean(seconds), refaulted_bytes: sums.refaulted() }
+            TimeBucket {
+                from_ms,
+                to_ms,
+                mean: sums.mean(seconds),
+                refaulted_bytes: sums.refaulted(),
+            }
         };
         self.parts.iter().map(part).collect()
     }

@@ -1,7 +1,7 @@
 //! Hot, cold, unknown and swapped memory by control group or process, over time.
 
 mod course;
-mod figures;
+mod rows;
 #[cfg(test)]
 mod tests;
 
@@ -11,18 +11,18 @@ use std::time::Duration;
 use isotherm_core::{Attribution, HeatBytes, Nanos, Snapshot, TargetId};
 
 use self::course::Course;
-pub use self::figures::{GroupRow, Groups, Part, Shares};
+pub use self::rows::{GroupRow, Groups, Shares, TimeBucket};
 use crate::basis::{BasisTally, ms};
 use crate::filter::{FilterError, Gate, Options};
 
 /// Maximum number of rows; later ones share one row. A limit, because records come from outside.
-const MOST_ROWS: usize = 512;
+const MAX_ROWS: usize = 512;
 /// Maximum number of parts of the time. Beyond it, each two parts are merged.
-const MOST_PARTS: u32 = 1024;
+const MAX_PARTS: u32 = 1024;
 /// Maximum count of the processes and groups that share a row.
-const MOST_OTHERS: usize = 1 << 14;
+const MAX_OTHERS: usize = 1 << 14;
 /// Maximum number of attributions that wait for their snapshot. Beyond it, the oldest is dropped.
-const MOST_WAITING: usize = 1 << 16;
+const MAX_WAITING: usize = 1 << 16;
 /// Default length of a part of the time.
 const DEFAULT_PART: Duration = Duration::from_secs(1);
 
@@ -101,7 +101,7 @@ impl GroupsBuilder {
     /// Adds an attribution of a target.
     pub fn attribution(&mut self, a: &Attribution) {
         // Its counters are also part of the target's next attribution.
-        if self.waiting.len() == MOST_WAITING {
+        if self.waiting.len() == MAX_WAITING {
             self.waiting.pop_front();
         }
         self.waiting.push_back(a.clone());
@@ -137,7 +137,7 @@ impl GroupsBuilder {
         loop {
             let part = time.as_nanos() / self.every.as_nanos().max(1);
             match u32::try_from(part) {
-                Ok(part) if part < MOST_PARTS => return part,
+                Ok(part) if part < MAX_PARTS => return part,
                 _ => self.halve(),
             }
         }
@@ -187,11 +187,11 @@ impl GroupsBuilder {
         if self.rows.contains_key(&key) {
             return key;
         }
-        if self.rows.len() < MOST_ROWS {
+        if self.rows.len() < MAX_ROWS {
             self.rows.insert(key.clone(), Course::default());
             return key;
         }
-        if self.others.len() < MOST_OTHERS {
+        if self.others.len() < MAX_OTHERS {
             self.others.insert(key);
         }
         Key::Others

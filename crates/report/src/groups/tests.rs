@@ -109,7 +109,7 @@ fn long_records_and_many_groups_are_bounded() {
         b.push(&snapshot(seq, 1.0, vec![view(seq as u32, true)]));
     }
     let groups = b.finish().unwrap();
-    assert_eq!((groups.rows.len(), groups.others), (MOST_ROWS + 1, 3000 - MOST_ROWS as u64));
+    assert_eq!((groups.rows.len(), groups.others), (MAX_ROWS + 1, 3000 - MAX_ROWS as u64));
     assert_eq!(groups.every_ms, 4000.0);
     let all: f64 = groups.rows.iter().map(|row| row.mean.hot_bytes as f64).sum();
     let off = all - 32.0 * 1024.0;
@@ -141,7 +141,7 @@ fn recordings_one_behind_the_other_are_of_different_processes() {
 fn processes_of_a_row_count_once() {
     let mut b = GroupsBuilder::new(Options::default(), By::Cgroup, None);
     // The root, and a group for each but one process, fill the rows.
-    let full = MOST_ROWS as u32 - 1;
+    let full = MAX_ROWS as u32 - 1;
     let of = |id: u32| match id < full {
         true => told(id, 0.1, &format!("/{id}"), 0, 0),
         false => told(id, 0.1, "/x/y/z", KIB, 0),
@@ -153,7 +153,7 @@ fn processes_of_a_row_count_once() {
     b.push(&snapshot(1, 1.0, views));
     let groups = b.finish().unwrap();
     let others = row(&groups, "(others)");
-    assert_eq!((groups.rows.len(), groups.others), (MOST_ROWS + 1, 3));
+    assert_eq!((groups.rows.len(), groups.others), (MAX_ROWS + 1, 3));
     assert_eq!((others.mean.resident_bytes, others.last.resident_bytes), (64 * KIB, 64 * KIB));
     assert_eq!((others.mean.saved_bytes, others.refaulted_bytes), (Some(KIB), Some(2 * 4096)));
 }
@@ -163,10 +163,10 @@ fn implausible_values_are_bounded() {
     let mut b = GroupsBuilder::new(Options::default(), By::Process, None);
     b.begin([told(0, 0.0, "/", 0, 0), told(1, 0.0, "/", 0, 0)]);
     let never = Nanos(u64::MAX);
-    for id in 0..2 * MOST_WAITING as u32 {
+    for id in 0..2 * MAX_WAITING as u32 {
         b.attribution(&Attribution { at: never, ..told(id, 0.0, "/", 0, 0) });
     }
-    assert_eq!(b.waiting.len(), MOST_WAITING);
+    assert_eq!(b.waiting.len(), MAX_WAITING);
     b.begin([told(0, 0.0, "/", 0, 0), told(1, 0.0, "/", 0, 0)]);
     for faults in [u64::MAX, 0, u64::MAX] {
         b.attribution(&told(0, 0.5, "/", u64::MAX, faults));
@@ -176,7 +176,7 @@ fn implausible_values_are_bounded() {
     assert_eq!(groups.rows[0].refaulted_bytes, Some(u64::MAX));
     assert_eq!(groups.rows[0].mean.saved_bytes, Some(u64::MAX));
     let mut b = GroupsBuilder::new(Options::default(), By::Process, None);
-    let most = (MOST_ROWS + MOST_OTHERS + 9) as u32;
+    let most = (MAX_ROWS + MAX_OTHERS + 9) as u32;
     b.push(&snapshot(0, 1.0, (0..most).map(|id| view(id, false)).collect()));
-    assert_eq!(b.finish().unwrap().others, MOST_OTHERS as u64);
+    assert_eq!(b.finish().unwrap().others, MAX_OTHERS as u64);
 }

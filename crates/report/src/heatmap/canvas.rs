@@ -9,7 +9,7 @@ use super::{Cell, CellSupport, Cells};
 use crate::columns::column_shares;
 
 /// A region with a smaller resident share is drawn as absent, in units of 1/10,000.
-const RESIDENT_BP: u32 = 2500;
+pub const MIN_RESIDENT_BP: u32 = 2500;
 /// Rates above this are limited to it: a difference would not be visible, and sums stay finite.
 const MAX_HZ: f32 = 1e6;
 
@@ -23,12 +23,12 @@ pub struct Canvas {
     /// in order of columns
     sums: Vec<Sum>,
     /// states of the cells of a column in the current snapshot
-    now: Vec<(State, Option<RateSupport>)>,
+    now: Vec<(CellState, Option<RateSupport>)>,
 }
 
 /// State of a cell in one snapshot. The maximum over the regions in the cell is drawn, so that heat wins.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-enum State {
+enum CellState {
     Unmapped,
     Absent,
     Untouched,
@@ -60,7 +60,7 @@ impl Canvas {
             rows,
             columns,
             sums: vec![Sum::default(); rows * columns],
-            now: vec![(State::Unmapped, None); rows],
+            now: vec![(CellState::Unmapped, None); rows],
         }
     }
 
@@ -81,7 +81,7 @@ impl Canvas {
 
     /// Sets `now` from the regions of a target.
     fn look(&mut self, view: &TargetView, clip: AddrRange) {
-        self.now.fill((State::Unmapped, None));
+        self.now.fill((CellState::Unmapped, None));
         let first = view.regions.partition_point(|r| r.range.end <= self.range.start);
         for region in &view.regions[first..] {
             if region.range.start >= self.range.end {
@@ -117,18 +117,18 @@ impl Canvas {
 }
 
 /// The state in which a region is drawn.
-fn state(r: &RegionView) -> State {
+fn state(r: &RegionView) -> CellState {
     let unknown = r.unknown_bp.total();
-    if r.resident_bp < RESIDENT_BP {
-        State::Absent
+    if r.resident_bp < MIN_RESIDENT_BP {
+        CellState::Absent
     } else if unknown * 2 >= u64::from(r.resident_bp) {
-        State::Unknown
+        CellState::Unknown
     } else if r.rate.hz > 0.0 {
         // The mean over all its pages, so that a few hot pages do not make the whole region hot.
         let share = r.touched_bp.min(10_000) as f32 / 10_000.0;
-        State::Touched((r.rate.hz * share).min(MAX_HZ))
+        CellState::Touched((r.rate.hz * share).min(MAX_HZ))
     } else {
-        State::Untouched
+        CellState::Untouched
     }
 }
 
@@ -147,19 +147,19 @@ pub(super) fn rows(region: &AddrRange, area: &AddrRange, rows: usize) -> Range<u
 }
 
 impl Sum {
-    fn add(&mut self, state: State, support: Option<RateSupport>, seconds: f32) {
-        if let (State::Untouched | State::Touched(_), Some(s)) = (state, support) {
+    fn add(&mut self, state: CellState, support: Option<RateSupport>, seconds: f32) {
+        if let (CellState::Untouched | CellState::Touched(_), Some(s)) = (state, support) {
             let part = |bp: u32| seconds * bp.min(10_000) as f32 / 10_000.0;
             self.known_seconds += seconds;
             self.extended += part(s.extended_bp);
             self.old += part(s.old_bp());
         }
         match state {
-            State::Unmapped => {}
-            State::Absent => self.absent += seconds,
-            State::Unknown => self.unknown += seconds,
-            State::Untouched => self.seen += seconds,
-            State::Touched(hz) => {
+            CellState::Unmapped => {}
+            CellState::Absent => self.absent += seconds,
+            CellState::Unknown => self.unknown += seconds,
+            CellState::Untouched => self.seen += seconds,
+            CellState::Touched(hz) => {
                 self.seen += seconds;
                 self.touches += hz * seconds;
             }

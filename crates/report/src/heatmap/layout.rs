@@ -9,7 +9,7 @@ use crate::names::{Names, short};
 /// Share of the resident bytes that the panels must show.
 const MIN_SHOWN_SHARE: f64 = 0.99;
 /// Gaps up to this size, in bytes, are drawn: they separate the parts of a library, and libraries.
-const SMALL_GAP: u64 = 256 << 10;
+pub const SMALL_GAP: u64 = 256 << 10;
 
 /// An area to draw.
 #[derive(Debug, Clone, PartialEq)]

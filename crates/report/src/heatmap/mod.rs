@@ -6,15 +6,16 @@
 //! lasting heat.
 
 mod canvas;
+mod cells;
 mod extent;
-mod figures;
 mod grid;
 mod layout;
 
-pub use canvas::Canvas;
+pub use canvas::{Canvas, MIN_RESIDENT_BP};
+pub use cells::{Cell, CellSupport, Cells, Heatmap, Omitted, Panel};
 pub use extent::Extent;
-pub use figures::{Cell, CellSupport, Cells, Heatmap, Omitted, Panel};
 pub use grid::Grid;
+pub use layout::SMALL_GAP;
 
 /// The number of cells of a heat map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ const MIB: u64 = 1 << 20;
 /// A cache is large enough if its hit ratio is at most so much below that of a cache for all pages.
 const NEAR_BEST: f64 = 0.01;
 /// With more first reads than this share it is not known how much a cache for all pages would hold.
-const MOST_UNKNOWN: f64 = 0.02;
+const MAX_UNKNOWN_SHARE: f64 = 0.02;
 /// The smallest size of the curve, as a part of all pages.
 const SMALLEST_PART: u64 = 128;
 
@@ -84,7 +84,7 @@ impl CacheNeed {
         }
         let goal = (best.hits - NEAR_BEST) * 100.0;
         let found = rows.iter().find(|row| row.hit_percent >= goal).copied();
-        let is_known = best.unknown <= MOST_UNKNOWN;
+        let is_known = best.unknown <= MAX_UNKNOWN_SHARE;
         CacheNeed {
             files,
             sampled_one_in: curve.sampled_one_in(),

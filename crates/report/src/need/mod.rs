@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AgeCurve, Attribution, Beyond, CacheCurve, CacheTrace, KNOWN_SHARE, NO_AGES, Nanos, RegionView,
-    SHORTEST_AGE, SHORTEST_RECORD, Snapshot, TargetId, TargetView, idle_times, together,
+    AgeCurve, Attribution, CacheCurve, CacheTrace, IdleMemory, KNOWN_SHARE, MIN_AGE_S,
+    MIN_RECORD_S, NO_AGES, Nanos, RegionView, Snapshot, TargetId, TargetView, idle_times, together,
     too_much_unknown,
 };
 use serde::Serialize;
@@ -388,15 +388,15 @@ struct Needing<'a> {
 }
 
 impl Needing<'_> {
-    fn beyond(&self, age: f64) -> Beyond {
+    fn beyond(&self, age: f64) -> IdleMemory {
         together(self.curves.iter().copied(), age)
     }
 
-    fn kept(&self, b: &Beyond) -> f64 {
+    fn kept(&self, b: &IdleMemory) -> f64 {
         b.kept + self.unknown
     }
 
-    fn point(&self, age: f64, b: Beyond) -> NeedPoint {
+    fn point(&self, age: f64, b: IdleMemory) -> NeedPoint {
         let kept = self.kept(&b);
         let pages = b.returned / isotherm_core::PAGE_SIZE as f64;
         NeedPoint {
@@ -425,7 +425,7 @@ impl Needing<'_> {
         let at = self.beyond(age);
         let kept = |doubt| self.meets(doubt).map(|age| self.kept(&self.beyond(age)));
         let high = kept(-1.0);
-        if high.is_none() && self.seconds < SHORTEST_RECORD {
+        if high.is_none() && self.seconds < MIN_RECORD_S {
             return Err(format!(
                 "{:.0} s are too short to exclude that more than the objective comes back; record for a minute or \
                  longer, or allow more with --objective",
@@ -479,7 +479,7 @@ impl Needing<'_> {
         if let Some(why) = too_much_unknown(self.unknown / (self.known + self.unknown).max(1.0)) {
             return Err(why);
         }
-        if self.longest < SHORTEST_AGE {
+        if self.longest < MIN_AGE_S {
             return Err(format!(
                 "{:.0} s are too short: only ages up to two thirds of the record are known well; \
                  record for a minute or longer",
@@ -490,7 +490,7 @@ impl Needing<'_> {
     }
 
     fn too_short(&self) -> String {
-        let age = idle_times(self.longest).last().unwrap_or(SHORTEST_AGE);
+        let age = idle_times(self.longest).last().unwrap_or(MIN_AGE_S);
         let p = self.point(age, self.beyond(age));
         format!(
             "the record is too short for this objective: of what is idle for {age:.0} s, {:.2} % of the \

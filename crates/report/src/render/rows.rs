@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::words::{footer, gaps_line, head, heading, looked, printable, span};
 use crate::access::Access;
 use crate::raw::{RawHead, RawSnapshot};
-use crate::row::Row;
+use crate::row::RegionRow;
 use crate::units::{self, bytes, significant};
 
 /// The regions of a snapshot as text for people.
@@ -71,7 +71,7 @@ fn heads(first: &str) -> String {
     columns(first, "address", cells.map(str::to_owned), "mapping")
 }
 
-fn line(out: &mut String, r: &Row) {
+fn line(out: &mut String, r: &RegionRow) {
     let high = if r.rate_high_hz.is_finite() { hz(r.rate_high_hz) } else { String::new() };
     let low = hz(r.rate_low_hz);
     // Without a page that can be observed there is no rate.
@@ -110,7 +110,7 @@ fn part(touched_bp: u32) -> String {
 }
 
 /// The basis of most of a rate, and its share if that is not all: `62 % extended`.
-fn support(r: &Row) -> String {
+fn support(r: &RegionRow) -> String {
     let seen = r.resident_bytes > r.unknown_bytes;
     match r.support.most().filter(|_| seen) {
         None => "-".to_owned(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-mod figures;
+mod rows;
 mod tally;
 
 use isotherm_core::{Attrs, Snapshot, TargetId, TargetView, Unknown};
@@ -16,7 +16,7 @@ use crate::pieces::each_piece;
 use crate::units::percent;
 use tally::{CostTally, Tally, working_set};
 
-pub use figures::{Bytes, MappingRow, MonitorFigures, Summary, TargetRow, WorkingSet};
+pub use rows::{Bytes, MappingRow, MonitorFigures, Summary, TargetRow, WorkingSet};
 
 /// Maximum number of targets with a row; the totals include all targets. A limit, because records come from
 /// outside.

@@ -2,7 +2,7 @@
 
 use isotherm_core::{Attrs, HeatBytes, Quality, Restraint, Snapshot, SupportBytes, Unknown};
 
-use super::figures::{Bytes, MonitorFigures, WorkingSet};
+use super::rows::{Bytes, MonitorFigures, WorkingSet};
 use crate::distribution::Distribution;
 use crate::units::percent;
 

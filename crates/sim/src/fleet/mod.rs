@@ -17,7 +17,7 @@ mod truth;
 
 pub use day::Day;
 pub use measured::Measured;
-pub use service::{Deploy, Kind, Service};
+pub use service::{Deploy, Service, ServiceKind};
 pub use truth::{Truth, truth};
 
 use crate::random::{below, mix, unit};

@@ -11,7 +11,7 @@ const MIB: u64 = 1 << 20;
 
 /// The kind of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ServiceKind {
     /// a cache, whose entries are read by Zipf's law
     Cache,
     /// answers requests of users, more by day
@@ -24,26 +24,32 @@ pub enum Kind {
     Idle,
 }
 
-impl Kind {
-    const ALL: [Kind; 5] = [Kind::Cache, Kind::Web, Kind::Batch, Kind::Leak, Kind::Idle];
+impl ServiceKind {
+    const ALL: [ServiceKind; 5] = [
+        ServiceKind::Cache,
+        ServiceKind::Web,
+        ServiceKind::Batch,
+        ServiceKind::Leak,
+        ServiceKind::Idle,
+    ];
 
     /// Its name in the truth.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Cache => "cache",
-            Kind::Web => "web",
-            Kind::Batch => "batch",
-            Kind::Leak => "leak",
-            Kind::Idle => "idle",
+            ServiceKind::Cache => "cache",
+            ServiceKind::Web => "web",
+            ServiceKind::Batch => "batch",
+            ServiceKind::Leak => "leak",
+            ServiceKind::Idle => "idle",
         }
     }
 
     /// The last part of the names of its services. A leak is not announced by a name.
     fn suffix(self) -> &'static str {
         match self {
-            Kind::Leak => "worker",
-            Kind::Idle => "archive",
+            ServiceKind::Leak => "worker",
+            ServiceKind::Idle => "archive",
             other => other.name(),
         }
     }
@@ -88,7 +94,7 @@ pub struct Service {
     /// the team it belongs to: a Kubernetes namespace
     pub namespace: String,
     /// kind of the service
-    pub kind: Kind,
+    pub kind: ServiceKind,
     /// mean size of a group, without its growth
     pub bytes: u64,
     /// memory limit of a group
@@ -119,12 +125,12 @@ pub(super) fn services(spec: &FleetSpec) -> Vec<Service> {
 fn service(spec: &FleetSpec, number: u32) -> Service {
     let key = mix(mix(spec.seed, 3), u64::from(number));
     let draw = |what: u64, from: f64, to: f64| from + (to - from) * unit(mix(key, what));
-    let kind = Kind::ALL[number as usize % Kind::ALL.len()];
-    let team = TEAMS[(number as usize / Kind::ALL.len()) % TEAMS.len()];
+    let kind = ServiceKind::ALL[number as usize % ServiceKind::ALL.len()];
+    let team = TEAMS[(number as usize / ServiceKind::ALL.len()) % TEAMS.len()];
     let classes = classes(kind, &draw);
     let first = Generation {
         born: -draw(10, 2.0, 20.0) * DAY,
-        leak: if kind == Kind::Leak { draw(11, 0.01, 0.06) } else { 0.0 },
+        leak: if kind == ServiceKind::Leak { draw(11, 0.01, 0.06) } else { 0.0 },
         classes,
     };
     let deploy = deploy(spec, kind, key);
@@ -136,10 +142,14 @@ fn service(spec: &FleetSpec, number: u32) -> Service {
     let growth = 1.25 * first.leak * (f64::from(spec.days) - first.born / DAY);
     let bytes = (draw(12, 4096.0, 18_432.0) / f64::from(spec.groups)) as u64 * MIB;
     let rhythm = match kind {
-        Kind::Cache | Kind::Leak => Rhythm::Users { swing: 0.3, peak: draw(13, 10.0, 20.0) },
-        Kind::Web => Rhythm::Users { swing: draw(14, 0.5, 0.8), peak: draw(13, 10.0, 20.0) },
-        Kind::Batch => Rhythm::Phases { start: draw(13, 0.0, 24.0), hours: draw(14, 6.0, 14.0) },
-        Kind::Idle => Rhythm::Even,
+        ServiceKind::Cache | ServiceKind::Leak => {
+            Rhythm::Users { swing: 0.3, peak: draw(13, 10.0, 20.0) }
+        }
+        ServiceKind::Web => Rhythm::Users { swing: draw(14, 0.5, 0.8), peak: draw(13, 10.0, 20.0) },
+        ServiceKind::Batch => {
+            Rhythm::Phases { start: draw(13, 0.0, 24.0), hours: draw(14, 6.0, 14.0) }
+        }
+        ServiceKind::Idle => Rhythm::Even,
     };
     Service {
         name: format!("{team}-{}", kind.suffix()),
@@ -155,8 +165,8 @@ fn service(spec: &FleetSpec, number: u32) -> Service {
 }
 
 /// A deploy for two of three services. The restart of one that leaks would hide what the image changes.
-fn deploy(spec: &FleetSpec, kind: Kind, key: u64) -> Option<Deploy> {
-    if kind == Kind::Leak || spec.days < 3 || below(mix(key, 20), 3) == 0 {
+fn deploy(spec: &FleetSpec, kind: ServiceKind, key: u64) -> Option<Deploy> {
+    if kind == ServiceKind::Leak || spec.days < 3 || below(mix(key, 20), 3) == 0 {
         return None;
     }
     let changes = [0.0, 0.0, 0.06, 0.12];
@@ -170,16 +180,16 @@ fn deploy(spec: &FleetSpec, kind: Kind, key: u64) -> Option<Deploy> {
 }
 
 /// The pages of a kind of service. `draw` draws a number of a purpose from an interval.
-fn classes(kind: Kind, draw: &impl Fn(u64, f64, f64) -> f64) -> Vec<PageClass> {
+fn classes(kind: ServiceKind, draw: &impl Fn(u64, f64, f64) -> f64) -> Vec<PageClass> {
     let spread = |share, from, to| geometric(share, from, to, 8);
     let once = |share| vec![PageClass { share, hz: 0.0 }];
     match kind {
-        Kind::Cache => {
+        ServiceKind::Cache => {
             let cold = draw(30, 0.02, 0.1);
             let rarest = 1.0 / draw(31, 30.0, 1000.0);
             [once(cold), zipf(1.0 - cold, draw(32, 0.7, 1.1), rarest)].concat()
         }
-        Kind::Web => {
+        ServiceKind::Web => {
             let (hot, warm) = (draw(30, 0.4, 0.6), draw(31, 0.2, 0.3));
             [
                 spread(hot, 1.0, 200.0),
@@ -188,11 +198,11 @@ fn classes(kind: Kind, draw: &impl Fn(u64, f64, f64) -> f64) -> Vec<PageClass> {
             ]
             .concat()
         }
-        Kind::Batch => {
+        ServiceKind::Batch => {
             let work = draw(30, 0.5, 0.9);
             [spread(work, 1.0 / 600.0, 50.0), once(1.0 - work)].concat()
         }
-        Kind::Leak => {
+        ServiceKind::Leak => {
             let (hot, warm) = (draw(30, 0.4, 0.6), draw(31, 0.15, 0.25));
             [
                 spread(hot, 1.0, 100.0),
@@ -201,7 +211,7 @@ fn classes(kind: Kind, draw: &impl Fn(u64, f64, f64) -> f64) -> Vec<PageClass> {
             ]
             .concat()
         }
-        Kind::Idle => {
+        ServiceKind::Idle => {
             let used = draw(30, 0.15, 0.4);
             [spread(used, 1.0 / 7200.0, 1.0), once(1.0 - used)].concat()
         }

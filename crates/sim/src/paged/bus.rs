@@ -1,8 +1,9 @@
 //! The time of a memory access: the latency of its node, and the queue of all accesses to that node.
 
+use isotherm_core::PAGE_SIZE;
+
 use super::spec::MachineSpec;
 
-const PAGE_BYTES: u64 = 4096;
 /// Size of a cache line.
 const LINE_BYTES: u64 = 64;
 
@@ -33,7 +34,7 @@ impl Bus {
                 |from: usize| node.latency_ns.saturating_mul(layout.nodes[from].distances[i]) / 10;
             Node {
                 busy_until: 0,
-                page_ns: ns(PAGE_BYTES),
+                page_ns: ns(PAGE_SIZE),
                 line_ns: ns(LINE_BYTES),
                 latency_ns: (0..n).map(|from| latency(from).into()).collect(),
             }

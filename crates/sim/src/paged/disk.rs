@@ -1,9 +1,10 @@
 //! A disk: one arm, a queue, and streams that are served in turn.
 
+use isotherm_core::PAGE_SIZE;
+
 use super::spec::DiskSpec;
 use crate::random::{below, mix};
 
-const PAGE_BYTES: u64 = 4096;
 /// After a sequential request, the time for which the disk waits for the next one of the same stream: CFQ's
 /// `slice_idle`, in ns.
 const IDLE_NS: u64 = 8_000_000;
@@ -130,7 +131,7 @@ impl Disk {
     }
 
     fn transfer_ns(&self, pages: u64) -> u64 {
-        pages * PAGE_BYTES * 1000 / u64::from(self.spec.transfer_mb_s)
+        pages * PAGE_SIZE * 1000 / u64::from(self.spec.transfer_mb_s)
     }
 }
 

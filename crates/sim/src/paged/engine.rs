@@ -47,7 +47,7 @@ pub trait Task {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ActorState {
     Ready(u64),
     OnDisk,
     Throttled,
@@ -65,7 +65,7 @@ struct Flushing {
 
 struct Engine<'a> {
     machine: &'a mut PagedMachine,
-    states: Vec<State>,
+    states: Vec<ActorState>,
     flushing: Option<Flushing>,
     /// the file that is being written, and the number of its pages before the next file's turn
     turn: (usize, usize),
@@ -79,12 +79,12 @@ impl PagedMachine {
     /// # Errors
     /// If there is not enough memory for one of them.
     pub fn run(&mut self, tasks: &mut [Box<dyn Task>]) -> Result<Vec<u64>, OutOfMemory> {
-        let states = vec![State::Ready(self.now); tasks.len()];
+        let states = vec![ActorState::Ready(self.now); tasks.len()];
         let turn = (0, TURN_PAGES);
         let mut engine = Engine { machine: self, states, flushing: None, turn, served: None };
         while engine.event(tasks)? {}
         engine.finish_flush();
-        let end = |s: &State| if let State::Ended(at) = s { *at } else { 0 };
+        let end = |s: &ActorState| if let ActorState::Ended(at) = s { *at } else { 0 };
         Ok(engine.states.iter().map(end).collect())
     }
 }
@@ -92,7 +92,7 @@ impl PagedMachine {
 impl Engine<'_> {
     /// Handles the next event; returns false if there is none.
     fn event(&mut self, tasks: &mut [Box<dyn Task>]) -> Result<bool, OutOfMemory> {
-        if self.states.iter().all(|s| matches!(s, State::Ended(_))) {
+        if self.states.iter().all(|s| matches!(s, ActorState::Ended(_))) {
             return Ok(false);
         }
         self.flush();
@@ -100,7 +100,7 @@ impl Engine<'_> {
         let served = self.served.map(|(_, done)| done);
         let states = &self.states;
         let comes = |stream: usize| match states.get(stream) {
-            Some(&State::Ready(at)) => Some(at),
+            Some(&ActorState::Ready(at)) => Some(at),
             _ => None,
         };
         let dispatch = if served.is_none() { self.machine.disk.next_at(comes) } else { None };
@@ -119,7 +119,7 @@ impl Engine<'_> {
 
     fn next_ready(&self) -> Option<(u64, usize)> {
         let ready = self.states.iter().enumerate().filter_map(|(i, s)| match s {
-            State::Ready(at) => Some((*at, i)),
+            ActorState::Ready(at) => Some((*at, i)),
             _ => None,
         });
         ready.min()
@@ -134,7 +134,7 @@ impl Engine<'_> {
         let cpu = task % self.machine.cpu_free_at.len();
         let free_at = self.machine.cpu_free_at[cpu];
         if free_at > at {
-            self.states[task] = State::Ready(free_at);
+            self.states[task] = ActorState::Ready(free_at);
             return Ok(());
         }
         self.machine.advance(at);
@@ -142,20 +142,20 @@ impl Engine<'_> {
         let next = tasks[task].step(self.machine, &mut actor)?;
         self.machine.cpu_free_at[cpu] = actor.now;
         self.states[task] = match next {
-            Next::Go => State::Ready(actor.now),
+            Next::Go => ActorState::Ready(actor.now),
             Next::Read { file, page, pages, sequential } => {
                 let at = self.machine.place(file, page);
                 let pages = pages as u64;
                 let (stream, asked) = (task, actor.now);
                 self.machine.disk.ask(DiskRequest { stream, at, pages, sequential, asked });
-                State::OnDisk
+                ActorState::OnDisk
             }
-            Next::Balance if self.must_wait() => State::Throttled,
-            Next::Balance => State::Ready(actor.now),
-            Next::Sync { file } if !self.is_clean(file) => State::Syncing(file),
-            Next::Sync { .. } => State::Ready(actor.now),
-            Next::Sleep(until) => State::Ready(until.max(actor.now)),
-            Next::End => State::Ended(actor.now),
+            Next::Balance if self.must_wait() => ActorState::Throttled,
+            Next::Balance => ActorState::Ready(actor.now),
+            Next::Sync { file } if !self.is_clean(file) => ActorState::Syncing(file),
+            Next::Sync { .. } => ActorState::Ready(actor.now),
+            Next::Sleep(until) => ActorState::Ready(until.max(actor.now)),
+            Next::End => ActorState::Ended(actor.now),
         };
         Ok(())
     }
@@ -174,7 +174,7 @@ impl Engine<'_> {
         if self.flushing.is_some() || self.machine.dirty_pages == 0 {
             return;
         }
-        let awaited = |s: &State| matches!(s, State::Throttled | State::Syncing(_));
+        let awaited = |s: &ActorState| matches!(s, ActorState::Throttled | ActorState::Syncing(_));
         let limits = self.machine.dirty_limits();
         if !self.states.iter().any(awaited) && !limits.is_background(self.machine.dirty_pages) {
             return;
@@ -204,18 +204,18 @@ impl Engine<'_> {
         let Some((request, done)) = self.served.take() else { return };
         self.machine.advance(done);
         if let Some(state) = self.states.get_mut(request.stream) {
-            *state = State::Ready(done);
+            *state = ActorState::Ready(done);
             return;
         }
         self.finish_flush();
         for i in 0..self.states.len() {
             let goes_on = match self.states[i] {
-                State::Throttled => !self.must_wait(),
-                State::Syncing(file) => self.is_clean(file),
+                ActorState::Throttled => !self.must_wait(),
+                ActorState::Syncing(file) => self.is_clean(file),
                 _ => false,
             };
             if goes_on {
-                self.states[i] = State::Ready(done);
+                self.states[i] = ActorState::Ready(done);
             }
         }
     }

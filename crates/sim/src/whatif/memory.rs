@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::scheme::Figures;
+use isotherm_core::scheme::MemoryMetrics;
 use isotherm_core::{
     Act, Action, Applied, Nanos, OpsError, PAGE_SIZE, PageAges, PageFilter, PageKind, Pressure,
     RegionView, Snapshot, Support, TargetId, TargetView, Thresholds, Unknown, Work,
@@ -111,14 +111,14 @@ impl Memory {
     }
 
     /// The figures of the memory that goals and watermarks use.
-    pub fn figures(&self) -> Figures {
+    pub fn figures(&self) -> MemoryMetrics {
         let (bytes, out) = self.bytes();
         let cold = Thresholds::default().cold_age.as_secs_f64();
         let samples = self.targets.values().flat_map(|s| &s.all);
         let young = samples.filter(|s| self.now - s.touched < cold).map(|s| s.pages).sum::<f64>();
         let stalled = self.prices.fault.mul_f64(self.returned.max(0.0));
         let major_faults = self.returned as u64;
-        Figures {
+        MemoryMetrics {
             pressure: Some(Pressure { stalled, major_faults, ..Pressure::default() }),
             resident: Some((bytes - out) as u64),
             working_set: Some(young as u64 * PAGE_SIZE),

@@ -15,14 +15,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::scheme::{Figures, Goal, Mark, Metrics, Scheme, SchemeError, Scope};
+use isotherm_core::scheme::{Goal, Mark, MemoryMetrics, Metrics, Scheme, SchemeError, Scope};
 use isotherm_core::{OpsError, Snapshot};
 
 pub use course::Moment;
 pub use pace::Pace;
 
 use self::pace::is_ripe;
-use self::run::Run;
+use self::run::SettingRun;
 
 /// A setting to play.
 #[derive(Debug, Clone)]
@@ -121,7 +121,7 @@ impl Surroundings {
         Ok(())
     }
 
-    fn update(&mut self, figures: &Figures) {
+    fn update(&mut self, figures: &MemoryMetrics) {
         self.metrics.machine = *figures;
         self.metrics.groups.values_mut().for_each(|group| *group = *figures);
         self.metrics.free_bp = self.memory.zip(figures.resident).map(|(all, used)| {
@@ -167,7 +167,7 @@ pub struct TierUse {
 
 /// The effect of a setting.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Played {
+pub struct SettingEffect {
     /// name of the setting
     pub name: String,
     /// why there are no figures
@@ -188,7 +188,7 @@ pub struct Played {
 
 /// Plays a record through several settings at once.
 pub struct Player {
-    runs: Vec<Run>,
+    runs: Vec<SettingRun>,
     waiting: VecDeque<Arc<Snapshot>>,
 }
 
@@ -202,7 +202,7 @@ impl Player {
         prices: Prices,
         surroundings: &Surroundings,
     ) -> Result<Self, WhatIfError> {
-        let run = |setting| Run::new(setting, prices, surroundings);
+        let run = |setting| SettingRun::new(setting, prices, surroundings);
         let runs = settings.into_iter().map(run).collect::<Result<_, _>>()?;
         Ok(Player { runs, waiting: VecDeque::new() })
     }
@@ -234,11 +234,11 @@ impl Player {
     ///
     /// # Errors
     /// If an action fails.
-    pub fn finish(mut self) -> Result<Vec<Played>, WhatIfError> {
+    pub fn finish(mut self) -> Result<Vec<SettingEffect>, WhatIfError> {
         while !self.waiting.is_empty() {
             self.play_next()?;
         }
-        Ok(self.runs.into_iter().map(Run::finish).collect())
+        Ok(self.runs.into_iter().map(SettingRun::finish).collect())
     }
 
     fn play_next(&mut self) -> Result<(), WhatIfError> {

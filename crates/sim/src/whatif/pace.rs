@@ -12,10 +12,10 @@ const LOOK_AHEAD: Duration = Duration::from_secs(65);
 const MIN_STEP: Duration = Duration::from_secs(1);
 /// Looks per minimum age: at first as many as `reclaim --pages` has, at least a few.
 const LOOKS: u32 = 30;
-const LEAST_LOOKS: u32 = 4;
+const MIN_LOOKS: u32 = 4;
 /// Longest time between two looks without a minimum age, and with a short one.
 const MAX_STEP: Duration = Duration::from_secs(30);
-const LONGEST_OF_SHORT: Duration = Duration::from_secs(15);
+const MAX_STEP_OF_SHORT_AGE: Duration = Duration::from_secs(15);
 /// Looks until the time between two of them is doubled.
 const STEPS: u32 = 4096;
 
@@ -35,7 +35,7 @@ impl Looks {
         let least = |looks: u32| (min_age / looks).max(MIN_STEP);
         let longest = match min_age.is_zero() {
             true => MAX_STEP,
-            false => least(LEAST_LOOKS).max(LONGEST_OF_SHORT),
+            false => least(MIN_LOOKS).max(MAX_STEP_OF_SHORT_AGE),
         };
         Looks { step: least(LOOKS).min(longest), longest, done: 0, due: Nanos(0) }
     }

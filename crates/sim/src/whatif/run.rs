@@ -3,23 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::scheme::{Engine, Event, Metrics, Quota, Scheme, Why, mean_hz};
+use isotherm_core::scheme::{Engine, Event, Metrics, Quota, Scheme, SkipReason, mean_hz};
 use isotherm_core::{
-    KNOWN_SHARE, NO_AGES, Nanos, PAGE_SIZE, PageAges, PageKind, SHORTEST_RECORD, Snapshot,
-    TargetId, too_much_unknown,
+    KNOWN_SHARE, MIN_RECORD_S, NO_AGES, Nanos, PAGE_SIZE, PageAges, PageKind, Snapshot, TargetId,
+    too_much_unknown,
 };
 
 use super::course::{Course, Moment};
 use super::memory::Memory;
 use super::pace::{Looks, jittered};
 use super::samples::visible_share;
-use super::{Played, Policy, Prices, Setting, Surroundings, Tier, TierUse, WhatIfError};
+use super::{Policy, Prices, Setting, SettingEffect, Surroundings, Tier, TierUse, WhatIfError};
 
 /// Turns of the schemes between two looks, and the least time between two turns.
-const TURNS: u32 = 16;
+const TURNS_PER_LOOK: u32 = 16;
 const TURN: Duration = Duration::from_millis(10);
 
-pub(super) struct Run {
+pub(super) struct SettingRun {
     name: String,
     doing: Doing,
     memory: Memory,
@@ -49,7 +49,7 @@ struct Acting {
     log: Vec<Event>,
 }
 
-impl Run {
+impl SettingRun {
     pub fn new(
         setting: Setting,
         prices: Prices,
@@ -68,7 +68,7 @@ impl Run {
                 Doing::Schemes(Box::new(Acting::new(schemes, surroundings, &memory)?))
             }
         };
-        let mut run = Run {
+        let mut run = SettingRun {
             name,
             doing,
             memory,
@@ -152,7 +152,7 @@ impl Run {
     }
 
     /// The results.
-    pub fn finish(self) -> Played {
+    pub fn finish(self) -> SettingEffect {
         let span = self.course.span();
         let begun = self.begun.zip(self.begin).map(|(b, a)| b.since(a).as_secs_f64());
         let age = self.min_age.as_secs_f64();
@@ -167,7 +167,7 @@ impl Run {
         let refused = match (begun, &counted) {
             (None, _) => Some(NO_AGES.to_owned()),
             _ if unknown.is_some() => unknown,
-            (Some(begun), _) if !acts_by_age && span - begun < SHORTEST_RECORD => Some(format!(
+            (Some(begun), _) if !acts_by_age && span - begun < MIN_RECORD_S => Some(format!(
                 "the record is too short: ages were counted for {:.0} s; record for a minute or longer",
                 span - begun
             )),
@@ -189,7 +189,7 @@ impl Run {
             Doing::Schemes(acting) => acting.passed(),
             Doing::Tiers { .. } => 0,
         };
-        Played {
+        SettingEffect {
             name: self.name,
             refused,
             min_age: self.min_age,
@@ -250,7 +250,7 @@ impl Acting {
     /// The turns that are due before `until`, on the last snapshot.
     fn turns(&mut self, memory: &mut Memory, until: Nanos) -> Result<(), WhatIfError> {
         let Some((last, mut clock)) = self.last.take() else { return Ok(()) };
-        for _ in 0..TURNS {
+        for _ in 0..TURNS_PER_LOOK {
             let Some(due) = self.engine.due() else { break };
             let at = due.max(clock + TURN);
             if at >= until {
@@ -292,7 +292,7 @@ impl Acting {
 
     /// Bytes that were skipped because the quota was used up, each time.
     fn passed(&self) -> u64 {
-        self.engine.schemes().map(|(_, stats)| stats.passed(Why::Quota).bytes).sum()
+        self.engine.schemes().map(|(_, stats)| stats.passed(SkipReason::Quota).bytes).sum()
     }
 }
 

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use error::WorkloadError;
 pub use layout::{Field, Layout, Memory, Owner, Part};
 pub use named::{NAMED, Named};
-pub use play::{PlayError, Played, play};
+pub use play::{MonitorRun, PlayError, play};
 pub use schedule::{Schedule, Slot};
 pub use walk::Walk;
 

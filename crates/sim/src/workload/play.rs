@@ -23,7 +23,7 @@ const BASE: u64 = 0x7f00_0000_0000;
 
 /// The output of a monitor for a workload, and the truth.
 #[derive(Debug)]
-pub struct Played {
+pub struct MonitorRun {
     /// in order of time
     pub snapshots: Vec<Arc<Snapshot>>,
     /// the target of the snapshots
@@ -56,7 +56,7 @@ pub fn play(
     schedule: &Schedule,
     seed: u64,
     attrs: Attrs,
-) -> Result<Played, PlayError> {
+) -> Result<MonitorRun, PlayError> {
     let layout = Layout::new(workload, seed);
     let stretches = layout.stretches(workload, BASE);
     let (ops, target) = lay(&layout, seed)?;
@@ -87,7 +87,7 @@ pub fn play(
         stretches,
         intervals,
     };
-    Ok(Played { snapshots, target, truth })
+    Ok(MonitorRun { snapshots, target, truth })
 }
 
 fn nanos(d: Duration) -> Nanos {

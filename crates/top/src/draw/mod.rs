@@ -18,13 +18,14 @@ pub use text::printable;
 use text::size;
 
 /// The least size of a terminal, in characters.
-const LEAST: (u16, u16) = (40, 10);
+const MIN_SIZE_CHARS: (u16, u16) = (40, 10);
 
 /// Draws the state on a frame.
 pub fn draw(frame: &mut Frame<'_>, app: &App) {
     let area = frame.area();
-    if area.width < LEAST.0 || area.height < LEAST.1 {
-        let text = format!("the terminal is smaller than {} x {}", LEAST.0, LEAST.1);
+    if area.width < MIN_SIZE_CHARS.0 || area.height < MIN_SIZE_CHARS.1 {
+        let text =
+            format!("the terminal is smaller than {} x {}", MIN_SIZE_CHARS.0, MIN_SIZE_CHARS.1);
         frame.render_widget(Line::raw(text), area);
         return;
     }

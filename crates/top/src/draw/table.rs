@@ -1,6 +1,6 @@
 //! The table of processes or control groups.
 
-use isotherm_view::{By, Column, Key, Row};
+use isotherm_view::{By, Column, Key, TableRow};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -117,7 +117,7 @@ fn spark_title(column: Column) -> &'static str {
     }
 }
 
-fn line(app: &App, row: &Row, name: usize, spark: usize) -> String {
+fn line(app: &App, row: &TableRow, name: usize, spark: usize) -> String {
     let mut text = String::new();
     for (column, _, width) in &COLUMNS {
         match column {
@@ -142,7 +142,7 @@ fn tail(text: &str, width: usize) -> String {
     format!("..{rest}")
 }
 
-fn cell(row: &Row, column: Column) -> String {
+fn cell(row: &TableRow, column: Column) -> String {
     let f = &row.figures;
     match column {
         Column::Name => row.name.clone(),

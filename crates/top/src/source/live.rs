@@ -39,11 +39,11 @@ pub fn watch(o: &LiveOptions, to: &mut NewsSender) -> Result<String> {
     let mut follower = Follower::new(ready.watched());
     follower.attach_all(ready.hold(), &o.targets)?;
     let facts = facts(attrs, seed, ready.describe());
-    let files = ready.takes_files();
+    let files = ready.requires_files();
     sys::drop_privileges(KeptCapabilities {
         reading: files,
         writing: files && o.targets.may_be_strangers(),
-        frames: ready.takes_frames(),
+        frames: ready.requires_frames(),
     })
     .context("cannot give up capabilities")?;
     to.offer(Event::Facts(facts));

@@ -28,7 +28,7 @@ const NAP: Duration = Duration::from_millis(100);
 
 /// Something that the view should know.
 #[allow(clippy::large_enum_variant, reason = "events are not kept")]
-pub enum News {
+pub enum SourceEvent {
     /// the next event of the recording
     Event(Event),
     /// percent of the last 10 s in which a process waited for memory, by control group
@@ -37,18 +37,18 @@ pub enum News {
     Ended(Result<String>),
 }
 
-impl From<Event> for News {
+impl From<Event> for SourceEvent {
     fn from(event: Event) -> Self {
-        News::Event(event)
+        SourceEvent::Event(event)
     }
 }
 
-impl Weighed for News {
+impl Weighed for SourceEvent {
     fn weight(&self) -> usize {
         match self {
-            News::Event(event) => event.weight(),
-            News::Pressure(groups) => groups.len(),
-            News::Ended(_) => 0,
+            SourceEvent::Event(event) => event.weight(),
+            SourceEvent::Pressure(groups) => groups.len(),
+            SourceEvent::Ended(_) => 0,
         }
     }
 }
@@ -79,7 +79,7 @@ impl Source {
                 Source::Service(o) => service::follow(&o, &mut to),
                 Source::Replay(o) => replay::play(&o, &mut to),
             };
-            let _ = to.events.send(News::Ended(ended));
+            let _ = to.events.send(SourceEvent::Ended(ended));
         };
         let thread = std::thread::Builder::new().name("source".into()).spawn(work);
         let thread = thread.context("cannot start a thread for the source")?;
@@ -89,7 +89,7 @@ impl Source {
 
 /// The sending end.
 struct NewsSender {
-    events: EventSender<News>,
+    events: EventSender<SourceEvent>,
     /// the view has ended
     over: Arc<AtomicBool>,
 }
@@ -104,7 +104,7 @@ impl NewsSender {
     /// Sends the pressures of control groups, if there is room.
     fn pressure(&mut self, groups: BTreeMap<Arc<str>, f32>) {
         if self.events.has_room() {
-            self.events.send(News::Pressure(groups));
+            self.events.send(SourceEvent::Pressure(groups));
         }
     }
 
@@ -137,14 +137,14 @@ impl NewsSender {
 
 /// The receiving end.
 pub struct Feed {
-    receive: EventReceiver<News>,
+    receive: EventReceiver<SourceEvent>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Feed {
     /// Waits for the next news; `None` if `stop` is over before.
-    pub(crate) fn next(&mut self, stop: &Stop) -> Option<News> {
+    pub(crate) fn next(&mut self, stop: &Stop) -> Option<SourceEvent> {
         while !stop.is_over() {
             match self.receive.next_within(Duration::from_millis(50)) {
                 Ok(news) => return Some(news),
@@ -156,7 +156,7 @@ impl Feed {
     }
 
     /// Takes all news that have come. Returns whether the source still exists.
-    pub(crate) fn drain(&mut self, mut take: impl FnMut(News)) -> bool {
+    pub(crate) fn drain(&mut self, mut take: impl FnMut(SourceEvent)) -> bool {
         loop {
             match self.receive.try_next() {
                 Ok(news) => take(news),

@@ -10,7 +10,7 @@ use isotherm_core::{
 };
 use isotherm_record::{Event, Facts, TargetFact};
 use isotherm_web::pyramid::Retention;
-use isotherm_web::{Index, Kind, Limits, ListenOptions, Server, Source};
+use isotherm_web::{Index, Limits, ListenOptions, Server, Source, SourceKind};
 use tokio::sync::watch;
 
 pub const MIB: u64 = 1 << 20;
@@ -41,7 +41,8 @@ pub fn listen() -> ListenOptions {
 impl Scene {
     /// A server that shows `names`, of which nothing is known yet.
     pub fn new(names: &[&str]) -> Self {
-        let source = Arc::new(Source::new(Kind::Live, "live".into(), None, Index::new(limits())));
+        let source =
+            Arc::new(Source::new(SourceKind::Live, "live".into(), None, Index::new(limits())));
         let (changes, changed) = watch::channel(0);
         let server = Server::start(&listen(), vec![Arc::clone(&source)], changed).unwrap();
         let mut scene = Scene { server, source, changes, seq: 0 };

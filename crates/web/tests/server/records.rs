@@ -4,9 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use isotherm_core::{Attribution, Attrs, Nanos, TargetId};
-use isotherm_record::{Event, Facts, Limits as RecordLimits, Reader, TargetFact, Why, Writer};
+use isotherm_record::{
+    Event, Facts, FileEndReason, Limits as RecordLimits, Reader, TargetFact, Writer,
+};
 use isotherm_web::pyramid::Retention;
-use isotherm_web::{Index, Kind, Limits, Server, Source, load_record};
+use isotherm_web::{Index, Limits, Server, Source, SourceKind, load_record};
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -38,7 +40,7 @@ fn write(path: &Path) {
         }
         let _ = writer.snapshot(&s).unwrap();
     }
-    writer.finish(Why::Stopped, "").unwrap();
+    writer.finish(FileEndReason::Stopped, "").unwrap();
 }
 
 struct Record {
@@ -53,7 +55,7 @@ impl Record {
     fn of(path: &Path, memory: usize) -> Self {
         let limits = Limits { retention: Retention::Evenly, memory, ring: 0, ..limits() };
         let record = Some((path.to_owned(), false));
-        let source = Source::new(Kind::Record, "a record".into(), record, Index::new(limits));
+        let source = Source::new(SourceKind::Record, "a record".into(), record, Index::new(limits));
         let source = Arc::new(source);
         let (changes, changed) = watch::channel(0);
         let server = Server::start(&listen(), vec![Arc::clone(&source)], changed).unwrap();

@@ -3,12 +3,12 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use isotherm_web::{Index, Kind, ListenOptions, Server, ServerError, Source};
+use isotherm_web::{Index, ListenOptions, Server, ServerError, Source, SourceKind};
 
 use crate::scene::{limits, listen};
 
 fn start(options: &ListenOptions) -> Result<Server, ServerError> {
-    let source = Arc::new(Source::new(Kind::Live, "live".into(), None, Index::new(limits())));
+    let source = Arc::new(Source::new(SourceKind::Live, "live".into(), None, Index::new(limits())));
     Server::start(options, vec![source], tokio::sync::watch::channel(0).1)
 }
 

@@ -13,7 +13,7 @@ const BEST: MonitorKind = MonitorKind::Exposure;
 
 /// Options of the monitors that read all memory.
 #[derive(Debug, Default, Args)]
-pub struct OfAll {
+pub struct FullReadOptions {
     /// Limit of the cost of watching, as a share of one CPU: own CPU time, plus the time that the
     /// targets lose [default: 1%]
     #[arg(long, value_name = "SHARE", value_parser = units::budget)]
@@ -34,7 +34,7 @@ pub struct OfAll {
 
 /// Options of the region sampler.
 #[derive(Debug, Default, Args)]
-pub struct OfRegions {
+pub struct RegionOptions {
     /// Time between clearing and reading accessed bits [default: 20ms; 100ms for page_idle and
     /// smaps; 5ms for damon]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
@@ -66,7 +66,7 @@ fn first(options: &[(&'static str, bool)]) -> Option<&'static str> {
     options.iter().find(|(_, given)| *given).map(|(name, _)| *name)
 }
 
-impl OfAll {
+impl FullReadOptions {
     /// The name of the first of these options that is given.
     pub fn given(&self) -> Option<&'static str> {
         self.given_of_budget().or_else(|| first(&[("--windows", self.windows)]))
@@ -93,7 +93,7 @@ impl OfAll {
     }
 }
 
-impl OfRegions {
+impl RegionOptions {
     /// The name of the first of these options that is given.
     pub fn given(&self) -> Option<&'static str> {
         first(&[("--sample", self.sample.is_some()), ("--aggr", self.aggr.is_some())])
@@ -130,8 +130,8 @@ impl OfRegions {
 /// The requested monitor, or the one that the given options belong to.
 pub fn kind(
     asked: Option<MonitorKind>,
-    of_all: &OfAll,
-    of_regions: &OfRegions,
+    of_all: &FullReadOptions,
+    of_regions: &RegionOptions,
     reads_all: bool,
 ) -> Result<MonitorKind, UsageError> {
     let kind = match (asked, of_all.given(), of_regions.given()) {
@@ -172,39 +172,44 @@ pub fn kind(
 mod tests {
     use super::*;
 
-    const ALL: OfAll = OfAll { budget: None, ipis: Some(3), interval: None, windows: false };
+    const ALL: FullReadOptions =
+        FullReadOptions { budget: None, ipis: Some(3), interval: None, windows: false };
 
-    fn regions() -> OfRegions {
-        OfRegions { split: Some(2), ..OfRegions::default() }
+    fn regions() -> RegionOptions {
+        RegionOptions { split: Some(2), ..RegionOptions::default() }
     }
 
     #[test]
     fn options_choose_the_monitor() {
         let chosen = |all, regions, reads_all| kind(None, &all, &regions, reads_all).unwrap();
-        assert_eq!(chosen(ALL, OfRegions::default(), true), MonitorKind::Exposure);
-        assert_eq!(chosen(OfAll::default(), regions(), true), MonitorKind::Regions);
-        assert_eq!(chosen(OfAll::default(), OfRegions::default(), true), BEST);
-        assert_eq!(chosen(OfAll::default(), OfRegions::default(), false), MonitorKind::Regions);
+        assert_eq!(chosen(ALL, RegionOptions::default(), true), MonitorKind::Exposure);
+        assert_eq!(chosen(FullReadOptions::default(), regions(), true), MonitorKind::Regions);
+        assert_eq!(chosen(FullReadOptions::default(), RegionOptions::default(), true), BEST);
+        assert_eq!(
+            chosen(FullReadOptions::default(), RegionOptions::default(), false),
+            MonitorKind::Regions
+        );
     }
 
     #[test]
     fn ways_without_survey_use_the_regions_monitor() {
-        let all = OfAll::default();
+        let all = FullReadOptions::default();
         for asked in [MonitorKind::Exposure, MonitorKind::Pages] {
             let why =
-                kind(Some(asked), &all, &OfRegions::default(), false).unwrap_err().to_string();
+                kind(Some(asked), &all, &RegionOptions::default(), false).unwrap_err().to_string();
             assert!(why.contains("choose --monitor regions"), "{why}");
         }
-        assert!(kind(None, &ALL, &OfRegions::default(), false).is_err());
+        assert!(kind(None, &ALL, &RegionOptions::default(), false).is_err());
     }
 
     #[test]
     fn the_page_scan_has_intervals_and_no_budget() {
         let pages = |all, regions| kind(Some(MonitorKind::Pages), &all, &regions, true);
-        let sample = OfRegions { sample: Some(Duration::from_millis(5)), ..OfRegions::default() };
-        let windows = OfAll { windows: true, ..OfAll::default() };
+        let sample =
+            RegionOptions { sample: Some(Duration::from_millis(5)), ..RegionOptions::default() };
+        let windows = FullReadOptions { windows: true, ..FullReadOptions::default() };
         assert_eq!(pages(windows, sample).ok(), Some(MonitorKind::Pages));
-        let text = pages(ALL, OfRegions::default()).unwrap_err().to_string();
+        let text = pages(ALL, RegionOptions::default()).unwrap_err().to_string();
         assert!(text.starts_with("--ipis belongs to the exposure monitor"), "{text}");
     }
 
@@ -215,10 +220,10 @@ mod tests {
         assert!(wrong(None, ALL, regions()).contains("--ipis"));
         assert!(wrong(None, ALL, regions()).contains("--split"));
         for asked in [MonitorKind::Exposure, MonitorKind::Pages] {
-            let text = wrong(Some(asked), OfAll::default(), regions());
+            let text = wrong(Some(asked), FullReadOptions::default(), regions());
             assert!(text.starts_with("--split belongs to the regions monitor"), "{text}");
         }
-        let text = wrong(Some(MonitorKind::Regions), ALL, OfRegions::default());
+        let text = wrong(Some(MonitorKind::Regions), ALL, RegionOptions::default());
         assert!(text.contains("choose --monitor exposure"), "{text}");
     }
 }

@@ -19,12 +19,12 @@ use crate::commands::report::output::{Output, print};
 use crate::log::say;
 
 /// The minimum of `--time`; a shorter measurement has no useful result.
-const SHORTEST: Duration = Duration::from_secs(1);
+const MIN_TIME: Duration = Duration::from_secs(1);
 
 /// Measures the nodes, after the user has agreed.
 pub fn run(o: &Probe) -> Result<ExitCode> {
-    if o.time < SHORTEST {
-        return Err(UsageError::new(format!("make --time {SHORTEST:?} or longer")).into());
+    if o.time < MIN_TIME {
+        return Err(UsageError::new(format!("make --time {MIN_TIME:?} or longer")).into());
     }
     let output = o.output.as_deref().map(Output::picture).transpose()?;
     let machine = Machine::read()?;

@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use isotherm::UsageError;
-use isotherm::reading::{self, Head, Input, Part, each_event, each_shown, each_snapshot, open};
+use isotherm::reading::{
+    self, Head, Input, RecordSelection, each_event, each_shown, each_snapshot, open,
+};
 use isotherm_core::Snapshot;
 use isotherm_record::Event;
 use isotherm_report::{
@@ -104,7 +106,7 @@ pub fn need_of(path: &Path, asked: NeedAsked, as_json: bool) -> Result<ExitCode>
     print(text.as_bytes())
 }
 
-fn need_figures(part: &Part, asked: &NeedAsked) -> Result<Need> {
+fn need_figures(part: &RecordSelection, asked: &NeedAsked) -> Result<Need> {
     let head = Head::read(&part.input)?;
     let mut builder = NeedBuilder::new(reading::options(part, &head)?, asked.objective());
     if asked.by == By::Cgroup {

@@ -21,7 +21,7 @@ const MIN_THREAD_BYTES: u64 = 32 << 20;
 /// All threads together stream over this multiple of the largest cache.
 const CACHES: u64 = 2;
 /// Upper limit on the cache size that the machine reports, in bytes.
-const MOST_CACHE: u64 = 256 << 20;
+const MAX_CACHE_BYTES: u64 = 256 << 20;
 
 /// The plan of a measurement.
 #[derive(Debug, Clone)]
@@ -72,7 +72,7 @@ fn last_cache(root: &Path) -> u64 {
         let path = root.join(format!("sys/devices/system/cpu/cpu0/cache/index{i}/size"));
         crate::units::size(std::fs::read_to_string(path).ok()?.trim()).ok()
     };
-    (0..8).filter_map(size).max().unwrap_or(0).min(MOST_CACHE)
+    (0..8).filter_map(size).max().unwrap_or(0).min(MAX_CACHE_BYTES)
 }
 
 /// A measurement in progress.

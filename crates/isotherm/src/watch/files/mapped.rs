@@ -17,7 +17,7 @@ use crate::usage::UsageError;
 use crate::watch::{AttrsFor, DefaultAttrs};
 
 /// Maximum number of processes whose mappings are looked at: those that map the most.
-const MOST_PROCESSES: usize = 64;
+const MAX_PROCESSES: usize = 64;
 /// Limit of the cost of looking at mapped parts: 0.5 % of a CPU.
 const BUDGET_PPM: u32 = 5_000;
 
@@ -54,7 +54,7 @@ impl MappedFiles {
         parts.iter().for_each(|p| *sizes.entry(p.holder.pid).or_default() += p.range.len());
         let mut largest: Vec<(i32, u64)> = sizes.into_iter().collect();
         largest.sort_by_key(|&(_, size)| std::cmp::Reverse(size));
-        largest.truncate(MOST_PROCESSES);
+        largest.truncate(MAX_PROCESSES);
         let is_wanted = |pid: &i32| largest.iter().any(|(wanted, _)| wanted == pid);
         parts.retain(|p| is_wanted(&p.holder.pid));
         let ops = self.monitor.ops();

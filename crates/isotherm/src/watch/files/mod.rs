@@ -22,19 +22,23 @@ use tracing::{info, warn};
 
 use self::mapped::MappedFiles;
 use self::tracer::{TracedFiles, Tracer};
-use self::turns::Turns;
+use self::turns::SamplingSlices;
 use self::watched::{Interval, WINDOW_SHIFT, WatchedFile};
-use super::{AttrsFor, Lasting, Ready, Watch, WatchError};
-use crate::pace::{Pace, Terms, WorkStart};
+use super::{AttrsFor, Ready, StaticTargets, Watch, WatchError};
+use crate::pace::{Pace, PaceLimits, WorkStart};
 use crate::page_cache::{Reader, Scope};
 use crate::usage::UsageError;
 
 /// Maximum number of files that are watched at once: those with the most cached pages.
-const MOST_FILES: usize = 1000;
+const MAX_FILES: usize = 1000;
 /// Pace of looking which files there are, and of reading which parts of them are cached.
-const LISTING: Terms =
-    Terms { share: 400, least: Duration::from_secs(1), most: Duration::from_secs(120) };
-const READING: Terms = Terms { share: 400, least: Duration::ZERO, most: Duration::from_secs(60) };
+const LISTING: PaceLimits = PaceLimits {
+    cpu_divisor: 400,
+    min_pause: Duration::from_secs(1),
+    max_pause: Duration::from_secs(120),
+};
+const READING: PaceLimits =
+    PaceLimits { cpu_divisor: 400, min_pause: Duration::ZERO, max_pause: Duration::from_secs(60) };
 
 /// The files to watch.
 #[derive(Debug, Clone)]
@@ -97,13 +101,13 @@ impl Files {
     fn list(&mut self) -> Result<(), WatchError> {
         let begun = WorkStart::now();
         let (mut found, cache) = self.reader.find()?;
-        if found.len() > MOST_FILES {
+        if found.len() > MAX_FILES {
             if !std::mem::replace(&mut self.files.is_cut, true) {
                 let all = found.len();
-                info!("watching the {MOST_FILES} of {all} files that have the most cached pages");
+                info!("watching the {MAX_FILES} of {all} files that have the most cached pages");
             }
             found.sort_by_key(|f| std::cmp::Reverse(f.file.pages));
-            found.truncate(MOST_FILES);
+            found.truncate(MAX_FILES);
         }
         if let Ok((mapped, _)) = &mut self.mapped {
             let is_any_mapped = found.iter().any(|f| f.file.is_mapped);
@@ -205,8 +209,8 @@ impl Ready for Files {
         Some(self)
     }
 
-    fn watched(&self) -> Option<Lasting> {
-        Some(Lasting { kind: "files", facts: self.files.news.clone() })
+    fn watched(&self) -> Option<StaticTargets> {
+        Some(StaticTargets { kind: "files", facts: self.files.news.clone() })
     }
 
     fn begin(
@@ -220,10 +224,14 @@ impl Ready for Files {
         let files = self.files.traced();
         let traced = self.counter.as_mut().ok().filter(|counter| counter.traces());
         let tracer = traced.map(|counter| Tracer::begin(counter, now, files));
-        Ok(Box::new(Working {
+        Ok(Box::new(FileWatch {
             files: *self,
             attrs: attrs.checked().map_err(UsageError::from)?,
-            turns: if tracer.is_some() { Turns::lasting(now) } else { Turns::begin(now) },
+            turns: if tracer.is_some() {
+                SamplingSlices::lasting(now)
+            } else {
+                SamplingSlices::begin(now)
+            },
             tracer,
             trace: None,
             counts: Counts::default(),
@@ -237,10 +245,10 @@ impl Ready for Files {
     }
 }
 
-struct Working {
+struct FileWatch {
     files: Files,
     attrs: Attrs,
-    turns: Turns,
+    turns: SamplingSlices,
     tracer: Option<Tracer>,
     /// the accesses of the last interval
     trace: Option<CacheTrace>,
@@ -263,7 +271,7 @@ struct Counts {
     time: Duration,
 }
 
-impl Working {
+impl FileWatch {
     /// Attaches or detaches the counter if it is time.
     fn turn(&mut self, now: Nanos) -> Result<(), OpsError> {
         let Ok(counter) = &mut self.files.counter else { return Ok(()) };
@@ -285,7 +293,7 @@ impl Working {
         let calls = all - std::mem::replace(&mut self.counts.calls, all);
         self.turns.set_share(calls, time);
         self.counts.time += time;
-        self.cost.lost += Turns::lost(calls);
+        self.cost.lost += SamplingSlices::lost(calls);
     }
 
     fn close_turn(&mut self) {
@@ -381,7 +389,7 @@ fn failed(e: isotherm_linux::page_cache::PageCacheError) -> OpsError {
     OpsError::Failed(e.to_string())
 }
 
-impl Source for Working {
+impl Source for FileWatch {
     fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
         if self.is_stopped {
             return Ok(Step::End(EndReason::Stopped));
@@ -409,7 +417,7 @@ impl Source for Working {
     }
 }
 
-impl Watch for Working {
+impl Watch for FileWatch {
     fn hold(&mut self) -> &mut dyn Hold {
         &mut self.files.held
     }

@@ -8,23 +8,23 @@ use isotherm_linux::page_cache::{PageCacheError, ReadCounter, Traced};
 
 /// Minimum number of pages to sample, if the files have as many.
 const SAMPLED_PAGES: u64 = 16_384;
-/// Fewer are sampled only if their accesses come faster than `MOST_PER_SECOND`.
+/// Fewer are sampled only if their accesses come faster than `MAX_PER_SECOND`.
 const FEWEST_SAMPLED: u64 = 2048;
 /// The coarsest sampling: one page in 2^this.
-const MOST_SAMPLING: u8 = 15;
+const MAX_SAMPLING: u8 = 15;
 /// Maximum number of accesses per second to record, on average over time: about 40 KB per second.
-const MOST_PER_SECOND: f64 = 8000.0;
+const MAX_PER_SECOND: f64 = 8000.0;
 /// Maximum number of accesses in a burst. The kernel's list has room for three times as many.
 const BURST: f64 = 40_000.0;
 /// Number of accesses after which the sampling becomes coarser, so that long records stay small.
-const MOST_PER_SAMPLING: u64 = 1 << 19;
+const MAX_PER_SAMPLING: u64 = 1 << 19;
 /// Maximum number of accesses to files that may or may not be watched. Beyond it, the kernel lists no more accesses to
 /// these files until that is known.
-const MOST_UNKNOWN: usize = 20_000;
+const MAX_UNKNOWN_ACCESSES: usize = 20_000;
 /// Maximum number of accesses that wait until their files are known.
-const MOST_WAITING: usize = 1 << 20;
+const MAX_WAITING_ACCESSES: usize = 1 << 20;
 /// Maximum number of unwatched files to remember.
-const MOST_OTHERS: usize = 50_000;
+const MAX_OTHER_FILES: usize = 50_000;
 /// Time between two readings of the kernel's list.
 const EVERY: Duration = Duration::from_millis(100);
 
@@ -57,7 +57,7 @@ impl Tracer {
     /// Begins to sample these files. More may be found later.
     pub fn begin(counter: &mut ReadCounter, now: Nanos, files: TracedFiles) -> Self {
         let sampling = (files.bytes / PAGE_SIZE / SAMPLED_PAGES).checked_ilog2().unwrap_or(0);
-        let sampling = u8::try_from(sampling).unwrap_or(MOST_SAMPLING).min(MOST_SAMPLING);
+        let sampling = u8::try_from(sampling).unwrap_or(MAX_SAMPLING).min(MAX_SAMPLING);
         counter.set_sampling(sampling);
         Tracer {
             since: now,
@@ -83,7 +83,7 @@ impl Tracer {
         let is_known = |file| self.files.targets.contains_key(&file);
         let count = new.accesses.iter().filter(|a| is_known(a.file)).count();
         self.unknown += new.accesses.len() - count;
-        if self.unknown > MOST_UNKNOWN {
+        if self.unknown > MAX_UNKNOWN_ACCESSES {
             let all = self.waiting.accesses.iter().chain(&new.accesses).map(|a| a.file);
             let unknown: HashSet<u64> = all.filter(|file| !is_known(*file)).collect();
             for file in unknown.difference(&self.others) {
@@ -97,12 +97,12 @@ impl Tracer {
         self.waiting.pages.append(&mut new.pages);
         self.waiting.missing += new.missing;
         let seconds = now.since(std::mem::replace(&mut self.read, now)).as_secs_f64();
-        self.tokens = (self.tokens + seconds * MOST_PER_SECOND).min(BURST) - count as f64;
+        self.tokens = (self.tokens + seconds * MAX_PER_SECOND).min(BURST) - count as f64;
         self.listed += count;
         let is_enough = (self.files.bytes / PAGE_SIZE) >> (self.sampling + 1) >= FEWEST_SAMPLED;
-        let is_long = self.listed > MOST_PER_SAMPLING && is_enough;
-        let is_too_much = self.tokens < 0.0 || self.waiting.accesses.len() > MOST_WAITING;
-        if (is_long || is_too_much) && self.sampling < MOST_SAMPLING {
+        let is_long = self.listed > MAX_PER_SAMPLING && is_enough;
+        let is_too_much = self.tokens < 0.0 || self.waiting.accesses.len() > MAX_WAITING_ACCESSES;
+        if (is_long || is_too_much) && self.sampling < MAX_SAMPLING {
             self.sampling += 1;
             (self.listed, self.tokens) = (0, BURST / 2.0);
             counter.set_sampling(self.sampling);
@@ -142,7 +142,7 @@ impl Tracer {
             }
         }
         // A file may have been renamed into a watched folder.
-        let is_full = self.others.len() > MOST_OTHERS;
+        let is_full = self.others.len() > MAX_OTHER_FILES;
         let back: Vec<u64> =
             self.others.iter().copied().filter(|f| is_full || target_of(*f).is_some()).collect();
         for file in back {

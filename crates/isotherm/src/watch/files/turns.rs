@@ -8,7 +8,7 @@ use isotherm_core::Nanos;
 const DELAY: Duration = Duration::from_nanos(60);
 /// Time of a CPU that all reads together may lose. One program may make all of them with a part of a CPU, and must not
 /// lose 1 % of its own time; and `DELAY` differs between machines.
-const MOST_LOST: f64 = 0.0015;
+const MAX_LOST_SHARE: f64 = 0.0015;
 /// Length of a turn, and the shortest part of it that counts. Beginning and ending a turn takes 1 ms.
 const TURN_LENGTH: Duration = Duration::from_millis(500);
 const MIN_ON_TIME: Duration = Duration::from_millis(4);
@@ -17,7 +17,7 @@ const GOLDEN: f64 = 0.618_033_988_75;
 
 /// The parts of the present turn.
 #[derive(Debug)]
-pub struct Turns {
+pub struct SamplingSlices {
     number: u32,
     on: Nanos,
     off: Nanos,
@@ -28,17 +28,17 @@ pub struct Turns {
     is_lasting: bool,
 }
 
-impl Turns {
+impl SamplingSlices {
     /// The first turn is short: how many accesses there are is not known yet.
     pub fn begin(now: Nanos) -> Self {
         let off = now + MIN_ON_TIME;
         let end = now + TURN_LENGTH;
-        Turns { number: 0, on: now, off, end, share: 0.0, is_lasting: false }
+        SamplingSlices { number: 0, on: now, off, end, share: 0.0, is_lasting: false }
     }
 
     /// A single turn, which does not end.
     pub fn lasting(now: Nanos) -> Self {
-        Turns { share: 1.0, is_lasting: true, ..Turns::begin(now) }
+        SamplingSlices { share: 1.0, is_lasting: true, ..SamplingSlices::begin(now) }
     }
 
     /// Whether to count at `now`. Begins the next turn if it is time.
@@ -65,7 +65,7 @@ impl Turns {
             return;
         }
         let per_second = calls as f64 / time.as_secs_f64().max(1e-6);
-        self.share = (MOST_LOST / (per_second * DELAY.as_secs_f64()).max(1e-9)).min(1.0);
+        self.share = (MAX_LOST_SHARE / (per_second * DELAY.as_secs_f64()).max(1e-9)).min(1.0);
     }
 
     /// Time that calls have lost.
@@ -81,7 +81,7 @@ mod tests {
     /// The share of a minute that counts, at this many calls a second, and the number of times it begins.
     fn counted(per_second: u64) -> (f64, u32) {
         let (mut now, end) = (Nanos(1), Nanos(60_000_000_001));
-        let mut turns = Turns::begin(now);
+        let mut turns = SamplingSlices::begin(now);
         let (mut counted, mut was_on, mut begun) = (Duration::ZERO, false, 0);
         while now < end {
             let is_on = turns.is_on(now);
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_lasting_turn_counts_all() {
-        let mut turns = Turns::lasting(Nanos(1));
+        let mut turns = SamplingSlices::lasting(Nanos(1));
         for ms in 0..3000 {
             turns.set_share(1_000_000, Duration::from_millis(1));
             assert!(turns.is_on(Nanos(1 + ms * 1_000_000)), "{ms} ms");
@@ -114,8 +114,8 @@ mod tests {
         for per_second in [200_000, 1_000_000, 5_000_000] {
             let (share, begun) = counted(per_second);
             let lost = share * per_second as f64 * DELAY.as_secs_f64();
-            assert!(lost > MOST_LOST * 0.9 && begun <= 122, "{per_second} {lost} {begun}");
-            assert!(lost < MOST_LOST * 1.1 || share < 0.009, "{per_second} {lost}");
+            assert!(lost > MAX_LOST_SHARE * 0.9 && begun <= 122, "{per_second} {lost} {begun}");
+            assert!(lost < MAX_LOST_SHARE * 1.1 || share < 0.009, "{per_second} {lost}");
         }
     }
 }

@@ -8,7 +8,7 @@ use isotherm_core::{
     AddrRange, CountedTarget, CountedWindow, Mapping, MappingKind, PAGE_SIZE, RegionView, TargetId,
     TargetView, Unknown,
 };
-use isotherm_linux::page_cache::{AccessCount, CachedFile, FileKey, Part, ReadCounter};
+use isotherm_linux::page_cache::{AccessCount, CachedFile, CachedRange, FileKey, ReadCounter};
 use isotherm_record::TargetFact;
 
 use super::mapped::MappedRegions;
@@ -141,7 +141,7 @@ impl WatchedFile {
     }
 
     /// Adds a part.
-    pub fn add_part(&mut self, part: &Part) {
+    pub fn add_part(&mut self, part: &CachedRange) {
         *self.parts.entry(part.first).or_default() += part.cached;
     }
 

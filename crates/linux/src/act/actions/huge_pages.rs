@@ -4,13 +4,13 @@ use std::path::Path;
 
 use isotherm_core::{Failure, OpsError, PageMask, Support};
 
-use crate::act::cursor::Reads;
+use crate::act::cursor::WalkTarget;
 use crate::act::eligible::Eligible;
 use crate::act::memory::ProcessMemory;
 use crate::act::operation::Operation;
 use crate::act::pieces::{Piece, pages_of};
 use crate::act::progress::{Failures, Reply, StepResult};
-use crate::sys::{Advice, takes_advice};
+use crate::sys::{Advice, supports_advice};
 use crate::walker::RawBlock;
 
 /// Pages of 512 that have to be resident and touched before a huge page is made of them.
@@ -23,7 +23,7 @@ pub(in crate::act) fn huge_pages(root: &Path) -> Support {
         Ok(text) if text.contains("[never]") => Support::NotNow(format!(
             "huge pages are switched off on this machine: /{setting} says never"
         )),
-        Ok(_) => takes_advice(Advice::Collapse).map_or_else(
+        Ok(_) => supports_advice(Advice::Collapse).map_or_else(
             |e| {
                 Support::No(format!(
                     "the kernel rejects MADV_COLLAPSE: {e}. It requires Linux 6.1 or later"
@@ -65,8 +65,8 @@ impl Operation for HugePage {
 pub(in crate::act) struct NoHugePage;
 
 impl Operation for NoHugePage {
-    fn reads(&self) -> Reads {
-        Reads::Huge
+    fn reads(&self) -> WalkTarget {
+        WalkTarget::Huge
     }
 
     /// Touched or not: only small pages show which part is in use.

@@ -3,7 +3,7 @@
 use isotherm_core::{Destinations, Failure, OpsError, join_touching};
 use isotherm_mm::mempolicy::Weights;
 
-use crate::act::cursor::Reads;
+use crate::act::cursor::WalkTarget;
 use crate::act::eligible::Eligible;
 use crate::act::memory::ProcessMemory;
 use crate::act::operation::Operation;
@@ -31,8 +31,8 @@ impl Operation for Migrate {
         2048
     }
 
-    fn reads(&self) -> Reads {
-        Reads::Resident { blocks: 4 }
+    fn reads(&self) -> WalkTarget {
+        WalkTarget::Resident { blocks: 4 }
     }
 
     /// Leaves out folios that are on their node already.

@@ -2,7 +2,7 @@
 
 use isotherm_core::{Failure, OpsError, PageMask};
 
-use crate::act::cursor::Reads;
+use crate::act::cursor::WalkTarget;
 use crate::act::eligible::Eligible;
 use crate::act::memory::ProcessMemory;
 use crate::act::operation::Operation;
@@ -46,8 +46,8 @@ impl Operation for PageOut<'_> {
 pub(super) struct WillNeed;
 
 impl Operation for WillNeed {
-    fn reads(&self) -> Reads {
-        Reads::Absent
+    fn reads(&self) -> WalkTarget {
+        WalkTarget::Absent
     }
 
     /// The kernel begins to read all pages at once. Then isotherm waits for each page. The advice alone only

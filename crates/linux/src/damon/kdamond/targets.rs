@@ -15,7 +15,7 @@ use crate::sys::monotonic;
 const CHANGE_INTERVALS: u32 = 4;
 /// Before Linux 6.15, the kernel answers to a change after one aggregation interval, and nothing interrupts
 /// that wait. If the interval is longer than this, isotherm restarts the kdamond instead.
-const LONGEST_COMMIT: Duration = Duration::from_secs(1);
+const MAX_COMMIT_WAIT: Duration = Duration::from_secs(1);
 
 impl Kdamond {
     /// Sets the processes to watch. The knowledge about processes that stay is kept if none has ended or is
@@ -53,7 +53,7 @@ impl Kdamond {
         self.next_change = now + self.clock.pace() * CHANGE_INTERVALS;
         let whole = !self.members.is_empty()
             && !self.members.iter().any(Member::is_over)
-            && self.attrs.interval() <= LONGEST_COMMIT;
+            && self.attrs.interval() <= MAX_COMMIT_WAIT;
         self.members.extend(added);
         self.next_update = Nanos(0);
         if whole {

@@ -37,7 +37,7 @@ pub enum TraceError {
     /// The ring buffer is too small for one result.
     #[error(
         "the trace buffers of {cpus} CPUs, in {} MiB together, do not hold a result of {regions} regions",
-        MOST_KIB_FOR_TWO >> 10
+        MAX_KIB_FOR_TWO >> 10
     )]
     TooBig {
         /// number of CPUs
@@ -59,10 +59,10 @@ const EVENT_BYTES: u64 = 64;
 const RESULTS: u64 = 8;
 /// Limits of the buffers of all CPUs together, in KiB: for `RESULTS` results, and for two results per CPU,
 /// because all events may come from one CPU.
-const MOST_KIB: u64 = 64 << 10;
-const MOST_KIB_FOR_TWO: u64 = 256 << 10;
+const MAX_KIB: u64 = 64 << 10;
+const MAX_KIB_FOR_TWO: u64 = 256 << 10;
 /// Maximal number of pages per read.
-const MOST_PAGES: usize = 4096;
+const MAX_PAGES: usize = 4096;
 
 /// A trace instance, removed when dropped.
 #[derive(Debug)]
@@ -155,7 +155,7 @@ impl Trace {
 
     fn read_cpu(&mut self, i: usize) -> Result<(), TraceError> {
         let Some(cpu) = self.cpus.get_mut(i) else { return Ok(()) };
-        for _ in 0..MOST_PAGES {
+        for _ in 0..MAX_PAGES {
             let len = match cpu.read(&mut self.page) {
                 Ok(0) => break,
                 Ok(len) => len,
@@ -193,8 +193,8 @@ impl Dir {
 /// Buffer size per CPU in KiB; `None` if it cannot hold even one result.
 fn buffer_kib(max_regions: u32, cpus: u64) -> Option<u64> {
     let result = (u64::from(max_regions) * EVENT_BYTES).div_ceil(1024).max(4);
-    let many = (result * RESULTS).min(MOST_KIB / cpus.max(1));
-    let kib = many.max((result * 2).min(MOST_KIB_FOR_TWO / cpus.max(1)));
+    let many = (result * RESULTS).min(MAX_KIB / cpus.max(1));
+    let kib = many.max((result * 2).min(MAX_KIB_FOR_TWO / cpus.max(1)));
     (kib >= result).then_some(kib)
 }
 

@@ -37,7 +37,7 @@ const FIRST: Duration = Duration::from_millis(200);
 const MIN_UNFLUSHED_EPOCH: Duration = Duration::from_secs(5);
 const MAX_EPOCH: Duration = Duration::from_secs(60);
 /// Longest time for which `clear_refs` may block a process: it can neither map memory nor fault meanwhile.
-const LONGEST_STALL: Duration = Duration::from_millis(100);
+const MAX_STALL: Duration = Duration::from_millis(100);
 /// Duration of `clear_refs` per GiB of resident memory that it clears.
 const STALL_PER_GIB: Duration = Duration::from_millis(13);
 /// Duration of the flush that it causes, per GiB of all resident memory.
@@ -390,7 +390,7 @@ impl Process {
         let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
         let cleared = if only_files { resident.files } else { resident.all };
         let stall = STALL_PER_GIB.mul_f64(gib(cleared)) + FLUSH_PER_GIB.mul_f64(gib(resident.all));
-        self.stalls = stall > LONGEST_STALL;
+        self.stalls = stall > MAX_STALL;
         if self.stalls {
             return Ok(None);
         }

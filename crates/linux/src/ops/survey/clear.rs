@@ -11,7 +11,7 @@ use crate::sys::monotonic;
 use crate::walker::{Plain, RawBlock, Reader, Span, Walker, in_blocks, pages_in_block};
 
 /// Ranges cleared between two time stamps: each takes at most half a millisecond.
-const CLEARED_AT_ONCE: usize = 4;
+const WINDOWS_PER_CALL: usize = 4;
 
 /// Work and side effects of one clear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -182,7 +182,7 @@ fn clear_wanted(
         cost.young += if s.block.huge { young.min(1) } else { young };
     }
     let ranges = runs.ranges();
-    for part in ranges.chunks(CLEARED_AT_ONCE) {
+    for part in ranges.chunks(WINDOWS_PER_CALL) {
         let failed = advise_cold(process, part)?;
         let pieces = failed.iter().filter_map(|&i| part.get(i)).flat_map(|r| in_blocks(*r));
         let pieces: Vec<AddrRange> = pieces.collect();

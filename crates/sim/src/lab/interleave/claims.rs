@@ -7,7 +7,7 @@ use super::table::Table;
 
 /// A claim, compared with the rows of its table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Reading {
+pub struct CheckedClaim {
     /// name of the table
     pub table: String,
     /// the claim as published
@@ -52,7 +52,7 @@ impl Sense {
 
 /// Evaluates a claim; `None` if its table has no such rows.
 #[must_use]
-pub fn read(claim: &Claim, tables: &[Table]) -> Option<Reading> {
+pub fn read(claim: &Claim, tables: &[Table]) -> Option<CheckedClaim> {
     let table = tables.iter().find(|t| t.name == claim.table)?;
     let rows = |layout| table.published(claim.run.as_deref(), layout);
     let ratios: Vec<f64> = rows(&claim.layout)
@@ -70,7 +70,7 @@ pub fn read(claim: &Claim, tables: &[Table]) -> Option<Reading> {
         let (from, to) = (sense.of(least) * one - rounding, sense.of(most) * one + rounding);
         (from..=to).contains(&claim.stated)
     };
-    Some(Reading {
+    Some(CheckedClaim {
         table: claim.table.clone(),
         text: claim.text.clone(),
         ratio: [least, most],

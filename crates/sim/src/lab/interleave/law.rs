@@ -4,7 +4,7 @@
 use isotherm_mm::mempolicy::weights_from_bandwidth;
 
 /// Maximum number of pages in a round of weights.
-const LONGEST_ROUND: u32 = 32;
+const MAX_ROUND: u32 = 32;
 /// Minimum improvement that justifies a longer round.
 const MIN_IMPROVEMENT: f64 = 1.01;
 
@@ -29,9 +29,9 @@ pub fn perfect(bandwidths: &[f64]) -> f64 {
 /// `MIN_IMPROVEMENT`.
 #[must_use]
 pub fn best_weights(bandwidths: &[f64]) -> Vec<u8> {
-    let nodes = u32::try_from(bandwidths.len()).unwrap_or(LONGEST_ROUND);
+    let nodes = u32::try_from(bandwidths.len()).unwrap_or(MAX_ROUND);
     let mut best = (0.0, Vec::new());
-    for pages in nodes..=LONGEST_ROUND.max(nodes) {
+    for pages in nodes..=MAX_ROUND.max(nodes) {
         let weights = rounded(bandwidths, pages);
         let found = throughput(bandwidths, &as_shares(&weights));
         if found > best.0 * MIN_IMPROVEMENT {

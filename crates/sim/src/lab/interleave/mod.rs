@@ -21,7 +21,7 @@ mod xsbench;
 
 use serde::Serialize;
 
-pub use claims::{Reading, Sense};
+pub use claims::{CheckedClaim, Sense};
 pub use curves::{Mark, WeightCurve, WeightPoint};
 pub use fit::{Fit, HeldOut};
 pub use forecast::{Forecast, ForecastNode, Outlook};
@@ -48,7 +48,7 @@ pub struct Interleave {
     /// predictions of one half of STREAM's runs from the other half
     pub held_out: Vec<HeldOut>,
     /// claimed gains
-    pub claims: Vec<Reading>,
+    pub claims: Vec<CheckedClaim>,
     /// the loads at which interleaving is worthwhile
     pub latency: Option<Loads>,
     /// throughput over weights

@@ -6,7 +6,7 @@ use super::law::ratio;
 use super::loads::{LoadPoint, Loads};
 use super::stream::{LAW, NETWORK};
 use super::table::{Cell, Optimum, Table, Unit};
-use super::{Forecast, Interleave, Reading};
+use super::{CheckedClaim, Forecast, Interleave};
 
 /// Width of the first column, and of a column of numbers, in characters.
 const NAME: usize = 40;
@@ -193,7 +193,7 @@ fn short(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value}") } else { format!("{value:.2}") }
 }
 
-fn reading(r: &Reading) -> String {
+fn reading(r: &CheckedClaim) -> String {
     let [from, to] = r.ratio;
     let ratio = if from == to { format!("{from:.3}") } else { format!("{from:.3} to {to:.3}") };
     let sense = r.sense.map_or("in none", |s| s.name());

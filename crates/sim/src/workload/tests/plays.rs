@@ -6,14 +6,14 @@ use super::*;
 use crate::{GroundTruth, delays, score};
 
 /// A workload in a word, at a hundredth of the size of the named ones.
-fn played(regions: &str, phases: &str, seconds: u64) -> Played {
+fn played(regions: &str, phases: &str, seconds: u64) -> MonitorRun {
     let text = format!("about = \"\"\nislands = 0\nregion = [{regions}]\nphase = [{phases}]");
     let w = Workload::parse(&text).unwrap();
     let layout = Layout::new(&w, 1);
     let schedule = Schedule::new(&w, &layout, Some(Duration::from_secs(seconds))).unwrap();
     let attrs = Attrs { monitor: MonitorKind::Regions, ..Attrs::default() };
     let played = play(("test", &w), &schedule, 1, attrs).unwrap();
-    Played { truth: played.truth.checked().unwrap(), ..played }
+    MonitorRun { truth: played.truth.checked().unwrap(), ..played }
 }
 
 const HOT: &str = r#"{ name = "hot", size = "8M", gap = "16M" }"#;
@@ -29,7 +29,7 @@ fn index(truth: &GroundTruth, name: &str) -> usize {
 
 #[test]
 fn the_truth_of_a_steady_workload_is_its_plan() {
-    let Played { truth, .. } = played(HOT, ALL_THE_TIME, 9);
+    let MonitorRun { truth, .. } = played(HOT, ALL_THE_TIME, 9);
     let (hot, cold) = (index(&truth, "hot"), index(&truth, "cold"));
     assert_eq!(truth.intervals.len(), 9);
     let v = &truth.intervals[7];
@@ -41,7 +41,7 @@ fn the_truth_of_a_steady_workload_is_its_plan() {
 
 #[test]
 fn steady_rates_are_found() {
-    let Played { truth, snapshots, target } = played(HOT, ALL_THE_TIME, 9);
+    let MonitorRun { truth, snapshots, target } = played(HOT, ALL_THE_TIME, 9);
     let last = score(&truth, snapshots.last().unwrap(), target).unwrap();
     for heat in [Heat::Hot, Heat::Cold] {
         let score = last.of(heat);
@@ -60,7 +60,7 @@ fn altered(s: &Snapshot, alter: impl FnOnce(&mut Vec<isotherm_core::RegionView>)
 
 #[test]
 fn scores_count_errors() {
-    let Played { truth, snapshots, target } = played(HOT, ALL_THE_TIME, 9);
+    let MonitorRun { truth, snapshots, target } = played(HOT, ALL_THE_TIME, 9);
     let last = snapshots.last().unwrap();
     let all: u64 = truth.stretches.iter().map(|s| s.range().len()).sum();
     let touched_at = |hz| {
@@ -99,7 +99,7 @@ fn close_or_changing_rates_are_left_out() {
         { name = "on", duration = "2s", access = [
             { region = "close", rate = 11 }, { region = "rare", rate = 0.2 },
             { region = "on", rate = 50 } ] }"#;
-    let Played { truth, snapshots, target } = played(regions, phases, 10);
+    let MonitorRun { truth, snapshots, target } = played(regions, phases, 10);
     let at = |end| {
         let s = snapshots.iter().find(|s| s.end == Nanos(end)).unwrap();
         score(&truth, s, target).unwrap()
@@ -115,7 +115,7 @@ fn close_or_changing_rates_are_left_out() {
 fn the_pages_between_are_cold() {
     let phase = r#"{ name = "on", duration = "9s",
         access = [{ region = "hot", rate = 100, order = { strided = { stride = 16 } } }] }"#;
-    let Played { truth, snapshots, target } = played(HOT, phase, 9);
+    let MonitorRun { truth, snapshots, target } = played(HOT, phase, 9);
     let scores = score(&truth, snapshots.last().unwrap(), target).unwrap();
     let all: u64 = truth.stretches.iter().map(|s| s.range().len()).sum();
     assert_eq!((scores.hot.real, scores.cold.real), (512 << 10, all - (512 << 10)));
@@ -123,7 +123,7 @@ fn the_pages_between_are_cold() {
 
 #[test]
 fn changes_are_seen_or_missed() {
-    let Played { truth, snapshots, target } = played(HOT, ON_AND_OFF, 28);
+    let MonitorRun { truth, snapshots, target } = played(HOT, ON_AND_OFF, 28);
     let found = delays(&truth, &snapshots, target, Nanos(3_000_000_000));
     // Off at 6, cold at 11, on at 14, off at 20, cold at 25.
     assert_eq!((found.seen.len(), found.missed), (5, 0), "{found:?}");
@@ -138,7 +138,7 @@ fn changes_are_seen_or_missed() {
 fn memory_is_as_described_in_the_file() {
     let regions = r#"{ name = "huge", size = "8M", huge = true }, { name = "shared", size = "4M", shared = true }"#;
     let phase = r#"{ name = "on", duration = "1s", access = [{ region = "huge", rate = 100 }] }"#;
-    let Played { truth, snapshots, .. } = played(regions, phase, 3);
+    let MonitorRun { truth, snapshots, .. } = played(regions, phase, 3);
     let bytes = snapshots.last().unwrap().bytes(&Thresholds::default());
     let shared = truth.stretches[index(&truth, "shared")].range().len();
     assert!(bytes.unknown.abs_diff(shared) < 256 << 10, "{bytes:?}");

@@ -13,7 +13,7 @@ use isotherm_record::edit::aggregate;
 
 /// Memory of a process or a control group during one snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Figures {
+pub struct TargetTotals {
     /// bytes by heat
     pub heat: HeatBytes,
     /// greatest age of a cold region; `None` if no memory is cold
@@ -24,11 +24,11 @@ pub struct Figures {
     pub refaults: u64,
 }
 
-impl Figures {
+impl TargetTotals {
     /// The figures of regions; what attributions say is 0.
     #[must_use]
     pub fn of(view: &TargetView, thresholds: &Thresholds) -> Self {
-        let mut figures = Figures::default();
+        let mut figures = TargetTotals::default();
         for region in &view.regions {
             let bytes = region.bytes(thresholds);
             figures.heat += bytes;
@@ -44,8 +44,8 @@ impl Figures {
     }
 }
 
-impl AddAssign<&Figures> for Figures {
-    fn add_assign(&mut self, o: &Figures) {
+impl AddAssign<&TargetTotals> for TargetTotals {
+    fn add_assign(&mut self, o: &TargetTotals) {
         self.heat += o.heat;
         self.oldest_cold = self.oldest_cold.max(o.oldest_cold);
         self.saved = self.saved.saturating_add(o.saved);
@@ -59,7 +59,7 @@ pub struct Moment {
     /// the snapshot
     pub snapshot: Arc<Snapshot>,
     /// the figures of its targets, in the same order
-    figures: Arc<[Figures]>,
+    figures: Arc<[TargetTotals]>,
     /// percent of the last 10 s in which a process of the group waited for memory, by path of the group: `/`
     /// is the whole machine
     pub pressure: Arc<BTreeMap<Arc<str>, f32>>,
@@ -69,7 +69,8 @@ impl Moment {
     /// A moment whose figures are those of the regions alone.
     #[must_use]
     pub fn new(snapshot: Arc<Snapshot>, thresholds: &Thresholds) -> Self {
-        let figures = snapshot.targets.iter().map(|view| Figures::of(view, thresholds)).collect();
+        let figures =
+            snapshot.targets.iter().map(|view| TargetTotals::of(view, thresholds)).collect();
         Moment { snapshot, figures, pressure: Arc::default() }
     }
 
@@ -85,17 +86,17 @@ impl Moment {
 
     /// The figures of a target.
     #[must_use]
-    pub fn figures(&self, id: TargetId) -> Option<&Figures> {
+    pub fn figures(&self, id: TargetId) -> Option<&TargetTotals> {
         self.figures.get(self.place(id)?)
     }
 
     /// The figures of all targets, in ascending order of id.
-    pub fn all_figures(&self) -> impl Iterator<Item = (TargetId, &Figures)> {
+    pub fn all_figures(&self) -> impl Iterator<Item = (TargetId, &TargetTotals)> {
         self.snapshot.targets.iter().map(|view| view.id).zip(&*self.figures)
     }
 
     /// Changes the figures of each target.
-    pub fn change_figures(&mut self, mut change: impl FnMut(&TargetView, &mut Figures)) {
+    pub fn change_figures(&mut self, mut change: impl FnMut(&TargetView, &mut TargetTotals)) {
         let mut figures = self.figures.to_vec();
         self.snapshot.targets.iter().zip(&mut figures).for_each(|(view, f)| change(view, f));
         self.figures = figures.into();
@@ -110,7 +111,7 @@ impl Moment {
     /// Computes the figures of the regions again, with other limits of hot and cold.
     pub(crate) fn judge(&mut self, thresholds: &Thresholds) {
         self.change_figures(|view, figures| {
-            let Figures { heat, oldest_cold, .. } = Figures::of(view, thresholds);
+            let TargetTotals { heat, oldest_cold, .. } = TargetTotals::of(view, thresholds);
             (figures.heat, figures.oldest_cold) = (heat, oldest_cold);
         });
     }
@@ -146,40 +147,40 @@ impl Moment {
         size_of::<Snapshot>()
             + s.targets.capacity() * size_of::<TargetView>()
             + s.targets.iter().map(regions).sum::<usize>()
-            + self.figures.len() * size_of::<Figures>()
+            + self.figures.len() * size_of::<TargetTotals>()
             + 3 * ALLOCATION_BYTES
     }
 
     /// Data that several moments may share.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = Part<'_>> {
+    pub(crate) fn parts(&self) -> impl Iterator<Item = SharedData<'_>> {
         let of_views = self.snapshot.targets.iter().flat_map(|view| {
-            let ages = view.ages.as_ref().map(Part::Ages);
-            std::iter::once(Part::Mappings(&view.mappings)).chain(ages)
+            let ages = view.ages.as_ref().map(SharedData::Ages);
+            std::iter::once(SharedData::Mappings(&view.mappings)).chain(ages)
         });
-        of_views.chain([Part::Pressure(&self.pressure)])
+        of_views.chain([SharedData::Pressure(&self.pressure)])
     }
 }
 
 /// Bytes of an allocation beside its content, at most: reference counts, and what the allocator adds.
-const ALLOCATION_BYTES: usize = 32;
+pub const ALLOCATION_BYTES: usize = 32;
 /// Bytes of an entry of the pressures, at most: the nodes of the map are half full at least.
 const PRESSURE_BYTES: usize = 64;
 
 /// Data that several moments may share, for as long as any of them exists.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Part<'a> {
+pub(crate) enum SharedData<'a> {
     Mappings(&'a Arc<Vec<Mapping>>),
     Ages(&'a Arc<PageAges>),
     Pressure(&'a Arc<BTreeMap<Arc<str>, f32>>),
 }
 
-impl Part<'_> {
+impl SharedData<'_> {
     /// Its address, which no other part has while it exists.
     pub(crate) fn address(self) -> usize {
         match self {
-            Part::Mappings(mappings) => Arc::as_ptr(mappings).addr(),
-            Part::Ages(ages) => Arc::as_ptr(ages).addr(),
-            Part::Pressure(pressure) => Arc::as_ptr(pressure).addr(),
+            SharedData::Mappings(mappings) => Arc::as_ptr(mappings).addr(),
+            SharedData::Ages(ages) => Arc::as_ptr(ages).addr(),
+            SharedData::Pressure(pressure) => Arc::as_ptr(pressure).addr(),
         }
     }
 
@@ -187,14 +188,14 @@ impl Part<'_> {
     pub(crate) fn bytes(self) -> usize {
         let text = |text: &str| text.len() + ALLOCATION_BYTES;
         let content = match self {
-            Part::Mappings(mappings) => {
+            SharedData::Mappings(mappings) => {
                 let names: usize = mappings.iter().map(|m| text(&m.name)).sum();
                 size_of::<Vec<Mapping>>() + mappings.capacity() * size_of::<Mapping>() + names
             }
-            Part::Ages(ages) => {
+            SharedData::Ages(ages) => {
                 size_of::<PageAges>() + ages.huge.as_ref().map_or(0, |_| size_of::<HugeAges>())
             }
-            Part::Pressure(groups) => {
+            SharedData::Pressure(groups) => {
                 let names: usize = groups.keys().map(|name| text(name)).sum();
                 // A map that is not empty has a node for eleven entries.
                 (groups.len() + usize::from(!groups.is_empty()) * 11) * PRESSURE_BYTES + names

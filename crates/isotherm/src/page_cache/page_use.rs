@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use isotherm_core::PAGE_SIZE;
-use isotherm_linux::page_cache::{Cached, Part};
+use isotherm_linux::page_cache::{Cached, CachedRange};
 use serde::Serialize;
 
 /// Cached pages, in bytes. `None` is a figure that the kernel does not report here.
@@ -61,7 +61,7 @@ impl PageUse {
     }
 
     /// Adds a part of a file.
-    pub(super) fn add_part(&mut self, part: &Part, of: &Kind) {
+    pub(super) fn add_part(&mut self, part: &CachedRange, of: &FileKind) {
         let cached = u64::from(part.cached) * PAGE_SIZE;
         let bytes = |pages: u32| Some(u64::from(pages) * PAGE_SIZE);
         let gone = bytes(part.evicted);
@@ -121,7 +121,7 @@ impl PageUse {
 
 /// The properties of a file that determine the meaning of its marks.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Kind {
+pub(super) struct FileKind {
     /// its pages are memory
     pub is_tmpfs: bool,
     /// a process maps the file
@@ -147,7 +147,7 @@ pub struct FileUse {
 
 impl FileUse {
     /// Adds a part of the file, whose pages are charged to `group`.
-    pub(super) fn add_part(&mut self, part: &Part, of: &Kind, group: u64) {
+    pub(super) fn add_part(&mut self, part: &CachedRange, of: &FileKind, group: u64) {
         self.pages.add_part(part, of);
         match self.groups.iter_mut().find(|(g, _)| *g == group) {
             Some((_, pages)) => pages.add_part(part, of),

@@ -42,7 +42,7 @@ pub struct GroupRow {
     /// bytes of pages that were read back, over the time
     pub refaulted_bytes: Option<u64>,
     /// parts of the time that are not empty
-    pub over_time: Vec<Part>,
+    pub over_time: Vec<TimeBucket>,
 }
 
 /// Bytes by heat.
@@ -64,7 +64,7 @@ pub struct Shares {
 
 /// A part of the time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Part {
+pub struct TimeBucket {
     /// start, since the start of the recording
     pub from_ms: f64,
     /// end, since the start of the recording

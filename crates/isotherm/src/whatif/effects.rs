@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use isotherm_core::PAGE_SIZE;
 use isotherm_report::{WhatIf, WhatIfPoint, WhatIfRow, WhatIfTier};
-use isotherm_sim::whatif::{Moment, Played, Prices, TierUse};
+use isotherm_sim::whatif::{Moment, Prices, SettingEffect, TierUse};
 
 /// The figures of the played settings, from a record of this title and time.
 #[must_use]
@@ -12,7 +12,7 @@ pub fn figures(
     title: &str,
     (from, to): (Duration, Duration),
     prices: Prices,
-    played: Vec<Played>,
+    played: Vec<SettingEffect>,
 ) -> WhatIf {
     WhatIf {
         schema_version: 1,
@@ -30,7 +30,7 @@ fn ms(d: Duration) -> f64 {
     d.as_secs_f64() * 1e3
 }
 
-fn row(p: Played, prices: Prices) -> WhatIfRow {
+fn row(p: SettingEffect, prices: Prices) -> WhatIfRow {
     let m = &p.counted;
     let seconds = m.seconds().max(1e-9);
     let refaults = m.returned / PAGE_SIZE as f64 / seconds;
