@@ -87,7 +87,17 @@ fn a_process_and_a_file_are_reclaimed_together() {
     let run = |name: &str, more: &[&str]| {
         let log = dir.path().join(name);
         let mut command = isotherm(["reclaim", "--control", "none", "--watermarks", "none"]);
-        command.args(["--min-age", "3s", "--duration", "15s", "--pid", &pid, "--file"]);
+        command.args([
+            "--min-age",
+            "3s",
+            "--quota",
+            "none",
+            "--duration",
+            "15s",
+            "--pid",
+            &pid,
+            "--file",
+        ]);
         let done = finish(command.arg(&path).arg("--log").arg(&log).args(more));
         assert_eq!(done.status, 0, "{}", done.err);
         log

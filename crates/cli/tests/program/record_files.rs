@@ -253,7 +253,6 @@ fn what_makes_no_sense_is_told() {
     for (args, status, said) in [
         (&["--file", dir][..], 2, "is a folder: give it with --dir"),
         (&["--dir", file], 2, "is a file: give it with --file"),
-        (&["--file", file, "--pid", "1"], 2, "--pid"),
         (&["--file", file, "--look", "smaps"], 2, "leave out --look"),
         (&["--file", file, "--monitor", "pages"], 2, "leave out --physical, --monitor"),
         (&["--by-access", "--pid", "1"], 2, "give --file, --dir, --mount or --cached"),
