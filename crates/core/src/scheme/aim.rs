@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::SchemeError;
+use super::aim_step::{AimReason, AimStep, CHOICE_INTERVAL, TARGET_SHARE};
 use super::cache_aim::CacheAim;
 use super::metrics::Metrics;
 use crate::age_curve::{AgeCurve, IdleMemory, LIKELY_EVENTS, idle_times, together};
@@ -39,8 +40,6 @@ impl fmt::Display for Aim {
     }
 }
 
-/// Time between two choices.
-pub(super) const CHOICE_INTERVAL: Duration = Duration::from_secs(60);
 /// Time over which best ages are kept.
 const HISTORY: Duration = Duration::from_secs(3600);
 /// No choice without ages for this time: the monitor counts them each minute.
@@ -49,8 +48,6 @@ const LOST: Duration = Duration::from_secs(150);
 const MIN_STOP_TIME: Duration = Duration::from_secs(10);
 /// if it is this many times what may come back.
 const STOP_FACTOR: f64 = 3.0;
-/// The curve is to promise this part of the objective, since pages come back in bursts.
-pub(super) const TARGET_SHARE: f64 = 0.8;
 /// Too much came back: ages become longer by this factor. Far less than allowed: shorter, but not shorter than the
 /// curve says.
 const LENGTHEN_FACTOR: f64 = 1.25;
@@ -91,65 +88,6 @@ impl Aim {
         match self {
             Aim::Refaults(ppm) => Some(b.kept * f64::from(ppm) / 1e6 / 60.0),
             Aim::Save(_) => None,
-        }
-    }
-}
-
-/// A choice of a scheme with an [`Aim`] for one control group, with its reasons.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AimStep {
-    /// time of the choice
-    pub at: Nanos,
-    /// name of the scheme
-    pub scheme: Arc<str>,
-    /// path of the control group; `None` for processes outside of any
-    pub group: Option<Arc<str>>,
-    /// The minimum age of page-out; `None` if no age meets the objective, so that no page is paged out.
-    pub age: Option<Duration>,
-    /// why
-    pub why: AimReason,
-    /// memory that is idle for this age or longer, in bytes
-    pub idle: u64,
-    /// the rest of the memory whose ages are known, in bytes
-    pub kept: u64,
-    /// bytes that are expected to come back per minute
-    pub expected: u64,
-    /// bytes that came back per minute since the last choice
-    pub returned: u64,
-}
-
-/// The reason for a choice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AimReason {
-    /// the curve of idle memory
-    Curve,
-    /// too much came back since the last choice
-    TooMuch,
-    /// Far too much memory came back: no page is paged out until the next choice.
-    FarTooMuch,
-    /// At no age that is known yet the objective is met.
-    NoAge,
-    /// Idle ages or major faults are not known any more.
-    Lost,
-    /// Of page cache that no process maps: the kernel is asked to reclaim `idle` bytes within a minute, and `expected`
-    /// bytes may be read again.
-    Cache,
-    /// likewise: too much was read again, so that none is reclaimed until the next choice
-    TooMuchCache,
-}
-
-impl AimReason {
-    /// The name in outputs.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            AimReason::Curve => "curve",
-            AimReason::TooMuch => "too_much",
-            AimReason::FarTooMuch => "far_too_much",
-            AimReason::NoAge => "no_age",
-            AimReason::Lost => "lost",
-            AimReason::Cache => "page_cache",
-            AimReason::TooMuchCache => "too_much_page_cache",
         }
     }
 }

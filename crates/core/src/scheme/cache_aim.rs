@@ -3,7 +3,7 @@
 //! No process maps this memory, so it has no idle ages. The kernel selects it, by its own lists, and counts what is read
 //! again. So the request grows while little is read again, and begins anew when more is than the objective permits.
 
-use super::aim::{AimReason, AimStep, CHOICE_INTERVAL, TARGET_SHARE};
+use super::aim_step::{AimReason, AimStep, CHOICE_INTERVAL, TARGET_SHARE};
 use super::metrics::GroupCache;
 use crate::range::PAGE_SIZE;
 use crate::time::Nanos;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::absent::Absent;
 use super::acted::Acted;
-use super::aim::AimStep;
+use super::aim_step::AimStep;
 use super::metrics::Metrics;
 use super::running::{Running, Step};
 use super::stats::{Event, Stats};

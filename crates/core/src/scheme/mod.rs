@@ -7,6 +7,7 @@
 mod absent;
 mod acted;
 mod aim;
+mod aim_step;
 mod cache_aim;
 mod candidates;
 mod engine;
@@ -29,7 +30,8 @@ mod watermarks;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use aim::{Aim, AimReason, AimStep};
+pub use aim::Aim;
+pub use aim_step::{AimReason, AimStep};
 pub use engine::Engine;
 pub use error::SchemeError;
 pub use filter::{Filter, FilterKind};

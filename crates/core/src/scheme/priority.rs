@@ -16,7 +16,7 @@ pub struct Weights {
     pub rate: u32,
     /// weight of the age
     pub age: u32,
-    /// weight of the expected cost of taking the memory away ([`Prices`]): the cheapest first
+    /// weight of the expected cost of taking the memory away ([`Prices`](super::Prices)): the cheapest first
     pub cost: u32,
 }
 
