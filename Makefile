@@ -57,11 +57,9 @@ test-build: install-deps
 	$(static) $(PROFILE) --workspace --bin isotherm --bin harden
 	$(tests) --no-run
 
-# These tests mostly wait for programs, and some for each other, so more of them run at a time than there are CPUs.
 test-host test-guests: export ISOTHERM_GUESTS_BINARY = $(abspath $(program))
 test-host:
-	RUST_TEST_THREADS=$(TEST_THREADS) $(tests) -- --skip $(all_guests)
-TEST_THREADS ?= 16
+	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=$(abspath crates/cli/tests/runner) $(tests) -- --skip $(all_guests)
 
 # The static program on other kernels. Guests have clocks of their own, so they use the CPU time that is left.
 test-guests:

@@ -1,7 +1,8 @@
 //! Fuzz targets for the readers of records, recordings, schemes, options, requests and files of the kernel.
 //!
 //! No input may cause a panic, hold more than [`MAX_HEAP`], or give an error whose offset lies outside of the input.
-//! `make fuzz` runs the targets, and the tests of this crate run their corpus.
+//! `make fuzz` runs the targets, and the tests of this crate run their corpus. A function returns whether the corpus may
+//! keep the input. Only the targets link libFuzzer: a static program of tests with it does not start.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -23,7 +24,6 @@ use isotherm_record::import::{Format, Import, ImportError, Presumed};
 use isotherm_record::{
     Facts, FileEndReason, Limits, ReadError, Reader, Writer, export_perf_script,
 };
-use libfuzzer_sys::Corpus;
 
 #[cfg(feature = "services")]
 pub use kernel::kernel_files;
@@ -31,6 +31,19 @@ pub use kernel::kernel_files;
 pub use texts::{control, options_file, scheme_text, scheme_toml};
 #[cfg(feature = "services")]
 pub use web::web_requests;
+
+/// The program of a target: libFuzzer calls the function of this name.
+#[macro_export]
+macro_rules! target {
+    ($function:ident) => {
+        libfuzzer_sys::fuzz_target!(|bytes: &[u8]| -> libfuzzer_sys::Corpus {
+            match $crate::$function(bytes) {
+                true => libfuzzer_sys::Corpus::Keep,
+                false => libfuzzer_sys::Corpus::Reject,
+            }
+        });
+    };
+}
 
 /// Maximal memory that an input may hold, in bytes. Inputs have at most 64 KiB, a reader has buffers of 256 KiB, and
 /// a frame of a record may unpack to 64 MiB.
@@ -40,44 +53,44 @@ pub const MAX_HEAP: usize = 96 << 20;
 const HEADER: usize = 24;
 
 /// Imports json of damo, compressed or not.
-pub fn damo_json(bytes: &[u8]) -> Corpus {
+pub fn damo_json(bytes: &[u8]) -> bool {
     bounded(|| import(bytes, &[Format::Json, Format::JsonCompressed]))
 }
 
 /// Imports binary records of damo.
-pub fn damo_binary(bytes: &[u8]) -> Corpus {
+pub fn damo_binary(bytes: &[u8]) -> bool {
     bounded(|| import(bytes, &[Format::Binary]))
 }
 
 /// Imports text of `perf script` and similar.
-pub fn trace_text(bytes: &[u8]) -> Corpus {
+pub fn trace_text(bytes: &[u8]) -> bool {
     bounded(|| import(bytes, &[Format::TraceText]))
 }
 
 /// Imports `perf.data`.
-pub fn perf_data(bytes: &[u8]) -> Corpus {
+pub fn perf_data(bytes: &[u8]) -> bool {
     bounded(|| import(bytes, &[Format::PerfData]))
 }
 
 /// Reads a record.
-pub fn record(bytes: &[u8]) -> Corpus {
+pub fn record(bytes: &[u8]) -> bool {
     bounded(|| read(bytes))
 }
 
 /// Reads a record after it gave each frame the right length and checksums, so that changes reach the messages.
-pub fn record_messages(bytes: &[u8]) -> Corpus {
+pub fn record_messages(bytes: &[u8]) -> bool {
     bounded(|| read(&sealed(bytes)))
 }
 
-fn bounded(target: impl FnOnce() -> Corpus) -> Corpus {
+fn bounded(target: impl FnOnce() -> bool) -> bool {
     let (result, most) = heap::most(target);
     assert!(most <= MAX_HEAP, "{most} bytes of memory");
     result
 }
 
 /// Imports, and makes a record of the result, which must be sound. Input of no format of `formats` is not kept.
-fn import(bytes: &[u8], formats: &[Format]) -> Corpus {
-    let kept = |format| if formats.contains(&format) { Corpus::Keep } else { Corpus::Reject };
+fn import(bytes: &[u8], formats: &[Format]) -> bool {
+    let kept = |format| formats.contains(&format);
     let name = Path::new("fuzzed");
     let len = bytes.len() as u64;
     match Import::read(Cursor::new(bytes), name, "0.1.0", Presumed::default()) {
@@ -103,13 +116,13 @@ fn import(bytes: &[u8], formats: &[Format]) -> Corpus {
         }
         Err(ImportError::Empty { format, .. }) => kept(format),
         Err(ImportError::Io { source, .. }) => panic!("memory cannot fail: {source}"),
-        Err(ImportError::Own { .. } | ImportError::Unknown { .. }) => Corpus::Reject,
-        Err(_) => Corpus::Keep,
+        Err(ImportError::Own { .. } | ImportError::Unknown { .. }) => false,
+        Err(_) => true,
     }
 }
 
 /// Reads a record, strictly and with damage left out, exports and edits it.
-fn read(bytes: &[u8]) -> Corpus {
+fn read(bytes: &[u8]) -> bool {
     let len = bytes.len() as u64;
     let reader = || Reader::new(Cursor::new(bytes.to_vec()), Path::new("fuzzed")).unwrap();
     for event in reader() {
@@ -126,7 +139,7 @@ fn read(bytes: &[u8]) -> Corpus {
     let mut rewriter = Rewriter::new(writer, facts);
     let edit = Edit { aggr: Some(Duration::from_secs(1)), ..Edit::default() };
     let _ = rewriter.add(reader().skip_damaged(), &edit, true);
-    Corpus::Keep
+    true
 }
 
 /// The header and payload of each frame, whatever its magic is. The last payload may be cut.
@@ -183,7 +196,7 @@ mod tests {
 
     #[test]
     fn every_target_keeps_its_corpus() {
-        type Target = fn(&[u8]) -> Corpus;
+        type Target = fn(&[u8]) -> bool;
         let targets: [(&str, Target); 10] = [
             ("damo_json", damo_json),
             ("damo_binary", damo_binary),
@@ -198,7 +211,7 @@ mod tests {
         ];
         for (name, target) in targets {
             for (path, bytes) in files(&format!("corpus/{name}")) {
-                assert!(matches!(target(&bytes), Corpus::Keep), "{}", path.display());
+                assert!(target(&bytes), "{}", path.display());
             }
         }
     }
@@ -219,7 +232,7 @@ mod tests {
     fn an_input_that_holds_too_much_fails() {
         let large = || {
             std::hint::black_box(vec![0_u8; MAX_HEAP + 1]);
-            Corpus::Keep
+            true
         };
         assert!(std::panic::catch_unwind(|| bounded(large)).is_err());
     }

@@ -7,7 +7,6 @@ use isotherm::control::Request;
 use isotherm::options_file::{OptionKind, OptionsFile};
 use isotherm::schemes::{Form, parse_as};
 use isotherm_core::scheme::Engine;
-use libfuzzer_sys::Corpus;
 
 use crate::bounded;
 
@@ -15,18 +14,18 @@ use crate::bounded;
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Parses schemes, one per line.
-pub fn scheme_text(bytes: &[u8]) -> Corpus {
+pub fn scheme_text(bytes: &[u8]) -> bool {
     bounded(|| schemes(bytes, Form::Txt))
 }
 
 /// Parses schemes in TOML.
-pub fn scheme_toml(bytes: &[u8]) -> Corpus {
+pub fn scheme_toml(bytes: &[u8]) -> bool {
     bounded(|| schemes(bytes, Form::Toml))
 }
 
 /// What is a scheme by its text must be one for the engine, or be refused with a reason.
-fn schemes(bytes: &[u8], form: Form) -> Corpus {
-    let Ok(text) = std::str::from_utf8(bytes) else { return Corpus::Reject };
+fn schemes(bytes: &[u8], form: Form) -> bool {
+    let Ok(text) = std::str::from_utf8(bytes) else { return false };
     match parse_as(form, text, INTERVAL, &[]) {
         Ok(schemes) => {
             let names: Vec<_> = schemes.iter().map(|scheme| scheme.name.clone()).collect();
@@ -41,12 +40,12 @@ fn schemes(bytes: &[u8], form: Form) -> Corpus {
         }
         Err(why) => assert!(!why.is_empty()),
     }
-    Corpus::Keep
+    true
 }
 
 /// Reads a file of options, with schemes.
-pub fn options_file(bytes: &[u8]) -> Corpus {
-    let Ok(text) = std::str::from_utf8(bytes) else { return Corpus::Reject };
+pub fn options_file(bytes: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(bytes) else { return false };
     bounded(|| {
         let kind = |name: &str| match name {
             "all" | "pages" => Ok(OptionKind::Flag),
@@ -61,13 +60,13 @@ pub fn options_file(bytes: &[u8]) -> Corpus {
             let _ = file.schemes(INTERVAL, "reclaim");
             assert!(file.check_change(&file, &["all", "comm"]).is_ok(), "it is as before");
         }
-        Corpus::Keep
+        true
     })
 }
 
 /// Parses requests of the control socket. What is printed of a request is a request: the last digit of a number may
 /// differ, as serde_json parses it.
-pub fn control(bytes: &[u8]) -> Corpus {
+pub fn control(bytes: &[u8]) -> bool {
     bounded(|| {
         match Request::parse(bytes) {
             Ok(request) => {
@@ -79,6 +78,6 @@ pub fn control(bytes: &[u8]) -> Corpus {
             }
             Err(why) => assert!(why.contains("not a valid request")),
         }
-        Corpus::Keep
+        true
     })
 }

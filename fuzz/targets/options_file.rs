@@ -1,6 +1,4 @@
 #![no_main]
 #![allow(missing_docs)]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| -> libfuzzer_sys::Corpus {
-    isotherm_fuzz::options_file(bytes)
-});
+isotherm_fuzz::target!(options_file);

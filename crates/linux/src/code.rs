@@ -267,7 +267,8 @@ mod tests {
         let found = functions.in_file(file.path.as_ref().as_ref(), id, offset);
         let last = found.last().unwrap();
         assert!(last.name.contains("a_known_function"), "{last:?}");
-        assert!(last.line.as_ref().unwrap().contains("code.rs:"), "{last:?}");
+        // A build without debug information has no lines.
+        assert!(last.line.as_ref().is_none_or(|l| l.contains("code.rs:")), "{last:?}");
         // Another build of the file would give wrong names.
         let other: Arc<str> = "00ff".into();
         assert_eq!(functions.in_file(file.path.as_ref().as_ref(), &other, offset), []);
