@@ -139,7 +139,7 @@ release: install-deps
 	$(static) release -p isotherm-cli
 	@echo "built $(binary)"
 
-# The same in another profile.
+# The same in another profile. The features are those of all crates together, as in `test-build`.
 program: install-deps
 	$(static) $(PROFILE) --workspace --bin isotherm
 

@@ -17,7 +17,7 @@ pub fn run(o: cli::NeedNow) -> Result<ExitCode> {
         return Err(UsageError::new(text).into());
     }
     if !o.files.is_empty() && !o.targets.selection(false).is_empty() {
-        let text = "isotherm need computes either the memory of processes or the page cache of files: select one of both";
+        let text = "isotherm need computes either the memory of processes or the page cache of files: select one of them";
         return Err(UsageError::new(text).into());
     }
     if o.files.is_empty() && !o.asked.page_cache.is_empty() {

@@ -22,7 +22,7 @@ const FIRST_FILE: TargetId = TargetId(1 << 30);
 /// Shortest interval of the counts of accesses to files: in a shorter one hardly any access counts.
 const FILES_EVERY: Duration = Duration::from_secs(1);
 
-/// Processes and files.
+/// A way to look at processes, and the files to watch with them.
 pub struct Together {
     processes: Looks,
     files: Files,
@@ -78,7 +78,7 @@ impl Ready for Together {
     ) -> Result<Box<dyn Watch>, WatchError> {
         let processes: Vec<_> = targets.iter().copied().filter(|id| !is_file(*id)).collect();
         let of_files = Attrs { aggr: attrs.aggr.max(FILES_EVERY), ..attrs };
-        Ok(Box::new(Working {
+        Ok(Box::new(ProcessFileWatch {
             processes: Box::new(self.processes).begin(attrs, &processes, seed)?,
             files: Box::new(self.files).begin(of_files, &[], seed)?,
             last: Vec::new(),
@@ -87,7 +87,7 @@ impl Ready for Together {
     }
 }
 
-struct Working {
+struct ProcessFileWatch {
     processes: Box<dyn Watch>,
     files: Box<dyn Watch>,
     /// the files of their last snapshot
@@ -96,7 +96,7 @@ struct Working {
     cost: Cost,
 }
 
-impl Working {
+impl ProcessFileWatch {
     /// Does the work for files that is due; returns until when to wait.
     fn step_files(&mut self, now: Nanos) -> Result<Nanos, OpsError> {
         let mut cpu = CpuLaps::begin();
@@ -115,7 +115,7 @@ impl Working {
     }
 }
 
-impl Source for Working {
+impl Source for ProcessFileWatch {
     fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
         let next = self.step_files(now)?;
         Ok(match self.processes.step(now)? {
@@ -131,7 +131,7 @@ impl Source for Working {
     }
 }
 
-impl Act for Working {
+impl Act for ProcessFileWatch {
     fn supports(&self, action: &Action) -> Support {
         supports(action)
     }
@@ -153,7 +153,7 @@ impl Act for Working {
 
 const CANNOT_ACT: &str = "this way to look cannot act";
 
-impl Watch for Working {
+impl Watch for ProcessFileWatch {
     fn hold(&mut self) -> &mut dyn Hold {
         self.processes.hold()
     }

@@ -142,7 +142,7 @@ static int64_t next_interval(uint64_t bytes)
 
 /* If samples come faster than this, their mean distance doubles; if far slower, it falls again. A sample takes
  * about 10 us, so that this is 0.5 % of a CPU, and as much for the releases. A program that allocates a GiB at full
- * speed has 1400 samples, which fit into a ring that nobody reads meanwhile. */
+ * speed has 1400 samples, which fit into the ring of a CPU even if it is read late. */
 #define MOST_SAMPLES_PER_S 500
 #define CHECKED_EVERY 256
 

@@ -41,7 +41,7 @@ const MAJOR_PAGES: usize = 256;
 const SAMPLE_PAGES: f64 = 2.25;
 const RELEASE_PAGES: usize = 256;
 /// Data pages of the rings of allocations together, and the least and the most for a CPU. A program that allocates at full
-/// speed has a thousand samples within milliseconds, and those that do not fit belong to other code than those that do.
+/// speed has up to 1400 samples for each GiB, and those that do not fit belong to other code than those that do.
 const ALLOCATION_PAGES: usize = 16_384;
 const ALLOCATION_PAGES_OF_CPU: [usize; 2] = [1024, 4096];
 /// Maximum number of open events.
