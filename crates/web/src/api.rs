@@ -142,14 +142,30 @@ impl From<SourceError> for Failure {
 
 type Answer<T> = Result<T, Failure>;
 
-/// Calls `ask` with a source, in a thread that may take its time.
+fn source_of(shared: &Shared, number: usize) -> Answer<Arc<Source>> {
+    let none = || Failure(StatusCode::NOT_FOUND, "there is no source of this number".to_owned());
+    shared.sources.get(number).map(Arc::clone).ok_or_else(none)
+}
+
+/// Calls `ask` with a source: at once, or in a thread that may wait for the disk.
 async fn with<T: Send + 'static>(
     shared: Arc<Shared>,
     source: usize,
     ask: impl FnOnce(&Source) -> Result<T, SourceError> + Send + 'static,
 ) -> Answer<T> {
-    let none = || Failure(StatusCode::NOT_FOUND, "there is no source of this number".to_owned());
-    let source = Arc::clone(shared.sources.get(source).ok_or_else(none)?);
+    let source = source_of(&shared, source)?;
+    // To hand a short answer to another thread would cost more CPU time than the answer.
+    if !source.is_record() {
+        return Ok(ask(&source)?);
+    }
+    elsewhere(source, ask).await
+}
+
+/// Asks on another thread, so that other requests need not wait.
+async fn elsewhere<T: Send + 'static>(
+    source: Arc<Source>,
+    ask: impl FnOnce(&Source) -> Result<T, SourceError> + Send + 'static,
+) -> Answer<T> {
     let asked = tokio::task::spawn_blocking(move || ask(&source)).await;
     let failed = |_| {
         Failure(StatusCode::INTERNAL_SERVER_ERROR, "the answer failed: please report it".to_owned())
@@ -163,8 +179,9 @@ async fn heavy<T: Send + 'static>(
     source: usize,
     ask: impl FnOnce(&Source) -> Result<T, SourceError> + Send + 'static,
 ) -> Answer<T> {
+    let source = source_of(&shared, source)?;
     let permit = Arc::clone(&shared.heavy).acquire_owned().await;
-    with(shared, source, move |source| {
+    elsewhere(source, move |source| {
         let _permit = permit;
         ask(source)
     })
