@@ -34,7 +34,7 @@ pub enum LakeError {
     /// a directory or file cannot be used
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// what was tried
+        /// the failed operation
         what: &'static str,
         /// the directory or file
         path: PathBuf,
@@ -44,7 +44,7 @@ pub enum LakeError {
     /// rows cannot be written or read
     #[error("cannot {what} {}: {source}", path.display())]
     File {
-        /// what was tried
+        /// the failed operation
         what: &'static str,
         /// the file
         path: PathBuf,

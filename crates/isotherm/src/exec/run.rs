@@ -36,8 +36,9 @@ pub struct Applied {
     pub refused: u64,
 }
 
-/// Maximum number of bytes to lock in a process, or in a command if `pid` is `None`. It is `wanted`, or else the memory
-/// that the process may use, minus a reserve for the memory that it needs beside the advised ranges.
+/// Maximum number of bytes to lock in a process, or in a command if `pid` is `None`. It is `wanted`, or else the
+/// memory that the process may use, minus a reserve for the memory that it needs in addition to the advised
+/// ranges.
 ///
 /// Raises `RLIMIT_MEMLOCK` of the process as far as the kernel permits. For a command it raises the limit of this
 /// process, which the command inherits. Without `CAP_IPC_LOCK`, that limit is another maximum.
