@@ -1,4 +1,4 @@
-//! The cost of monitoring for the target and for the machine, beside that of `clear_refs` with `smaps`.
+//! The cost of monitoring for the target and for the machine, compared with that of `clear_refs` with `smaps`.
 
 use std::io::Write;
 use std::path::PathBuf;

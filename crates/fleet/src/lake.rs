@@ -434,7 +434,7 @@ pub(crate) fn lock(path: &Path) -> Result<Option<File>, LakeError> {
     }
 }
 
-/// Writes a file beside its path, makes sure that it is on disk, and moves it into place.
+/// Writes a file next to its path, makes sure that it is on disk, and moves it into place.
 pub(crate) fn write_aside(path: &Path, rows: &Rows, effort: Effort) -> Result<(), LakeError> {
     let dir = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(dir).map_err(|e| io_error("create", dir, e))?;

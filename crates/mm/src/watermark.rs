@@ -25,7 +25,7 @@ pub enum Generation {
 pub struct Watermarks {
     /// below this, only tasks that will free memory may allocate
     pub min: i64,
-    /// below this, kswapd is woken
+    /// below this, kswapd is started
     pub low: i64,
     /// kswapd reclaims until this many pages are free
     pub high: i64,

@@ -1,6 +1,6 @@
 //! Rates as a record stores them: without meaningless digits.
 //!
-//! The interval of a rate seldom leaves more than one significant digit, and noise does not compress: unrounded
+//! The interval of a rate rarely leaves more than one significant digit, and noise does not compress: unrounded
 //! rates would fill most of a record.
 
 use isotherm_core::{Rate, Snapshot};

@@ -152,7 +152,7 @@ impl View {
         &self.ring
     }
 
-    /// The facts of the recording, if it has told any.
+    /// The facts of the recording, if it has any.
     #[must_use]
     pub fn facts(&self) -> Option<&Facts> {
         self.facts.as_ref()

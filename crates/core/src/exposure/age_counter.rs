@@ -773,7 +773,7 @@ mod tests {
         assert!((returned / (8192.0 * 128.0) - 1.0).abs() < 0.1, "{returned}");
     }
 
-    /// A database of 10 GiB beside a build of 1000 processes of 8 MiB.
+    /// A database of 10 GiB next to a build of 1000 processes of 8 MiB.
     #[test]
     fn a_large_target_is_counted_by_its_share_of_all_memory() {
         let (database, process) = (5120 * 512, 4 * 512);

@@ -49,7 +49,7 @@ pub fn lock_budget(advice: &Advice, wanted: Option<u64>, pid: Option<i32>) -> u6
     raise_limit(of).map_or(budget, |most| budget.min(most))
 }
 
-/// The part of `memory` that may be locked if the process needs `beside` bytes that are not locked.
+/// The part of `memory` that may be locked if the process needs `beside` further bytes that are not locked.
 fn share(memory: u64, beside: u64) -> u64 {
     let part = |part: f64| (memory as f64 * part) as u64;
     let most = part(MAX_RESERVE);
