@@ -13,7 +13,7 @@ pub(crate) const NO_HEAT_HZ: f64 = 0.02;
 /// Memory with a lower rate, in Hz, is not sampled: its windows are cleared in turn.
 pub(crate) const SAMPLED_HZ: f64 = 2.0;
 
-/// A sample with fewer pages does not show reliably whether its piece becomes active.
+/// A sample with fewer pages does not show reliably whether its piece wakes.
 pub(crate) const MIN_SAMPLE_PAGES: u32 = 8;
 
 /// Maximum time between two turns of a region with constant heat.

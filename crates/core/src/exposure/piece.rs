@@ -567,7 +567,7 @@ impl Piece {
         ReadChange { touched, taken, left, reactivated, woken }
     }
 
-    /// Whether a touch of the pages `new` means that idle memory becomes active. Returns the idle time in s.
+    /// Whether a touch of the pages `new` means that idle memory wakes. Returns the idle time in s.
     fn wakes(
         &mut self,
         new: &PageMask,
@@ -773,7 +773,7 @@ impl Piece {
         let most = if all.is_some() { 1 } else { usize::MAX };
         let hidden = |mask: &PageMask| all.unwrap_or_else(|| mask.and(&span));
         let reported = c.hidden.iter().take(most).map(|(why, mask)| (*why, hidden(mask)));
-        // The clear of a sample need not report the hidden memory next to it.
+        // The clear of a sample need not report what is hidden beside it.
         let beside = self.hidden().filter(|_| !whole && !self.coarse);
         let beside = beside.map(|(why, mask)| (why, mask.without(&described)));
         self.hide(reported.chain(beside).collect());
@@ -1010,7 +1010,7 @@ impl Piece {
         self.is_quiet() && self.sentinels() >= MIN_SAMPLE_PAGES
     }
 
-    /// Number of armed, untouched pages: a touch of these shows that the piece becomes active.
+    /// Number of armed, untouched pages: a touch of these shows that the piece wakes.
     pub fn sentinels(&self) -> u32 {
         if self.found.is_empty() {
             return self.armed.count();

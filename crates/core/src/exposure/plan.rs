@@ -48,7 +48,7 @@ pub(super) struct ClearRun {
 /// The state of a target's stretches.
 #[derive(Clone, Copy)]
 pub(super) struct StretchState<'a> {
-    /// reactivated stretches of which not enough was cleared since
+    /// woken stretches of which not enough was cleared since
     pub woken: &'a [WokenStretch],
     pub borders: &'a Borders,
     /// time of the last change: a stretch woke or became idle
@@ -81,7 +81,7 @@ const SETTLED: u32 = 4;
 const SMALL_REGION_BYTES: u64 = 1 << 20;
 /// If turns are further apart than this, hot memory is not sampled.
 const MAX_SAMPLED_TURN: Duration = Duration::from_secs(8);
-/// One in this many pieces of reactivated memory is sampled.
+/// One in this many pieces of woken memory is sampled.
 const PIECES_PER_WOKEN_SAMPLE: usize = 16;
 /// A sample taken at most this long before a change still counts.
 const JUST_SAMPLED: Duration = Duration::from_millis(50);
@@ -106,7 +106,7 @@ const PLACES: usize = 32;
 ///
 /// The order of priority is:
 ///
-/// 1. samples of reactivated memory, and while a change is recent, of all hot memory;
+/// 1. samples of woken memory, and while a change is recent, of all hot memory;
 /// 2. a short run in each stretch that was touched after a long idle time;
 /// 3. memory that was never cleared, in long runs;
 /// 4. in a large target, the blocks whose pages' ages are counted;
@@ -307,8 +307,8 @@ impl Planner<'_> {
         (0..parts).map(move |k| start + (2 * k + 1) * len / (2 * parts))
     }
 
-    /// Adds samples of reactivated memory, and after a recent change of all hot memory, because more may have
-    /// changed. The middle of each cell comes first, then the middles of halves, quarters and so on, while the
+    /// Adds samples of woken memory, and after a recent change of all hot memory, because more may have
+    /// changed: the middle of each cell first, then the middles of halves, quarters and so on, while the
     /// allowance lasts.
     fn sample(&mut self, regions: &[PublishedRegion], stretches: &StretchState<'_>) {
         let pieces = self.pieces;
@@ -396,14 +396,14 @@ impl Planner<'_> {
         self.allowance.turn <= MAX_SAMPLED_TURN
     }
 
-    /// Whether a stretch has recently become active or idle.
+    /// Whether a stretch has recently woken or become idle.
     fn turns(&self, stretches: &StretchState<'_>) -> bool {
         // Three rounds.
         let turning = CHANGE_SAMPLING_TIME.max(self.allowance.turn.mul_f64(0.75));
         stretches.turned.is_some_and(|at| self.now.since(at) < turning)
     }
 
-    /// Adds sentinels: a sample in each piece that is presumed idle and would not show that it becomes active.
+    /// Adds sentinels: a sample in each piece that is presumed idle and would not show that it wakes.
     fn watch_idle(&mut self) {
         let is_idle = |p: &Piece| p.presumed_hz().is_some_and(|hz| hz < SAMPLED_HZ);
         let wants = |p: &Piece| p.was_cleared() && is_idle(p) && p.sentinels() < MIN_SAMPLE_PAGES;
@@ -497,8 +497,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Adds samples of memory that was never cleared: next to hot pieces first, then at equal distances, so that
-    /// each round refines the map. Returns their price in s.
+    /// Adds samples of memory that was never cleared: beside hot pieces first, then at equal distances, so
+    /// that each round refines the map. Returns their price in s.
     fn never_sampled(&mut self, never: &[usize], seconds: f64) -> f64 {
         let pieces = self.pieces;
         let price = self.prices.of(1, u64::from(MIN_SAMPLE_PAGES));
@@ -560,9 +560,9 @@ impl Planner<'_> {
         (region.age / SETTLED).clamp(turn, turn.max(long))
     }
 
-    /// Spends a part of the remaining allowance on slow memory without a clear for the longest time. Its regions
-    /// have had their turns, but each turn clears few of their pieces. Evidence that is a minute old describes the
-    /// present poorly.
+    /// Spends a part of the remaining allowance on slow memory without a clear for the longest time: its
+    /// regions have had their turns, but each turn clears few of their pieces. Evidence that is a minute old
+    /// describes the present poorly.
     fn stale(&mut self, regions: &[PublishedRegion], stretches: &StretchState<'_>) {
         if self.allowance.restraint != Restraint::None || self.saves_up {
             return;

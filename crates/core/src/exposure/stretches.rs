@@ -4,13 +4,13 @@
 //! of this repeatedly, to measure each page, costs more than any budget allows. Therefore the monitor clears
 //! a *sample*, a few pages of a stretch, and *extends* its result to the rest of the stretch:
 //!
-//! - Memory that became young together after it was idle is a reactivated stretch. Its samples are cleared at
-//!   once. If they are touched again, the whole stretch is as hot as the samples; if not, it was touched in a
+//! - Memory that became young together after it was idle is a woken stretch. Its samples are cleared at once.
+//!   If they are touched again, the whole stretch is as hot as the samples; if not, it was touched in a
 //!   single pass.
 //! - Samples of hot memory are cleared from time to time, and sooner if other memory has changed. If a sample
 //!   is untouched for three times its mean time between touches, the memory around it has become idle.
-//! - Memory that has become idle still has its bits set, and would not show that it becomes active. Therefore it
-//!   gets *sentinels*: a sample in each piece, which stays clear while the piece is idle.
+//! - Memory that has become idle still has its bits set, and would not show that it wakes. Therefore it gets
+//!   *sentinels*: a sample in each piece, which stays clear while the piece is idle.
 //!
 //! If samples disagree, each represents the memory nearest to it. A border is remembered for a while after it
 //! has shown: no sample represents memory beyond a border.
@@ -35,7 +35,7 @@ const MAX_EXCEPTION_SHARE: f64 = 1.0 / 50.0;
 const CONTRARY_FACTOR: f64 = 5.0;
 /// Touched samples cleared at most this long ago count.
 const CHECKED_WITHIN: Duration = Duration::from_millis(500);
-/// Reactivated memory with a lower rate, in Hz, may have been touched only once.
+/// Woken memory with a lower rate, in Hz, may have been touched only once.
 const HOT_HZ: f64 = 10.0;
 /// A border is forgotten this many ms after it last showed.
 const BORDER_TIMEOUT_MS: u32 = 60_000;
@@ -273,9 +273,9 @@ impl WokenStretch {
     }
 }
 
-/// Joins the pieces that woke at a read into stretches. `found` lists their start addresses, ascending, and their
-/// idle times in s. A stretch includes the pieces between and next to them that are presumed idle and have too few
-/// sentinels to show a touch.
+/// Joins the pieces that woke at a read into stretches. `found` lists their start addresses, ascending, and
+/// their idle times in s. A stretch includes the pieces between and beside them that are presumed idle and
+/// have too few sentinels to show a touch.
 pub(super) fn woken(
     pieces: &[Piece],
     borders: &Borders,

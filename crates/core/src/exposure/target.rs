@@ -62,7 +62,7 @@ pub(super) struct ExposureTarget {
     pub has_changed: bool,
     /// borders of these stretches
     pub borders: Borders,
-    /// reactivated stretches, until their samples show enough
+    /// woken stretches, until their samples show enough
     pub woken: Vec<WokenStretch>,
     /// regions for the next snapshot
     pub views: Vec<RegionView>,
@@ -288,7 +288,7 @@ impl ExposureTarget {
         reactivated
     }
 
-    /// Handles reactivated pieces, given as start address and idle time in s.
+    /// Handles woken pieces, given as start address and idle time in s.
     fn wake(&mut self, found: &[(u64, f64)], now: &Moment) {
         if !found.is_empty() {
             let woken = woken(&self.pieces, &self.borders, found, now.at, now.ms);
@@ -300,8 +300,8 @@ impl ExposureTarget {
                         self.ages.woke(p.block(), &p.young(), p.huge, since, now.ms);
                     }
                     p.suspect(now.ms);
-                    // A provisional rate until the samples show more. It also prevents a second reactivation when
-                    // the stretch is sampled.
+                    // A provisional rate until the samples show more. It also prevents a second wake when the
+                    // stretch is sampled.
                     if p.is_presumed_idle() {
                         p.extend(w.once(), now.at, Some(now.ms));
                     }
@@ -720,7 +720,7 @@ fn covers(pieces: &[Piece], range: AddrRange) -> bool {
     joined && ends == Some((range.start, range.end))
 }
 
-/// Samples of a reactivated stretch show enough within this time, or never.
+/// Samples of a woken stretch show enough within this time, or never.
 const WOKEN_SAMPLING_TIME: Duration = Duration::from_secs(2);
 /// Hidden memory is asked about if more than one in this many pages is hidden.
 const HIDDEN_PAGES_DIVISOR: u64 = 32;

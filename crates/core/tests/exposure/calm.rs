@@ -58,7 +58,7 @@ fn a_page_that_wakes_in_calm_memory_is_found_soon() {
     }
 }
 
-/// Memory that appears is noticed like memory that becomes active.
+/// Memory that appears is noticed like memory that wakes.
 #[test]
 fn memory_that_comes_during_a_calm_is_found_at_once() {
     let (ops, target) = machine(1, |m, t| {

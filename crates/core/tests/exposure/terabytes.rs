@@ -218,8 +218,8 @@ fn hot_places_of_64_gib_are_found() {
     }
 }
 
-/// In 64 GiB with little hot memory, the samples that are read in each round find memory that becomes active.
-/// Memory that falls idle is found when its sample has its turn.
+/// In 64 GiB with little hot memory, the samples that are read in each round find memory that wakes. Memory
+/// that falls idle is found when its sample has its turn.
 #[test]
 fn changes_in_64_gib_are_found() {
     let all = AddrRange::new(BASE, BASE + 64 * GIB);

@@ -227,9 +227,9 @@ impl Follower {
         }
     }
 
-    /// Returns the new names of processes that called `exec` or changed their names. Names of young processes are
-    /// read here, because a shell or `env` soon becomes the program that it starts. Names of the other processes
-    /// come from `read`.
+    /// Returns the new names of processes that called `exec` or changed their names. Names of young processes
+    /// are read here, because a shell or `env` soon becomes the program that it was told to run. Names of the
+    /// other processes come from `read`.
     pub fn renamed(&mut self, read: &[Attribution]) -> Vec<TargetFact> {
         let due = self.naming.due();
         let asks = due < self.young_until && sys::monotonic() >= due;
@@ -456,7 +456,7 @@ impl Follower {
             self.passed.keys().filter(|pid| now.binary_search(pid).is_err()).copied().collect();
         for pid in back {
             self.passed.remove(&pid);
-            // A process that has ended since is no error.
+            // A process that ends meanwhile is no error.
             let _ = self.attach(held, pid, true);
         }
         for &pid in &now {

@@ -61,8 +61,8 @@ pub fn only(word: Option<&str>, targets: &[TargetFact]) -> Result<TargetId, Read
     }
 }
 
-/// The targets that match a word. A number is a pid, or if no target has it, the number of a
-/// target. Any other word is a part of a command line.
+/// The targets that match a word: a number is a pid, or if no target has it, the number of a
+/// target; any other word is a part of a command line.
 fn fitting(word: &str, targets: &[TargetFact]) -> Vec<TargetId> {
     let ids = |fits: &dyn Fn(&TargetFact) -> bool| -> Vec<TargetId> {
         targets.iter().filter(|t| fits(t)).map(|t| t.id).collect()

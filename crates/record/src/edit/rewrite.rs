@@ -287,8 +287,8 @@ impl Source {
     }
 }
 
-/// The offset that puts the times of a record on the clock of the first one. The machine's monotonic clock
-/// restarts when it boots, and the wall clock shows how long that took.
+/// What to add to the times of a record, so that they are on the clock of the first one: the machine's monotonic clock
+/// begins anew when it boots, and the wall clock tells how long that took.
 fn shift(first: &Facts, facts: &Facts) -> i128 {
     if first.started_unix_ms == 0 || facts.started_unix_ms == 0 {
         return 0;
