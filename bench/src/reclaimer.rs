@@ -37,8 +37,8 @@ pub struct Window {
     pub out: u64,
 }
 
-/// The goals, one after the other, each for a number of windows, within a number of bytes per
-/// window if there is a quota beside them.
+/// The goals, one after the other, each for a number of windows, within a number of bytes per window if there is
+/// an additional quota.
 #[derive(Debug, Clone)]
 pub struct GoalPlan {
     /// in their order

@@ -37,13 +37,13 @@ pub enum Compared {
 /// The monitors to compare.
 #[derive(Debug, Clone, Args)]
 pub struct Setups {
-    /// Compare this monitor; may be given several times
+    /// Compare this monitor; repeatable
     #[arg(long, value_name = "KIND", default_values = ["kernel", "regions", "exposure", "smaps"])]
     monitor: Vec<Compared>,
-    /// Budget of the exposure monitor in percent of a CPU; may be given several times
+    /// Budget of the exposure monitor in percent of a CPU; repeatable
     #[arg(long, value_name = "PERCENT", default_values_t = [1.0])]
     budget: Vec<f64>,
-    /// Interval of the exposure monitor in ms, 0 for auto; may be given several times
+    /// Interval of the exposure monitor in ms, 0 for auto; repeatable
     #[arg(long, value_name = "MS", default_values_t = [0])]
     interval: Vec<u64>,
     /// Maximum number of TLB shootdowns per second of the exposure monitor; 0: no limit

@@ -27,7 +27,7 @@ impl Threads {
         for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
             let path = entry?.path();
             let id = path.file_name().and_then(|name| name.to_str()?.parse().ok());
-            // A thread may have ended meanwhile.
+            // A thread may have ended since.
             let Ok(text) = std::fs::read_to_string(path.join("schedstat")) else { continue };
             let nanos = text.split(' ').next().and_then(|ns| ns.parse().ok());
             let (Some(id), Some(nanos)) = (id, nanos) else {

@@ -1,4 +1,4 @@
-//! A process that touches pages on request, and keeps a CPU busy meanwhile.
+//! A process that touches pages on request, and keeps a CPU busy otherwise.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -147,7 +147,7 @@ impl Toucher {
         self.tell(&format!("touch {pages} {step}")).map(drop)
     }
 
-    /// Makes it touch every `step`-th page repeatedly, beside its other work.
+    /// Makes it touch every `step`-th page repeatedly, in addition to its other work.
     pub fn keep_touching(&mut self, step: u64) -> Result<()> {
         self.tell(&format!("keep-touching {step}")).map(drop)
     }

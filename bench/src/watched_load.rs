@@ -1,4 +1,4 @@
-//! A load that is watched in several ways by turns.
+//! A load that is watched in several ways alternately.
 
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -41,7 +41,7 @@ impl<'a> Companion<'a> {
         self.turns.map(|turns| turns.in_slices_of(slice))
     }
 
-    /// Whether isotherm is at work and at rest by turns.
+    /// Whether isotherm is alternately at work and at rest.
     pub fn takes_turns(&self) -> bool {
         self.turns.is_some()
     }

@@ -35,7 +35,7 @@ const ETHP: &str = include_str!("../../schemes/ethp.txt");
 const PRCL: &str = include_str!("../../schemes/prcl.txt");
 /// The conditions of `schemes/prcl.txt`.
 const COLD: &str = "rate = { max = \"5%\" }\nage = { min = \"5s\" }\n";
-/// Selects single pages that were not touched for the same time, whatever the state of adjacent pages.
+/// Selects single pages that were not touched for the same time, regardless of the state of adjacent pages.
 const UNTOUCHED: &str = "filters = [{ kind = { touched_within = \"5s\" } }]\n";
 /// Maximum factor by which a lead-in is lengthened.
 pub const MAX_PATIENCE: u32 = 4;

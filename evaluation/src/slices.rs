@@ -30,7 +30,7 @@ pub enum SliceOrder {
     Once(u32),
 }
 
-/// Minimum number of slices, whatever their length.
+/// Minimum number of slices, regardless of their length.
 pub const FEWEST: u32 = 4;
 
 impl SliceOrder {

@@ -1,5 +1,5 @@
-//! Programs without huge pages, whatever the setting of the machine: this program starts itself, which refuses them for
-//! itself and then executes the program.
+//! Programs without huge pages, regardless of the setting of the machine: this program starts itself, which
+//! refuses them for itself and then executes the program.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;

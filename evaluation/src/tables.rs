@@ -55,7 +55,7 @@ fn column_table(results: &Results<'_>, (name, figure, digits): &(&str, Figure, u
     Table { title: (*name).to_owned(), head, rows }
 }
 
-/// The averages beside those of the mails, in percent.
+/// The averages next to those of the mails, in percent.
 pub fn beside_mails(results: &Results<'_>) -> Table {
     let configs = &Config::COLUMNS[1..];
     let resident = |c| {

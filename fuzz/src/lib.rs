@@ -142,7 +142,7 @@ fn read(bytes: &[u8]) -> bool {
     true
 }
 
-/// The header and payload of each frame, whatever its magic is. The last payload may be cut.
+/// The header and payload of each frame, regardless of its magic. The last payload may be cut.
 fn frames(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -164,7 +164,7 @@ pub fn unpacked(bytes: &[u8]) -> Vec<u8> {
     frames(bytes).flat_map(plain).collect()
 }
 
-/// The frames with valid magic, lengths and checksums, whatever their payloads are.
+/// The frames with valid magic, lengths and checksums, regardless of their payloads.
 fn sealed(bytes: &[u8]) -> Vec<u8> {
     frames(bytes).flat_map(|(header, payload)| frame(header, payload)).collect()
 }

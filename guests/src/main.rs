@@ -22,7 +22,7 @@ struct Options {
 enum Doing {
     /// Run scenarios, each on its kernels, and print a table; exit status 1 if one fails
     Run {
-        /// Use only kernels of this series; may be given several times
+        /// Use only kernels of this series; repeatable
         #[arg(long, value_name = "SERIES")]
         kernel: Vec<String>,
         /// Keep the output of each guest in a folder here

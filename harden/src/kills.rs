@@ -201,7 +201,7 @@ impl Kills {
             .or_else(|| (before != after).then(|| format!("weights {before:?} became {after:?}"))))
     }
 
-    /// Swap in compressed memory. No other program may have swap meanwhile.
+    /// Swap in compressed memory. No other program may have swap at the same time.
     fn swap(&self, random: &mut Random) -> Result<Fault> {
         let lock = File::open(SWAP_LOCK).context(SWAP_LOCK)?;
         flock(&lock, FlockOperation::LockExclusive)?;

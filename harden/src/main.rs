@@ -53,7 +53,7 @@ pub enum ExperimentKind {
     Settings,
     /// system calls that fail
     Calls,
-    /// targets that misbehave, beside a process that the program must not touch
+    /// targets that misbehave, and a process that the program must not touch
     Targets,
     /// programs that follow processes as they start and end; a trial is a minute
     Soak,

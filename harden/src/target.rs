@@ -20,7 +20,7 @@ const PAGE: usize = 4096;
 /// Mappings of a target that has as many as the kernel permits by default.
 const AREAS: usize = 65_000;
 
-/// The behaviour of a target, besides touching memory.
+/// The behaviour of a target, in addition to touching memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Behaviour {
     /// nothing else
@@ -29,7 +29,7 @@ pub enum Behaviour {
     Canary,
     /// has children that end at once
     Fork,
-    /// becomes this program again and again
+    /// becomes this program repeatedly
     Exec,
     /// maps and unmaps memory
     Unmap,

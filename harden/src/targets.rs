@@ -1,4 +1,4 @@
-//! Targets that misbehave, with a canary beside them that the program must never touch.
+//! Targets that misbehave, with a canary next to them that the program must never touch.
 //!
 //! The canary has touched its memory once, and sleeps. Its pages stay referenced unless someone clears the accessed
 //! bits of the wrong process. It gets the pid of a target that has ended while it was watched.

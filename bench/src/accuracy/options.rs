@@ -13,7 +13,7 @@ use crate::setups::Setups;
 /// one.
 #[derive(Debug, Clone, Parser)]
 pub struct Options {
-    /// Use only this workload, or one from a file; may be given several times
+    /// Use only this workload, or one from a file; repeatable
     #[arg(long, value_name = "NAME|FILE")]
     pub workload: Vec<String>,
     /// Seed of layouts, accesses and monitors

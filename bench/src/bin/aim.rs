@@ -1,5 +1,5 @@
-//! Does `reclaim --aim` keep its objective, minute by minute? Each workload is reclaimed by an objective of its own
-//! choice, and its major faults are held against it.
+//! Does `reclaim --aim` keep its objective, minute by minute? Each workload is reclaimed by an objective of its
+//! own choice, and its major faults are compared with it.
 
 use std::thread::sleep;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The cost of monitoring for the target and for the machine, beside that of `clear_refs` with `smaps`.
+//! The cost of monitoring for the target and for the machine, compared with that of `clear_refs` with `smaps`.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use serde::Serialize;
 
 #[derive(Parser)]
 struct Options {
-    /// memory of the target in MiB; may be given several times
+    /// memory of the target in MiB; repeatable
     #[arg(long, default_values_t = [1024, 4096, 8192, 16384])]
     size: Vec<u64>,
     /// part of it that is touched without pause, in MiB
@@ -27,7 +27,7 @@ struct Options {
     /// part of it that is touched once a second, in MiB
     #[arg(long, default_value_t = 128)]
     warm: u64,
-    /// threads of the target; may be given several times
+    /// threads of the target; repeatable
     #[arg(long, default_values_t = [1, 2])]
     threads: Vec<usize>,
     /// slices of each kind

@@ -1,4 +1,4 @@
-//! Recording files: how right the heat of their parts is, and what it costs whoever reads them.
+//! Recording files: the accuracy of the heat of their parts, and the cost for their readers.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -23,7 +23,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::fs::{Advice, fadvise};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-/// Measures `isotherm record --file` beside a program that accesses known parts of a file at known rates.
+/// Measures `isotherm record --file` while a program accesses known parts of a file at known rates.
 #[derive(Parser)]
 struct Options {
     /// create the file in this folder
@@ -43,7 +43,7 @@ struct Options {
     /// only one of both: heat or cost
     #[arg(long)]
     only: Option<String>,
-    /// the program [default: that beside this one]
+    /// the program [default: that next to this one]
     #[arg(long)]
     isotherm: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Residency of a tree of many files: `isotherm files` beside vmtouch, and the same pages.
+//! Residency of a tree of many files: `isotherm files` compared with vmtouch, on the same pages.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,7 +11,7 @@ use isotherm_bench::{program, usage};
 use rustix::fs::{Advice, fadvise};
 use serde_json::Value;
 
-/// Measures how long vmtouch and isotherm need to count the cached pages of a tree, in turns.
+/// Measures how long vmtouch and isotherm need to count the cached pages of a tree, alternately.
 #[derive(Parser)]
 struct Options {
     /// number of files
@@ -23,13 +23,13 @@ struct Options {
     /// files in each folder
     #[arg(long, default_value_t = 500)]
     folder: u64,
-    /// runs of each program, in turns
+    /// runs of each program, alternately
     #[arg(long, default_value_t = 7)]
     rounds: usize,
     /// create the tree in this folder
     #[arg(long, default_value = ".")]
     within: PathBuf,
-    /// the program [default: that beside this one]
+    /// the program [default: that next to this one]
     #[arg(long)]
     isotherm: Option<PathBuf>,
 }
@@ -52,7 +52,8 @@ fn main() -> Result<()> {
         by_isotherm.push(run(&mut command, isotherm_pages)?);
         by_vmtouch.push(vmtouch(dir.path())?);
     }
-    // The kernel may evict pages meanwhile: then both runs of vmtouch around a run differ, too.
+    // The kernel may evict pages in the meantime: then both runs of vmtouch around a run differ,
+    // too.
     let same = by_isotherm.iter().zip(by_vmtouch.windows(2)).filter(|(own, around)| {
         let pages = || around.iter().map(|run| run.3);
         pages().min() <= Some(own.3) && Some(own.3) <= pages().max()

@@ -37,10 +37,10 @@ struct Options {
     /// Seed of all random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// KiB per window of the quota beside a goal
+    /// KiB per window of the quota in addition to a goal
     #[arg(long, default_value_t = 1024)]
     quota: u64,
-    /// Use goals without a quota beside them
+    /// Use goals without an additional quota
     #[arg(long)]
     alone: bool,
 }

@@ -1,6 +1,6 @@
 //! Does `report need` predict the hit ratio of the page cache? Each workload runs in control groups with memory
-//! limits, and its reads from the disk are counted. Then it runs once without a limit beside a recorder, and the
-//! predictions are held against the counts.
+//! limits, and its reads from the disk are counted. Then it runs once without a limit while a recorder watches it,
+//! and the predictions are compared with the counts.
 
 use std::fs::{self, File, read_to_string};
 use std::io::{Read, Write};
@@ -33,7 +33,7 @@ struct Options {
     /// reads or transactions of each workload are multiplied by this
     #[arg(long, default_value_t = 1.0)]
     length: f64,
-    /// the program [default: that beside this one]
+    /// the program [default: that next to this one]
     #[arg(long)]
     isotherm: Option<PathBuf>,
 }
@@ -161,7 +161,7 @@ fn workload(name: &str) -> Result<&'static Workload> {
     WORKLOADS.iter().find(|w| w.name == name).with_context(|| format!("no workload {name}"))
 }
 
-/// Runs a load from an empty cache in a group with a limit, beside a recorder if there is one.
+/// Runs a load from an empty cache in a group with a limit, while a recorder watches it if there is one.
 fn run(
     workload: &Workload,
     dir: &Path,

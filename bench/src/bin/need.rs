@@ -1,5 +1,5 @@
-//! Does `report need` predict what a memory limit costs? Each workload is recorded without a limit. Then its
-//! limit is lowered in steps, and its major faults are held against the prediction.
+//! Does `report need` predict what a memory limit costs? Each workload is recorded without a limit. Then its limit
+//! is lowered in steps, and its major faults are compared with the prediction.
 
 use std::thread::sleep;
 use std::time::Duration;

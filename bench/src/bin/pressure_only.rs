@@ -1,4 +1,4 @@
-//! `reclaim --aim` beside a controller that knows only memory pressure, at equal refaults.
+//! `reclaim --aim` compared with a controller that knows only memory pressure, at equal refaults.
 //!
 //! The controller follows the rule of TMO (Weiner et al., ASPLOS 2022), which is that of senpai with the kernel's
 //! proactive reclaim: each interval the kernel reclaims a share of the group's memory, times 1 - pressure / target,

@@ -36,7 +36,7 @@ struct Options {
     /// only this case; may be given several times
     #[arg(long)]
     only: Vec<String>,
-    /// the program [default: that beside this one]
+    /// the program [default: that next to this one]
     #[arg(long)]
     isotherm: Option<PathBuf>,
 }
@@ -46,7 +46,7 @@ const ACCOUNTS: u64 = 100_000;
 const SCHEMES: [&str; 2] =
     ["4K max  1Hz max  min max  protect", "4K max  1Hz max  1s max  prefetch"];
 
-/// Where the accounts lie that are used most, and whether another client reads the whole table meanwhile.
+/// Where the most used accounts lie, and whether another client reads the whole table at the same time.
 const CASES: [(&str, bool, bool); 4] = [
     ("together", false, false),
     ("together, scans", false, true),
@@ -131,7 +131,7 @@ fn run(
     rate.context("pgbench has printed no rate")
 }
 
-/// Reads the whole table again and again.
+/// Reads the whole table repeatedly.
 fn scan(dir: &Path) -> Result<Ended> {
     let script = dir.join("scan.sql");
     std::fs::write(&script, "SELECT sum(abalance) FROM pgbench_accounts;\n")?;

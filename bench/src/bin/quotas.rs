@@ -1,5 +1,4 @@
-//! Do schemes keep within their quotas on real processes, go on where they stopped, and begin with the
-//! oldest?
+//! Do schemes keep within their quotas on real processes, continue where they stopped, and begin with the oldest?
 
 use anyhow::Result;
 use clap::{Parser, ValueEnum};

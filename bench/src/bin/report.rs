@@ -16,7 +16,7 @@ struct Options {
     /// regions in each
     #[arg(long, default_value_t = 1000)]
     regions: u64,
-    /// the program [default: that beside this one]
+    /// the program [default: that next to this one]
     #[arg(long)]
     isotherm: Option<PathBuf>,
 }

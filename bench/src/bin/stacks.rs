@@ -17,7 +17,7 @@ use rustix::fs::{Advice, fadvise};
 use rustix::mm::{self, MapFlags, ProtFlags};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-/// Measures a program with and without sampling, in turns. The program has a CPU of its own.
+/// Measures a program with and without sampling, alternately. The program has a CPU of its own.
 #[derive(Parser)]
 struct Options {
     /// pairs of slices, one with sampling and one without

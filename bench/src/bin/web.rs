@@ -21,8 +21,8 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde_json::Value;
 
-/// Measures the first picture, panning, zooming and the crosshair of a long record, the memory after a simulated day,
-/// the CPU time of a live page, and the intervals of the monitor beside 100 clients.
+/// Measures the first picture, panning, zooming and the crosshair of a long record, the memory after a simulated
+/// day, the CPU time of a live page, and the intervals of the monitor with 100 clients.
 #[derive(Parser)]
 struct Options {
     /// snapshots in the record
@@ -46,7 +46,7 @@ struct Options {
     /// file for the record, which is kept for the next run [default: a temporary file]
     #[arg(long)]
     record: Option<PathBuf>,
-    /// the program [default: that beside this one]
+    /// the program [default: that next to this one]
     #[arg(long)]
     isotherm: Option<PathBuf>,
 }
@@ -59,7 +59,7 @@ enum Part {
     Day,
     /// CPU time of a live page
     Live,
-    /// the monitor beside 100 clients
+    /// the monitor with 100 clients
     Crowd,
 }
 
@@ -348,7 +348,7 @@ const MAX_MEMORY: u64 = 64 << 20;
 const SLOW_TURNS: u64 = 5;
 /// Clients that read, and as many that do not.
 const CROWD: usize = 50;
-/// Maximum jitter of the monitor's intervals beside these clients, relative to that without.
+/// Maximum jitter of the monitor's intervals with these clients, relative to that without.
 const MAX_JITTER: f64 = 1.05;
 /// The time that a live page shows.
 const WINDOW_MS: f64 = 60e3;
@@ -370,7 +370,7 @@ fn live_page(isotherm: &Path) -> Result<(Ended, Web)> {
     Ok((load, web))
 }
 
-/// CPU time of a live page, in turns without a client and with one.
+/// CPU time of a live page, alternately without a client and with one.
 fn live(isotherm: &Path, time: Duration, rounds: usize) -> Result<()> {
     let (_load, web) = live_page(isotherm)?;
     let mut shares = [(); 2].map(|()| (Vec::new(), Vec::new()));
@@ -517,7 +517,7 @@ fn intervals(web: &Web, time: Duration) -> Result<(Vec<f64>, Value)> {
     }
 }
 
-/// The intervals of the monitor, in turns without clients and beside many, half of which never read.
+/// The intervals of the monitor, alternately without clients and with many, half of which never read.
 fn crowd(isotherm: &Path, time: Duration, rounds: usize) -> Result<()> {
     let (_load, web) = live_page(isotherm)?;
     let (mut alone, mut beside) = (Vec::new(), Vec::new());

@@ -20,7 +20,7 @@ struct Options {
     /// file for the record, which stays [default: a temporary one]
     #[arg(long)]
     record: Option<PathBuf>,
-    /// the program [default: that beside this one]
+    /// the program [default: that next to this one]
     #[arg(long)]
     isotherm: Option<PathBuf>,
 }

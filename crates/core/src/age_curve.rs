@@ -82,8 +82,8 @@ pub struct IdleMemory {
 }
 
 impl IdleMemory {
-    /// The bytes per second that come back if counts are wrong within their error: -1 is the upper end of their
-    /// 95 % interval, 1 the lower end.
+    /// The bytes per second that return if counts are wrong within their error: -1 is the upper end of their 95 %
+    /// interval, 1 the lower end.
     ///
     /// Of n counted windows, n + 2 sqrt(n) + 3 are expected at most: with none, 3.
     #[must_use]

@@ -1,8 +1,8 @@
 //! Histograms of idle ages: for how long pages have been untouched, now or before their next touch.
 //!
-//! From these two, the cold-age and the promotion histogram of far memory (Lagar-Cavilla et al., ASPLOS 2019),
-//! follows how much memory a process needs: what is idle for T or more can be given up, and as many pages a
-//! second come back as are touched after T or more.
+//! They are the cold-age and the promotion histogram of far memory (Lagar-Cavilla et al., ASPLOS 2019). Together
+//! they show how much memory a process needs. The process can give up the memory that is idle for T or longer.
+//! Then as many pages return per second as are touched after T or longer.
 
 use crate::page_mask::PageMask;
 use crate::time::Nanos;
@@ -119,8 +119,8 @@ pub struct HugeAges {
 
 /// The known ages of one target's pages, for the monitor that follows this one.
 ///
-/// A page's accessed bit stays in its page table between two monitors. So the next one can observe whether the page was
-/// touched meanwhile.
+/// A page's accessed bit stays in its page table between two monitors. So the next one can observe whether the
+/// page was touched between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptAges {
     /// when this was known

@@ -17,7 +17,7 @@ pub struct Attribution {
     /// Path of the control group below the mount point: `/system.slice/ssh.service`; `/` is the root group.
     /// Empty without control groups.
     pub cgroup: Arc<str>,
-    /// bytes of anonymous memory in swap, whoever moved them there
+    /// bytes of anonymous memory in swap, no matter what moved them there
     pub swapped: u64,
     /// major faults since the start: pages read from swap or files while the target waited
     pub major_faults: u64,

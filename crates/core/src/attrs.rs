@@ -263,9 +263,9 @@ impl Attrs {
         self.max_regions.saturating_mul(times).min(MAX_REGIONS)
     }
 
-    /// These attributes with the kernel's (DAMON's) rules: in each sampling interval, one page per region is
-    /// looked at and cleared; all regions are split into two, or into three if the last split has changed
-    /// nothing.
+    /// These attributes with the kernel's (DAMON's) rules: in each sampling interval, the monitor looks at and
+    /// clears one page per region. It splits all regions into two, or into three if the last split has shown no
+    /// difference.
     #[must_use]
     pub fn by_the_kernels_rules(self) -> Self {
         Attrs {

@@ -360,9 +360,8 @@ impl Spread {
     }
 }
 
-/// Error of the model, as a standard deviation of the logarithm: neighbours are joined if their rates are
-/// within a factor of 1.5, and accesses may be periodic or come in bursts. 1.96 standard deviations are that
-/// factor.
+/// Error of the model, as a standard deviation of the logarithm. Neighbours are joined if their rates are within a
+/// factor of 1.5, and accesses may be periodic or come in bursts. 1.96 standard deviations are that factor.
 const MODEL_LOG_SD: f64 = 0.207;
 
 /// Variance of the logarithm of a single exponential waiting time: pi^2 / 6.

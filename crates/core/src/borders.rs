@@ -230,7 +230,7 @@ impl GroupKind {
         }
     }
 
-    /// The state at `now`, in ms: memory that may be touched at any time counts as touched now; a touch found
+    /// The state at `now`, in ms. Memory that may be touched at any time counts as touched now. A touch found
     /// since the clear counts as recent if the memory was cleared `lately`.
     pub fn at(self, now: u32, lately: bool) -> GroupKind {
         match self {

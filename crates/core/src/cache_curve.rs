@@ -1,8 +1,9 @@
 //! The miss-ratio curve of a page cache: how often caches of different sizes would hold the page that is read.
 //!
-//! A sample of the pages behaves like all of them in a cache that is smaller by the same factor (SHARDS, Waldspurger
-//! et al., FAST 2015). So each size is tried in miniature, on the recorded accesses to the sampled pages. The misses
-//! are counted, and divided by all reads, because the hottest pages are seldom in a sample, and their reads are hits.
+//! A sample of the pages behaves like all of them in a cache that is smaller by the same factor (SHARDS,
+//! Waldspurger et al., FAST 2015). So each size is tried in miniature, on the recorded accesses to the sampled
+//! pages. The misses are counted, and divided by all reads, because the hottest pages are rarely in a sample, and
+//! their reads are hits.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;

@@ -201,9 +201,9 @@ impl Window {
     }
 }
 
-/// The part of an interval by which the age of memory without accesses does not grow, if any access was seen in a share
-/// `watched` of it: memory that is accessed once in the time of its age is then seen with a probability of about 95 %.
-/// Example: with a share of one half, the age is 23 % of the time.
+/// The part of an interval by which the age of memory without accesses does not grow, if accesses were observed in
+/// a share `watched` of it. Memory that is accessed once in the time of its age is then observed with a
+/// probability of about 95 %. Example: with a share of one half, the age is 23 % of the time.
 fn unsure_ms(length: u32, watched: f64) -> u32 {
     const LN_20: f64 = 2.995_732_273_553_991;
     let sure = -(-watched.clamp(0.0, 1.0)).ln_1p() / LN_20;
@@ -457,7 +457,8 @@ mod tests {
             prop_assert!(regions.len() <= max.max(counts.len() / 2 + 2));
         }
 
-        /// Whatever is counted of the accesses: if all were watched, no memory is idle for longer than it is.
+        /// If all accesses are observed, no reported idle time exceeds the true one, no matter which accesses are
+        /// counted.
         #[test]
         fn nothing_is_idle_for_longer_than_it_is(
             accesses in prop::collection::vec(prop::collection::vec(

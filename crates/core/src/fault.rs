@@ -197,7 +197,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever arrives, the long run is bounded: what one call lets through too much, the next ones lack.
+        /// The long-run rate is bounded: an overrun in one call is deducted from the next.
         #[test]
         fn the_number_of_samples_is_bounded(
             rates in prop::collection::vec(0.0..50_000.0f64, 1..20),

@@ -56,14 +56,14 @@ pub trait Monitor: Source {
     /// may be added.
     fn outlive_targets(&mut self);
 
-    /// What is known of the ages of the targets' pages, for a monitor that follows this one. Empty if this kind
-    /// of monitor counts no ages.
+    /// The known ages of the targets' pages, for a monitor that follows this one. Empty if this kind of monitor
+    /// counts no ages.
     fn kept_ages(&self) -> Vec<(TargetId, KeptAges)> {
         Vec::new()
     }
 
-    /// Goes on with the ages that an earlier monitor knew. Has an effect only before the first step, and only on
-    /// the targets that are watched by then.
+    /// Continues from the ages of an earlier monitor. It has an effect only before the first step, and only on the
+    /// targets that are watched by then.
     fn resume_ages(&mut self, _kept: Vec<(TargetId, KeptAges)>) {}
 
     /// Ends the monitor: notifies the observers; the next step returns the end.

@@ -22,7 +22,7 @@ pub enum MappingKind {
     File,
     /// memory mapped by the kernel or a driver
     Special,
-    /// physical memory, whoever uses it
+    /// physical memory of all users
     Physical,
 }
 

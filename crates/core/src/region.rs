@@ -242,11 +242,11 @@ impl Region {
 
     /// Starts the next interval. A region whose heat was not observed restarts its age.
     ///
-    /// The heat is settled if almost nothing was accessed, or enough to be certainly hot, for several
-    /// intervals: the agreement of a few looks may be chance if a border crosses the region. Example: if a
-    /// quarter is cold, 3 looks meet only hot windows in 4 of 10 cases, and 20 looks in 3 of 1000. Many looks
-    /// serve to find borders: for a region too small to be split (`unit` is the granularity of cuts), a few
-    /// looks are sufficient.
+    /// The heat is settled if almost no page was accessed, or enough pages to be certainly hot, for several
+    /// intervals. The agreement of a few looks may be chance if a border crosses the region. Example: if a quarter
+    /// is cold, 3 looks meet only hot windows in 4 of 10 cases, and 20 looks in 3 of 1000. Many looks serve to
+    /// find borders: for a region too small to be split (`unit` is the granularity of cuts), a few looks are
+    /// sufficient.
     pub(crate) fn restart(&mut self, unit: u64) {
         if !self.is_seen() {
             self.age = 0;

@@ -57,10 +57,9 @@ impl RosterMember for Target {
 
 /// Samples targets by looking at random windows of adaptive regions.
 ///
-/// Each sampling interval costs at most two batches of [`Attrs::max_regions`] asks, whatever the size of the
-/// targets: one batch reads the watched windows, the other clears the next ones. Reading is cheap and
-/// clearing is expensive, so a region with a settled heat pays for a clear only every [`Attrs::clear_every`]
-/// intervals.
+/// Each sampling interval costs at most two batches of [`Attrs::max_regions`] asks, regardless of the size of the
+/// targets: one batch reads the watched windows, the other clears the next ones. Reading is cheap and clearing is
+/// expensive, so a region with a settled heat pays for a clear only every [`Attrs::clear_every`] intervals.
 ///
 /// The results are deterministic for a seed and the answers of the operations set. Several monitors are
 /// independent of each other.

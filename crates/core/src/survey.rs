@@ -90,9 +90,9 @@ pub trait Survey {
         Ok((blocks.iter().any(|b| !b.young.and(&sample).is_empty()), cost))
     }
 
-    /// Clears the accessed bits that are set in `runs` (same requirements as above), with as few TLB
-    /// shootdowns as possible: a clear may span old and absent pages, but never splits a huge page or a large
-    /// folio. Appends the result of each block that contains a resident page, in ascending order.
+    /// Clears the accessed bits that are set in `runs` (same requirements as above), with as few TLB shootdowns as
+    /// possible. A clear may span old and absent pages, but never splits a huge page or a large folio. Appends the
+    /// result of each block that contains a resident page, in ascending order.
     ///
     /// # Errors
     /// As for [`Survey::survey`].

@@ -2,7 +2,7 @@
 //!
 //! The rules are those of Linux without MGLRU (`mm/vmscan.c`, `mm/workingset.c`, `folio_mark_accessed()`): a page
 //! comes in on the inactive list. Its second read moves it to the active list. Reclaim takes the oldest inactive
-//! page, and moves active pages back while the inactive list is the shorter one. A page that comes back soon after
+//! page, and moves active pages back while the inactive list is the shorter one. A page that returns soon after
 //! its eviction is active at once.
 
 use crate::range::PAGE_SIZE;

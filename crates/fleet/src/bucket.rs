@@ -39,7 +39,7 @@ pub enum BucketError {
         "cannot {what} {key}: {source}; check the network, and the credentials and the place in AWS_*"
     )]
     Refused {
-        /// what was tried
+        /// the failed operation
         what: &'static str,
         /// name of the object
         key: String,
@@ -49,7 +49,7 @@ pub enum BucketError {
     /// the storage does not answer
     #[error("cannot {what} {key}: no answer within {} s", MAX_TIME.as_secs())]
     Slow {
-        /// what was tried
+        /// the failed operation
         what: &'static str,
         /// name of the object
         key: String,

@@ -69,7 +69,7 @@ impl Files for Folder<'_> {
         let read = |name: &String| {
             let path = self.0.join(name);
             match read(&path) {
-                // The agent has removed it meanwhile.
+                // The agent has removed it since.
                 Err(FileError::Io(e)) if e.kind() == io::ErrorKind::NotFound => {
                     Ok(Err(e.to_string()))
                 }

@@ -34,7 +34,7 @@ pub enum LakeError {
     /// a directory or file cannot be used
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// what was tried
+        /// the failed operation
         what: &'static str,
         /// the directory or file
         path: PathBuf,
@@ -44,7 +44,7 @@ pub enum LakeError {
     /// rows cannot be written or read
     #[error("cannot {what} {}: {source}", path.display())]
     File {
-        /// what was tried
+        /// the failed operation
         what: &'static str,
         /// the file
         path: PathBuf,
@@ -434,7 +434,7 @@ pub(crate) fn lock(path: &Path) -> Result<Option<File>, LakeError> {
     }
 }
 
-/// Writes a file beside its path, makes sure that it is on disk, and moves it into place.
+/// Writes a file next to its path, makes sure that it is on disk, and moves it into place.
 pub(crate) fn write_aside(path: &Path, rows: &Rows, effort: Effort) -> Result<(), LakeError> {
     let dir = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(dir).map_err(|e| io_error("create", dir, e))?;

@@ -163,7 +163,7 @@ row! {
     saved_bytes: Option<i64>,
     /// paged out by isotherm in this minute
     paged_out_bytes: Option<i64>,
-    /// pages that came back soon after reclaim, in this minute
+    /// pages that returned soon after reclaim, in this minute
     refaults: Option<i64>,
     /// major page faults in this minute
     major_faults: Option<i64>,

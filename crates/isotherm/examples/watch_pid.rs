@@ -1,4 +1,4 @@
-//! Prints the hot memory of a process, again and again: `cargo run -p isotherm --example watch_pid -- PID`, as root.
+//! Prints the hot memory of a process, repeatedly: `cargo run -p isotherm --example watch_pid -- PID`, as root.
 
 use isotherm::core::{Heat, Thresholds};
 use isotherm::{Selection, Session};

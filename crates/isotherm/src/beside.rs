@@ -1,4 +1,4 @@
-//! Files beside the control socket, which one service leaves for the next one.
+//! Files next to the control socket, which one service leaves for the next one.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -26,7 +26,7 @@ pub enum StateFileError {
     Contents(#[source] serde_json::Error),
 }
 
-/// A JSON file beside the socket, with the socket's name and an ending. It is always replaced as a whole.
+/// A JSON file next to the socket, with the socket's name and an ending. It is always replaced as a whole.
 pub struct StateFile {
     pub path: PathBuf,
     /// maximum size in bytes

@@ -65,7 +65,7 @@ pub struct FleetReport {
     pub age: LakeAge,
     /// age from which memory is cold in a comparison of images
     pub rollout_age: LakeAge,
-    /// memory that may come back in a minute, in millionths of the resident memory
+    /// memory that may return in a minute, in millionths of the resident memory
     pub objective_ppm: u32,
     /// part of each host that stays free, in percent
     pub headroom: u32,

@@ -32,7 +32,7 @@ pub enum OutputError {
 /// then, and after a failure, the previous file stays.
 #[derive(Debug)]
 pub enum OutputFile {
-    /// written beside its path until it is complete
+    /// written next to its path until it is complete
     Aside(NamedTempFile, PathBuf),
     /// a device or a pipe, or a file in a directory in which no file can be created
     Direct(File),

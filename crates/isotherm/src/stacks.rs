@@ -67,7 +67,7 @@ pub struct SampleCounts {
     pub lost: u64,
 }
 
-/// Which stacks are sampled besides those of page faults.
+/// Which stacks are sampled in addition to those of page faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StackOptions {
     /// Sample allocations: one each time that about this number of bytes was allocated.
@@ -388,8 +388,9 @@ impl Stacks {
         }
     }
 
-    /// A thread has touched a page of the sample: from now on the page belongs to its code. A page that comes back from
-    /// swap keeps its owner; without one, it was there before isotherm attached, and belongs to whoever brings it back.
+    /// A thread has touched a page of the sample: from now on the page belongs to its code. A page that returns
+    /// from swap keeps its owner. Without one, it existed before isotherm attached, and belongs to the code that
+    /// brings it back.
     fn page(&mut self, s: Sampled, out: &mut Vec<StackNews>) {
         let Some(process) = self.processes.get_mut(&s.pid) else { return };
         let size = match process.state(s.address) {
@@ -491,8 +492,8 @@ impl Stacks {
             let state = process.state(key.1);
             let is_resident = matches!(state, PageState::Base | PageState::Huge);
             let frame = if is_resident { process.frame(key.1) } else { page.frame };
-            // A page that was freed and filled again has another frame, unless the same frames went around. So has one
-            // that was moved, or was in swap meanwhile.
+            // A page that was freed and filled again has another frame, unless the same frames went around. So has
+            // one that was moved, or was in swap in between.
             let is_other = || match sides_filled_again(followed, key, unseen) {
                 _ if is_random => frame != page.frame,
                 0 => false,

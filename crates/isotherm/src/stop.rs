@@ -115,7 +115,7 @@ impl Stop {
     /// Ends everything in this process that ends at a signal, as SIGTERM does.
     pub fn end_all(&self) {
         self.signal.store(SIGTERM.unsigned_abs() as usize, Ordering::Relaxed);
-        // Wakes those that wait. A failure only means that they notice the end a little later.
+        // Wakes the waiting threads. A failure only means that they notice the end a little later.
         let _ = signal_hook::low_level::raise(SIGTERM);
     }
 

@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use isotherm_core::AttrsError;
 use isotherm_record::LimitsError;
 
-/// An error in the options. The text says what is wrong and what would be right. The program exits with status 2.
+/// An error in the options. The text states the error and a valid value. The program exits with status 2.
 #[derive(Debug)]
 pub struct UsageError(String);
 
@@ -18,7 +18,7 @@ impl Display for UsageError {
 impl std::error::Error for UsageError {}
 
 impl UsageError {
-    /// The text says what is wrong and what would be right.
+    /// The text states the error and a valid value.
     pub fn new(text: impl Into<String>) -> Self {
         UsageError(text.into())
     }

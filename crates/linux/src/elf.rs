@@ -14,8 +14,8 @@ use crate::sys::open_regular;
 /// Maximum bytes that are read of a file: enough for the symbols of any but the largest.
 const MAX_BYTES: u64 = 128 << 20;
 
-/// A file that another user may have made, so that reading it fails after [`MAX_BYTES`], whatever sizes it states. It
-/// is not mapped: a truncation meanwhile would end isotherm.
+/// A file that another user may have made, so reading it fails after [`MAX_BYTES`], regardless of the sizes that
+/// it states. It is not mapped, because a truncation while it is mapped would end isotherm.
 pub(crate) struct ElfFile {
     cache: ReadCache<File>,
     left: Cell<u64>,

@@ -1,5 +1,5 @@
-//! Names of the functions that a compiler generates while a program runs: in `/tmp/perf-PID.map`, or in a jitdump of
-//! perf. Anybody may have written these files.
+//! Names of the functions that a compiler generates while a program runs: in `/tmp/perf-PID.map`, or in a jitdump
+//! of perf. Any user may have written these files.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Seek};

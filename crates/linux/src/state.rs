@@ -51,7 +51,7 @@ pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
 }
 
 /// Opens and locks the file, without following a link. `None` if a living process has locked it. A new file may be
-/// opened by its owner only, because whoever may open a file may also lock it.
+/// opened by its owner only, because a user who may open a file may also lock it.
 ///
 /// # Errors
 /// If it cannot be opened or locked.

@@ -66,7 +66,7 @@ fn clean_pages_are_dropped_and_read_back() {
     let done = FileAction::Prefetch.apply(&file, ALL, NO_LIMIT).unwrap();
     assert_bytes(done, [8 * MIB; 3]);
     assert_eq!(done.failure, None);
-    // The disk reads them meanwhile.
+    // The disk reads them in the meantime.
     let end = Instant::now() + Duration::from_secs(60);
     while resident(&file) + EVICTED < PAGES && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(10));

@@ -130,7 +130,7 @@ fn large_folios_dirty_pages_and_evicted_ones() {
     let parts = parts_of(&mut cache, &found);
     // The kernel may evict a few at any time.
     assert!(sums(&parts).values().sum::<u32>() >= 16_384 - 82, "almost all of it is cached");
-    // The disk may write some of them back meanwhile: then both readings change.
+    // The disk may write some of them back in the meantime: then both readings change.
     let same = (0..100).any(|n| {
         file.write_all_at(&buffer, (10 + n % 3) * MIB).unwrap();
         read_page(&file, 10 * 256);
@@ -209,7 +209,7 @@ fn all_files_are_all_of_the_page_cache() {
     let mut cache = PageCache::load().unwrap();
     let file = file_on_disk(&folder, "with a blank", 1_000);
     (0..1_000).for_each(|p| read_page(&file, p));
-    // Other processes fill and empty the cache meanwhile.
+    // Other processes fill and empty the cache at the same time.
     let mut seen = Vec::new();
     let near = (0..50).any(|_| {
         let before = meminfo();

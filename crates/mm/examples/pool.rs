@@ -1,5 +1,5 @@
-//! A pool of pages over two zones, a small one for a device and a large one for all users: a user that
-//! takes a page does not see the zones, and each zone gives its share.
+//! A pool of pages over two zones, a small one for a device and a large one for all users. A user that allocates a
+//! page does not see the zones, and each zone provides its share.
 //!
 //! `cargo run -p isotherm-mm --example pool`
 

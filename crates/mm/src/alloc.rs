@@ -67,7 +67,7 @@ enum WatermarkLevel {
 }
 
 impl Memory {
-    /// Allocates a page: a fair pass, then a normal pass, then the slow path, which wakes kswapd, permits
+    /// Allocates a page: a fair pass, then a normal pass, then the slow path, which starts kswapd, permits
     /// allocation down to the min watermark, and reclaims directly.
     ///
     /// File pages start on the inactive list, process pages on the active list.

@@ -3,8 +3,8 @@
 /// Jain's index of the values: (sum x)^2 / (n sum x^2). 1 if all values are equal, 1/n if all but one are
 /// zero. `None` if there is no value, or all are zero.
 ///
-/// For allocations, each value is the number of pages that a zone allocated, divided by its size: zones of 1
-/// and 3 GiB that allocated 1 and 3 pages are used evenly.
+/// For allocations, each value is the number of pages that a zone allocated, divided by its size. For example,
+/// zones of 1 and 3 GiB that allocated 1 and 3 pages are used evenly.
 ///
 /// Source: R. Jain, D. Chiu, W. Hawe, A Quantitative Measure of Fairness (1984).
 #[must_use]

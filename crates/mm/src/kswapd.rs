@@ -10,7 +10,7 @@ use crate::rules::{LruScope, ZoneBalance};
 /// The kswapd of a node.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Kswapd {
-    /// the kind of zone it was woken for; `None` while it sleeps
+    /// the kind of zone for which it was started; `None` while it sleeps
     class: Option<ZoneKind>,
     pass: Option<Pass>,
 }
@@ -30,13 +30,13 @@ struct Pass {
 }
 
 impl Memory {
-    /// Whether a node's kswapd was woken and has not finished.
+    /// Whether a node's kswapd was started and has not finished.
     #[must_use]
     pub fn is_kswapd_awake(&self, node: usize) -> bool {
         self.kswapds.get(node).is_some_and(|k| k.class.is_some())
     }
 
-    /// Wakes the kswapd of each node in the zonelist. With lists per zone: if a zone of the node is below its
+    /// Starts the kswapd of each node in the zonelist. With lists per zone: if a zone of the node is below its
     /// high watermark. With lists per node: if no zone of the node is above it.
     pub(crate) fn wake_kswapds(&mut self, request: &Request, nodes: NodeSet) {
         for i in 0..self.zonelist(request.node, request.class).len() {

@@ -1,10 +1,10 @@
 //! The rules of Linux's zoned page allocator and of reclaim, without I/O, clocks or threads.
 //!
-//! [`Memory`] has nodes with zones. It allocates single pages by the kernel's watermarks, zonelists and one
-//! of its fair policies, keeps them on active and inactive lists, and reclaims them when memory is short:
-//! directly if necessary, and by kswapd when the caller runs it ([`Memory::run_kswapd`]). The rules are those
-//! of Linux 3.15 or of 4.8 ([`Rules`]); each formula names the kernel function that it is from. [`mempolicy`]
-//! selects the node for a page.
+//! [`Memory`] has nodes with zones. It allocates single pages by the kernel's watermarks, zonelists and one of its
+//! fair policies, keeps them on active and inactive lists, and reclaims them when memory is short. It reclaims
+//! directly if necessary, and by kswapd when the caller runs it ([`Memory::run_kswapd`]). The rules are those of
+//! Linux 3.15 or of 4.8 ([`Rules`]); each formula names the kernel function that it is from. [`mempolicy`] selects
+//! the node for a page.
 //!
 //! ```
 //! use isotherm_mm::{Fair, Layout, Memory, LruType, Request, ZoneKind};

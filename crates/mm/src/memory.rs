@@ -34,7 +34,7 @@ impl Backing for () {
 pub struct AllocStats {
     /// pages asked for
     pub allocations: u64,
-    /// passes over a zonelist, including those of slow paths
+    /// passes through a zonelist, including those of slow paths
     pub passes: u64,
     /// resets of a node's batches
     pub resets: u64,

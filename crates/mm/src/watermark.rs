@@ -25,7 +25,7 @@ pub enum Generation {
 pub struct Watermarks {
     /// below this, only tasks that will free memory may allocate
     pub min: i64,
-    /// below this, kswapd is woken
+    /// below this, kswapd is started
     pub low: i64,
     /// kswapd reclaims until this many pages are free
     pub high: i64,
@@ -66,8 +66,8 @@ pub fn lowmem(layout: &Layout) -> i64 {
     zones.filter(|z| z.kind != ZoneKind::HighMem).map(|z| z.managed).sum()
 }
 
-/// Pages that zone `at` of a node reserves from requests that permit a higher kind, by [`ZoneKind::index`] of
-/// that kind: the pages of the zones above it, up to that kind, divided by a ratio.
+/// Pages that zone `at` of a node reserves from requests that permit a higher kind, by [`ZoneKind::index`] of that
+/// kind. It is the pages of the zones above it, up to that kind, divided by a ratio.
 #[must_use]
 pub fn lowmem_reserve(node: &NodeLayout, at: usize) -> [i64; 5] {
     let own = node.zones[at].kind;

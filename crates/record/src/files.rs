@@ -83,7 +83,7 @@ enum PathState {
 
 fn state(path: &Path) -> io::Result<PathState> {
     match fs::metadata(path) {
-        // A link to nothing: whoever made it chose the place of the record.
+        // A link to nothing: the user who made it chose the place of the record.
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             let is_link = path.symlink_metadata().is_ok();
             return Ok(if is_link { PathState::Foreign } else { PathState::Missing });

@@ -1,6 +1,6 @@
 //! Rates as a record stores them: without meaningless digits.
 //!
-//! The interval of a rate seldom leaves more than one significant digit, and noise does not compress: unrounded
+//! The interval of a rate rarely leaves more than one significant digit, and noise does not compress: unrounded
 //! rates would fill most of a record.
 
 use isotherm_core::{Rate, Snapshot};
@@ -14,10 +14,10 @@ const PART: f32 = 1.0 / 16.0;
 /// Mantissa bits of an `f32`.
 const MANTISSA: u32 = f32::MANTISSA_DIGITS - 1;
 
-/// `s` as a record stores it. Its rates, and the ends of their intervals, are rounded to as few bits of
-/// mantissa (1 to 8) as change none of them by more than 1/16 of the interval, ln(high / low). The order of the
-/// three values is kept, as are zero and infinity. Example: 2.86 Hz with the interval 0.40 to 17.9 becomes 3 Hz
-/// with 0.38 to 16.
+/// `s` as a record stores it. Its rates, and the ends of their intervals, are rounded to as few bits of mantissa
+/// as possible (1 to 8). None changes by more than 1/16 of the interval, ln(high / low). The order of the three
+/// values is kept, as are zero and infinity. Example: 2.86 Hz with the interval 0.40 to 17.9 becomes 3 Hz with
+/// 0.38 to 16.
 #[must_use]
 pub fn rounded(s: &Snapshot) -> Snapshot {
     let mut s = s.clone();

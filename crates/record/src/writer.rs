@@ -265,7 +265,7 @@ impl<S: Sink> Writer<S> {
         self.put(FrameKind::Traces, &message)
     }
 
-    /// Writes what waits beside snapshots.
+    /// Writes the pending data other than snapshots.
     fn write_samples(&mut self) -> Result<Progress, WriteError> {
         match self.write_faults()? {
             Progress::Going => self.write_traces(),

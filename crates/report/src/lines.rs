@@ -30,7 +30,7 @@ pub struct Plot {
     pub lines: Vec<Line>,
 }
 
-/// A line. A line of one point is a dot with its name beside it.
+/// A line. A line of one point is a dot with its name next to it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Line {
     /// name

@@ -1,8 +1,8 @@
 //! Accuracy of a snapshot as a map of rates, by blocks of 2 MiB, independent of its regions.
 //!
-//! The score compares two mean rates of the pages of a block: the reported one is a region's rate times its
-//! touched share, spread over its pages; the other is the true one. A huge page has one accessed bit. Its rate
-//! is the rate at which any part of it is touched, and is assigned to each of its pages.
+//! The score compares two mean rates of the pages of a block. The reported one is a region's rate times its
+//! touched share, spread over its pages. The other is the true one. A huge page has one accessed bit. Its rate is
+//! the rate at which any part of it is touched, and is assigned to each of its pages.
 
 use isotherm_core::{
     AddrRange, BLOCK_SIZE, Nanos, PAGE_SIZE, RegionView, Snapshot, TargetId, Thresholds,

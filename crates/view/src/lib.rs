@@ -1,9 +1,9 @@
 //! Figures for live views: a bounded history of snapshots, and what views show of it.
 //!
 //! A [`View`] receives the events of a recording as they come, from a running monitor or from a record that is
-//! played. It keeps them in a [`Ring`], whose memory is bounded: every second for the newest past, then every
-//! ten seconds, then every minute. Any moment of the ring can be asked for its table of processes or control
-//! groups, and any span of it for series, heat maps, or its events, which make a record.
+//! played. It keeps them in a [`Ring`], whose memory is bounded: every second for the newest past, then every ten
+//! seconds, then every minute. Any moment of the ring gives a table of processes or control groups. Any span of it
+//! gives series, heat maps, or its events, which make a record.
 //!
 //! Nothing here reads a machine, a file or a clock, and nothing draws.
 //!

@@ -18,7 +18,7 @@ pub struct TargetTotals {
     pub heat: HeatBytes,
     /// greatest age of a cold region; `None` if no memory is cold
     pub oldest_cold: Option<Duration>,
-    /// bytes of anonymous memory in swap, whoever moved them there
+    /// bytes of anonymous memory in swap, no matter what moved them there
     pub saved: u64,
     /// pages that the process waited for during the snapshot
     pub refaults: u64,
@@ -161,7 +161,7 @@ impl Moment {
     }
 }
 
-/// Bytes of an allocation beside its content, at most: reference counts, and what the allocator adds.
+/// Bytes of an allocation in addition to its content, at most: reference counts, and what the allocator adds.
 pub const ALLOCATION_BYTES: usize = 32;
 /// Bytes of an entry of the pressures, at most: the nodes of the map are half full at least.
 const PRESSURE_BYTES: usize = 64;

@@ -22,9 +22,9 @@ const NEWEST_SHARE: usize = 16;
 /// Bytes of an entry in the table of shared parts, at most.
 const ENTRY_BYTES: usize = 64;
 
-/// Recent snapshots: one per second at most for ten minutes, one per ten seconds for two hours, one per minute for
-/// a day; or for as long as the memory suffices. A snapshot that lasts longer than that is kept as it is. Shorter
-/// ones are joined: rates, sizes and ages are means over their time.
+/// Recent snapshots: at most one per second for ten minutes, one per ten seconds for two hours, and one per minute
+/// for a day; fewer if the memory does not suffice. A snapshot that lasts longer than that is kept as it is.
+/// Shorter ones are joined: rates, sizes and ages are means over their time.
 ///
 /// Moments that wait to be joined count as well, and so do mappings, idle ages and pressures for as long as any
 /// moment has them. The whole stays below its limit as long as a snapshot occupies less than a sixteenth of it; the

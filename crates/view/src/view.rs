@@ -152,7 +152,7 @@ impl View {
         &self.ring
     }
 
-    /// The facts of the recording, if it has told any.
+    /// The facts of the recording, if it has any.
     #[must_use]
     pub fn facts(&self) -> Option<&Facts> {
         self.facts.as_ref()
@@ -322,8 +322,8 @@ impl View {
         canvas.finish()
     }
 
-    /// The areas of a target's memory within `range`, in descending order of address, with their shares of
-    /// `rows` rows of a heat map; each area has one row for its title. Small areas are left out.
+    /// The areas of a target's memory within `range`, in descending order of address, with their shares of `rows`
+    /// rows of a heat map. Each area has one row for its title. Small areas are left out.
     #[must_use]
     pub fn areas(
         &self,

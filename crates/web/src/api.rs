@@ -107,7 +107,7 @@ async fn guarded(State(shared): State<Arc<Shared>>, request: Request, next: Next
         Err(refusal) => {
             shared.refused.count(refusal);
             let mut response = refusal.answer().into_response();
-            // Whatever follows in the connection is not read.
+            // Later data in the connection is not read.
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             response
         }

@@ -53,7 +53,7 @@ impl Ranges {
         }
     }
 
-    /// The areas: ranges whose gap is small, or small beside both neighbours, are one.
+    /// The areas: ranges whose gap is small, or small compared with both neighbours, are one.
     fn areas(&self) -> Vec<AddrRange> {
         let gap = |a: &AddrRange, b: &AddrRange| b.start.saturating_sub(a.end);
         let near = |a: &AddrRange, b: &AddrRange| {

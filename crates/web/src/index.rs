@@ -228,7 +228,7 @@ impl Index {
         }
     }
 
-    /// The memory that it occupies beside whole snapshots, in bytes.
+    /// The memory that it occupies in addition to whole snapshots, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let marks = self.marks.len() * size_of::<SchemeMark>();

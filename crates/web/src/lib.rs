@@ -1,8 +1,9 @@
 //! The browser view of isotherm: a small HTTP server whose page shows live processes, a running service, or records.
 //!
-//! The server listens on loopback unless it has a certificate, and answers only requests that have the token of the
-//! printed address ([`guard`]). It changes nothing. A slow browser cannot slow the monitor: the monitor hands its
-//! snapshots to a thread of the server and never waits for it, and clients get the newest state when they read.
+//! The server listens on loopback unless it has a certificate, and answers only requests that have the token of
+//! the printed address ([`guard`]). It changes nothing. A slow browser cannot slow the monitor. The monitor passes
+//! its snapshots to a thread of the server and never waits for it, and clients get the newest state when they
+//! read.
 //!
 //! [`Index`] is what the page is drawn from. It keeps the heat of each target in a [`Pyramid`](pyramid::Pyramid) of
 //! bounded memory. `docs/abi/testing/web.md` describes the HTTP interface.

@@ -235,8 +235,9 @@ impl Pyramid {
         }
     }
 
-    /// The columns that describe `time` best if a pixel is as wide as `pixel`: of the coarsest level whose columns are
-    /// not wider; of coarser ones where that has none; and newer than those, the columns that wait for others.
+    /// The columns that describe `time` best if a pixel is as wide as `pixel`. They are of the coarsest level
+    /// whose columns are not wider, or of coarser ones where that has none. Newer than those are the columns that
+    /// wait for others.
     pub fn columns(&self, time: &Range<Duration>, pixel: Duration) -> Vec<&Column> {
         let wide =
             |level: &Level| level.columns.back().map(|c| c.time.end.saturating_sub(c.time.start));

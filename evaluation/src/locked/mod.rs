@@ -31,8 +31,8 @@ use super::workload::{Computation, Kernel, Keys, Length, Postgres, Redis, Worklo
 const LIMITS: [u64; 3] = [90, 70, 50];
 /// How long a program is recorded for advice, after its lead-in.
 const RECORDED: Duration = Duration::from_secs(20);
-/// Memory that is touched at this rate or more may be locked: everything that a program passes over at least once in
-/// ten seconds.
+/// Memory that is touched at this rate or more may be locked: everything that a program passes through at least
+/// once in ten seconds.
 const HOT: &str = "0.1Hz";
 /// Swap beyond the memory of a program, in bytes.
 const SPARE: u64 = 256 << 20;

@@ -36,8 +36,8 @@ pub struct Other {
     /// second. Without it, its work is to end
     #[serde(default)]
     rate: Option<String>,
-    /// It works until it is ended, in one process. The last number after this text in its standard output is its work
-    /// so far. It is measured beside a twin, which isotherm does not know
+    /// It works until it is ended, in one process. The last number after this text in its standard output is its
+    /// work so far. It is measured together with a twin, which isotherm does not know
     #[serde(default)]
     count: Option<String>,
     /// upper limit of its memory

@@ -1,4 +1,5 @@
-//! Programs that count their work, measured beside a second process of the same program that isotherm does not know.
+//! Programs that count their work, measured together with a second process of the same program that isotherm does
+//! not know.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ pub trait CountsWork {
 /// Such a process, and its twin. The two share a CPU, and so do the same work at the same time.
 pub struct Counted<P> {
     own: P,
-    /// it has no huge pages, whatever the setting
+    /// it has no huge pages, regardless of the setting
     twin: Option<P>,
 }
 
@@ -55,7 +56,7 @@ impl<P: CountsWork> Counted<P> {
         Ok((reading(&mut self.own)?, self.twin.as_mut().map(reading).transpose()?))
     }
 
-    /// Work per second of CPU time beside a twin: waiting for the CPU is no loss. Otherwise work per second.
+    /// Work per second of CPU time with a twin: waiting for the CPU is no loss. Otherwise work per second.
     fn speeds(&mut self, length: Duration, stop: &Stop) -> Result<Speeds> {
         let (begin, before) = (Instant::now(), self.now()?);
         stop.sleep(length)?;

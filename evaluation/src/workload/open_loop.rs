@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// A late server delays all requests that were due meanwhile, not only one.
+    /// A late server delays all requests that were due in this time, not only one.
     #[test]
     fn a_stall_counts_for_all_that_were_due() {
         let dir = tempfile::tempdir().unwrap();

@@ -223,7 +223,7 @@ impl Loads {
         Ok(Loads { own: own.load(length)?, twin })
     }
 
-    /// Resumes the load for this time; with a twin, both by turns.
+    /// Resumes the load for this time; with a twin, both alternately.
     fn go_on(&self, length: Duration, stop: &Stop) -> Result<Times> {
         let turn = |length| {
             let begin = now()?;
@@ -283,8 +283,8 @@ impl Running for Database {
         true
     }
 
-    /// Runs a load for the lead-in, then another one, whose log gives the time of each transaction. If the
-    /// effect of isotherm lasts, a twin has the same load by turns.
+    /// Runs a load for the lead-in, then another one, whose log gives the time of each transaction. If the effect
+    /// of isotherm lasts, a twin has the same load alternately.
     fn work(
         &mut self,
         length: Length,

@@ -199,7 +199,7 @@ impl Server {
         Ok(Twin { server, closed })
     }
 
-    /// Requests per second of two closed loops by turns: of the server, and of its twin.
+    /// Requests per second of two alternating closed loops: of the server, and of its twin.
     fn in_turn(
         &mut self,
         closed: &mut ClosedLoop,

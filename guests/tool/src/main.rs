@@ -1,4 +1,4 @@
-//! A tool for scripts in guests, besides busybox: it reads JSON, and yields the time of CPU 0 to the other
+//! A tool for scripts in guests, in addition to busybox: it reads JSON, and yields the time of CPU 0 to the other
 //! CPUs.
 
 use std::process::ExitCode;

@@ -103,10 +103,10 @@ pub struct SetAttributes {
 #[derive(Debug, Args)]
 #[group(id = "changed", required = true, multiple = true, args = ["add", "remove"])]
 pub struct SetTargets {
-    /// Also watch this process; may be given several times
+    /// Also watch this process; repeatable
     #[arg(long, value_name = "PID")]
     pub add: Vec<i32>,
-    /// Stop watching this process, for as long as it lives; may be given several times
+    /// Stop watching this process, for as long as it lives; repeatable
     #[arg(long, value_name = "PID")]
     pub remove: Vec<i32>,
     #[command(flatten)]

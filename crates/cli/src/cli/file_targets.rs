@@ -23,11 +23,11 @@ pub const OF_PROCESSES: [&str; 9] = [
 /// The files to watch.
 #[derive(Debug, Args)]
 pub struct FileTargets {
-    /// Watch which parts of this file are read, written or accessed through mappings, by any
-    /// process; addresses are offsets in the file; may be given several times
+    /// Watch which parts of this file are read, written or accessed through mappings, by any process; addresses
+    /// are offsets in the file; repeatable
     #[arg(long, value_name = "PATH")]
     pub file: Vec<PathBuf>,
-    /// Watch the cached files of this folder and below it like --file; may be given several times
+    /// Watch the cached files of this folder and below it like --file; repeatable
     #[arg(long, value_name = "DIR")]
     pub dir: Vec<PathBuf>,
     /// Watch the cached files of the file system that holds this path like --file

@@ -20,23 +20,23 @@ pub struct Files {
     /// Show only pages that are charged to this control group, or to a group below it
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<PathBuf>,
-    /// What a row is: a file, a folder, a control group, a process or a file system
+    /// Kind of the rows: a file, a folder, a control group, a process or a file system
     #[arg(long, value_name = "WHAT", default_value = "file", value_parser = by())]
     pub by: By,
     /// With --by dir, show folders with this many names in their paths, each with all files below it
     /// [default: the folder of each file]
     #[arg(long, value_name = "N")]
     pub depth: Option<usize>,
-    /// Sort by this figure: names alphabetically, all others from the greatest
+    /// Sort by this figure: names in alphabetical order, all others in descending order
     #[arg(long, value_name = "WHAT", default_value = "resident", value_parser = sort())]
     pub sort: SortBy,
-    /// Before each print, count for this long which file is read how often; requires Linux 6.12
+    /// Before each print, count for this long how often each file is read; requires Linux 6.12
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub reads: Option<Duration>,
     /// Show at most this many rows
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub limit: usize,
-    /// Print again and again, until Ctrl-C
+    /// Print repeatedly, until Ctrl-C
     #[arg(short, long)]
     pub watch: bool,
     /// Time between two prints of --watch

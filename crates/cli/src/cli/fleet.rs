@@ -49,7 +49,7 @@ pub struct ReportOfFleet {
     /// Minimum age of page-out: an age of the columns of the lake
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = units::duration)]
     pub age: Duration,
-    /// Memory that may come back per minute, in percent of the resident memory
+    /// Memory that may return per minute, in percent of the resident memory
     #[arg(long, value_name = "PERCENT", default_value = "0.2", value_parser = units::percent)]
     pub objective: f64,
     /// Part of each host that stays free when other hosts are emptied, in percent
@@ -58,7 +58,7 @@ pub struct ReportOfFleet {
     /// Age from which memory counts as cold when images are compared
     #[arg(long, value_name = "TIME", default_value = "30m", value_parser = units::duration)]
     pub rollout_age: Duration,
-    /// What computes the answers
+    /// Engine that computes the answers
     #[arg(long, value_enum, default_value = "duckdb")]
     pub engine: EngineOption,
     /// Master of Spark, such as spark://HOST:7077

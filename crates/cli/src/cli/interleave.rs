@@ -114,10 +114,11 @@ pub struct Apply {
     /// Watch the process first, then move only hot memory
     #[arg(long)]
     pub hot: bool,
-    /// How long --hot watches the process
+    /// Time for which --hot watches the process
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration)]
     pub watch: Duration,
-    /// Keep running, and also move memory that was added since, or that something else has moved
+    /// Keep running, and also move memory that was added since, or that another program or the
+    /// kernel has moved
     #[arg(long)]
     pub keep: bool,
     /// Time between two rounds of --keep

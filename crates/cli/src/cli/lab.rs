@@ -48,8 +48,8 @@ pub struct FleetLab {
     /// New folder to write the lake to
     #[arg(long, value_name = "DIR")]
     pub lake: PathBuf,
-    /// Also write to this file what page-out would really save and bring back, by service and
-    /// minimum age: one JSON object per line
+    /// Also write to this file the real savings and returns of page-out, by service and minimum
+    /// age: one JSON object per line
     #[arg(long, value_name = "FILE")]
     pub truth: Option<PathBuf>,
     /// Print JSON
@@ -64,7 +64,7 @@ pub struct Fairzone {
     #[arg(long, value_name = "FILE")]
     pub machine: Option<PathBuf>,
     /// Policy to simulate: off, baseline, v1, landed, node-lru, high-only, or a file with rules;
-    /// may be given several times [default: all of these]
+    /// repeatable [default: all of these]
     #[arg(long, value_name = "NAME|FILE")]
     pub policy: Vec<String>,
     /// Reads and writes to simulate: a file that describes them, or a name of isotherm lab workload

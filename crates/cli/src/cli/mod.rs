@@ -102,7 +102,7 @@ pub enum Command {
     Report(Report),
     /// Show live processes, a running service or records in a browser
     Web(Box<Web>),
-    /// Play a record through schemes, memory limits or tiers: how much each would save, and how much would come back
+    /// Play a record through schemes, memory limits or tiers: how much each would save, and how much would return
     #[command(name = "whatif")]
     WhatIf(Box<WhatIf>),
     /// Work with the rows that isotherm agent writes on many hosts: answer questions, or copy them to fewer files
@@ -208,9 +208,9 @@ fn whole_record() -> impl TypedValueParser<Value = PathBuf> {
 /// Options of `import`.
 #[derive(Debug, Args)]
 pub struct Import {
-    /// Recording of DAMON's results: a record of damo (json_compressed, json, or the binary record of
-    /// damo 1), perf.data, or text of perf script or trace-cmd report; its content determines the
-    /// format; - is standard input
+    /// Recording of DAMON's results: a record of damo (json_compressed, json, or the binary record of damo 1),
+    /// perf.data, or text of perf script or trace-cmd report. Its content determines the format. - is standard
+    /// input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Record to write
@@ -258,8 +258,7 @@ pub struct Edit {
     /// Keep only these addresses (0x7f0000000000..0x7f0010000000)
     #[arg(long, value_name = "FROM..TO", value_parser = units::addresses)]
     pub addr: Option<isotherm_core::AddrRange>,
-    /// Keep only this target: its pid, a part of its command line, or its number in the record; may
-    /// be given several times
+    /// Keep only this target: its pid, a part of its command line, or its number in the record; repeatable
     #[arg(long, value_name = "PID|NAME|NUMBER")]
     pub target: Vec<String>,
     /// Join snapshots to ones of at least this length, with the means of their regions
@@ -350,7 +349,7 @@ pub enum SwapTask {
 /// Options of `system zones`.
 #[derive(Debug, Args)]
 pub struct Zones {
-    /// Print the changes since the last print, again and again, until Ctrl-C
+    /// Print the changes since the last print, repeatedly, until Ctrl-C
     #[arg(short, long, conflicts_with = "command")]
     pub watch: bool,
     /// Time between two prints of --watch

@@ -35,26 +35,24 @@ pub struct Reclaim {
     /// Maximum number of bytes to page out in each window of --quota; none: no limit
     #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = quota_size)]
     pub quota_size: Bytes,
-    /// Act only while the free memory of the machine is between LOW and HIGH: isotherm starts to
-    /// act below MID and stops above HIGH; below LOW it leaves reclaim to the kernel. none: always
-    /// act
+    /// Act only while the free memory of the machine is between LOW and HIGH. isotherm starts to act below MID and
+    /// stops above HIGH; below LOW it leaves reclaim to the kernel. none: always act
     #[arg(long, value_name = "HIGH,MID,LOW", default_value = "50%,40%,20%", value_parser = marks)]
     pub watermarks: Marks,
     /// Time between two checks of the watermarks [default: 5s; 500ms with --look damon]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub watermarks_interval: Option<Duration>,
-    /// Page out only memory at these addresses: virtual addresses in each process, or physical ones
-    /// with --look damon; may be given several times
+    /// Page out only memory at these addresses: virtual addresses in each process, or physical ones with --look
+    /// damon; repeatable
     #[arg(long, value_name = "FROM..TO", value_parser = pages)]
     pub range: Vec<AddrRange>,
     /// Page out no anonymous memory: no heap, no stack, no mapping without a file. A private copy
     /// of a file's page counts as part of the file, but with --look damon as anonymous
     #[arg(long)]
     pub skip_anon: bool,
-    /// Adjust the quota until this goal is met: refault=SHARE of the working set is read back
-    /// within a minute, or some tasks wait for memory for psi=SHARE of the time. The figure is that
-    /// of the machine with --all, else of the control group of the targets; may be given several
-    /// times
+    /// Adjust the quota until this goal is met: refault=SHARE of the working set is read back within a minute, or
+    /// some tasks wait for memory for psi=SHARE of the time. The figure is that of the machine with --all, else of
+    /// the control group of the targets; repeatable
     #[arg(long, value_name = "GOAL", value_parser = goal)]
     pub goal: Vec<GoalOption>,
     /// Listen on this socket for the commands of isotherm service; none: no socket [default:
@@ -62,8 +60,8 @@ pub struct Reclaim {
     /// $XDG_RUNTIME_DIR/isotherm/control.sock]
     #[arg(long, value_name = "PATH|none")]
     pub control: Option<PathBuf>,
-    /// Also read options from this TOML file, by their names here; options on the command line win.
-    /// SIGHUP re-reads the file
+    /// Also read options from this TOML file, by their names here; options on the command line override it. SIGHUP
+    /// re-reads the file
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     #[command(flatten)]

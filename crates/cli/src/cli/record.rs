@@ -19,8 +19,8 @@ use super::{DEFAULT_RECORD, Lake, Metrics, Targets, UsageError, Watching};
 pub struct Record {
     #[command(flatten)]
     pub targets: Targets,
-    /// Watch the physical memory of the machine, whichever process uses it: with kernel DAMON if
-    /// nothing else uses it, else with page_idle
+    /// Watch the physical memory of the machine, of all processes: with kernel DAMON if no other program uses it,
+    /// else with page_idle
     #[arg(long, conflicts_with_all = OF_PROCESSES)]
     pub physical: bool,
     #[command(flatten)]
@@ -32,11 +32,11 @@ pub struct Record {
     /// ratio of page caches of other sizes. Each read() then takes 0.1 to 0.2 us longer
     #[arg(long, conflicts_with = "by_access")]
     pub reuse: bool,
-    /// Watch only memory of this node, with --physical; may be given several times
+    /// Watch only memory of this node, with --physical; repeatable
     #[arg(long, value_name = "N", requires = "physical")]
     pub node: Vec<u32>,
-    /// Watch only these addresses: physical ones with --physical, else virtual ones of the single
-    /// process that --look damon watches; may be given several times
+    /// Watch only these addresses: physical ones with --physical, else virtual ones of the single process that
+    /// --look damon watches; repeatable
     #[arg(long, value_name = "FROM..TO", value_parser = units::addresses)]
     pub range: Vec<AddrRange>,
     /// Record nothing; check whether this record is sound: its checksums, bounds, order, and that
@@ -47,9 +47,9 @@ pub struct Record {
     /// output
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_RECORD)]
     pub output: PathBuf,
-    /// Tune the intervals until this share of all accesses that could be observed is observed, with a
-    /// step after every N aggregation intervals: 4%,3,5ms..10s. MIN..MAX bounds the sampling
-    /// interval (--monitor regions, or --look damon since Linux 6.15)
+    /// Tune the intervals until isotherm observes this share of all observable accesses, with a step after every N
+    /// aggregation intervals: 4%,3,5ms..10s. MIN..MAX bounds the sampling interval (--monitor regions, or --look
+    /// damon since Linux 6.15)
     #[arg(long, value_name = "SHARE,N,MIN..MAX", value_parser = units::intervals_goal)]
     pub intervals_goal: Option<IntervalsGoal>,
     /// Number of bytes in one unit of a physical address (--look damon, Linux 6.18)

@@ -35,8 +35,7 @@ pub struct Part {
     /// Show only this part of the recording, counted from its beginning (10s..20s)
     #[arg(long, value_name = "FROM..TO", value_parser = units::times)]
     pub time: Option<Range<Duration>>,
-    /// Show only this target: its pid, a part of its command line, or its number in the record; may
-    /// be given several times
+    /// Show only this target: its pid, a part of its command line, or its number in the record; repeatable
     #[arg(long, value_name = "PID|NAME|NUMBER")]
     pub target: Vec<String>,
 }
@@ -125,25 +124,23 @@ pub enum ReportKind {
     Heatmap(Heatmap),
     /// Show how much memory is in use: as a distribution, or over time
     Wss(Over),
-    /// Show the number of regions, against the bounds, and their sizes, which determine accuracy
-    /// and cost
+    /// Show the number of regions, compared with the bounds, and their sizes, which determine accuracy and cost
     Regions(Over),
     /// Show the regions of one snapshot
     Access(Access),
     /// Print every region of every snapshot, one per line; as JSON, one snapshot per line
     Raw(Raw),
-    /// Show how much memory the targets need, how much they could give up, and how much would come back
+    /// Show how much memory the targets need, how much they could give up, and how much would return
     Need(Need),
     /// Recommend which ranges to lock, make huge or page out, and how big a memory limit to set
     Advice(Advice),
     /// Show how much memory is hot, warm, cold, unknown or saved, by control group or process, over
     /// time
     Cgroups(Cgroups),
-    /// Show how much hot, warm and cold memory each function has, of a recording with --stacks or --alloc: as a
-    /// table, a flame graph, folded stacks or a profile of pprof
+    /// Show how much hot, warm and cold memory each function has, in a recording with --stacks or --alloc: a
+    /// table, a flame graph, folded stacks or a profile
     Code(Code),
-    /// Measure how accurate a recording of `isotherm lab workload` is, against the truth that it
-    /// wrote
+    /// Measure how accurate a recording of `isotherm lab workload` is, compared with the truth that it wrote
     Accuracy(Accuracy),
 }
 
@@ -213,7 +210,7 @@ pub struct Access {
 /// The regions of a snapshot to show, and their order.
 #[derive(Debug, Args)]
 pub struct Order {
-    /// Sort by this figure: addresses from the lowest, all others from the greatest
+    /// Sort by this figure: addresses in ascending order, all others in descending order
     #[arg(long, value_name = "WHAT", default_value = "addr", value_parser = sort())]
     pub sort: SortBy,
     /// Reverse the order
@@ -292,7 +289,7 @@ pub struct Need {
 /// The objective of `report need`, and its rows.
 #[derive(Debug, Clone, Args)]
 pub struct NeedAsked {
-    /// Memory that may come back per minute, in percent of the working set
+    /// Memory that may return per minute, in percent of the working set
     #[arg(long, value_name = "PERCENT", default_value = "0.2", value_parser = units::percent)]
     pub objective: f64,
     /// Time for which the program waits until a page is back: about 20us from swap in compressed
@@ -302,7 +299,7 @@ pub struct NeedAsked {
     /// Rows below the sum: processes, or control groups, each including the groups below it
     #[arg(long, value_name = "cgroup|process", default_value = "process", value_parser = by())]
     pub by: By,
-    /// Of files, also show the hit ratio of a page cache of this size; may be given several times
+    /// Of files, also show the hit ratio of a page cache of this size; repeatable
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub page_cache: Vec<u64>,
 }
@@ -370,7 +367,7 @@ pub struct Cgroups {
     #[arg(long, value_name = "TIME")]
     #[arg(value_parser = units::at_least(MILLISECOND, "parts of a record are no shorter"))]
     pub every: Option<Duration>,
-    /// Maximum number of rows, sorted by resident memory, the most first; JSON has all rows
+    /// Maximum number of rows, by descending resident memory; JSON has all rows
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub top: usize,
 }
@@ -381,8 +378,8 @@ pub struct Code {
     /// what to show
     #[command(flatten)]
     pub selection: Selection,
-    /// Rows of the table: the innermost function of the program itself, the line in it, the file that
-    /// contains it, the whole call path, the thread, or the data: the global variable or the mapping
+    /// Rows of the table: the innermost function of the program itself, its line or its file, the whole call path,
+    /// or the thread. data: the global variable or the mapping
     #[arg(long, value_name = "WHAT", default_value = "function", value_parser = code_by())]
     pub by: CodeBy,
     /// Show which code touched memory first, even if the record has sampled allocations (record --alloc)
@@ -402,9 +399,8 @@ pub struct Code {
     /// machine or a container
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
-    /// File to write, by its name: a flame graph (.svg), a web page with it and the table (.html), a
-    /// profile of pprof (.pb.gz), or folded stacks of all resident memory (.folded) [default: print a
-    /// table]
+    /// File to write. Its name selects a flame graph (.svg), a web page with it and the table (.html), a profile
+    /// of pprof (.pb.gz), or folded stacks of all resident memory (.folded) [default: print a table]
     #[arg(short, long, value_name = "FILE.svg|FILE.html|FILE.pb.gz|FILE.folded")]
     pub output: Option<PathBuf>,
 }

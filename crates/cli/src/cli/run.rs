@@ -15,12 +15,11 @@ use super::{Lake, Metrics, Targets, UsageError, Watching};
 /// Options of `run`.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// File with schemes: TOML if its name ends in .toml, else one scheme per line; may be given
-    /// several times
+    /// File with schemes: TOML if its name ends in .toml, else one scheme per line; repeatable
     #[arg(long, value_name = "FILE", required_unless_present = "scheme_line")]
     pub scheme: Vec<PathBuf>,
-    /// Scheme, as a line of such a file: '4K max min 5 2s max pageout'; may be given several times.
-    /// The schemes of files come first, then these, each in the given order
+    /// Scheme, as a line of such a file: '4K max min 5 2s max pageout'; repeatable. The schemes of
+    /// files come first, then these, each in the given order
     #[arg(long, value_name = "SCHEME")]
     pub scheme_line: Vec<String>,
     /// Listen on this socket for the commands of isotherm service

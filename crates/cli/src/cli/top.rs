@@ -65,7 +65,7 @@ pub struct Top {
 /// The colours of `top`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ColorOption {
-    /// as the environment promises
+    /// as the environment states
     Auto,
     /// 24 bits
     True,

@@ -19,16 +19,14 @@ use super::UsageError;
 /// The processes to watch.
 #[derive(Debug, Args)]
 pub struct Targets {
-    /// Process to watch; may be given several times
+    /// Process to watch; repeatable
     #[arg(short, long, value_name = "PID", value_parser = units::pid)]
     pub pid: Vec<i32>,
-    /// Watch the processes of this control group and its descendants until it is removed; a
-    /// path below the cgroup mount (system.slice/ssh.service), or a directory; may be given
-    /// several times
+    /// Watch the processes of this control group and its descendants until it is removed; a path
+    /// below the cgroup mount (system.slice/ssh.service), or a directory; repeatable
     #[arg(long, value_name = "PATH")]
     pub cgroup: Vec<PathBuf>,
-    /// Watch processes of this name, as in /proc/PID/comm, as they come and go; may be given
-    /// several times
+    /// Watch processes of this name, as in /proc/PID/comm, as they come and go; repeatable
     #[arg(long, value_name = "NAME")]
     pub comm: Vec<String>,
     /// Watch all processes, as they come and go
@@ -38,15 +36,14 @@ pub struct Targets {
     /// that it started
     #[arg(long)]
     pub children: bool,
-    /// Never watch processes with this name, even if another option selects them; isotherm
-    /// checks each new process, and all at least every 5 s; may be given several times
+    /// Never watch processes with this name, even if another option selects them; isotherm checks
+    /// each new process, and all at least every 5 s; repeatable
     #[arg(long, value_name = "NAME")]
     pub except_comm: Vec<String>,
-    /// Never watch the processes of this control group and of the groups below it; may be given
-    /// several times
+    /// Never watch the processes of this control group and of the groups below it; repeatable
     #[arg(long, value_name = "PATH")]
     pub except_cgroup: Vec<PathBuf>,
-    /// Never watch this process; this does not exclude its children. May be given several times
+    /// Never watch this process; this does not exclude its children. Repeatable
     #[arg(long, value_name = "PID")]
     pub except_pid: Vec<i32>,
     /// Command to start and watch
@@ -75,13 +72,13 @@ impl Targets {
 #[derive(Debug, Args)]
 pub struct Watching {
     /// Way to look at accesses: auto, bpf, bpf-probe, bpf-iter, clear_refs, page_idle, smaps or
-    /// damon; auto is the first of these that works on this machine (isotherm system doctor), but
+    /// damon. auto is the first of these that works on this machine (isotherm system doctor), but
     /// damon only with record --physical
     #[arg(long, value_name = "WAY", default_value = "auto", value_parser = units::way)]
     pub look: LookBy,
-    /// Monitor: exposure clears once and reads many times, within a budget; regions samples
-    /// random windows as kernel DAMON does; pages clears and reads all pages [default: exposure
-    /// if --look can read all pages at once and no option of regions is given; else regions]
+    /// Monitor: exposure clears once and reads many times, within a budget. regions samples random
+    /// windows as kernel DAMON does. pages clears and reads all pages [default: exposure if --look
+    /// can read all pages at once and no option of regions is given; else regions]
     #[arg(long, value_name = "KIND", value_parser = units::monitor)]
     pub monitor: Option<MonitorKind>,
     /// Time between two readings of the mappings

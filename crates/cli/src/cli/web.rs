@@ -30,7 +30,7 @@ pub struct Web {
     /// $XDG_RUNTIME_DIR/isotherm/control.sock]
     #[arg(long, value_name = "PATH", requires = "service")]
     pub control: Option<PathBuf>,
-    /// Address and port to listen on; port 0 is any free one. Anything but a loopback address requires
+    /// Address and port to listen on; port 0 is any free one. Any address except a loopback address requires
     /// --tls-cert and --tls-key
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     pub listen: SocketAddr,
@@ -40,8 +40,8 @@ pub struct Web {
     /// Private key of the certificate, a PEM file
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Further name by which browsers reach the server, without the port; isotherm refuses requests
-    /// for other names than those and the address; may be given several times
+    /// Further name by which browsers reach the server, without the port; isotherm refuses requests for other
+    /// names than those and the address; repeatable
     #[arg(long = "host", value_name = "NAME")]
     pub hosts: Vec<String>,
     /// End after this time [default: at Ctrl-C]

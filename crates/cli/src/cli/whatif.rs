@@ -18,8 +18,8 @@ pub struct WhatIf {
     /// Record to play; - is standard input
     #[arg(value_name = "RECORD", default_value = DEFAULT_RECORD)]
     pub record: PathBuf,
-    /// Play the schemes of this file, as isotherm run does; each file is a setting. May be given several times, as
-    /// all options of settings
+    /// Play the schemes of this file, as isotherm run does; each file is a setting. Repeatable, like all options
+    /// of settings
     #[arg(long, value_name = "FILE", help_heading = "Settings")]
     pub scheme: Vec<PathBuf>,
     /// Page out memory that was not touched for this long, as isotherm reclaim does
@@ -55,8 +55,8 @@ pub struct WhatIf {
         long, value_name = "WHAT=FROM..TO", value_parser = sweep, help_heading = "Settings"
     )]
     pub sweep: Vec<Sweep>,
-    /// Memory that the machine has for the played targets, for schemes that depend on free memory: all but what the
-    /// kernel, other processes and page cache use
+    /// Memory that the machine has for the played targets, for schemes that depend on free memory: all memory
+    /// except that of the kernel, other processes and page cache
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub memory: Option<u64>,
     /// Time for which the program waits until a page is back: about 20us from swap in compressed memory, 100us from
@@ -72,8 +72,7 @@ pub struct WhatIf {
     /// Play only this part of the recording, counted from its beginning (10s..20s)
     #[arg(long, value_name = "FROM..TO", value_parser = units::times)]
     pub time: Option<Range<Duration>>,
-    /// Play only this target: its pid, a part of its command line, or its number in the record; may be given several
-    /// times
+    /// Play only this target: its pid, a part of its command line, or its number in the record; repeatable
     #[arg(long, value_name = "PID|NAME|NUMBER")]
     pub target: Vec<String>,
     /// Print JSON

@@ -24,7 +24,7 @@ fn acted(log: &[Value]) -> impl Iterator<Item = &Value> {
     log.iter().filter(|line| line["outcome"] == "acted")
 }
 
-/// The target maps, moves, drops and unmaps memory thousands of times a second, and checks words meanwhile.
+/// The target maps, moves, drops and unmaps memory thousands of times a second, and checks words at the same time.
 #[test]
 fn a_target_whose_mappings_come_and_go_loses_nothing() {
     needs_root!();

@@ -197,7 +197,7 @@ fn files_that_come_go_and_change_their_names() {
     until("a new name", || found("tree/renamed"));
     fs::remove_file(at("tree/renamed")).unwrap();
     until("a deleted file that is open", || found("tree/renamed (deleted)"));
-    // Its pages may have been evicted meanwhile.
+    // Its pages may have been evicted since.
     until("what is cached of it", || {
         second.write_all_at(&vec![2; MIB as usize], 99 * MIB).unwrap();
         let last = snapshots(&record).last();

@@ -200,7 +200,7 @@ fn allocations_belong_to_the_functions_that_made_them() {
     }
     assert!((sum - true_sum).abs() < 0.25 * true_sum, "{sum} of {true_sum}");
     assert!(wrong_first >= 3, "the program does not reuse memory: {wrong_first}");
-    // Other tests may record meanwhile.
+    // Other tests may record at the same time.
     let left = std::fs::read_dir("/var/lib/isotherm-alloc").unwrap().filter_map(Result::ok);
     let of_ended = |name: &str| {
         let pid = name.rsplit_once('-').and_then(|(_, rest)| rest.strip_suffix(".so"));

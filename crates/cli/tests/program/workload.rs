@@ -189,7 +189,7 @@ fn memory_is_backed_as_the_workload_defines() {
     assert!(never || (300 << 20..=384 << 20).contains(&there), "{} MiB", there >> 20);
 }
 
-/// Another program can read its counters meanwhile.
+/// Another program can read its counters while it runs.
 #[test]
 fn its_counts_can_be_read_while_it_runs() {
     let mut running = Running::start("small.toml", &["--duration", "1h"]);

@@ -16,7 +16,7 @@ use crate::range::{AddrRange, PAGE_SIZE};
 use crate::survey::BLOCK_SIZE;
 use crate::time::Nanos;
 
-/// Pages of a window, and windows of a block. Windows are of 64 KiB, whatever the monitor's attributes.
+/// Pages of a window, and windows of a block. Windows have 64 KiB, regardless of the monitor's attributes.
 const WINDOW_PAGES: usize = 16;
 const BLOCK_WINDOWS: u64 = BLOCK_SIZE / PAGE_SIZE / WINDOW_PAGES as u64;
 /// Maximum number of sampled windows of a target: 32,768 pages with 12 bytes each. All targets together have twice
@@ -189,9 +189,9 @@ impl AgeCounter {
         self.touched(start, pages, huge, (before, ms), None);
     }
 
-    /// Records that the first read of a block at `ms` found `pages` touched. Of pages that were found touched before
-    /// and not cleared since, it shows nothing. The others were touched after an earlier monitor ended, if there was
-    /// one: nobody knows when and how often, so they do not count as returned.
+    /// Records that the first read of a block at `ms` found `pages` touched. Of pages that were found touched
+    /// before and not cleared since, it shows nothing. The others were touched after an earlier monitor ended, if
+    /// there was one: it is not known when and how often, so they do not count as returned.
     pub fn found_first(&mut self, start: u64, pages: &PageMask, huge: bool, ms: u32) {
         let at = self.resumed.midpoint(ms).max(1);
         match self.blocks.get_mut(&start).filter(|_| self.resumed > 0) {
@@ -229,7 +229,8 @@ impl AgeCounter {
         Some(KeptAges { at: now, begun, shift, whole, blocks })
     }
 
-    /// Goes on at `now` with what an earlier monitor knew at `kept.at`, which is `ms`; its begin is `begun_ms`.
+    /// Continues at `now` from the ages that an earlier monitor knew at `kept.at`, which is `ms`; its beginning is
+    /// `begun_ms`.
     pub fn resume(&mut self, kept: KeptAges, (ms, begun_ms): (u32, u32), now: (Nanos, u32)) {
         let at = |ago: u32| if ago == 0 { 0 } else { ms.saturating_sub(ago).max(1) };
         let stamp = |[found, cleared, between]: [u32; 3]| Stamp {
@@ -247,7 +248,7 @@ impl AgeCounter {
                 (b.start, BlockStamps { pages: b.pages, stamps, returned: b.returned })
             })
             .collect();
-        // Meanwhile some of this memory may have been freed.
+        // Some of this memory may have been freed since.
         self.left = self.blocks.keys().copied().collect();
         let shift = kept.shift.min(63);
         self.sampling = Sampling { shift, blocks: kept.whole.min(shift) };
@@ -363,7 +364,7 @@ impl AgeCounter {
         self.begun.is_none()
     }
 
-    /// Begins to count, or goes on: the target has this many resident pages in `blocks` blocks, and all targets
+    /// Begins or continues to count: the target has this many resident pages in `blocks` blocks, and all targets
     /// together have `all` resident pages.
     pub fn begin(
         &mut self,
@@ -772,7 +773,7 @@ mod tests {
         assert!((returned / (8192.0 * 128.0) - 1.0).abs() < 0.1, "{returned}");
     }
 
-    /// A database of 10 GiB beside a build of 1000 processes of 8 MiB.
+    /// A database of 10 GiB next to a build of 1000 processes of 8 MiB.
     #[test]
     fn a_large_target_is_counted_by_its_share_of_all_memory() {
         let (database, process) = (5120 * 512, 4 * 512);

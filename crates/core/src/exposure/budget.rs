@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whoever spends only a positive balance spends no more than the income and one overrun.
+        /// If clears are paid only from a positive balance, total spending is at most the income plus one overrun.
         #[test]
         fn nobody_spends_more_than_the_income(
             per_second in 0.0..1e3,

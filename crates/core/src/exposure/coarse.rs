@@ -1,11 +1,11 @@
 //! Large targets are observed by samples.
 //!
-//! Clearing 1 TiB once costs minutes of CPU time, and reading it costs half a second. Therefore the monitor
-//! clears a few pages of each 2 MiB block, and these represent the block. The order of the blocks covers all
-//! memory evenly, so that the map becomes finer over time. A block between two idle samples is presumed idle;
-//! blocks beside a hot sample come next. Where a hot block meets an idle one, both are cut. The parts between
-//! their samples get samples of their own, until the border is located well enough. Later, the monitor reads
-//! only the sample of an untouched block.
+//! Clearing 1 TiB once costs minutes of CPU time, and reading it costs half a second. Therefore the monitor clears
+//! a few pages of each 2 MiB block, and these represent the block. The order of the blocks covers all memory
+//! evenly, so that the map becomes finer over time. A block between two idle samples is presumed idle; blocks next
+//! to a hot sample follow. Where a hot block meets an idle one, both are cut. The parts between their samples get
+//! samples of their own, until the border is located well enough. Later, the monitor reads only the sample of an
+//! untouched block.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::range::AddrRange;
 use crate::survey::BLOCK_SIZE;
 use crate::tuning::SAMPLED_HZ;
 
-/// A target with more blocks than this (60 GiB) is large. To clear 60 GiB for the first time costs 10 % of a
-/// CPU for 100 s. After that, the state of each page is known. Samples miss most hot places that are smaller
-/// than a block: with one 128 KiB strip per block, samples find 7 % of the strips after a minute, and clears
-/// of all memory find all of them after 10 s.
+/// A target with more blocks than this (60 GiB) is large. To clear 60 GiB for the first time costs 10 % of a CPU
+/// for 100 s. After that, the state of each page is known. Samples miss most hot places that are smaller than a
+/// block. With one 128 KiB strip per block, samples find 7 % of the strips after a minute; clears of all memory
+/// find all of them after 10 s.
 const LARGE_WINDOWS: usize = 30_720;
 /// Borders are located down to pieces of this size in bytes.
 const FINE_BYTES: u64 = BLOCK_SIZE / 4;

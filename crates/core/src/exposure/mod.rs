@@ -83,10 +83,10 @@ enum RoundKind {
 
 /// The monitor that clears once and reads many times, within a budget.
 ///
-/// Time is divided into rounds. In each round the monitor reads all memory, chooses runs and clears them,
-/// reads these at growing delays, and publishes a snapshot. Four rounds are an interval. The length of a
-/// round follows from the cost of reading and the budget for it: with a thousand targets and 1 % of a CPU, a
-/// round lasts half a minute or longer.
+/// Time is divided into rounds. In each round the monitor reads all memory, chooses runs and clears them, reads
+/// these at growing delays, and publishes a snapshot. Four rounds are an interval. The length of a round follows
+/// from the cost of reading and the budget for it. With a thousand targets and 1 % of a CPU, a round lasts half a
+/// minute or longer.
 pub struct Exposure<O> {
     ops: O,
     attrs: Attrs,
@@ -206,9 +206,9 @@ impl<O: Space + Look> Exposure<O> {
         }
     }
 
-    /// Whether this round may end after its reads, which have found nothing new: nothing has changed for a
-    /// while, what there was to clear was affordable, and the snapshot can wait. Windows are all measured as
-    /// often as possible.
+    /// Whether this round may end after its reads, which found no change. This requires that no memory has changed
+    /// for a while, that the pending clears were affordable, and that the snapshot can wait. Windows are all
+    /// measured as often as possible.
     fn may_wait(&self, now: Nanos) -> bool {
         !self.attrs.windows
             && now.since(self.changed) >= QUIET_AFTER
@@ -314,7 +314,7 @@ impl<O: Space + Look> Exposure<O> {
         let nr_targets = targets.len().max(1);
         let mut blocks = std::mem::take(&mut self.blocks);
         let mut reactivated = Vec::with_capacity(targets.len());
-        // A rest goes on with a snapshot only.
+        // A rest continues only with a snapshot.
         let mut rest_ended = false;
         let may_wait = self.may_wait(now);
         self.nr_samples = self.nr_samples.wrapping_add(1);

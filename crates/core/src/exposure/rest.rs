@@ -9,8 +9,8 @@ use crate::ops::Activity;
 use crate::snapshot::RegionView;
 use crate::time::Nanos;
 
-/// The memory of a target at rest is still read after this many rounds, or after `READ_EVERY` if that is
-/// earlier: reclaim may change it, or other processes may touch it without a change of the target's clock.
+/// The memory of a target at rest is still read after this many rounds, or after `READ_EVERY` if that is earlier.
+/// Reclaim may change it, or other processes may touch it without a change of the target's clock.
 const READ_ROUNDS: u32 = 16;
 const READ_EVERY: Duration = Duration::from_secs(10);
 /// If a read finds a touch that the target's clock does not explain, the target is read in each round for

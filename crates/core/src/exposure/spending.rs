@@ -30,7 +30,7 @@ const MAX_ROUND: Duration = Duration::from_millis(2500);
 /// Rounds lengthen until mandatory work fits in this share of the budget: with very many targets, or if
 /// processing costs more than reading.
 const STRETCH_SHARE: f64 = 0.7;
-/// Minimum share of the budget that remains, whatever other code in this thread uses.
+/// Minimum share of the budget that remains, regardless of the use by other code in this thread.
 const MIN_BUDGET_SHARE: f64 = 0.25;
 /// Time constant of the average of this use, in s.
 const OVERHEAD_TIME_CONSTANT_S: f64 = 5.0;
@@ -43,7 +43,7 @@ const MIN_PAGES_PER_TARGET: u64 = (64 << 20) / PAGE_SIZE;
 const MIN_ROUND_SHARE: f64 = 1e-3;
 /// Share of a CPU for clearing memory for the first time.
 const SWEEP_SHARE: f64 = 0.1;
-/// CPU seconds beside the budget for the first clears of memory that is added later, and the share of the
+/// CPU seconds in addition to the budget for the first clears of memory that is added later, and the share of the
 /// budget that refills this account.
 const BURST: f64 = 1.0;
 const BURST_SHARE: f64 = 0.05;
@@ -86,7 +86,7 @@ pub(super) struct Spending {
     seconds: TokenBucket,
     /// `None` without a limit
     shootdowns: Option<TokenBucket>,
-    /// account for the first clears of memory that was added later, beside the budget
+    /// account for the first clears of memory that was added later, in addition to the budget
     burst: TokenBucket,
     /// account for asking about hidden memory
     asking: TokenBucket,

@@ -185,8 +185,8 @@ impl PageCounts {
 /// The fraction of `pages` that are touched at all, if `touched` of them were touched, in `young` samples,
 /// with `each` samples per page. `None` if all of them may be touched.
 ///
-/// This is the maximum-likelihood zero-inflated binomial: touched pages are touched in a fraction p of the
-/// samples for which `p / (1 - (1 - p)^n)` is the mean over the pages that were touched, and
+/// This is the maximum-likelihood zero-inflated binomial. Touched pages are touched in the fraction p of the
+/// samples for which `p / (1 - (1 - p)^n)` is the mean over the pages that were touched.
 /// `touched / (1 - (1 - p)^n)` of the pages are touched at all. Example: 10 of 160 pages touched in all of 20
 /// samples give 1/16; 160 pages touched in one sample each give all of them.
 fn touched_share(pages: f64, touched: f64, each: f64, young: f64) -> Option<f64> {

@@ -118,9 +118,9 @@ impl RetryConditions<'_> {
         (!changed && !again).then_some(SkipReason::Done)
     }
 
-    /// Whether the action may have been undone: memory that was paged out or read in may be back in its old
-    /// state, which the next snapshot shows, and a touch activates deactivated memory. In this case the time
-    /// since the action counts as its age, as in the kernel. Reclaim deactivates memory that was moved up.
+    /// Whether the action may have been undone. Memory that was paged out or read in may be back in its old state,
+    /// which the next snapshot shows. A touch activates deactivated memory. In this case the time since the action
+    /// counts as its age, as in the kernel. Reclaim deactivates memory that was moved up.
     fn is_undone(&self, since: Duration) -> bool {
         let may_be = match self.action {
             Action::PageOut | Action::WillNeed => true,

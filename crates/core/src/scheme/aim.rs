@@ -44,12 +44,12 @@ impl fmt::Display for Aim {
 const HISTORY: Duration = Duration::from_secs(3600);
 /// No choice without ages for this time: the monitor counts them each minute.
 const LOST: Duration = Duration::from_secs(150);
-/// Shortest time after which what comes back is known well enough to stop at once,
+/// Shortest time after which the returns are known well enough to stop at once,
 const MIN_STOP_TIME: Duration = Duration::from_secs(10);
-/// if it is this many times what may come back.
+/// if they are this many times the allowed returns.
 const STOP_FACTOR: f64 = 3.0;
-/// Too much came back: ages become longer by this factor. Far less than allowed: shorter, but not shorter than the
-/// curve says.
+/// If too much memory returned, ages become longer by this factor. If far less than allowed returned, they become
+/// shorter, but not shorter than the age by the curve.
 const LENGTHEN_FACTOR: f64 = 1.25;
 const SHORTEN_FACTOR: f64 = 0.9;
 const MAX_AGE_FACTOR: f64 = 16.0;
@@ -83,7 +83,7 @@ impl Aim {
         }
     }
 
-    /// Bytes that may come back per second; `None` for an objective that does not bound them.
+    /// Bytes that may return per second; `None` for an objective that does not bound them.
     fn allowed(self, b: &IdleMemory) -> Option<f64> {
         match self {
             Aim::Refaults(ppm) => Some(b.kept * f64::from(ppm) / 1e6 / 60.0),
@@ -167,9 +167,9 @@ impl Aims {
         self.groups.values().filter_map(|group| group.age).min()
     }
 
-    /// Gives each group room in its quota for the time since the last call, the first time for `window`: the idle memory
-    /// within a minute, plus twice the memory that comes back. Unused room of up to a minute remains. Returns the room of
-    /// all groups in bytes.
+    /// Gives each group room in its quota for the time since the last call, the first time for `window`: the idle
+    /// memory within a minute, plus twice the memory that returns. Unused room of up to a minute remains. Returns
+    /// the room of all groups in bytes.
     pub fn grant(&mut self, window: Duration, now: Nanos) -> u64 {
         let since = self.granted.replace(now).map_or(window, |at| now.since(at));
         let seconds = since.min(CHOICE_INTERVAL).as_secs_f64();
@@ -223,7 +223,7 @@ struct GroupAim {
     curves: BTreeMap<TargetId, AgeCurve>,
     /// major faults of each target at the last call
     faults: BTreeMap<TargetId, u64>,
-    /// bytes that came back since the last choice; `None`: this is not known
+    /// bytes that returned since the last choice; `None`: not known
     returned: Option<f64>,
     /// time of the last choice
     decided: Option<Nanos>,
@@ -234,12 +234,12 @@ struct GroupAim {
     /// factor on the ages of the curve, at least 1
     factor: f64,
     age: Option<Duration>,
-    /// bytes that are idle for this age, and that are expected to come back per second
+    /// bytes that are idle for this age, and that are expected to return per second
     idle: f64,
     expected: f64,
     /// bytes that may be paged out now
     room: f64,
-    /// bytes that may come back per second
+    /// bytes that may return per second
     allowed: Option<f64>,
 }
 
@@ -275,7 +275,7 @@ impl GroupAim {
         if since < CHOICE_INTERVAL {
             let far = self.allowed.is_some_and(|most| a_second > STOP_FACTOR * most);
             let stop = self.age.is_some() && since >= MIN_STOP_TIME && far;
-            // The next choice makes the age longer, by the memory that came back until then.
+            // The next choice makes the age longer, by the memory that returned until then.
             return stop.then(|| self.step(now, AimReason::FarTooMuch, a_second)).inspect(|_| {
                 self.age = None;
             });

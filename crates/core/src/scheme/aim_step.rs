@@ -8,7 +8,7 @@ use crate::time::Nanos;
 /// Time between two choices.
 pub(super) const CHOICE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The curve is to promise this part of the objective, since pages come back in bursts.
+/// By the curve, returns must be at most this part of the objective, because pages return in bursts.
 pub(super) const TARGET_SHARE: f64 = 0.8;
 
 /// A choice of a scheme with an [`Aim`](super::Aim) for one control group, with its reasons.
@@ -28,9 +28,9 @@ pub struct AimStep {
     pub idle: u64,
     /// the rest of the memory whose ages are known, in bytes
     pub kept: u64,
-    /// bytes that are expected to come back per minute
+    /// bytes that are expected to return per minute
     pub expected: u64,
-    /// bytes that came back per minute since the last choice
+    /// bytes that returned per minute since the last choice
     pub returned: u64,
 }
 
@@ -39,9 +39,9 @@ pub struct AimStep {
 pub enum AimReason {
     /// the curve of idle memory
     Curve,
-    /// too much came back since the last choice
+    /// too much memory returned since the last choice
     TooMuch,
-    /// Far too much memory came back: no page is paged out until the next choice.
+    /// Far too much memory returned: no page is paged out until the next choice.
     FarTooMuch,
     /// At no age that is known yet the objective is met.
     NoAge,

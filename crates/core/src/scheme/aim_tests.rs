@@ -237,7 +237,7 @@ fn a_new_process_is_counted_before_it_loses_memory() {
     assert_eq!(of(&mut world), [ONE, TWO].into());
 }
 
-/// Ages of an earlier service are known from the first row on; what comes back is counted anew.
+/// Ages of an earlier service are known from the first row on; returns are counted again from zero.
 #[test]
 fn ages_of_an_earlier_service_decide_after_a_minute() {
     let mut curve = AgeCurve::default();

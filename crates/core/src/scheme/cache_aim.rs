@@ -1,7 +1,8 @@
 //! How much page cache of a control group the kernel is asked to reclaim.
 //!
-//! No process maps this memory, so it has no idle ages. The kernel selects it, by its own lists, and counts what is read
-//! again. So the request grows while little is read again, and begins anew when more is than the objective permits.
+//! No process maps this memory, so it has no idle ages. The kernel selects it, by its own lists, and counts the
+//! pages that are read again. So the request grows while few are read again, and restarts when more are than the
+//! objective permits.
 
 use super::aim_step::{AimReason, AimStep, CHOICE_INTERVAL, TARGET_SHARE};
 use super::metrics::GroupCache;

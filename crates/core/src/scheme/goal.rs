@@ -142,8 +142,8 @@ impl Tuner {
     /// The bytes for the window that begins at `now`, if `used` bytes were used in the last one. At least one
     /// `unit`, the least that the action can affect: less would prevent it for ever.
     ///
-    /// The goal with the highest score decides. The loop grows without bound if its input has no effect: with
-    /// zero pressure on an idle machine, it would double for ever, and be far too high when work arrives.
+    /// The goal with the highest score decides. The loop grows without bound if its input has no effect. With zero
+    /// pressure on an idle machine, it would double without limit, and be far too high when work arrives.
     /// Therefore it grows to at most twice the bytes that were used, and any excess shrinks.
     pub fn tune(
         &mut self,

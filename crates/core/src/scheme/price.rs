@@ -41,9 +41,9 @@ impl Prices {
     /// is touched within `horizon`.
     ///
     /// This has the probability `horizon / (age + horizon)`: memory that was idle for ten times as long returns a
-    /// tenth as often. To drop a page of a file takes no time. Example: with the default prices and a horizon of
-    /// 60 s, a file that is idle for 10 minutes costs 9 us, anonymous memory of the same age 7 us, and a file that is
-    /// idle for an hour 1.6 us.
+    /// tenth as often. To drop a page of a file takes no time. Example, with the default prices and a horizon of
+    /// 60 s: a file that is idle for 10 minutes costs 9 us, and anonymous memory of the same age 7 us. A file that
+    /// is idle for an hour costs 1.6 us.
     #[must_use]
     pub fn expected(&self, is_file: bool, age: Duration, horizon: Duration) -> Duration {
         let (age, horizon) = (age.as_secs_f64(), horizon.as_secs_f64());

@@ -69,7 +69,7 @@ const FIRST_GUESS: u64 = PAGE_SIZE * 1024;
 /// The presumed speed may be far too high: the first trial uses only this fraction (one sixteenth) of a time
 /// quota.
 const TRIAL: u64 = 16;
-/// Maximum time of one turn, whatever the quota.
+/// Maximum time of one turn, regardless of the quota.
 const MAX_TURN: Duration = Duration::from_secs(1);
 
 /// The consumption of a window.

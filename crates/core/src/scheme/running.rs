@@ -101,8 +101,9 @@ impl Running {
         self.scheme.aim.map_or_else(|| self.scheme.page_age(), |_| self.aims.shortest())
     }
 
-    /// The time of the next step even without a new snapshot: at the start, at the scheme's interval, at the
-    /// next window if the last one was not sufficient, and at the next check of closed watermarks.
+    /// The time of the next step even without a new snapshot. A step is due at the start, at the scheme's
+    /// interval, at the next window if the last one was not sufficient, and at the next check of closed
+    /// watermarks.
     pub fn next(&self) -> Option<Nanos> {
         let Some(due) = self.due else { return Some(Nanos(0)) };
         let marks = self.scheme.watermarks.as_ref();

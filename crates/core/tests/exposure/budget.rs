@@ -177,8 +177,8 @@ fn where_the_budget_is_too_small_coverage_falls() {
     assert!(late.iter().all(|bp| (500..9_500).contains(bp)), "{late:?}");
 }
 
-/// The first sweep may take a tenth of a CPU beside the budget. The income of half a second is available at
-/// once.
+/// The first sweep may take a tenth of a CPU in addition to the budget. The income of half a second is available
+/// at once.
 #[test]
 fn the_burst_at_the_start_is_bounded() {
     for (size, share) in [(256, 1.0), (2048, 0.1)] {

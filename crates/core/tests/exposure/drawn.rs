@@ -236,7 +236,7 @@ fn all_drawings_on_a_virtual_machine() {
     }
 }
 
-/// One area with a given access beside another one; the snapshots from then on.
+/// One area with a given access next to another one; the snapshots from then on.
 fn beside(
     size: u64,
     touch: impl Fn(Nanos) -> Touch,
@@ -264,7 +264,7 @@ fn one_pass_does_not_make_memory_hot() {
     }
 }
 
-/// One pass per second through 32 MiB, beside 32 MiB that are hot.
+/// One pass per second through 32 MiB, next to 32 MiB that are hot.
 #[test]
 fn a_pass_each_second_is_as_slow_as_it_is() {
     let area = mib(0, 32);

@@ -60,7 +60,7 @@ fn rows(snapshots: &[Arc<Snapshot>]) -> Vec<(f64, Arc<PageAges>)> {
 
 const AGES: [f64; 7] = [2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 45.0];
 
-/// The curve beside the truth: the largest error of idle pages as a share of all, and the median factor of
+/// The curve compared with the truth: the largest error of idle pages as a share of all, and the median factor of
 /// returned pages where at least 5 a second return.
 fn compare(name: &str, lay: impl FnOnce(&mut Machine, TargetId), range: AddrRange) -> (f64, f64) {
     let (ops, target) = machine(1, lay);
@@ -113,7 +113,7 @@ fn ages_of_strewn_pages_are_right() {
     assert!(worst < 0.03 && factor < 1.1, "{worst} {factor}");
 }
 
-/// Memory at a slow rate, beside memory that is gone through in 16 s, and idle memory.
+/// Memory at a slow rate, memory that is read in turn in 16 s, and idle memory.
 #[test]
 fn ages_of_slow_memory_are_right() {
     let lay = |m: &mut Machine, t| {
@@ -126,7 +126,7 @@ fn ages_of_slow_memory_are_right() {
     assert!(worst < 0.03 && factor < 1.1, "{worst} {factor}");
 }
 
-/// 16 MiB of a mapped file are evicted at 25 s, and read again at 60 s. Beside them, 16 MiB are freed.
+/// 16 MiB of a mapped file are evicted at 25 s, and read again at 60 s. Another 16 MiB are freed.
 #[test]
 fn evicted_pages_of_files_keep_their_ages() {
     let (ops, target) = machine(1, |m, t| {
@@ -174,8 +174,8 @@ fn counted_pages_are_shared_by_memory() {
     assert_eq!(ages.unwrap().sampling, 1);
 }
 
-/// Beside 32 MiB that can be observed, 16 MiB are locked and 8 MiB of a device. Of the locked memory no age is known,
-/// though `page_idle` observes it; the target needs it all the same.
+/// In addition to 32 MiB that can be observed, 16 MiB are locked and 8 MiB of a device. Of the locked memory no
+/// age is known, though `page_idle` observes it; the target needs it all the same.
 #[test]
 fn locked_memory_has_no_age_and_counts_as_unknown() {
     let (ops, target) = machine(1, |m, t| {

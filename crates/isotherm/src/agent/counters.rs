@@ -10,7 +10,7 @@ use isotherm_linux::cgroup::Cgroup;
 /// The counters of one group over one minute. `None`: the kernel does not count it, or did not for the whole minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counted {
-    /// pages that came back soon after reclaim
+    /// pages that returned soon after reclaim
     pub refaults: Option<u64>,
     /// faults that waited for a disk
     pub major_faults: Option<u64>,

@@ -144,8 +144,9 @@ fn of_unit<'a>(path: &'a str, unit: &'a str) -> &'a str {
     if name.starts_with("session-") { user().unwrap_or(name) } else { name }
 }
 
-/// The owner of a pod, by the way in which Kubernetes names pods: `NAME-HASH-RANDOM` of a Deployment, `NAME-TIME-RANDOM`
-/// of a CronJob, `NAME-RANDOM` of a DaemonSet or a Job, `NAME-NUMBER` of a StatefulSet. Other pods are their own owners.
+/// The owner of a pod, by the names that Kubernetes gives: `NAME-HASH-RANDOM` of a Deployment, `NAME-TIME-RANDOM`
+/// of a CronJob, `NAME-RANDOM` of a DaemonSet or a Job, `NAME-NUMBER` of a StatefulSet. Other pods are their own
+/// owners.
 fn owner(pod: &str) -> &str {
     let Some((front, last)) = pod.rsplit_once('-') else { return pod };
     let is_ordinal = last.len() <= 5 && last.bytes().all(|b| b.is_ascii_digit());

@@ -10,9 +10,10 @@ use isotherm_record::{Event, Reader};
 
 use super::{ControlError, Request, ask, default_path};
 
-/// Hands the snapshots of the service at `path`, or at the default path, to `take`, with the facts of their targets:
-/// without `after` all that the service keeps, the oldest first, some at a time; otherwise the last one, if it is later
-/// than the snapshot number `after`. Returns the number of the last one, or `after`.
+/// Passes the snapshots of the service at `path`, or at the default path, to `take`, with the facts of their
+/// targets. Without `after` these are all that the service keeps, the oldest first, some at a time. Otherwise it
+/// is the last one, if it is later than the snapshot number `after`. Returns the number of the last one, or
+/// `after`.
 ///
 /// # Errors
 /// If the service does not answer, or refuses because its way to look has no regions.

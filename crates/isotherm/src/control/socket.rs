@@ -75,8 +75,8 @@ impl Control {
             Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(make(e)),
             _ => {}
         }
-        // The lock makes sure that of two services that start at once, one finds the other. Whoever may read the
-        // directory may lock that, so a file is locked.
+        // The lock makes sure that of two services that start at once, one finds the other. A user who may read
+        // the directory may lock it, so a file is locked instead.
         let mut locked = path.as_os_str().to_owned();
         locked.push(".lock");
         let lock = lock_file(locked.as_ref(), true).map_err(make)?;
@@ -191,7 +191,8 @@ mod tests {
 
     use super::*;
 
-    /// Found by an audit: the directory was locked, so that whoever may read it could keep a service from starting.
+    /// Found by an audit: the directory was locked, so any user who may read it could keep a service from
+    /// starting.
     #[test]
     fn a_reader_of_the_directory_cannot_block_the_socket() {
         let dir = tempfile::tempdir().unwrap();

@@ -50,7 +50,7 @@ pub(super) enum Action {
 pub struct Advice {
     /// each process of the recorded run, in the order of the record
     pub(super) programs: Vec<Program>,
-    /// bytes that the recorded run needed beside the ranges to lock
+    /// bytes that the recorded run needed in addition to the ranges to lock
     beside: u64,
 }
 
@@ -206,7 +206,7 @@ impl Advice {
         self
     }
 
-    /// Bytes that the recorded run needed beside the ranges to lock.
+    /// Bytes that the recorded run needed in addition to the ranges to lock.
     #[must_use]
     pub fn needed_beside(&self) -> u64 {
         self.beside

@@ -36,8 +36,9 @@ pub struct Applied {
     pub refused: u64,
 }
 
-/// Maximum number of bytes to lock in a process, or in a command if `pid` is `None`. It is `wanted`, or else the memory
-/// that the process may use, minus a reserve for the memory that it needs beside the advised ranges.
+/// Maximum number of bytes to lock in a process, or in a command if `pid` is `None`. It is `wanted`, or else the
+/// memory that the process may use, minus a reserve for the memory that it needs in addition to the advised
+/// ranges.
 ///
 /// Raises `RLIMIT_MEMLOCK` of the process as far as the kernel permits. For a command it raises the limit of this
 /// process, which the command inherits. Without `CAP_IPC_LOCK`, that limit is another maximum.
@@ -48,7 +49,7 @@ pub fn lock_budget(advice: &Advice, wanted: Option<u64>, pid: Option<i32>) -> u6
     raise_limit(of).map_or(budget, |most| budget.min(most))
 }
 
-/// The part of `memory` that may be locked if the process needs `beside` bytes that are not locked.
+/// The part of `memory` that may be locked if the process needs `beside` further bytes that are not locked.
 fn share(memory: u64, beside: u64) -> u64 {
     let part = |part: f64| (memory as f64 * part) as u64;
     let most = part(MAX_RESERVE);

@@ -44,7 +44,7 @@ pub fn resolve(command: &[String]) -> Result<Option<PathBuf>, FollowError> {
 }
 
 impl StartedCommand {
-    /// Starts `program` with the words of `command` as its arguments, and `environment` beside its own.
+    /// Starts `program` with the words of `command` as its arguments, and `environment` in addition to its own.
     ///
     /// # Errors
     /// If it cannot be started.

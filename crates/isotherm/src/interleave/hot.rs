@@ -16,7 +16,7 @@ use crate::watch::{DefaultAttrs, Looks, Ready};
 /// The hot regions of process `pid` in the last snapshot within `time`; adjacent regions are joined.
 ///
 /// # Errors
-/// If the process cannot be watched, or ends meanwhile.
+/// If the process cannot be watched, or ends during the observation.
 pub fn ranges(pid: i32, time: Duration, stop: &Stop) -> Result<Vec<AddrRange>, InterleaveError> {
     let mut looks = Looks::open(None)?;
     let attrs = looks.attrs(&DefaultAttrs)?;

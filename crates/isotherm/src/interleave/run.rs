@@ -83,8 +83,8 @@ fn fastest(weights: &Weights) -> u32 {
     nodes.min_by_key(|(node, weight)| (u8::MAX - weight, *node)).map_or(0, |n| n.0)
 }
 
-/// Sets the given weights for the whole machine. Without given weights, root's run notes those of
-/// the machine, so that no other run changes them meanwhile.
+/// Sets the given weights for the whole machine. Without given weights, root's run notes those of the machine, so
+/// that no other run changes them at the same time.
 fn hold(weights: &Weights, from: WeightsSource) -> Result<Option<Holding>, InterleaveError> {
     if from != WeightsSource::Given {
         info!("by the weights of the machine, {}", text(weights));
@@ -161,7 +161,7 @@ fn move_while_it_runs(
         for pid in pids {
             let (out, done) = match Layout::of(root(), pid) {
                 Ok(mut layout) => keep::round(&mut layout, weights, None),
-                // A process that has ended meanwhile is no failure.
+                // A process that has ended since is no failure.
                 Err(NumaError::Attach(e)) if e.is_gone() => continue,
                 Err(e) => (MoveResult::default(), Err(e.into())),
             };

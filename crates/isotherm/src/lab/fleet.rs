@@ -1,4 +1,4 @@
-//! Writes the lake of a simulated fleet, in the layout of `isotherm fleet compact`, and the truth beside it.
+//! Writes the lake of a simulated fleet, in the layout of `isotherm fleet compact`, and its truth.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
@@ -62,7 +62,7 @@ struct TruthLine<'a> {
     age_s: u64,
     /// mean of the memory that is paged out, of all groups
     saved_bytes: f64,
-    /// mean of what comes back in a minute, of all groups
+    /// mean of the memory that returns in a minute, of all groups
     returned_bytes_per_minute: f64,
     /// the new image, if there was a deploy
     image: Option<String>,

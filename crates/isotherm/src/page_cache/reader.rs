@@ -19,7 +19,7 @@ use super::page_use::{FileKind, FileUse, PageUse};
 use super::scope::{Scope, ScopeError, is_within, mount_of, mounts_of};
 use crate::ROOT;
 
-/// Reads the page cache, again and again if wanted.
+/// Reads the page cache, repeatedly if requested.
 pub struct Reader {
     way: Way,
     scope: Scope,

@@ -38,7 +38,8 @@ pub struct ReclaimScheme {
     pub watermarks_interval: Option<Duration>,
     /// addresses to act on; empty: all
     pub ranges: Vec<AddrRange>,
-    /// Whether there are files beside the processes: then the cheapest memory goes first, instead of the oldest.
+    /// Whether there are files in addition to processes: then the cheapest memory is reclaimed first, instead of
+    /// the oldest.
     pub files_too: bool,
     /// whether to leave out anonymous memory
     pub skip_anon: bool,

@@ -7,7 +7,7 @@ use super::*;
 
 const INTERVAL: Duration = Duration::from_millis(400);
 
-/// A scheme with these lines besides its action.
+/// A scheme with these lines in addition to its action.
 fn one(more: &str) -> Result<Scheme, String> {
     let text = format!("[[scheme]]\naction = \"pageout\"\n{more}");
     let schemes = read(&text, INTERVAL, &[]).map_err(|e| e.to_string())?;

@@ -1,5 +1,5 @@
-//! The TOML form of schemes. `docs/abi/testing/scheme.md` describes it. `scheme.schema.json` beside that page
-//! is generated from these types and their comments.
+//! The TOML form of schemes. `docs/abi/testing/scheme.md` describes it. `scheme.schema.json` next to that page is
+//! generated from these types and their comments.
 
 use isotherm_core::MappingKind;
 use serde::Deserialize;
@@ -101,7 +101,7 @@ pub struct WeightsText {
     pub rate: u32,
     /// weight of the age
     pub age: u32,
-    /// weight of the expected cost of paging out, now and if the memory comes back: the cheapest first
+    /// weight of the expected cost of paging out, now and if the memory returns: the cheapest first
     pub cost: u32,
 }
 

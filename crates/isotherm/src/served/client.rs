@@ -48,7 +48,7 @@ impl<S: Read + Write + AsFd> Client<S> {
         (!self.has_request()).then_some(since)
     }
 
-    /// Whether its deadline has passed and nothing is left to send. It is then told why it is dropped.
+    /// Whether its deadline has passed and no data remains to be sent. It then gets the reason why it is dropped.
     pub fn is_late(&self, now: Nanos) -> bool {
         now >= self.until && !self.ending && self.going.is_empty() && !self.has_request()
     }

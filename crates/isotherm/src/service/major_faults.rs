@@ -1,7 +1,7 @@
 //! Major faults of the targets, for schemes with an objective.
 //!
 //! The attributions of processes have them too. But with a thousand busy processes, a minute passes until each is
-//! read again, and an objective must notice within seconds that too much comes back.
+//! read again, and an objective must notice within seconds that too much memory returns.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -81,10 +81,9 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A meter for these schemes, while `pids` are watched. Missing figures that may appear later, such as
-    /// those of a control group or a file, are listed in [`Meter::missing`]; a scheme does nothing while one of
-    /// its figures is missing. For the scheme named `of_options`, which was made from options, errors suggest
-    /// options.
+    /// A meter for these schemes, while `pids` are watched. [`Meter::missing`] lists missing figures that may
+    /// appear later, such as those of a control group or a file. A scheme does nothing while one of its figures is
+    /// missing. For the scheme named `of_options`, which was made from options, errors suggest options.
     ///
     /// # Errors
     /// If a scheme uses a figure that can never be read here.

@@ -264,8 +264,8 @@ fn until(session: &mut Session, running: &mut SchemeJob, stop: &Stop) -> Result<
     Ok(why)
 }
 
-/// Refuses actions that can never work here, whatever the way to look. The check comes first because opening a
-/// way to look takes time.
+/// Refuses actions that can never work here, regardless of the way to look. The check comes first because opening
+/// a way to look takes time.
 fn refuse_at_once(engine: &Engine) -> Result<(), ServiceError> {
     let schemes = engine.schemes().map(|(scheme, _)| scheme);
     check_actions(schemes, |action| possible(ROOT.as_ref(), action), false).map(drop)

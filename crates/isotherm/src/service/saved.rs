@@ -35,7 +35,7 @@ pub struct Schemes {
     pub form: Form,
 }
 
-/// A file beside the socket. It exists while there are changes, and is removed at a clean end.
+/// A file next to the socket. It exists while there are changes, and is removed at a clean end.
 pub struct Saved {
     file: StateFile,
     /// the command line of this service
@@ -56,7 +56,7 @@ impl Saved {
     }
 
     /// The changes of a service with the same command line that did not end cleanly. A file of another user, or
-    /// one that cannot be read, is set aside. A file of a service with other options is removed.
+    /// one that cannot be read, is renamed. A file of a service with other options is removed.
     pub fn left(&self) -> Option<Changes> {
         let path = &self.file.path;
         let name = path.display();

@@ -94,7 +94,7 @@ impl Gauge {
         self.lost
     }
 
-    /// CPU time for looking, in whichever thread.
+    /// CPU time for looking, in any thread.
     pub fn looking(&self) -> Duration {
         self.looking
     }

@@ -359,7 +359,7 @@ impl Session {
         self.watch.kept_ages()
     }
 
-    /// Goes on with the ages that an earlier session knew; to be called before the first snapshot.
+    /// Continues from the ages of an earlier session; to be called before the first snapshot.
     pub fn resume_ages(&mut self, kept: Vec<(TargetId, KeptAges)>) {
         self.watch.resume_ages(kept);
     }

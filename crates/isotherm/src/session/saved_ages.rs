@@ -18,7 +18,7 @@ use crate::words::chain;
 
 /// Maximum size of the file in bytes. 65,536 counted pages have up to 4 MiB; thousands of processes have more.
 const MAX_FILE_BYTES: u64 = 64 << 20;
-/// Ages that are older than this are not taken up: meanwhile the kernel may have cleared accessed bits.
+/// Older ages are not used, because the kernel may have cleared accessed bits since.
 const MAX_FILE_AGE: Duration = Duration::from_secs(3600);
 
 /// `docs/abi/testing/state.md`.

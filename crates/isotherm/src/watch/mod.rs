@@ -202,7 +202,7 @@ pub trait Watch: Source {
         Vec::new()
     }
 
-    /// Goes on with the ages that an earlier monitor knew; to be called before the first step.
+    /// Continues from the ages of an earlier monitor; to be called before the first step.
     fn resume_ages(&mut self, _kept: Vec<(TargetId, KeptAges)>) {}
 
     /// Acts on the targets; `None` if this way cannot act.

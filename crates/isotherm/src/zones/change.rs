@@ -26,7 +26,7 @@ pub struct Change {
     pub nodes: Vec<NodeChange>,
     /// reclaim of the whole machine
     pub reclaim: Reclaim,
-    /// times that kswapd was woken and had work to do
+    /// times that kswapd was started and had work to do
     pub kswapd_runs: Option<u64>,
     /// times that kswapd reached the low or the high watermark and the zone fell below it again at once
     pub kswapd_woken_again: Option<u64>,

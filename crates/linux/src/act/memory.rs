@@ -103,7 +103,7 @@ fn failure(e: &io::Error, advice: Advice) -> Failure {
         Some(libc::ENOMEM | libc::ESRCH | libc::EFAULT) => Failure::Gone,
         Some(libc::EPERM | libc::EACCES) => Failure::Refused,
         Some(libc::EINVAL) if advice == Advice::Collapse => Failure::Refused,
-        // Locked meanwhile, or pinned.
+        // Locked since, or pinned.
         _ => Failure::Busy,
     }
 }

@@ -1,7 +1,7 @@
 //! Actions on real processes.
 //!
-//! A batch has three steps. For actions on cold memory, isotherm clears the young pages. It waits for as long
-//! as the caller requests. Then it reads all pages again, a few MiB at a time, leaves out the touched ones,
+//! A batch has three steps. For actions on cold memory, isotherm clears the young pages. It waits for as long as
+//! the caller requests. Then it reads all pages again, a few MiB at a time, and leaves out the touched ones. It
 //! acts on the others at once, and reads the result from the page tables.
 //!
 //! `prepare` has the first step and `wait` the second. In the third, `walk` iterates: `cursor` reads,

@@ -22,8 +22,8 @@ pub(super) fn prepare(ops: &mut Vaddr, work: &Work<'_>) -> Result<Prepared, OpsE
         split(ops, work, &mut prepared, began)?;
     }
     if waits_for_touches(work) {
-        // If a filter rejects what was touched within a time, young pages are out of the question. They are cleared
-        // only if the monitor does not, so that they have an age later.
+        // If a filter rejects pages touched within a time, the action cannot select young pages. They are cleared
+        // only if the monitor does not clear them, so that they have an age later.
         let process = ops.targets.get(work.target)?;
         let lately = |within| process.cleared.is_some_and(|at| monotonic().since(at) < within);
         if !rejects_within(work.filters).is_some_and(lately) {

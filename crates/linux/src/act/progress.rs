@@ -8,8 +8,8 @@ use isotherm_core::{Action, AddrRange, Applied, Budget, Failure, PAGE_SIZE, Work
 use super::pieces::{Piece, pages_of};
 use crate::sys::Stopwatch;
 
-/// A work stops after this wall-clock time, whatever its budget: where isotherm hardly gets a CPU, the other
-/// works would wait.
+/// A work stops after this wall-clock time, regardless of its budget. Otherwise the other works would wait where
+/// isotherm hardly gets a CPU.
 pub(super) const MAX_WORK: Duration = Duration::from_secs(2);
 
 /// However little time remains, a step has at least one page in so many of a full one: each step has a fixed

@@ -15,7 +15,7 @@ pub(super) fn support(root: &Path, clearing: Clearing, action: &Action) -> Suppo
     never(clearing, action).map_or_else(Support::No, |()| possible(root, action))
 }
 
-/// Whether `action` is possible on this machine at this moment, whatever the way to look.
+/// Whether `action` is possible on this machine at this moment, regardless of the way to look.
 #[must_use]
 pub fn possible(root: &Path, action: &Action) -> Support {
     match action {

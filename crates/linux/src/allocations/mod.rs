@@ -117,14 +117,14 @@ pub fn write_library(folder: &Path) -> Result<PathBuf, AllocationsError> {
     write(&path).map(|()| path)
 }
 
-/// Writes aside and renames, so that an earlier library stays whole for the programs that use it.
+/// Writes to a temporary name and renames, so that an earlier library stays complete for the programs that use it.
 fn write(path: &Path) -> Result<(), AllocationsError> {
     let aside = path.with_extension(format!("{}.new", std::process::id()));
     let written = || {
         // Another user's file or link of that name must not be followed.
         let mut file = OpenOptions::new().write(true).create_new(true).open(&aside)?;
         file.write_all(LIBRARY)?;
-        // whatever the umask is: the command may run as another user
+        // regardless of the umask: the command may run as another user
         file.set_permissions(fs::Permissions::from_mode(0o755))?;
         fs::rename(&aside, path)
     };
@@ -138,8 +138,8 @@ fn write(path: &Path) -> Result<(), AllocationsError> {
 /// Where the events for sampled allocations go.
 #[derive(Debug)]
 pub struct Probe {
-    /// The library. A watched process may put another file in its place meanwhile, in which the offsets would be
-    /// those of other code.
+    /// The library. A watched process may put another file in its place later, in which the offsets would be those
+    /// of other code.
     pub(crate) file: File,
     /// its path, for messages
     pub(crate) path: PathBuf,

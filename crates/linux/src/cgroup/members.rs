@@ -32,8 +32,7 @@ impl Cgroup {
                     }
                     return Err(self.failed("read", PROCS, "it is not a control group", e));
                 }
-                // The group was removed meanwhile; or it is threaded, and its processes are in a group above
-                // it.
+                // The group was removed since; or it is threaded, and its processes are in a group above it.
                 Err(_) => {}
             }
             groups.extend(below(&dir));

@@ -1,7 +1,7 @@
 //! The file that marks a kdamond as isotherm's, so that a crash leaves nothing behind for ever.
 //!
 //! The owner locks it while it lives. A later isotherm that finds the file unlocked removes the kdamond that it
-//! names, if that is still the same one: sysfs gives each directory an inode number that it does not use again
+//! names, if that is still the same one. sysfs gives each directory an inode number that it does not use again
 //! before the next boot.
 
 use std::fs::{self, File};

@@ -261,8 +261,8 @@ impl Kdamond {
 
 impl Source for Kdamond {
     /// A step lasts as long as reading the mappings of all targets. Without tracefs, or if the kernel tunes the
-    /// intervals, it lasts up to a sampling interval and 0.1 s longer; with new targets up to an aggregation
-    /// interval longer, if that is at most one second.
+    /// intervals, it lasts up to a sampling interval and 0.1 s longer. With new targets it lasts up to an
+    /// aggregation interval longer, if that is at most one second.
     fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
         self.try_step(now).map_err(|e| OpsError::Failed(e.to_string()))
     }

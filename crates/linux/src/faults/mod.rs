@@ -280,7 +280,7 @@ impl FaultSampler {
         }
         let mut seen = BTreeSet::new();
         let mut events = Vec::new();
-        // Threads may start meanwhile. Those that a thread with events starts inherit them.
+        // Threads may start at the same time. Those that a thread with events starts inherit them.
         loop {
             self.read_rings();
             let inherits = |tid: &i32| self.inherited.contains_key(tid);

@@ -74,7 +74,7 @@ impl Thinner {
         thinner
     }
 
-    /// Goes on without BPF.
+    /// Continues without BPF.
     pub fn without_program(self) -> Self {
         Thinner { program: None, ..self }
     }

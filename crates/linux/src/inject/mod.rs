@@ -1,7 +1,7 @@
 //! System calls made inside another process, for advice that the kernel accepts only from the process itself.
 //!
-//! `ptrace` stops one thread of the process, lets it make the calls by an instruction of its vDSO, and restores its
-//! registers. No memory of the process is written. All other threads continue meanwhile.
+//! `ptrace` stops one thread of the process, lets it make the calls by an instruction of its vDSO, and restores
+//! its registers. No memory of the process is written. All other threads continue.
 
 mod error;
 mod tracee;
@@ -103,8 +103,8 @@ fn at_one_stop(
     Err(last)
 }
 
-/// Checks a stopped thread: that it is one of this process, that no filter may end it for a call, and that the
-/// instruction is still there, because the process may have executed another program since it was found.
+/// Checks a stopped thread. It must be one of this process, and no filter may end it for a call. The instruction
+/// must still be there, because the process may have executed another program since it was found.
 fn check(root: &Path, process: Thread, tid: i32, at: u64) -> Result<(), InjectError> {
     let pid = process.pid;
     if !process.lives(root) {

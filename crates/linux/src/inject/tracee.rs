@@ -163,7 +163,7 @@ fn let_go(pid: i32, tid: i32, signal: i32) {
     }
 }
 
-/// The reason why the kernel refused. A process that ends meanwhile is refused with several errors.
+/// The reason why the kernel refused. For a process that has just ended, the kernel returns one of several errors.
 pub(super) fn refused(root: &Path, pid: i32, source: io::Error) -> InjectError {
     let has_ended = proc::stat(root, pid).map_or(true, |stat| stat.has_ended);
     if has_ended || source.raw_os_error() == Some(libc::ESRCH) {
@@ -193,7 +193,7 @@ fn wait(pid: i32, tid: i32) -> Result<i32, InjectError> {
                 return Err(ended());
             }
         }
-        // It may have been killed meanwhile.
+        // It may have been killed since.
         let seen = wait(stopped | WaitIdOptions::NOHANG).ok().flatten();
         if let Some(status) = seen.as_ref().and_then(WaitIdStatus::trapping_signal) {
             return Ok(status);
@@ -206,8 +206,8 @@ fn parent(pid: i32) -> Option<Pid> {
     of.parse().ok().and_then(Pid::from_raw)
 }
 
-/// Whether the thread is in a restartable sequence (`rseq`). The kernel would forget that, if the thread were
-/// anywhere else meanwhile.
+/// Whether the thread is in a restartable sequence (`rseq`). The kernel would forget that if the thread executed
+/// other code in between.
 fn is_in_sequence(root: &Path, tid: i32, at: u64) -> bool {
     // The address of the thread's `struct rseq`, and four numbers that do not matter.
     let mut found = [0u64; 3];

@@ -114,8 +114,8 @@ mod tests {
 
     /// The kernel's answer for each page: `m` moved, `s` shared, `p` pinned.
     ///
-    /// As in `do_pages_move`: what it refuses at once has what was queued before it moved, and if one
-    /// of that fails, it says no more.
+    /// As in `do_pages_move`: before the kernel refuses a page at once, it moves the queued pages. If one of those
+    /// fails, it reports no further status.
     fn attempt(kinds: &[u8], on: &mut [i32], pieces: &[Piece]) -> Vec<i32> {
         let mut status = vec![STATUS_NOT_STORED; pieces.len()];
         let mut queued = Vec::new();

@@ -125,7 +125,7 @@ mod tests {
 
     const BASE: u64 = 0x7f00_0000_0000;
 
-    /// Pages one after the other: `h` begins a folio, `p` is a page, `t` goes on with a folio.
+    /// Pages one after the other: `h` begins a folio, `p` is a page, `t` continues a folio.
     fn pages(text: &str) -> Vec<Page> {
         let page = |(i, c)| Page {
             addr: BASE + i as u64 * PAGE_SIZE,

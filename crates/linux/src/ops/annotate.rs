@@ -111,8 +111,8 @@ mod tests {
         assert_eq!(reasons(&out), want);
     }
 
-    /// 300 KiB of huge pages of hugetlb were once acted on, in vain: the process that had just mapped
-    /// them was busy, so that the kernel gave no flags, and the mapping was taken for an ordinary one.
+    /// Once isotherm tried to act on 300 KiB of huge pages of hugetlb. The process that had just mapped them was
+    /// busy, so the kernel returned no flags, and the mapping counted as an ordinary one.
     #[test]
     fn pages_that_were_never_reported_are_unknown() {
         use MappingKind::{Anonymous, File};

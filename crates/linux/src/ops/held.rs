@@ -173,8 +173,8 @@ impl HeldProcess {
         Ok(HeldProcess { pid, pidfd, root: root.to_owned(), postponed, too_long_until })
     }
 
-    /// The mappings. After a reading that failed because there was too much to read, the next readings fail for a
-    /// thousand times as long: another user may have made them so, to use the CPU time of isotherm.
+    /// The mappings. After a reading that failed because the data exceeded a limit, the next readings fail for a
+    /// thousand times as long. Another user may have caused that, to use the CPU time of isotherm.
     pub fn mappings(&self) -> Result<Vec<Mapping>, ProcError> {
         let begun = monotonic();
         if begun < self.too_long_until.get() {

@@ -42,8 +42,8 @@ pub(crate) struct Process {
     changes: Option<MapChanges>,
     holdings: Holdings,
     updates: u32,
-    /// Mappings (by their start) in which pages that are mapped more than once were found in the current
-    /// period, and in the previous one: a child that shared everything may have ended.
+    /// Mappings (by their start) with pages that are mapped more than once, found in the current period and in the
+    /// previous one. A child that shared all memory may have ended since.
     sharing: [HashSet<u64>; 2],
     /// Private mappings of files (by their start): mostly code. Accesses of other processes through their own
     /// mappings are irrelevant to this process.
@@ -318,8 +318,8 @@ impl Process {
         }
     }
 
-    /// Whether to check which pages of a window are mapped more than once, even if none is young (a young page
-    /// may stay young for ever): always where such pages were found, otherwise once in `SHARED_EVERY` calls.
+    /// Whether to check which pages of a window are mapped more than once, even if none is young (a young page may
+    /// stay young forever). That is always where such pages were found, otherwise once in `SHARED_EVERY` calls.
     pub fn asks_for_shared(&mut self, area: u64) -> bool {
         self.asked = self.asked.wrapping_add(1);
         self.is_sharing(area) || self.asked.is_multiple_of(SHARED_EVERY)

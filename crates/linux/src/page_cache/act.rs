@@ -58,8 +58,8 @@ impl FileAction {
     /// Applies the action to a page-aligned part of a file. It may exceed the time by one step.
     ///
     /// # Errors
-    /// If the file is of an overlay, whose pages `cachestat` does not find; if the kernel has no `cachestat`
-    /// (before Linux 6.5), or refuses it: it requires write permission or the owner.
+    /// If the file is of an overlay, whose pages `cachestat` does not find. If the kernel has no `cachestat`
+    /// (before Linux 6.5), or refuses it, because it requires write permission or the owner.
     pub fn apply(self, file: &File, part: AddrRange, budget: Budget) -> io::Result<Applied> {
         if rustix::fs::fstatfs(file)?.f_type.cast_unsigned() == OVERLAYFS {
             return Err(io::ErrorKind::Unsupported.into());
@@ -75,7 +75,7 @@ impl FileAction {
             let (step, (tried, applied)) = match stepped {
                 Ok((step, _)) if step.is_empty() => break,
                 Ok(stepped) => stepped,
-                // The applied pages are charged. The file may have shrunk meanwhile.
+                // The applied pages are charged. The file may have shrunk since.
                 Err(_) if done.tried > 0 => {
                     done.failure = Some(Failure::Refused);
                     break;

@@ -94,7 +94,7 @@ impl CachedFile {
         self.id
     }
 
-    /// An identity as long as its file system is mounted: also after it has left the memory and come back.
+    /// An identity as long as its file system is mounted: also after it has left the memory and returned.
     #[must_use]
     pub fn key(&self) -> FileKey {
         (self.super_block, self.ino, self.version)
@@ -141,7 +141,7 @@ pub struct Sample {
     pub referenced: bool,
     /// `PG_active`: it was read at least twice, if MGLRU is off
     pub active: bool,
-    /// `PG_workingset`: it was active before, or came back soon after it was evicted
+    /// `PG_workingset`: it was active before, or returned soon after it was evicted
     pub workingset: bool,
     /// the cgroup that it is charged to, by the inode number of its directory; 0: none
     pub group: u64,
@@ -269,8 +269,9 @@ impl PageCache {
         Ok(self.bss()?.folder)
     }
 
-    /// Appends the files of a super block that have pages in the cache, or notes of evicted pages: those below the
-    /// folders, and those whose names the kernel has dropped; all if there are no folders, or more than 16.
+    /// Appends the files of a super block that have pages in the cache, or shadow entries of evicted pages. These
+    /// are the files below the folders, and those whose names the kernel has dropped; all if there are no folders,
+    /// or more than 16.
     ///
     /// # Errors
     /// If the program does not run, or the list changes too fast.
@@ -388,7 +389,7 @@ impl PageCache {
         known: &mut Directories,
     ) -> Result<(), PageCacheError> {
         let mut missing = known.missing(folders);
-        // A folder that goes meanwhile may lead anywhere, but not for ever.
+        // A folder that is removed at the same time may lead anywhere, but not endlessly.
         for _ in 0..MAX_DEPTH {
             if missing.is_empty() {
                 break;

@@ -179,7 +179,7 @@ impl ReadCounter {
         Ok(FileReadCounts { seconds, counts })
     }
 
-    /// Begins to count, or goes on.
+    /// Begins or continues to count.
     ///
     /// # Errors
     /// If the kernel refuses it.
@@ -209,7 +209,7 @@ impl ReadCounter {
         self.attached.take().map_or(Duration::ZERO, |(since, _)| monotonic().since(since))
     }
 
-    /// For how long it has counted since it was attached, or since the last call. It goes on.
+    /// The time for which it has counted since it was attached, or since the last call. It continues to count.
     pub fn lap(&mut self) -> Duration {
         let now = monotonic();
         let attached = self.attached.as_mut();

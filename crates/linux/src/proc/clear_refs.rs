@@ -31,7 +31,8 @@ impl ClearRefs {
         Ok(ClearRefs(file.map_err(|e| ProcError::read(&path, e))?))
     }
 
-    /// Clears the bits. Takes about 13 ms per GiB. Meanwhile the process can neither map memory nor fault.
+    /// Clears the bits. This takes about 13 ms per GiB. During this time the process can neither map memory nor
+    /// fault.
     ///
     /// # Errors
     /// ESRCH if the process has ended.

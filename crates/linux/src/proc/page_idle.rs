@@ -68,7 +68,7 @@ fn words(frames: &[u64]) -> impl Iterator<Item = (u64, &[u64])> {
 mod tests {
     use super::*;
 
-    /// A plain file keeps the written bits, so marks come back unchanged.
+    /// A plain file keeps the written bits, so marks stay unchanged.
     #[test]
     fn words_of_64_frames() {
         let root = tempfile::tempdir().unwrap();

@@ -61,7 +61,7 @@ pub struct Watermarks {
     pub boost: Option<u64>,
     /// below it only reclaim and urgent requests may allocate
     pub min: u64,
-    /// below it the allocator wakes kswapd
+    /// below it the allocator starts kswapd
     pub low: u64,
     /// kswapd sleeps when free pages reach it
     pub high: u64,

@@ -52,7 +52,7 @@ fn read(walker: &mut Walker, range: AddrRange, pages: usize) -> Result<Vec<Bits>
     let mut blocks = Vec::new();
     let mut reader = Reader::new(&spans);
     while reader.run(walker, own_pid(), &mut blocks)?.is_some() {}
-    // The reader returns no block if its table changed meanwhile.
+    // The reader returns no block if its table changed during the read.
     let [block] = blocks[..] else { return Ok(Vec::new()) };
     let asked = pages_in_block(block.start, range);
     let plain = block.plain.unwrap_or_default();

@@ -40,8 +40,9 @@ pub fn cachestat(file: &File, part: AddrRange) -> io::Result<CacheStat> {
     if done == 0 { Ok(stat) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Accesses each page of a part of a file twice through a mapping of its own: when it is populated, and when the
-/// mapping ends, the kernel marks the pages as `read()` does. No tracepoint of reads fires. Pages that are not in the cache are read from the disk.
+/// Accesses each page of a part of a file twice through a mapping of its own. When the mapping is populated, and
+/// when it ends, the kernel marks the pages as `read()` does. No tracepoint of reads fires. Pages that are not in
+/// the cache are read from the disk.
 ///
 /// # Errors
 /// If the file cannot be mapped, or is shorter.

@@ -1,4 +1,4 @@
-//! System calls, one per file. This is the only unsafe code beside the BPF loader.
+//! System calls, one per file. This is the only unsafe code except the BPF loader.
 
 mod arena;
 mod cached;

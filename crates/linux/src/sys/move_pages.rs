@@ -24,8 +24,8 @@ pub fn page_nodes(pid: i32, pages: &[u64]) -> io::Result<Vec<i32>> {
 /// of pages that the kernel did not move. Also returns a status for each page, even after an error: the node,
 /// a negative error number, or [`STATUS_NOT_STORED`].
 ///
-/// The error is ESRCH if there is no such process, EPERM if it may not be accessed, EACCES for a node outside
-/// its cpuset, ENODEV for a node without memory, ENOMEM if the node is full, or E2BIG.
+/// The error is ESRCH if there is no such process, or EPERM if it may not be accessed. It is EACCES for a node
+/// outside its cpuset, ENODEV for a node without memory, ENOMEM if the node is full, or E2BIG.
 pub fn move_pages(pid: i32, pages: &[u64], nodes: &[i32]) -> (io::Result<u64>, Vec<i32>) {
     if pages.len() != nodes.len() {
         let unlike = Err(io::Error::from(io::ErrorKind::InvalidInput));

@@ -103,7 +103,7 @@ impl OwnPages {
             .map_err(Into::into)
     }
 
-    /// Makes huge pages of some pages, whatever the settings of the machine (Linux 6.1).
+    /// Makes huge pages of some pages, regardless of the settings of the machine (Linux 6.1).
     ///
     /// # Errors
     /// Those of `madvise`.

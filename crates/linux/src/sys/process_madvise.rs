@@ -15,7 +15,7 @@ pub enum Advice {
     PageOut,
     /// read pages ahead, or back from swap
     WillNeed,
-    /// make huge pages, whatever the settings of khugepaged; since Linux 6.1
+    /// make huge pages, regardless of the settings of khugepaged; since Linux 6.1
     Collapse,
 }
 
@@ -37,8 +37,8 @@ const MAX_RANGES: usize = 1024;
 /// bytes for which the kernel accepted it, counted from the first range.
 ///
 /// # Errors
-/// Those of the kernel, if it accepted no byte: EINVAL for locked or special memory, ENOMEM for a hole (or if
-/// no huge page is available), ESRCH for a process that has ended, EPERM without `CAP_SYS_NICE`.
+/// Those of the kernel, if it accepted no byte. They are EINVAL for locked or special memory, ENOMEM for a hole
+/// (or if no huge page is available), ESRCH for a process that has ended, and EPERM without `CAP_SYS_NICE`.
 pub fn process_madvise(
     pidfd: BorrowedFd<'_>,
     ranges: &[AddrRange],

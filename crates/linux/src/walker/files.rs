@@ -96,7 +96,7 @@ mod tests {
         ];
         for reading in [WalkMethod::Direct, WalkMethod::Iterator] {
             let mut walker = Walker::load(reading).unwrap();
-            // Other tests open and close files meanwhile.
+            // Other tests open and close files at the same time.
             let same = (0..100).any(|_| {
                 let shown: Vec<Descriptor> = proc::descriptors(root, own_pid()).collect();
                 let expected: Vec<&Descriptor> = shown.iter().filter(|d| matters(d)).collect();

@@ -366,8 +366,8 @@ mod tests {
 
     use super::*;
 
-    /// Of the 0.1 s of CPU time that a start may take, half would be gone: a function that the verifier
-    /// follows on each path that leads to it took 232,000 instructions, and 0.14 s.
+    /// A start may use 0.1 s of CPU time, and this would use half of it. A function that the verifier follows on
+    /// each path that leads to it took 232,000 instructions, and 0.14 s.
     const MAX_VERIFIED: u64 = 20_000;
 
     #[test]

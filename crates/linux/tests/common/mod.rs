@@ -122,7 +122,8 @@ impl Obedient {
         self.tell(&format!("touch {} {}", range.start, range.len() / PAGE_SIZE));
     }
 
-    /// Makes it touch every `step`-th page of `range` repeatedly, beside its other work. Returns its thread.
+    /// Makes it touch every `step`-th page of `range` repeatedly, in addition to its other work. Returns its
+    /// thread.
     pub fn keep_touching(&mut self, range: AddrRange, step: u64) -> u64 {
         let pages = (range.len() / PAGE_SIZE).div_ceil(step);
         self.tell(&format!("keep-touching {} {step} {pages}", range.start))

@@ -12,8 +12,8 @@ pub fn bandwidth_of(read_mb_s: u32, write_mb_s: u32) -> u32 {
     read_mb_s.min(write_mb_s)
 }
 
-/// Computes weights from the bandwidth of each node in MB/s (0: unknown), in the same order: each is a share
-/// of [`WEIGHTINESS`], rounded down and at least 1; then all are divided by their common divisor.
+/// Computes weights from the bandwidth of each node in MB/s (0: unknown), in the same order. Each is a share of
+/// [`WEIGHTINESS`], rounded down and at least 1. Then all are divided by their common divisor.
 ///
 /// Only nodes with memory may be passed: the kernel's weight of other nodes is 1.
 #[must_use]

@@ -137,10 +137,10 @@ pub fn static_node(index: u64, nodes: &[(u32, u8)]) -> Option<u32> {
 
 /// The interleave index of a page, or of a folio of 2^`order` pages: `get_vma_policy`.
 ///
-/// `pgoff` is the offset of the mapping in pages, and `page` is the offset of the page within the mapping.
-/// The offset of an anonymous mapping is its address in pages, unless mremap has moved it with resident
-/// memory: therefore, for 4 KiB pages, the index is the number of the virtual page. For shared memory, the
-/// inode number is added.
+/// `pgoff` is the offset of the mapping in pages, and `page` is the offset of the page within the mapping. The
+/// offset of an anonymous mapping is its address in pages, unless mremap has moved it with resident memory.
+/// Therefore, for 4 KiB pages, the index is the number of the virtual page. For shared memory, the inode number is
+/// added.
 #[must_use]
 pub fn interleave_index(pgoff: u64, page: u64, order: u32) -> u64 {
     let folios = |pages: u64| pages.checked_shr(order).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Policies with free memory, with full memory, and with nodes that are removed meanwhile.
+//! Policies with free memory, with full memory, and with nodes that are removed at the same time.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 mod rules;

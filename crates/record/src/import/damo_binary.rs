@@ -1,9 +1,9 @@
 //! damo's binary records, versions 0 to 2, which damo wrote until version 2.0.2.
 //!
 //! All numbers are little-endian. Versions 1 and 2 begin with `damon_recfmt_ver` and the version (i32). Then
-//! follow results: end as seconds and nanoseconds (i64 each), number of targets (u32), and for each target its
-//! id (version 1: i32, the pid; else u64), its number of regions (u32), and for each region start and end (u64)
-//! and the count of accesses (u32). There are neither ages nor intervals.
+//! follow results: end as seconds and nanoseconds (i64 each), and number of targets (u32). Each target has its id
+//! (version 1: i32, the pid; else u64) and its number of regions (u32). Each region has start and end (u64) and
+//! the count of accesses (u32). There are neither ages nor intervals.
 
 use std::io::Read;
 

@@ -1,7 +1,7 @@
 //! Reads the recordings of other tools: one file for each format.
 //!
-//! An importer holds what it reads, in 24 bytes a region: at most 32 Mi regions and 8 Mi results of a target, so
-//! 1.1 GiB, and of `perf.data` at most 8 Mi events more. It refuses what is larger.
+//! An importer holds the data that it reads, in 24 bytes a region. The limits are 32 Mi regions and 8 Mi results
+//! of a target, so 1.1 GiB, and for `perf.data` 8 Mi events more. It refuses what is larger.
 
 mod assemble;
 mod damo_binary;

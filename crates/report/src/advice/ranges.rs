@@ -38,7 +38,7 @@ impl Stretch<'_> {
         !self.block.is_unknown && self.block.hot_s >= MIN_HOT_SHARE * self.seconds
     }
 
-    /// Whether it is touched again and again at this rate on average, and never idle for the minimum age.
+    /// Whether it is touched repeatedly at this rate on average, and never idle for the minimum age.
     fn is_reused(&self, hot_hz: f64) -> bool {
         let block = self.block;
         let is_busy = block.returns == 0 && block.idle_since.is_none() && !block.is_unknown;

@@ -153,7 +153,7 @@ impl SizingTally {
     }
 }
 
-/// The figures of `sizing` by idle ages of pages, where these were counted: a region in which a single page is
+/// The figures of `sizing` by idle ages of pages, where these were counted. A region in which a single page is
 /// touched is not idle, but most of its pages may be.
 pub(super) fn by_ages(sizing: Sizing, curves: &[&AgeCurve]) -> Sizing {
     let longest = curves.iter().map(|c| c.longest()).fold(f64::INFINITY, f64::min);

@@ -99,7 +99,7 @@ fn ranges_of_very_different_rates_are_locked_separately() {
     assert_eq!(of(&a, Action::Lock), [(0, 4), (4, 16)]);
 }
 
-/// As a program that passes over its memory once in four seconds.
+/// As a program that passes through its memory once in four seconds.
 #[test]
 fn memory_that_is_touched_from_time_to_time_but_always_again_is_locked() {
     let mut record = steady();

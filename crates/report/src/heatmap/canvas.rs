@@ -132,8 +132,8 @@ fn state(r: &RegionView) -> CellState {
     }
 }
 
-/// The rows of an area in which a region is drawn: those whose middle it covers, so that adjacent regions stay
-/// adjacent and none grows; at least one row, so that no region vanishes.
+/// The rows of an area in which a region is drawn. These are the rows whose middle it covers, so that adjacent
+/// regions stay adjacent and none grows. There is at least one row, so that no region vanishes.
 pub(super) fn rows(region: &AddrRange, area: &AddrRange, rows: usize) -> Range<usize> {
     let Some(inside) = region.intersect(area) else { return 0..0 };
     let row = |addr: u64| (addr - area.start) as f64 / area.len() as f64 * rows as f64;

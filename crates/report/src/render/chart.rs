@@ -1,4 +1,4 @@
-//! Quantities over time as areas, one in front of the other, with their distributions beside them.
+//! Quantities over time as areas, one in front of the other, with their distributions next to them.
 
 use super::RenderError;
 use super::axis::{Tick, count_ticks, size_ticks, time_ticks};

@@ -1,4 +1,4 @@
-//! A simulated fleet: the rows that agents on many hosts would have written, and the truth beside them.
+//! A simulated fleet: the rows that agents on many hosts would have written, and their truth.
 //!
 //! Services of five kinds run on the hosts: caches, web services, batch jobs, services that leak, and idle ones. A
 //! service consists of classes of pages ([`Service`]). From these follow exactly, for each minute, which share of its
@@ -63,7 +63,7 @@ pub struct Group {
     key: u64,
     /// its size, as a multiple of the size of its service
     scale: f64,
-    /// memory that is never touched, beside that of its service, as a share of the size of its service
+    /// memory that is never touched, in addition to that of its service, as a share of the size of its service
     extra: f64,
     /// whether a deploy of its service reaches it
     deployed: bool,

@@ -94,7 +94,7 @@ pub struct SwapSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Costs {
-    /// time for a page that is read or written, beside the access to its memory
+    /// time for a page that is read or written, in addition to the access to its memory
     pub page_ns: u32,
     /// time for an allocated page
     pub allocation_ns: u32,

@@ -2,9 +2,9 @@
 //!
 //! The rows of page ages say how many pages are idle for how long, and how many pages a second are touched by the
 //! age before the touch. Samples are touched so that both hold: each row gives the number of touches by age, and
-//! at its end the samples get its ages, the samples that were idle for longest the highest ones. The regions of
-//! the snapshots say where: samples of a region that is untouched as a whole have at least its age, and they are
-//! touched together when the region is.
+//! at its end the samples get its ages. The samples that were idle for the longest time get the highest ages. The
+//! regions of the snapshots give the places. Samples of a region that is untouched as a whole have at least its
+//! age, and they are touched together with the region.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

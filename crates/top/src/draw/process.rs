@@ -10,7 +10,7 @@ use super::text::{number, printable, size};
 use super::{ages, heat};
 use crate::app::App;
 
-/// Least width of the mappings; where there is more room, ages are beside them.
+/// Least width of the mappings; where there is more room, ages are next to them.
 const MAPS: u16 = 50;
 
 /// Draws the page.

@@ -23,7 +23,7 @@ fn browser_or_skip() -> Option<Browser> {
     browser
 }
 
-/// Keeps a picture of the page, if somebody wants it.
+/// Keeps a picture of the page, if requested.
 fn keep(browser: &mut Browser, name: &str) {
     if let Some(dir) = std::env::var_os("ISOTHERM_SCREENSHOTS") {
         std::fs::write(std::path::Path::new(&dir).join(name), browser.screenshot()).unwrap();

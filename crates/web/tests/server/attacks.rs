@@ -117,7 +117,7 @@ fn large_and_many_headers_are_refused() {
     assert_eq!(ask(&scene, "/api/state").status, 200);
 }
 
-/// Requests that never end are dropped after 10 s, and do not delay others meanwhile.
+/// Requests that never end are dropped after 10 s, and do not delay others until then.
 #[test]
 fn half_open_connections_are_dropped_and_delay_nobody() {
     // More descriptors than a process has by default.

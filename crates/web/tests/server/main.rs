@@ -67,7 +67,7 @@ fn send(mut stream: TcpStream, request: &[u8]) -> Answer {
     Answer { status, head, body }
 }
 
-/// A GET request with these headers beside Host.
+/// A GET request with these headers in addition to Host.
 pub fn get(scene: &Scene, path: &str, headers: &str) -> Answer {
     get_at(scene.address().0, path, headers)
 }

@@ -66,7 +66,7 @@ pub struct Computation {
     pub kernel: Kernel,
     /// size of all its memory
     pub bytes: u64,
-    /// whether it is measured beside a second one that isotherm does not know
+    /// whether it is measured together with a second one that isotherm does not know
     pub twin: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Passes over all memory: a sort, page rank, a stencil and a hash join.
+//! Passes through all memory: a sort, page rank, a stencil and a hash join.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;

@@ -18,12 +18,13 @@ type Point = [f32; DIMENSIONS];
 const BLOCKS: usize = 16;
 /// Centres of clusters.
 const CENTRES: usize = 16;
-/// Passes over a block.
+/// Passes through a block.
 const PASSES: usize = 12;
 /// Points between two reports.
 const STRIDE: usize = 1024;
 
-/// Clusters of a stream of points: each block of points is passed over several times, and replaced much later.
+/// Clusters of a stream of points: it passes through each block of points several times, and replaces it much
+/// later.
 pub fn cluster(bytes: u64, progress: &mut Count) -> Result<()> {
     let n = fitting(bytes, 1.0 / BLOCKS as f64, size_of::<Point>());
     let mut random = random(bytes);
@@ -88,8 +89,8 @@ const CANDIDATES: usize = 96;
 /// Searches in the same bits, for less and less frequent sets.
 const ROUNDS: u64 = 64;
 
-/// Sets of items that are frequent in transactions (Zaki, 2000): the transactions are read once, and then only the bits
-/// of the most frequent items, again and again. So most of the memory is idle for long.
+/// Sets of items that are frequent in transactions (Zaki, 2000): the transactions are read once, and then only the
+/// bits of the most frequent items, repeatedly. So most of the memory is idle for a long time.
 pub fn itemsets(bytes: u64, progress: &mut Count) -> Result<()> {
     // Each transaction has a bit for each candidate.
     let each = size_of::<Transaction>() + CANDIDATES / 8;
@@ -183,7 +184,7 @@ pub fn dedup(bytes: u64, progress: &mut Count) -> Result<()> {
     progress.add(0)?;
     loop {
         for piece in buffer.chunks_mut(BUFFER / 16) {
-            // One piece of 64 is seldom repeated, so the store fills at some MiB a second.
+            // One piece of 64 is rarely repeated, so the store fills at some MiB a second.
             let kinds = if random.next_u32().is_multiple_of(64) { PIECES } else { 64 };
             Contents::new(random.next_u64() % kinds).fill(piece);
         }

@@ -26,8 +26,8 @@ pub struct FullReadOptions {
     /// is as short as the budget allows, and at least 1s [default: auto]
     #[arg(long, value_name = "auto|TIME", value_parser = units::interval)]
     interval: Option<Duration>,
-    /// Report windows instead of regions; isotherm joins neighbouring windows only if nothing
-    /// distinguishes them
+    /// Report windows instead of regions; isotherm joins neighbouring windows only if they do not
+    /// differ
     #[arg(long)]
     windows: bool,
 }
@@ -50,13 +50,13 @@ pub struct RegionOptions {
     #[arg(long, value_name = "N")]
     split: Option<u32>,
     /// Minimum number of sampling intervals from one clear to the next, in a region whose heat is
-    /// clear; 1 is the kernel's rule, and each clear costs the target a TLB shootdown [default: 8]
+    /// clear. 1 is the kernel's rule. Each clear costs the target a TLB shootdown [default: 8]
     #[arg(long, value_name = "N")]
     clear_every: Option<u32>,
     /// Also split regions in which all looks agreed, as the kernel does
     #[arg(long)]
     split_uniform: bool,
-    /// Split into one part more after splitting has found nothing new, as the kernel does
+    /// Split into one more part after a split has shown no difference, as the kernel does
     #[arg(long)]
     extra_split: bool,
 }

@@ -114,7 +114,8 @@ impl Memory {
         Ok(self.nodes()?.iter().filter(|&&n| n == signed(node)).count() as u64)
     }
 
-    /// Touches all pages, and checks that each node has the given number of pages, whichever pages these are.
+    /// Touches all pages, and checks that each node has the given number of pages, regardless of which pages these
+    /// are.
     pub fn counts_are(&self, wanted: &[(u32, u64)]) -> Outcome {
         self.touch();
         let found = wanted.iter().map(|&(node, _)| Ok((node, self.count(node)?)));

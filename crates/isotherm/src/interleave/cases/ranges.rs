@@ -52,8 +52,8 @@ pub fn forked(bench: &Bench) -> Outcome {
     m.lies_by(&bench.weights)
 }
 
-/// The policy that the kernel reports for a range: the policy that was set; the local mode if a preferred
-/// policy names no node; the default policy after the range was reset.
+/// The policy that the kernel reports for a range. It is the policy that was set, the local mode if a preferred
+/// policy names no node, or the default policy after the range was reset.
 pub fn reported_policy(bench: &Bench) -> Outcome {
     let m = Memory::new(PAGES)?;
     let is = |mode: PolicyMode, nodes: &[u32]| {

@@ -286,7 +286,7 @@ impl FileWatch {
         Ok(())
     }
 
-    /// Adds the time and the calls since the turn began, or since the last call. It goes on.
+    /// Adds the time and the calls since the turn began, or since the last call. The turn continues.
     fn add_turn(&mut self) {
         let Ok(counter) = &mut self.files.counter else { return };
         let (time, all) = (counter.lap(), counter.calls());

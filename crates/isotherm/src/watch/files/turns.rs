@@ -1,4 +1,4 @@
-//! When accesses are counted: always, or by turns where there are so many that counting all would cost too much.
+//! When accesses are counted: always, or in turns if counting all of them would cost too much.
 
 use std::time::Duration;
 

@@ -86,7 +86,7 @@ pub struct WatchedFile {
 }
 
 impl WatchedFile {
-    /// The file as it is now; returns the names to tell, if they are new.
+    /// The present state of the file; returns the names to report, if they are new.
     pub fn update(
         &mut self,
         found: FoundFile,

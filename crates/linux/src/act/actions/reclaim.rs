@@ -50,8 +50,8 @@ impl Operation for WillNeed {
         WalkTarget::Absent
     }
 
-    /// The kernel begins to read all pages at once. Then isotherm waits for each page. The advice alone only
-    /// fills caches, which page tables do not show: the same memory would be read ahead again and again.
+    /// The kernel begins to read all pages at once. Then isotherm waits for each page. The advice alone only fills
+    /// caches, which page tables do not show: the same memory would be read ahead repeatedly.
     fn apply(&self, memory: &ProcessMemory<'_>, pieces: &[Piece]) -> Result<Reply, OpsError> {
         let mut refused = memory.advise(pieces, Advice::WillNeed);
         if let Err(why) = memory.touch(pieces) {

@@ -44,8 +44,8 @@ pub(crate) fn flush_by_advice(
     Ok(advise_cold(process, &[range]).is_ok_and(|failed| failed.is_empty()))
 }
 
-/// A range that may be cleared as it is, and that begins and ends with a young page at a large distance; and
-/// the young pages of the block that contains it.
+/// A range that may be cleared unchanged, and that begins and ends with a young page at a large distance. Also the
+/// young pages of the block that contains it.
 fn far_apart(
     walker: &mut Walker,
     process: &mut Process,

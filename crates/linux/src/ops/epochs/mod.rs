@@ -1,10 +1,10 @@
 //! Observes memory whose accessed bits `MADV_COLD` does not clear: mapped more than once, or locked.
 //!
-//! `clear_refs` clears the bits of whole processes, so this works in epochs, for all processes at once: clear,
-//! flush the TLBs, read soon afterwards and at the end, and clear again. The accesses to a page are combined by
-//! page frame over all processes that map it. A page without an access that other processes map too stays
-//! unknown, unless it belongs to a private mapping of a file: accesses of other processes to the same code are
-//! irrelevant to this process. Exposure begins with the flush: before it, an access through a cached
+//! `clear_refs` clears the bits of whole processes, so this works in epochs, for all processes at once. The steps
+//! are: clear, flush the TLBs, read soon afterwards and at the end, and clear again. The accesses to a page are
+//! combined by page frame over all processes that map it. A page without an access that other processes map too
+//! stays unknown, unless it belongs to a private mapping of a file. Accesses of other processes to the same code
+//! are irrelevant to this process. Exposure begins with the flush: before it, an access through a cached
 //! translation sets no bit.
 
 mod flush;
@@ -36,7 +36,7 @@ const FIRST: Duration = Duration::from_millis(200);
 /// Shortest epoch where TLBs cannot be flushed: translations then stay cached for some time.
 const MIN_UNFLUSHED_EPOCH: Duration = Duration::from_secs(5);
 const MAX_EPOCH: Duration = Duration::from_secs(60);
-/// Longest time for which `clear_refs` may block a process: it can neither map memory nor fault meanwhile.
+/// Longest time for which `clear_refs` may block a process: it can neither map memory nor fault during this time.
 const MAX_STALL: Duration = Duration::from_millis(100);
 /// Duration of `clear_refs` per GiB of resident memory that it clears.
 const STALL_PER_GIB: Duration = Duration::from_millis(13);

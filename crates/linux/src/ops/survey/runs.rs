@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use isotherm_core::{AddrRange, PAGE_SIZE, PageMask};
 
-/// Gaps up to this many bytes are cleared too, if they contain no young page: a range costs about 10 us
-/// independent of its length, and each page in it about 48 ns (bench `looks`).
+/// Gaps up to this many bytes are cleared too, if they contain no young page. A range costs about 10 us regardless
+/// of its length, and each page in it about 48 ns (bench `looks`).
 pub(super) const BRIDGED_BYTES: u64 = 1 << 20;
 /// The longest range, in bytes. Clearing it takes half a millisecond, which is also the largest error of the
 /// time stamps of its pages.

@@ -58,7 +58,7 @@ pub struct PhaseFigures {
     pub allocator: AllocStats,
     /// resets of the batches per 1000 allocations
     pub resets_per_1000: f64,
-    /// passes over a zonelist per allocation
+    /// passes through a zonelist per allocation
     pub passes: f64,
     /// by zone
     pub zones: Vec<ZoneFigures>,

@@ -17,7 +17,7 @@ pub struct Outcome {
     pub allocations: u64,
     /// resets of the batches
     pub resets: u64,
-    /// passes over a zonelist per allocation
+    /// passes through a zonelist per allocation
     pub passes: f64,
     /// allocations that took the slow path
     pub slow_paths: u64,

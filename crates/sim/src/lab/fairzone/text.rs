@@ -11,7 +11,7 @@ const NAME: usize = 24;
 const COLUMN: usize = 11;
 
 impl Fairzone {
-    /// Rates by policy beside the published ones, then figures of memory with the first number of threads.
+    /// Rates by policy next to the published ones, then figures of memory with the first number of threads.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = format!(

@@ -106,8 +106,8 @@ impl Stream {
         ]
     }
 
-    /// The runs whose two rows by weight differ by so much that no prediction from weights and nodes alone, which is
-    /// the same for both, can be within 3 % of both.
+    /// The runs whose two rows by weight differ too much for a prediction from weights and nodes alone. It is the
+    /// same for both, so it cannot be within 3 % of both.
     fn contradiction(&self) -> Option<Misfit> {
         let [global, targeted] = self.weighted_layouts();
         let differs = |r: &&StreamRun| {
