@@ -66,7 +66,7 @@ pub use factory::watch;
 pub use fault::{CodeMapping, Fault, FaultKind, SampleBudget, sample_level};
 pub use heat::{Heat, HeatBytes, Thresholds};
 pub use intervals_goal::{IntervalsGoal, IntervalsTuner};
-pub use monitor::{Monitor, Observer};
+pub use monitor::Monitor;
 pub use ops::{Activity, Ask, Liveness, Look, Mapping, MappingKind, Seen, Space};
 pub use page_mask::PageMask;
 pub use page_scan::PageScan;

@@ -42,7 +42,7 @@ use self::view::ViewBasis;
 use crate::ages::KeptAges;
 use crate::attrs::{Attrs, AttrsError};
 use crate::call::{Cost, OpsError, TargetId};
-use crate::monitor::{Monitor, Observer};
+use crate::monitor::Monitor;
 use crate::ops::{Activity, Ask, Liveness, Look, Seen, Space};
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::region::below;
@@ -630,7 +630,6 @@ impl<O: Space + Look> Exposure<O> {
         for w in &mut self.roster.targets {
             w.externally_cleared = 0;
         }
-        self.roster.after_aggregation(&snapshot);
         self.handed_over = true;
         snapshot
     }
@@ -750,10 +749,6 @@ impl<O: Space + Look> Monitor for Exposure<O> {
 
     fn ops(&mut self) -> &mut O {
         &mut self.ops
-    }
-
-    fn observe(&mut self, observer: Box<dyn Observer>) {
-        self.roster.observe(observer);
     }
 
     fn attrs(&self) -> Attrs {
