@@ -40,7 +40,7 @@ mod survey;
 mod time;
 mod tuning;
 mod two_lists;
-mod units;
+pub mod units;
 mod unknown;
 mod unobservable;
 
@@ -79,7 +79,6 @@ pub use support::{RateSupport, SupportBytes};
 pub use survey::{BLOCK_SIZE, Block, Cleared, Pressure, SAMPLES, Survey, sample_pages};
 pub use time::Nanos;
 pub use two_lists::TwoLists;
-pub use units::{parse_size, parse_time};
 pub use unknown::{Pages, Unknown};
 
 /// The rules for merging, splitting and fitting regions, for authors of other monitors.

@@ -12,7 +12,6 @@ mod named;
 mod picture;
 mod play;
 mod schedule;
-pub mod units;
 mod walk;
 mod words;
 
