@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use isotherm::interleave::{cases, verify};
+use isotherm::interleave::verify;
 use isotherm_report::json;
 
 use crate::cli::Verify;
@@ -20,7 +20,7 @@ pub fn run(o: &Verify) -> Result<ExitCode> {
 
 /// Tests the kernel's policies.
 fn of_kernel(as_json: bool) -> Result<ExitCode> {
-    let tried = cases::try_all()?;
+    let tried = isotherm_conform::try_all()?;
     let text = if as_json { json(&tried)? + "\n" } else { tried.text() };
     print(text.as_bytes())?;
     Ok(ExitCode::from(u8::from(tried.failed())))
