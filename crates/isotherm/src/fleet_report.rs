@@ -30,6 +30,7 @@ pub enum FleetReportError {
 /// The engine that computes the answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Engine {
     /// in a process of this machine
     DuckDb,

@@ -132,7 +132,7 @@ impl<W: Write> FirstError<W> {
     fn note<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
         result.map_err(|e| {
             let kind = e.kind();
-            if kind != io::ErrorKind::Interrupted {
+            if kind != ErrorKind::Interrupted {
                 self.error.get_or_insert(e);
             }
             kind.into()

@@ -49,6 +49,7 @@ const REREAD_MOST: Duration = Duration::from_secs(64);
 
 /// News of code and faults, in the order in which a record contains them.
 #[derive(Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StackNews {
     /// the files that a target executes from now on
     Code(TargetId, Arc<Vec<CodeMapping>>),
@@ -69,6 +70,7 @@ pub struct SampleCounts {
 
 /// Which stacks are sampled besides those of page faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct StackOptions {
     /// Sample allocations: one each time that about this number of bytes was allocated.
     pub allocation_bytes: Option<u64>,
@@ -76,6 +78,7 @@ pub struct StackOptions {
 
 /// Stacks cannot be sampled.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StacksError {
     /// faults cannot be sampled
     #[error(transparent)]

@@ -36,6 +36,7 @@ pub struct Stop {
 
 /// The reason for ending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Cause {
     /// the duration is over
     Duration,

@@ -12,6 +12,7 @@ use crate::frame::VERSION;
 /// The content of a record, in its order.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(clippy::large_enum_variant, reason = "facts come once a record, and events are not kept")]
+#[non_exhaustive]
 pub enum Event {
     /// a recording begins; once for all of its files
     Facts(Facts),
@@ -104,6 +105,7 @@ pub enum ReadError {
 
 /// The reason why a record has no end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Missing {
     /// a process still writes it
     #[error(

@@ -125,6 +125,7 @@ pub struct TargetFact {
 
 /// The reason why a file of a record ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum FileEndReason {
     /// all targets ended
     TargetsGone,

@@ -99,11 +99,7 @@ impl View {
                 self.attributions.insert(a.target, a);
             }
             Event::Snapshot(s) => self.snapshot(s),
-            Event::Mappings { .. }
-            | Event::Code { .. }
-            | Event::Fault(_)
-            | Event::Trace(_)
-            | Event::End(_) => {}
+            _ => {}
         }
     }
 
@@ -333,7 +329,9 @@ impl View {
         rows: usize,
     ) -> Vec<Area> {
         let filter = Filter { addr: range, targets: Some([target].into()), ..Filter::default() };
-        let options = Options { filter, thresholds: self.thresholds(), ..Options::default() };
+        let mut options = Options::default();
+        options.filter = filter;
+        options.thresholds = self.thresholds();
         let mut extent = Extent::new(options);
         extent.push(&at.snapshot);
         let max_panels = (rows / 8).clamp(1, 8);

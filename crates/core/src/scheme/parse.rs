@@ -23,6 +23,7 @@ pub struct ParseError {
 
 /// The kind of error in a line.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ParseErrorKind {
     /// a missing word
     #[error(

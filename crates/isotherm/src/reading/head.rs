@@ -52,8 +52,7 @@ impl Head {
                 }
                 Event::Snapshot(s) => gaps.snapshot(s, lost),
                 Event::End(_) => gaps.end(lost),
-                Event::Mappings { .. } | Event::Code { .. } | Event::Fault(_) | Event::Trace(_) => {
-                }
+                _ => {}
             }
             Ok(())
         })?;

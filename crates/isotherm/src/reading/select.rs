@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use isotherm_core::{TargetId, Thresholds};
+use isotherm_core::TargetId;
 use isotherm_record::{Facts, TargetFact};
 use isotherm_report::{Filter, Options, printable};
 
@@ -20,14 +20,12 @@ pub fn options(part: &RecordSelection, head: &Head) -> Result<Options, ReadingEr
     let chosen = chosen(&part.targets, targets)?;
     let wanted = |t: &&TargetFact| chosen.as_ref().is_none_or(|ids| ids.contains(&t.id));
     let shown: Vec<&TargetFact> = targets.iter().filter(wanted).collect();
-    Ok(Options {
-        title: title(facts, &shown),
-        filter: Filter { time: part.time.clone(), addr: None, targets: chosen },
-        thresholds: Thresholds::default(),
-        labels: targets.iter().map(|t| (t.id, label(t))).collect::<BTreeMap<_, _>>(),
-        look: facts.map(|f| f.look.clone()).unwrap_or_default(),
-        gaps: head.gaps.clone(),
-    })
+    let mut options = Options::titled(title(facts, &shown));
+    options.filter = Filter { time: part.time.clone(), addr: None, targets: chosen };
+    options.labels = targets.iter().map(|t| (t.id, label(t))).collect();
+    options.look = facts.map(|f| f.look.clone()).unwrap_or_default();
+    options.gaps.clone_from(&head.gaps);
+    Ok(options)
 }
 
 /// The targets that match any of `words`; `None` (all) if there are no words.

@@ -30,7 +30,11 @@ use crate::words::chain;
 
 pub use error::RecordError;
 
+/// Default interval between two writes of the metrics.
+const METRICS_EVERY: Duration = Duration::from_secs(15);
+
 /// The memory to record, how to watch it, and the file.
+#[non_exhaustive]
 pub struct RecordOptions {
     /// the processes to watch
     pub targets: Selection,
@@ -59,6 +63,25 @@ pub struct RecordOptions {
 }
 
 impl RecordOptions {
+    /// Records these processes to this file: by the best way to look, without stacks, metrics or limits.
+    #[must_use]
+    pub fn new(targets: Selection, output: PathBuf) -> Self {
+        RecordOptions {
+            targets,
+            what: WatchedMemory::processes(),
+            look: LookBy::Auto,
+            seed: None,
+            output,
+            limits: Limits::default(),
+            stacks: None,
+            duration: None,
+            control: None,
+            metrics: None,
+            metrics_every: METRICS_EVERY,
+            lake: None,
+        }
+    }
+
     /// Whether the record goes to standard output.
     #[must_use]
     pub fn to_stdout(&self) -> bool {

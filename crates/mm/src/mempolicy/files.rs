@@ -7,6 +7,7 @@ use crate::nodes::NodeSet;
 
 /// The version of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FilesOf {
     /// Linux 6.9 to 6.15: 0 or an empty line sets the default, 1; a file for each possible node
     V6_9,

@@ -25,6 +25,7 @@ pub(super) const BATCH: usize = 64 << 10;
 
 /// A table of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Table {
     /// a row for each region of each snapshot
     Regions,

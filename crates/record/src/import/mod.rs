@@ -36,6 +36,7 @@ const BUFFER: usize = 256 << 10;
 
 /// The format of a recording of another tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Format {
     /// damo's `json`
     Json,
