@@ -246,7 +246,7 @@ fn without_bpf_named_files_are_counted_by_system_calls() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told() {
+fn what_makes_no_sense_is_reported() {
     for (args, status, said) in [
         (&["--depth", "1"][..], 2, "--by dir"),
         (&["--watch", "--interval", "1ms"], 2, "--interval"),

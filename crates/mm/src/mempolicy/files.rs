@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn off_without_anything_told() {
+    fn off_without_anything_reported() {
         let mut f = files(FilesOf::V6_16);
         f.store_auto("0").unwrap();
         assert_eq!((f.show_auto(), f.show(0)), (Ok(false), Ok(1)));
