@@ -12,7 +12,7 @@ use isotherm_core::{
     Step, TargetId,
 };
 use isotherm_linux::{Hold, Vaddr};
-use isotherm_record::{Facts, FileEndReason, Limits, Reader, TargetFact, Writer};
+use isotherm_record::{FileEndReason, Limits, Reader, RecordingHeader, TargetInfo, Writer};
 
 /// An operations set that is used by several monitors: loading it takes longer than a short recording.
 struct Lent<'a>(&'a mut Vaddr);
@@ -50,10 +50,10 @@ fn record(ops: &mut Vaddr, pid: i32, path: &Path) {
     let ms = Duration::from_millis;
     let attrs = Attrs { sample: ms(1), aggr: ms(4), update: ms(2), ..Attrs::default() };
     let target = ops.attach(pid).unwrap();
-    let facts = Facts::new("0.1.0", attrs, Nanos(0));
+    let facts = RecordingHeader::new("0.1.0", attrs, Nanos(0));
     let mut writer = Writer::create(path, &facts, Limits::default()).unwrap();
     let command = String::from("sleeper");
-    let _ = writer.target(TargetFact { id: target, pid: None, command }).unwrap();
+    let _ = writer.target(TargetInfo { id: target, pid: None, command }).unwrap();
     let mut monitor = RegionSampler::new(Lent(ops), attrs, &[target], 1).unwrap();
     let mut now = Nanos(0);
     let mut made = 0;

@@ -16,7 +16,7 @@ use isotherm_linux::code::CodeReader;
 use isotherm_linux::faults::{FaultNews, FaultSampler, FaultsError, SampleKind, Sampled};
 use isotherm_linux::sys::{self, PageState, page_frame, page_state};
 use isotherm_linux::unwind::{StackUnwinder, UnwindTables};
-use isotherm_record::TargetFact;
+use isotherm_record::TargetInfo;
 use tracing::warn;
 
 use crate::ROOT;
@@ -239,7 +239,7 @@ impl Stacks {
     ///
     /// # Errors
     /// If the kernel refuses it.
-    pub fn target(&mut self, fact: &TargetFact) -> Result<(), StacksError> {
+    pub fn target(&mut self, fact: &TargetInfo) -> Result<(), StacksError> {
         let Some(pid) = fact.pid.and_then(|pid| i32::try_from(pid).ok()) else { return Ok(()) };
         if self.processes.get(&pid).is_none_or(|p| p.target != fact.id) {
             self.sampler.attach(pid)?;
@@ -558,7 +558,7 @@ fn change(target: TargetId, at: Nanos, kind: FaultKind, range: AddrRange) -> Fau
 }
 
 /// Attaches a target; a recording continues without its samples if that fails.
-pub fn try_target(stacks: &mut Stacks, fact: &TargetFact) {
+pub fn try_target(stacks: &mut Stacks, fact: &TargetInfo) {
     if let Err(e) = stacks.target(fact) {
         warn!("{e}");
     }

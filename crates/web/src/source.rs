@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use isotherm_core::{Attribution, Nanos, RegionView, Snapshot, TargetId, TargetView, Unknown};
 use isotherm_record::{
-    Facts, FileEndReason, Limits as RecordLimits, ReadError, Reader, WriteError, Writer,
+    FileEndReason, Limits as RecordLimits, ReadError, Reader, RecordingHeader, WriteError, Writer,
 };
 use isotherm_report::{
     Extent, Filter, FilterError, Grid, Options, Picture, RenderError, Shape, heatmap_picture,
@@ -629,9 +629,9 @@ impl Source {
         Ok(())
     }
 
-    fn facts(&self, s: &Snapshot) -> Facts {
+    fn facts(&self, s: &Snapshot) -> RecordingHeader {
         let known = self.index().view().facts().cloned();
-        known.unwrap_or_else(|| Facts::new(env!("CARGO_PKG_VERSION"), s.attrs, s.start))
+        known.unwrap_or_else(|| RecordingHeader::new(env!("CARGO_PKG_VERSION"), s.attrs, s.start))
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use isotherm_core::{Attribution, Snapshot};
-use isotherm_record::{End, Event, Facts, ReadError, Reader, TargetFact};
+use isotherm_record::{End, Event, ReadError, Reader, RecordingHeader, TargetInfo};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -275,8 +275,8 @@ pub const QUICK: [&str; 6] = ["--sample", "10ms", "--aggr", "100ms", "--update",
 
 /// A record read back.
 pub struct Record {
-    pub facts: Facts,
-    pub targets: Vec<TargetFact>,
+    pub facts: RecordingHeader,
+    pub targets: Vec<TargetInfo>,
     pub snapshots: Vec<Arc<Snapshot>>,
     pub attributions: Vec<Attribution>,
     pub end: Option<End>,
@@ -287,7 +287,11 @@ pub struct Record {
 impl Record {
     pub fn read(path: &Path) -> Self {
         let mut record = Record {
-            facts: Facts::new("", isotherm_core::Attrs::default(), isotherm_core::Nanos(0)),
+            facts: RecordingHeader::new(
+                "",
+                isotherm_core::Attrs::default(),
+                isotherm_core::Nanos(0),
+            ),
             targets: Vec::new(),
             snapshots: Vec::new(),
             attributions: Vec::new(),
@@ -296,7 +300,7 @@ impl Record {
         };
         for event in Reader::open(path).unwrap() {
             match event {
-                Ok(Event::Facts(facts)) => record.facts = facts,
+                Ok(Event::Header(facts)) => record.facts = facts,
                 Ok(Event::Target(target)) => record.targets.push(target),
                 Ok(
                     Event::Mappings { .. } | Event::Code { .. } | Event::Fault(_) | Event::Trace(_),

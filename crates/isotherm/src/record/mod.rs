@@ -11,7 +11,7 @@ use isotherm_core::{Attribution, Attrs, MonitorKind, Nanos, Snapshot, TargetId};
 use isotherm_linux::damon;
 use isotherm_linux::sys::{self, KeptCapabilities};
 use isotherm_record::{
-    Facts, FileEndReason, Limits, Progress as Written, Summary, TargetFact, Writer,
+    FileEndReason, Limits, Progress as Written, RecordingHeader, Summary, TargetInfo, Writer,
 };
 use tracing::{error, info, warn};
 
@@ -220,18 +220,18 @@ fn or_finish<T, E: Into<RecordError>>(
 
 /// The facts that a record contains about itself.
 #[must_use]
-pub fn facts(attrs: Attrs, seed: u64, look: String) -> Facts {
+pub fn facts(attrs: Attrs, seed: u64, look: String) -> RecordingHeader {
     let uname = rustix::system::uname();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-    Facts {
+    RecordingHeader {
         host: uname.nodename().to_string_lossy().into_owned(),
         kernel: uname.release().to_string_lossy().into_owned(),
         command: words.collect::<Vec<_>>().join(" "),
         started_unix_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
         seed,
         look,
-        ..Facts::new(env!("CARGO_PKG_VERSION"), attrs, sys::monotonic())
+        ..RecordingHeader::new(env!("CARGO_PKG_VERSION"), attrs, sys::monotonic())
     }
 }
 
@@ -322,7 +322,7 @@ impl Job for RecordJob {
         self.privileges.fit(&self.writer)
     }
 
-    fn target(&mut self, fact: &TargetFact) -> Result<(), RecordError> {
+    fn target(&mut self, fact: &TargetInfo) -> Result<(), RecordError> {
         let _ = self.writer.target(fact.clone())?;
         if let Some(stacks) = &mut self.stacks {
             try_target(stacks, fact);

@@ -142,7 +142,7 @@ fn cgroups(o: &cli::Cgroups) -> Result<ExitCode> {
     let mut builder = GroupsBuilder::new(options, o.by, o.every);
     let torn = each_event(open(&o.selection.part.input.input())?, |event, _| {
         match event {
-            Event::Facts(_) => builder.begin(firsts.next().unwrap_or_default().into_values()),
+            Event::Header(_) => builder.begin(firsts.next().unwrap_or_default().into_values()),
             Event::Attribution(a) => builder.attribution(a),
             Event::Snapshot(s) => builder.push(s),
             _ => {}

@@ -9,7 +9,7 @@ use isotherm_core::{
     RegionView, TargetId, TargetView, Unknown,
 };
 use isotherm_linux::page_cache::{AccessCount, CachedFile, CachedRange, FileKey, ReadCounter};
-use isotherm_record::TargetFact;
+use isotherm_record::TargetInfo;
 
 use super::mapped::MappedRegions;
 use crate::page_cache::FoundFile;
@@ -90,7 +90,7 @@ impl WatchedFile {
         found: FoundFile,
         (by_access, remembers): (bool, bool),
         next_id: &mut u32,
-    ) -> Vec<TargetFact> {
+    ) -> Vec<TargetInfo> {
         let FoundFile { file, name, is_tmpfs, .. } = found;
         if self.targets.is_empty() {
             let all: &[Access] = match by_access {
@@ -117,7 +117,7 @@ impl WatchedFile {
         let kind = MappingKind::File;
         let mapping = Mapping { range, kind, name: name.as_str().into(), unknown: None };
         self.mappings = Arc::new(vec![mapping]);
-        let fact = |&(id, access, _): &(TargetId, Access, CountedTarget)| TargetFact {
+        let fact = |&(id, access, _): &(TargetId, Access, CountedTarget)| TargetInfo {
             id,
             pid: None,
             command: access.name(&name),
