@@ -3,8 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[path = "program/kill_on_drop.rs"]
+mod kill_on_drop;
+
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::Duration;
 
 use isotherm_core::{
@@ -13,6 +16,7 @@ use isotherm_core::{
 };
 use isotherm_linux::{Hold, Vaddr};
 use isotherm_record::{FileEndReason, Limits, Reader, RecordingHeader, TargetInfo, Writer};
+use kill_on_drop::KillOnDrop;
 
 /// An operations set that is used by several monitors: loading it takes longer than a short recording.
 struct Lent<'a>(&'a mut Vaddr);
@@ -30,16 +34,6 @@ impl Space for Lent<'_> {
 impl Look for Lent<'_> {
     fn look(&mut self, asks: &[Ask], out: &mut Vec<Seen>) -> Result<Cost, OpsError> {
         self.0.look(asks, out)
-    }
-}
-
-/// Killed when dropped.
-struct Sleeper(Child);
-
-impl Drop for Sleeper {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -101,7 +95,7 @@ fn a_thousand_recordings_leave_nothing_behind() {
         eprintln!("skipped a_thousand_recordings_leave_nothing_behind: it requires root");
         return;
     }
-    let sleeper = Sleeper(Command::new("sleep").arg("1000").spawn().unwrap());
+    let sleeper = KillOnDrop(Command::new("sleep").arg("1000").spawn().unwrap());
     let pid = sleeper.0.id().cast_signed();
     let dir = tempfile::TempDir::new().unwrap();
     let path = dir.path().join("a.rec");

@@ -15,6 +15,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::kill_on_drop::KillOnDrop;
+
 /// No step takes as long as this, on any slow or busy machine.
 pub const TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -165,7 +167,7 @@ pub fn until_more_at(socket: &Path, snapshots: u64) {
 
 /// `isotherm record`, ten snapshots a second, into a directory of its own; killed when dropped.
 pub struct Recorder {
-    child: Child,
+    child: KillOnDrop,
     dir: TempDir,
 }
 
@@ -189,7 +191,7 @@ impl Recorder {
         }
         command.args(options);
         command.current_dir(dir.path()).stdout(Stdio::null()).stderr(err);
-        let child = command.spawn().unwrap();
+        let child = KillOnDrop(command.spawn().unwrap());
         Recorder { child, dir }
     }
 
@@ -263,13 +265,6 @@ impl Recorder {
     }
 }
 
-impl Drop for Recorder {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// Ten snapshots a second.
 pub const QUICK: [&str; 6] = ["--sample", "10ms", "--aggr", "100ms", "--update", "200ms"];
 
@@ -302,12 +297,10 @@ impl Record {
             match event {
                 Ok(Event::Header(facts)) => record.facts = facts,
                 Ok(Event::Target(target)) => record.targets.push(target),
-                Ok(
-                    Event::Mappings { .. } | Event::Code { .. } | Event::Fault(_) | Event::Trace(_),
-                ) => {}
                 Ok(Event::Snapshot(snapshot)) => record.snapshots.push(snapshot),
                 Ok(Event::Attribution(a)) => record.attributions.push(a),
                 Ok(Event::End(end)) => record.end = Some(end),
+                Ok(_) => {}
                 Err(ReadError::Torn { .. }) => record.torn = true,
                 Err(e) => panic!("{e}"),
             }
