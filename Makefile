@@ -160,11 +160,17 @@ wheel: release
 test-python: wheel
 	crates/python/test $(target)/wheels/isotherm-*.whl
 
-# This does not check advisories, which require a database from the network (cargo deny check advisories).
+# These crates have `publish = false`; the others can be published.
+unpublished := bench cli conform evaluation fuzz guest-tool guests harden python
+
+# `cargo package` packs the library crates, to check their manifests, and builds nothing. This does not check
+# advisories, which require a database from the network (cargo deny check advisories).
 check: install-deps $(target)/tools/bin/cargo-deny
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked --quiet
+	cargo package --workspace $(unpublished:%=--exclude isotherm-%) \
+		--no-verify --allow-dirty --locked --offline --quiet
 	$(target)/tools/bin/cargo-deny --workspace --locked check --hide-inclusion-graph licenses bans sources
 
 # The files for a fleet: with helm, kubeconform, the schema of Grafana, and the program in the container of the pod.

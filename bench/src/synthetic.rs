@@ -10,7 +10,7 @@ use isotherm_core::{
     FaultKind, Mapping, MappingKind, Nanos, PAGE_SIZE, PageAges, Pages, RateSupport, RegionView,
     Snapshot, TargetId, TargetView, rate,
 };
-use isotherm_record::{Facts, FileEndReason, Limits, TargetFact, WriteError, Writer};
+use isotherm_record::{FileEndReason, Limits, RecordingHeader, TargetInfo, WriteError, Writer};
 
 const BASE: u64 = 0x7f00_0000_0000;
 /// Address space for each region, within which its borders move.
@@ -64,12 +64,12 @@ pub fn write_every(
     regions: u64,
     (every, ages_every): (Duration, u64),
 ) -> Result<(), WriteError> {
-    let mut facts = Facts::new("0.1.0", Attrs::default(), Nanos(0));
+    let mut facts = RecordingHeader::new("0.1.0", Attrs::default(), Nanos(0));
     facts.look = "nothing: made up".into();
     (facts.host, facts.kernel) = ("nowhere".into(), "6.18".into());
     let mut writer = Writer::create(path, &facts, Limits::default())?;
     let command = "/usr/bin/server --made-up".into();
-    let _ = writer.target(TargetFact { id: TargetId(0), pid: Some(4711), command })?;
+    let _ = writer.target(TargetInfo { id: TargetId(0), pid: Some(4711), command })?;
     let program = CodeMapping {
         range: AddrRange::new(0x1000, 0x2000),
         offset: 0,

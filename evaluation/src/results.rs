@@ -263,7 +263,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_failed_is_told_and_does_not_count() {
+    fn what_failed_is_reported_and_does_not_count() {
         let mut runs = [
             run("a", Config::Orig, Work::Seconds(1.0), 1.0, 0.0),
             run("a", Config::Orig, Work::Seconds(9.0), 1.0, 0.0),

@@ -22,7 +22,7 @@ use isotherm_core::{Attrs, Nanos};
 use isotherm_record::edit::{Edit, Rewriter};
 use isotherm_record::import::{Format, Import, ImportError, Presumed};
 use isotherm_record::{
-    Facts, FileEndReason, Limits, ReadError, Reader, Writer, export_perf_script,
+    FileEndReason, Limits, ReadError, Reader, RecordingHeader, Writer, export_perf_script,
 };
 
 #[cfg(feature = "services")]
@@ -134,7 +134,7 @@ fn read(bytes: &[u8]) -> bool {
     all.by_ref().for_each(drop);
     assert!(all.lost().bytes <= len);
     let _ = export_perf_script(reader().skip_damaged(), std::io::sink());
-    let facts = Facts::new("0.1.0", Attrs::default(), Nanos(0));
+    let facts = RecordingHeader::new("0.1.0", Attrs::default(), Nanos(0));
     let writer = Writer::to(Vec::new(), Path::new("new"), &facts, Limits::default()).unwrap();
     let mut rewriter = Rewriter::new(writer, facts);
     let edit = Edit { aggr: Some(Duration::from_secs(1)), ..Edit::default() };

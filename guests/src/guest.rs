@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_told() {
+    fn a_reason_is_reported() {
         let (_, wrong) = judged(&[("status", "1\n"), ("failed", "no record\n")]);
         assert_eq!(wrong, ["no record"]);
         let (_, wrong) = judged(&[("status", "139\n")]);

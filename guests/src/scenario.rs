@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_script_is_told_what_is_expected() {
+    fn the_script_gets_what_is_expected() {
         let mut record = Scenario::all().unwrap().into_iter().find(|s| s.name == "record").unwrap();
         let exports = BTreeMap::from([("WAY".to_owned(), "it's".to_owned())]);
         record.kernels.insert("9.9".to_owned(), exports);

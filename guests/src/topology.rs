@@ -232,7 +232,7 @@ bandwidth_mib_s = 4096
     }
 
     #[test]
-    fn the_guest_is_told() {
+    fn the_guest_gets_its_topology() {
         let facts = Topology::parse(TWO).unwrap().facts();
         assert_eq!(facts, "node 0 512 2\nnode 1 256 0\ndistance 0 1 20\nmemory 0 1 200 4096\n");
     }

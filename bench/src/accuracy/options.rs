@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+use isotherm_core::units;
 use isotherm_sim::MachineKind;
-use isotherm_sim::workload::{Workload, units};
+use isotherm_sim::workload::Workload;
 
 use crate::setups::Setups;
 

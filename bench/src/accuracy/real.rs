@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use isotherm_core::{Monitor, Nanos, Snapshot, watch as monitor_of};
 use isotherm_linux::{Processes, sys, watch_for};
-use isotherm_record::{Facts, FileEndReason, Limits, Writer};
+use isotherm_record::{FileEndReason, Limits, RecordingHeader, Writer};
 use isotherm_sim::{AGED, GroundTruth};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde::Deserialize;
@@ -78,8 +78,11 @@ fn snapshots(
 /// Bytes of a record of `snapshots`.
 fn recorded(setup: &Setup, path: &Path, snapshots: &[Arc<Snapshot>]) -> Result<u64> {
     let begin = snapshots.first().map_or(Nanos(0), |s| s.start);
-    let mut writer =
-        Writer::create(path, &Facts::new("bench", setup.attrs, begin), Limits::default())?;
+    let mut writer = Writer::create(
+        path,
+        &RecordingHeader::new("bench", setup.attrs, begin),
+        Limits::default(),
+    )?;
     for s in snapshots {
         let _ = writer.snapshot(s)?;
         if writer.flush_by().is_some_and(|by| s.end >= by) {

@@ -12,7 +12,7 @@ use isotherm_bench::bootstrap::median_of;
 use isotherm_bench::{cpus, usage};
 use isotherm_core::{FaultKind, Nanos, TargetId};
 use isotherm_linux::sys::{monotonic, own_cpu};
-use isotherm_record::TargetFact;
+use isotherm_record::TargetInfo;
 use rustix::fs::{Advice, fadvise};
 use rustix::mm::{self, MapFlags, ProtFlags};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -125,7 +125,7 @@ fn slice(program: &Program, with_stacks: bool, time: Duration) -> Result<Slice> 
     let pid = program.pid()?;
     let mut stacks =
         with_stacks.then(|| Stacks::open(false, StackOptions::default())).transpose()?;
-    let fact = TargetFact { id: TargetId(0), pid: Some(program.0.id()), command: String::new() };
+    let fact = TargetInfo { id: TargetId(0), pid: Some(program.0.id()), command: String::new() };
     stacks.as_mut().map_or(Ok(()), |stacks| stacks.target(&fact))?;
     // In the warm-up, the sampler spends what it may take of a burst.
     let _ = run(stacks.as_mut(), monotonic() + time);

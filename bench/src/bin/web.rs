@@ -15,7 +15,7 @@ use isotherm_bench::program::{self, Ended};
 use isotherm_bench::synthetic;
 use isotherm_bench::threads::Threads;
 use isotherm_core::{TargetId, Thresholds};
-use isotherm_record::{Event, TargetFact};
+use isotherm_record::{Event, TargetInfo};
 use isotherm_web::{Index, ListenOptions, Server, Source, SourceKind, live_limits};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -588,7 +588,7 @@ fn day() -> Result<()> {
     let (changes, changed) = tokio::sync::watch::channel(0);
     let server = Server::start(&listen, vec![Arc::clone(&source)], changed)?;
     let command = "/usr/bin/server --made-up".to_owned();
-    source.change().push(Event::Target(TargetFact { id: TargetId(0), pid: Some(4711), command }));
+    source.change().push(Event::Target(TargetInfo { id: TargetId(0), pid: Some(4711), command }));
     let mut most = 0;
     for (n, s) in (0..86_400).zip(synthetic::snapshots(300, Duration::from_secs(1), 60)) {
         source.change().push(Event::Snapshot(Arc::new(s)));

@@ -3,8 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[path = "program/kill_on_drop.rs"]
+mod kill_on_drop;
+
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::Duration;
 
 use isotherm_core::{
@@ -12,7 +15,8 @@ use isotherm_core::{
     Step, TargetId,
 };
 use isotherm_linux::{Hold, Vaddr};
-use isotherm_record::{Facts, FileEndReason, Limits, Reader, TargetFact, Writer};
+use isotherm_record::{FileEndReason, Limits, Reader, RecordingHeader, TargetInfo, Writer};
+use kill_on_drop::KillOnDrop;
 
 /// An operations set that is used by several monitors: loading it takes longer than a short recording.
 struct Lent<'a>(&'a mut Vaddr);
@@ -33,16 +37,6 @@ impl Look for Lent<'_> {
     }
 }
 
-/// Killed when dropped.
-struct Sleeper(Child);
-
-impl Drop for Sleeper {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 const SNAPSHOTS: u64 = 2;
 
 /// Records `pid` for two snapshots, without waiting for the monitor's clock.
@@ -50,10 +44,10 @@ fn record(ops: &mut Vaddr, pid: i32, path: &Path) {
     let ms = Duration::from_millis;
     let attrs = Attrs { sample: ms(1), aggr: ms(4), update: ms(2), ..Attrs::default() };
     let target = ops.attach(pid).unwrap();
-    let facts = Facts::new("0.1.0", attrs, Nanos(0));
+    let facts = RecordingHeader::new("0.1.0", attrs, Nanos(0));
     let mut writer = Writer::create(path, &facts, Limits::default()).unwrap();
     let command = String::from("sleeper");
-    let _ = writer.target(TargetFact { id: target, pid: None, command }).unwrap();
+    let _ = writer.target(TargetInfo { id: target, pid: None, command }).unwrap();
     let mut monitor = RegionSampler::new(Lent(ops), attrs, &[target], 1).unwrap();
     let mut now = Nanos(0);
     let mut made = 0;
@@ -101,7 +95,7 @@ fn a_thousand_recordings_leave_nothing_behind() {
         eprintln!("skipped a_thousand_recordings_leave_nothing_behind: it requires root");
         return;
     }
-    let sleeper = Sleeper(Command::new("sleep").arg("1000").spawn().unwrap());
+    let sleeper = KillOnDrop(Command::new("sleep").arg("1000").spawn().unwrap());
     let pid = sleeper.0.id().cast_signed();
     let dir = tempfile::TempDir::new().unwrap();
     let path = dir.path().join("a.rec");

@@ -12,9 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Ask, Attrs, Cost, Heat, Liveness, Look, Mapping, MappingKind, Monitor, Nanos,
-    Observer, OpsError, PAGE_SIZE, RegionSampler, Seen, Snapshot, Source, Space, Step, TargetId,
-    Thresholds,
+    AddrRange, Ask, Attrs, Cost, Heat, Liveness, Look, Mapping, MappingKind, Nanos, OpsError,
+    PAGE_SIZE, RegionSampler, Seen, Snapshot, Source, Space, Step, TargetId, Thresholds,
 };
 
 const SLOTS: usize = 64 * 1024;
@@ -78,16 +77,6 @@ impl Look for CacheOps {
     }
 }
 
-/// Receives each snapshot, in addition to the caller of `step`.
-struct Progress;
-
-impl Observer for Progress {
-    fn after_aggregation(&mut self, s: &Arc<Snapshot>) {
-        let hot = s.bytes(&Thresholds::default()).hot / PAGE_SIZE;
-        println!("snapshot {}: {} regions, {hot} hot slots", s.seq, s.nr_regions());
-    }
-}
-
 /// Serves 200 requests per ms for 4 s: nine of ten go to 6000 slots, the others to any slot.
 fn serve(cache: &Rc<RefCell<Cache>>, monitor: &mut impl Source) -> Result<Arc<Snapshot>, OpsError> {
     let mut last = None;
@@ -104,6 +93,8 @@ fn serve(cache: &Rc<RefCell<Cache>>, monitor: &mut impl Source) -> Result<Arc<Sn
         // The caller owns the clock: the monitor does the work that is due, or returns the time until which
         // to wait.
         if let Step::Snapshot(s) = monitor.step(now)? {
+            let hot = s.bytes(&Thresholds::default()).hot / PAGE_SIZE;
+            println!("snapshot {}: {} regions, {hot} hot slots", s.seq, s.nr_regions());
             last = Some(s);
         }
     }
@@ -114,7 +105,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let cache = Rc::new(RefCell::new(Cache { hits: vec![0; SLOTS], ..Cache::default() }));
     let mut monitor =
         RegionSampler::new(CacheOps(Rc::clone(&cache)), Attrs::default(), &[CACHE], 1)?;
-    monitor.observe(Box::new(Progress));
     let last = serve(&cache, &mut monitor)?;
 
     let mut found = Vec::new();

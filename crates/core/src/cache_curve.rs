@@ -26,6 +26,7 @@ const MAX_MISSING_SHARE: f64 = 0.01;
 
 /// The reason why a record gives no curve.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NoCurve {
     /// no trace
     #[error(

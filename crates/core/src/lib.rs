@@ -40,7 +40,7 @@ mod survey;
 mod time;
 mod tuning;
 mod two_lists;
-mod units;
+pub mod units;
 mod unknown;
 mod unobservable;
 
@@ -66,7 +66,7 @@ pub use factory::watch;
 pub use fault::{CodeMapping, Fault, FaultKind, SampleBudget, sample_level};
 pub use heat::{Heat, HeatBytes, Thresholds};
 pub use intervals_goal::{IntervalsGoal, IntervalsTuner};
-pub use monitor::{Monitor, Observer};
+pub use monitor::Monitor;
 pub use ops::{Activity, Ask, Liveness, Look, Mapping, MappingKind, Seen, Space};
 pub use page_mask::PageMask;
 pub use page_scan::PageScan;
@@ -78,8 +78,8 @@ pub use source::{EndReason, Source, Step};
 pub use support::{RateSupport, SupportBytes};
 pub use survey::{BLOCK_SIZE, Block, Cleared, Pressure, SAMPLES, Survey, sample_pages};
 pub use time::Nanos;
+pub use tuning::NO_HEAT_HZ;
 pub use two_lists::TwoLists;
-pub use units::{parse_size, parse_time};
 pub use unknown::{Pages, Unknown};
 
 /// The rules for merging, splitting and fitting regions, for authors of other monitors.

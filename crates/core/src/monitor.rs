@@ -1,31 +1,9 @@
 //! The interface of all monitors.
 
-use std::sync::Arc;
-
 use crate::ages::KeptAges;
 use crate::attrs::{Attrs, AttrsError};
 use crate::call::TargetId;
-use crate::region::Region;
-use crate::snapshot::Snapshot;
-use crate::source::{EndReason, Source};
-use crate::time::Nanos;
-
-/// Callbacks of a monitor, called in the monitor's own thread. They are the callbacks of DAMON.
-pub trait Observer {
-    /// A sampling interval has ended (regions monitor only); `targets` holds the present regions of each
-    /// target.
-    fn after_sampling(&mut self, now: Nanos, targets: &[(TargetId, &[Region])]) {
-        let _ = (now, targets);
-    }
-    /// An aggregation interval has ended.
-    fn after_aggregation(&mut self, snapshot: &Arc<Snapshot>) {
-        let _ = snapshot;
-    }
-    /// The source has ended: no more callbacks follow.
-    fn before_end(&mut self, why: EndReason) {
-        let _ = why;
-    }
-}
+use crate::source::Source;
 
 /// Watches targets, and is a source of snapshots. This trait hides the differences between the kinds of
 /// monitor.
@@ -35,9 +13,6 @@ pub trait Monitor: Source {
 
     /// The operations set of the monitor.
     fn ops(&mut self) -> &mut Self::Ops;
-
-    /// Adds an observer.
-    fn observe(&mut self, observer: Box<dyn Observer>);
 
     /// The attributes in force.
     fn attrs(&self) -> Attrs;
@@ -66,6 +41,6 @@ pub trait Monitor: Source {
     /// targets that are watched by then.
     fn resume_ages(&mut self, _kept: Vec<(TargetId, KeptAges)>) {}
 
-    /// Ends the monitor: notifies the observers; the next step returns the end.
+    /// Ends the monitor: the next step returns the end.
     fn stop(&mut self);
 }

@@ -18,7 +18,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use self::scanned::ScannedTarget;
 use crate::attrs::{Attrs, AttrsError};
 use crate::call::{Cost, OpsError, TargetId};
-use crate::monitor::{Monitor, Observer};
+use crate::monitor::Monitor;
 use crate::ops::{Liveness, Look, Space};
 use crate::range::AddrRange;
 use crate::roster::{Roster, ran_since};
@@ -182,7 +182,6 @@ impl<O: Space + Look> PageScan<O> {
         self.seq += 1;
         self.samples = 0;
         self.interval_start = now;
-        self.roster.after_aggregation(&snapshot);
         snapshot
     }
 }
@@ -217,10 +216,6 @@ impl<O: Space + Look> Monitor for PageScan<O> {
 
     fn ops(&mut self) -> &mut O {
         &mut self.ops
-    }
-
-    fn observe(&mut self, observer: Box<dyn Observer>) {
-        self.roster.observe(observer);
     }
 
     fn attrs(&self) -> Attrs {

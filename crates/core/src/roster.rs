@@ -1,12 +1,9 @@
-//! The targets of a monitor, and the observers of the monitor.
+//! The targets of a monitor.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::call::TargetId;
-use crate::monitor::Observer;
 use crate::ops::Liveness;
-use crate::snapshot::Snapshot;
 use crate::source::EndReason;
 
 /// The state that a monitor keeps for a target.
@@ -14,11 +11,10 @@ pub(crate) trait RosterMember {
     fn id(&self) -> TargetId;
 }
 
-/// The targets and the observers of a monitor, and the reason for its end.
+/// The targets of a monitor, and the reason for its end.
 pub(crate) struct Roster<T> {
     /// targets that have not ended, sorted by id
     pub targets: Vec<T>,
-    observers: Vec<Box<dyn Observer>>,
     /// The monitor continues after all targets have ended.
     outlives: bool,
     ended: Option<EndReason>,
@@ -26,7 +22,7 @@ pub(crate) struct Roster<T> {
 
 impl<T: RosterMember> Roster<T> {
     pub fn new() -> Self {
-        Roster { targets: Vec::new(), observers: Vec::new(), outlives: false, ended: None }
+        Roster { targets: Vec::new(), outlives: false, ended: None }
     }
 
     /// Changes the targets. Present targets keep their state; `new` makes the state of added ones.
@@ -71,29 +67,13 @@ impl<T: RosterMember> Roster<T> {
         self.outlives = true;
     }
 
-    pub fn observe(&mut self, observer: Box<dyn Observer>) {
-        self.observers.push(observer);
-    }
-
-    pub fn after_aggregation(&mut self, snapshot: &Arc<Snapshot>) {
-        self.observers.iter_mut().for_each(|o| o.after_aggregation(snapshot));
-    }
-
-    /// The targets, and the observers to notify about them.
-    pub fn split(&mut self) -> (&[T], &mut [Box<dyn Observer>]) {
-        (&self.targets, &mut self.observers)
-    }
-
     pub fn stop(&mut self) {
         self.end(EndReason::Stopped);
     }
 
     /// Ends the monitor; only the first reason counts.
     fn end(&mut self, why: EndReason) {
-        if self.ended.is_none() {
-            self.ended = Some(why);
-            self.observers.iter_mut().for_each(|o| o.before_end(why));
-        }
+        self.ended.get_or_insert(why);
     }
 
     pub fn ended(&self) -> Option<EndReason> {

@@ -8,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::attrs::{Attrs, AttrsError};
 use crate::call::{Cost, OpsError, TargetId};
-use crate::monitor::{Monitor, Observer};
+use crate::monitor::Monitor;
 use crate::ops::{Ask, Liveness, Look, Mapping, Seen, Space};
 use crate::range::{AddrRange, join_touching};
 use crate::region::{
@@ -433,14 +433,7 @@ impl<O: Space + Look> Source for RegionSampler<O> {
         self.clock.samples_passed += 1;
         let due = self.clock.samples_passed >= self.attrs.samples();
         self.check(due)?;
-        let (targets, observers) = self.roster.split();
-        let known: Vec<(TargetId, &[Region])> =
-            targets.iter().map(|t| (t.id, t.regions())).collect();
-        observers.iter_mut().for_each(|o| o.after_sampling(now, &known));
         let snapshot = due.then(|| self.aggregate(now));
-        if let Some(s) = &snapshot {
-            self.roster.after_aggregation(s);
-        }
         if now >= self.clock.next_update {
             self.update(now)?;
         }
@@ -518,10 +511,6 @@ impl<O: Space + Look> Monitor for RegionSampler<O> {
 
     fn ops(&mut self) -> &mut O {
         &mut self.ops
-    }
-
-    fn observe(&mut self, observer: Box<dyn Observer>) {
-        self.roster.observe(observer);
     }
 
     fn attrs(&self) -> Attrs {

@@ -8,12 +8,12 @@ use std::time::Duration;
 pub(crate) const GAP: Duration = Duration::from_secs(1);
 
 /// Rates below this, in Hz, count as no heat: nine of ten pages are untouched for 5 s.
-pub(crate) const NO_HEAT_HZ: f64 = 0.02;
+pub const NO_HEAT_HZ: f64 = 0.02;
 
 /// Memory with a lower rate, in Hz, is not sampled: its windows are cleared in turn.
 pub(crate) const SAMPLED_HZ: f64 = 2.0;
 
-/// A sample with fewer pages does not show reliably whether its piece wakes.
+/// A sample with fewer pages does not show reliably whether its piece is reactivated.
 pub(crate) const MIN_SAMPLE_PAGES: u32 = 8;
 
 /// Maximum time between two turns of a region with constant heat.

@@ -3,6 +3,7 @@
 /// The reason why accesses to a page cannot be observed. Such memory is neither hot nor cold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Unknown {
     /// mapped more than once: the kernel silently skips such pages when it clears
     Shared,

@@ -56,6 +56,7 @@ pub enum FileError {
 
 /// The effort of compression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Effort {
     /// for a file that will be rewritten soon, or for many rows
     Fast,

@@ -13,6 +13,7 @@ use tracing::warn;
 
 /// Failures of reading such a file.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StateFileError {
     #[error("{0}")]
     Read(#[from] io::Error),

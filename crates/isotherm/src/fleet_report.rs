@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::usage::UsageError;
 
-const PROGRAM: &str = include_str!("../../../fleet/report.py");
+const PROGRAM: &str = include_str!("../fleet/report.py");
 const PYTHON: &str = "python3";
 /// Days of each control group that do not count for its limit: after a restart all memory was just touched.
 const SKIPPED_DAYS: u32 = 2;
@@ -30,6 +30,7 @@ pub enum FleetReportError {
 /// The engine that computes the answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Engine {
     /// in a process of this machine
     DuckDb,
@@ -101,7 +102,7 @@ struct Options<'a> {
     questions: Vec<Question>,
 }
 
-const VIEWS: [(&str, &str); 1] = [("observed", include_str!("../../../fleet/sql/observed.sql"))];
+const VIEWS: [(&str, &str); 1] = [("observed", include_str!("../fleet/sql/observed.sql"))];
 
 impl FleetReport {
     /// The smallest amount of memory for an engine.
@@ -121,12 +122,12 @@ impl FleetReport {
     fn questions(&self) -> Vec<Question> {
         let (age, rollout_age) = (Some(self.age), Some(self.rollout_age));
         [
-            ("cold", include_str!("../../../fleet/sql/cold.sql"), None),
-            ("savings", include_str!("../../../fleet/sql/savings.sql"), age),
-            ("limits", include_str!("../../../fleet/sql/limits.sql"), None),
-            ("hosts", include_str!("../../../fleet/sql/hosts.sql"), age),
-            ("rollout", include_str!("../../../fleet/sql/rollout.sql"), rollout_age),
-            ("images", include_str!("../../../fleet/sql/images.sql"), None),
+            ("cold", include_str!("../fleet/sql/cold.sql"), None),
+            ("savings", include_str!("../fleet/sql/savings.sql"), age),
+            ("limits", include_str!("../fleet/sql/limits.sql"), None),
+            ("hosts", include_str!("../fleet/sql/hosts.sql"), age),
+            ("rollout", include_str!("../fleet/sql/rollout.sql"), rollout_age),
+            ("images", include_str!("../fleet/sql/images.sql"), None),
         ]
         .map(|(name, sql, age)| Question { name, sql: self.filled(sql, age), age })
         .into()
@@ -177,7 +178,7 @@ mod tests {
     /// A question about limits reads the columns of every age from 10 s on.
     #[test]
     fn the_question_about_limits_knows_the_ages_of_the_lake() {
-        let sql = include_str!("../../../fleet/sql/limits.sql");
+        let sql = include_str!("../fleet/sql/limits.sql");
         for (name, seconds) in AGES {
             let listed = sql.contains(&format!("({seconds}, '{name}')"));
             assert_eq!(listed, seconds >= 10, "{name}");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use isotherm_core::{AddrRange, CodeMapping, TargetId};
 use isotherm_linux::code::{Functions, is_dump};
 use isotherm_linux::proc;
-use isotherm_record::TargetFact;
+use isotherm_record::TargetInfo;
 use isotherm_report::{CodeAddress, FindFunctions};
 use serde_json::Value;
 
@@ -58,7 +58,7 @@ pub struct RecordedFunctions {
 impl RecordedFunctions {
     /// The functions of `targets`, whose files lie below `root`.
     #[must_use]
-    pub fn new(root: PathBuf, targets: &[TargetFact]) -> Self {
+    pub fn new(root: PathBuf, targets: &[TargetInfo]) -> Self {
         let pids = targets.iter().filter_map(|t| Some((t.id, t.pid?))).collect();
         RecordedFunctions { functions: Functions::default(), root, pids }
     }

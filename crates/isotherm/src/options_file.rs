@@ -16,6 +16,7 @@ const SCHEMES: &str = "scheme";
 
 /// The values that an option accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OptionKind {
     /// none: the option is on or off
     Flag,

@@ -116,6 +116,42 @@ fn existing(path: &Path) -> io::Result<Option<(PathBuf, Metadata)>> {
     Ok(Some((place.unwrap_or_else(|| path.to_owned()), is)))
 }
 
+/// A writer that keeps the first error of writing.
+pub struct FirstError<W> {
+    out: W,
+    /// the error
+    pub error: Option<io::Error>,
+}
+
+impl<W: Write> FirstError<W> {
+    /// Writes to `out`.
+    pub fn new(out: W) -> Self {
+        FirstError { out, error: None }
+    }
+
+    fn note<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        result.map_err(|e| {
+            let kind = e.kind();
+            if kind != ErrorKind::Interrupted {
+                self.error.get_or_insert(e);
+            }
+            kind.into()
+        })
+    }
+}
+
+impl<W: Write> Write for FirstError<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let result = self.out.write(bytes);
+        self.note(result)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let result = self.out.flush();
+        self.note(result)
+    }
+}
+
 /// Creates the output file. Fails if it is the record that is being read.
 ///
 /// # Errors

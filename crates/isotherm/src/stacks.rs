@@ -16,7 +16,7 @@ use isotherm_linux::code::CodeReader;
 use isotherm_linux::faults::{FaultNews, FaultSampler, FaultsError, SampleKind, Sampled};
 use isotherm_linux::sys::{self, PageState, page_frame, page_state};
 use isotherm_linux::unwind::{StackUnwinder, UnwindTables};
-use isotherm_record::TargetFact;
+use isotherm_record::TargetInfo;
 use tracing::warn;
 
 use crate::ROOT;
@@ -49,6 +49,7 @@ const REREAD_MOST: Duration = Duration::from_secs(64);
 
 /// News of code and faults, in the order in which a record contains them.
 #[derive(Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StackNews {
     /// the files that a target executes from now on
     Code(TargetId, Arc<Vec<CodeMapping>>),
@@ -69,6 +70,7 @@ pub struct SampleCounts {
 
 /// Which stacks are sampled in addition to those of page faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct StackOptions {
     /// Sample allocations: one each time that about this number of bytes was allocated.
     pub allocation_bytes: Option<u64>,
@@ -76,6 +78,7 @@ pub struct StackOptions {
 
 /// Stacks cannot be sampled.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StacksError {
     /// faults cannot be sampled
     #[error(transparent)]
@@ -236,7 +239,7 @@ impl Stacks {
     ///
     /// # Errors
     /// If the kernel refuses it.
-    pub fn target(&mut self, fact: &TargetFact) -> Result<(), StacksError> {
+    pub fn target(&mut self, fact: &TargetInfo) -> Result<(), StacksError> {
         let Some(pid) = fact.pid.and_then(|pid| i32::try_from(pid).ok()) else { return Ok(()) };
         if self.processes.get(&pid).is_none_or(|p| p.target != fact.id) {
             self.sampler.attach(pid)?;
@@ -556,7 +559,7 @@ fn change(target: TargetId, at: Nanos, kind: FaultKind, range: AddrRange) -> Fau
 }
 
 /// Attaches a target; a recording continues without its samples if that fails.
-pub fn try_target(stacks: &mut Stacks, fact: &TargetFact) {
+pub fn try_target(stacks: &mut Stacks, fact: &TargetInfo) {
     if let Err(e) = stacks.target(fact) {
         warn!("{e}");
     }

@@ -36,6 +36,7 @@ pub struct Stop {
 
 /// The reason for ending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Cause {
     /// the duration is over
     Duration,
@@ -106,9 +107,14 @@ impl Stop {
 
     /// Waits until the command must end.
     pub fn wait(&self) {
-        while !self.is_over() {
+        self.sleep_until(Nanos(u64::MAX));
+    }
+
+    /// Waits until this time, or until the command must end.
+    pub fn sleep_until(&self, time: Nanos) {
+        while sys::monotonic() < time && !self.is_over() {
             let mut signals = self;
-            served::wait(&mut [&mut signals], self.end.unwrap_or(Nanos(u64::MAX)));
+            served::wait(&mut [&mut signals], self.end.map_or(time, |end| end.min(time)));
         }
     }
 

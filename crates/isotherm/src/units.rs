@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
+pub use isotherm_core::units::{duration, size};
 use isotherm_core::{AddrRange, IntervalsGoal, MonitorKind};
 use isotherm_linux::Way;
-pub use isotherm_sim::workload::units::{duration, size};
 
 use crate::watch::LookBy;
 

@@ -18,6 +18,7 @@ use crate::x86::Level;
 /// The result of one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum CheckResult {
     /// works
     Works,

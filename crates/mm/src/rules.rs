@@ -9,6 +9,7 @@ use crate::zonelist::ZonelistOrder;
 /// The scope of the LRU lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum LruScope {
     /// per zone, up to Linux 4.7
     Zone,
@@ -20,6 +21,7 @@ pub enum LruScope {
 /// with enough free pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum ZoneBalance {
     /// Linux 3.15: free pages above high, plus a gap, plus the reserve for the highest zone in need
     GapAndReserve,

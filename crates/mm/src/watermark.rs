@@ -12,6 +12,7 @@ const RESERVE_RATIO: [i64; 5] = [256, 256, 32, 32, 1];
 /// The rule for the distance of the low and high watermarks from the min watermark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Generation {
     /// up to Linux 4.5: low is 125 % of min, high 150 %
     Ratio,

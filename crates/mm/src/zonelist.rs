@@ -7,6 +7,7 @@ use crate::layout::{KINDS, Layout};
 /// The order of fallback to other zones and nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum ZonelistOrder {
     /// all zones of a node, then the next node
     #[default]

@@ -111,7 +111,7 @@ fn facts(
             let (mut facts, mut torn) = (None, None);
             for event in open(&path, skip_damaged)?.without_snapshots() {
                 match event {
-                    Ok(Event::Facts(found)) => facts = facts.or(Some(found)),
+                    Ok(Event::Header(found)) => facts = facts.or(Some(found)),
                     Ok(_) => {}
                     Err(e @ ReadError::Torn { .. }) => torn = Some(e.to_string()),
                     Err(e) => return Err(ExportError::from(e)),

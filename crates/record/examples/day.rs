@@ -13,7 +13,7 @@ use isotherm_core::{
     AddrRange, Attribution, Attrs, Cost, Mapping, MappingKind, Nanos, Pages, RateSupport,
     RegionView, Snapshot, TargetId, TargetView, rate,
 };
-use isotherm_record::{Facts, FileEndReason, Limits, TargetFact, Writer};
+use isotherm_record::{FileEndReason, Limits, RecordingHeader, TargetInfo, Writer};
 
 const SERVICES: [&str; 3] = ["web", "db", "batch"];
 const PROCESSES: usize = 2 * SERVICES.len();
@@ -77,14 +77,14 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Writes `seconds` snapshots of `regions` in each process.
 fn write(path: &Path, seconds: u64, regions: u64) -> Result<(), Box<dyn Error>> {
-    let mut facts = Facts::new("0.1.0", Attrs::default(), Nanos(0));
+    let mut facts = RecordingHeader::new("0.1.0", Attrs::default(), Nanos(0));
     (facts.look, facts.host, facts.kernel) =
         ("nothing: made up".into(), "nowhere".into(), "6.18".into());
     facts.started_unix_ms = STARTED_UNIX_MS;
     let mut writer = Writer::create(path, &facts, Limits::default())?;
     for (id, process) in (0..).zip(0..PROCESSES) {
         let command = format!("/usr/bin/{} --process {}", SERVICES[process / 2], process % 2);
-        let _ = writer.target(TargetFact { id: TargetId(id), pid: Some(4000 + id), command })?;
+        let _ = writer.target(TargetInfo { id: TargetId(id), pid: Some(4000 + id), command })?;
     }
     let mapping = Mapping {
         range: AddrRange::new(BASE, BASE + regions * STRIDE),

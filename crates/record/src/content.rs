@@ -9,7 +9,7 @@ use isotherm_core::{
 };
 
 use crate::event::Event;
-use crate::facts::{End, TargetFact};
+use crate::header::{End, TargetInfo};
 
 /// Each share is rounded separately, so that their sum may exceed the whole by this.
 const ROUNDING_BP: u64 = 8;
@@ -17,7 +17,7 @@ const ROUNDING_BP: u64 = 8;
 /// The content of a record so far.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
-    targets: HashMap<TargetId, TargetFact>,
+    targets: HashMap<TargetId, TargetInfo>,
     first_seq: Option<u64>,
     last: Option<(u64, Nanos)>,
     attrs: Option<Attrs>,
@@ -33,7 +33,7 @@ impl Content {
     /// Adds an event, and returns its problems.
     pub(crate) fn take(&mut self, event: &Event) -> Vec<String> {
         match event {
-            Event::Facts(_) => {
+            Event::Header(_) => {
                 let (regions, all_targets) = (self.regions, self.all_targets);
                 *self = Content { regions, all_targets, ..Content::default() };
                 Vec::new()
@@ -54,7 +54,7 @@ impl Content {
 
     /// Each file repeats the targets. A number never means another process, but that process may change its
     /// program.
-    fn target(&mut self, fact: &TargetFact) -> Vec<String> {
+    fn target(&mut self, fact: &TargetInfo) -> Vec<String> {
         match self.targets.insert(fact.id, fact.clone()) {
             Some(before) if before.pid != fact.pid => {
                 vec![format!("target {} was {:?} before", fact.id.0, before.command)]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::facts::{Facts, FileEndReason};
+use crate::header::{FileEndReason, RecordingHeader};
 use isotherm_core::{Cost, Mapping, MappingKind, Pages, Rate};
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,13 +44,13 @@ fn sound(seq: u64) -> Snapshot {
 }
 
 fn fact(command: &str) -> Event {
-    Event::Target(TargetFact { id: TargetId(0), pid: Some(1), command: command.into() })
+    Event::Target(TargetInfo { id: TargetId(0), pid: Some(1), command: command.into() })
 }
 
 fn begun() -> Content {
     let mut content = Content::default();
-    let facts = Facts::new("0", Attrs::default(), Nanos(0));
-    assert!(content.take(&Event::Facts(facts)).is_empty());
+    let facts = RecordingHeader::new("0", Attrs::default(), Nanos(0));
+    assert!(content.take(&Event::Header(facts)).is_empty());
     assert!(content.take(&fact("a")).is_empty());
     content
 }
@@ -126,7 +126,7 @@ fn order_is_kept() {
     assert_eq!(after(early), "it starts before the one before it ends");
     assert_eq!(wrong(|s| s.end = s.start), "it ends when it starts");
     assert_eq!(begun().take(&fact("b")), [""; 0], "it has become another program");
-    let another = TargetFact { id: TargetId(0), pid: Some(2), command: "b".into() };
+    let another = TargetInfo { id: TargetId(0), pid: Some(2), command: "b".into() };
     assert!(begun().take(&Event::Target(another))[0].contains("target 0 was \"a\" before"));
 }
 

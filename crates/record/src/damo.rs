@@ -2,7 +2,7 @@
 
 use isotherm_core::{Attrs, RegionView};
 
-use crate::facts::{Facts, TargetFact};
+use crate::header::{RecordingHeader, TargetInfo};
 
 const TARGET: &str = "damon target ";
 /// The note of an imported record whose sampling interval is not known.
@@ -17,7 +17,7 @@ pub(crate) fn target_name(id: u64) -> String {
 }
 
 /// The number of a target in DAMON: for a process its pid. Results of a scheme may have none.
-pub(crate) fn target_id(fact: &TargetFact) -> Option<u64> {
+pub(crate) fn target_id(fact: &TargetInfo) -> Option<u64> {
     if fact.command.starts_with(SCHEME) && fact.pid.is_none() {
         return None;
     }
@@ -54,7 +54,7 @@ impl Counts {
 }
 
 /// Whether the intervals of a record are known.
-pub(crate) fn knows_intervals(facts: &Facts) -> bool {
+pub(crate) fn knows_intervals(facts: &RecordingHeader) -> bool {
     // An edited record has more in its note.
     !facts.note.starts_with(PRESUMED)
 }

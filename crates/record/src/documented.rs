@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use arrow_schema::{DataType, Field};
 use isotherm_core::{Attrs, Nanos};
 
-use crate::facts::Facts;
 use crate::frame::FrameKind;
+use crate::header::RecordingHeader;
 use crate::tables::Schemas;
 
 const SPECIFICATION: &str = include_str!("../../../docs/abi/testing/record.md");
@@ -57,7 +57,7 @@ fn every_column_is_documented_and_every_documented_column_exists() {
 
 #[test]
 fn every_fact_is_documented_and_every_documented_fact_exists() {
-    let there = Facts::new("", Attrs::default(), Nanos(0)).metadata().unwrap();
+    let there = RecordingHeader::new("", Attrs::default(), Nanos(0)).metadata().unwrap();
     let there: BTreeSet<String> = there.into_keys().collect();
     let documented = documented("### Facts").into_iter().map(|(name, _)| name).collect();
     assert_eq!(there, documented);

@@ -6,17 +6,21 @@ use std::sync::Arc;
 
 use isotherm_core::{Attribution, CacheTrace, CodeMapping, Fault, Mapping, Snapshot, TargetId};
 
-use crate::facts::{End, Facts, TargetFact};
 use crate::frame::VERSION;
+use crate::header::{End, RecordingHeader, TargetInfo};
 
 /// The content of a record, in its order.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(clippy::large_enum_variant, reason = "facts come once a record, and events are not kept")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a header comes once a record, and events are not kept"
+)]
+#[non_exhaustive]
 pub enum Event {
     /// a recording begins; once for all of its files
-    Facts(Facts),
+    Header(RecordingHeader),
     /// A target. Each file repeats it at its beginning.
-    Target(TargetFact),
+    Target(TargetInfo),
     /// a target has new mappings
     Mappings {
         /// the target
@@ -104,6 +108,7 @@ pub enum ReadError {
 
 /// The reason why a record has no end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Missing {
     /// a process still writes it
     #[error(

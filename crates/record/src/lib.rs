@@ -3,21 +3,21 @@
 //! A record consists of nine tables (snapshots, mappings, targets, attribution, ages, faults, code, traces, end),
 //! whose rows are written alternately as they grow. Each table is an Arrow IPC stream. Each of its messages is in a frame of its own, so
 //! that damage to one frame does not affect the others. The schema message of the snapshots contains the
-//! [`Facts`] of the recording. `docs/abi/testing/record.md` is the specification.
+//! [`RecordingHeader`]. `docs/abi/testing/record.md` is the specification.
 //!
 //! ```
 //! use isotherm_core::{Attrs, Nanos};
-//! use isotherm_record::{Event, Facts, FileEndReason, Limits, Reader, Writer};
+//! use isotherm_record::{Event, RecordingHeader, FileEndReason, Limits, Reader, Writer};
 //!
 //! let dir = tempfile::tempdir()?;
 //! let path = dir.path().join("demo.isotherm");
-//! let facts = Facts::new("0.1.0", Attrs::default(), Nanos(0));
+//! let facts = RecordingHeader::new("0.1.0", Attrs::default(), Nanos(0));
 //! let writer = Writer::create(&path, &facts, Limits::default())?;
 //! // writer.snapshot(&snapshot)? for each snapshot that the source delivers
 //! writer.finish(FileEndReason::Stopped, "")?;
 //!
 //! for event in Reader::open(&path)? {
-//!     if let Event::Facts(f) = event? {
+//!     if let Event::Header(f) = event? {
 //!         assert_eq!(f, facts);
 //!     }
 //! }
@@ -36,10 +36,10 @@ mod damo;
 pub mod edit;
 mod event;
 mod export;
-mod facts;
 mod faults;
 mod files;
 mod frame;
+mod header;
 pub mod import;
 mod limits;
 mod lists;
@@ -68,8 +68,8 @@ pub use export::{
     ExportError, Exported, Table, export_arrow, export_damo_json, export_parquet,
     export_perf_script, export_perfetto,
 };
-pub use facts::{End, Facts, FileEndReason, TargetFact};
 pub use files::{AtomicFiles, Files, Sink};
+pub use header::{End, FileEndReason, RecordingHeader, TargetInfo};
 pub use limits::{Limits, LimitsError};
 pub use outcome::{Progress, Summary, WriteError};
 pub use reader::{Mark, Reader};

@@ -9,9 +9,9 @@ use isotherm_core::Nanos;
 
 use crate::bad::InvalidField;
 use crate::event::{Event, Lost, Missing, ReadError};
-use crate::facts::{Facts, FileEndReason};
 use crate::files::{is_written, part};
 use crate::frame::{FrameError, Frames};
+use crate::header::{FileEndReason, RecordingHeader};
 use crate::limits::MAX_FILES;
 use crate::state::{Known, StreamState};
 use crate::verify::Problem;
@@ -283,10 +283,10 @@ fn older(path: &Path) -> Vec<PathBuf> {
 }
 
 /// The facts at the start of a file, if it has any.
-fn facts_of(path: &Path) -> Option<Facts> {
+fn facts_of(path: &Path) -> Option<RecordingHeader> {
     let mut reader = Reader::new(open(path).ok()?, path).ok()?;
     match reader.next() {
-        Some(Ok(Event::Facts(facts))) => Some(facts),
+        Some(Ok(Event::Header(facts))) => Some(facts),
         _ => None,
     }
 }

@@ -13,9 +13,9 @@ use crate::ages::to_ages;
 use crate::attributions::to_attributions;
 use crate::bad::{InvalidField, ensure};
 use crate::event::Event;
-use crate::facts::Facts;
 use crate::faults::{to_code, to_faults};
 use crate::frame::{Frame, FrameKind};
+use crate::header::RecordingHeader;
 use crate::mappings::{MappingSet, to_sets};
 use crate::message::{Message, decode, holds_rows};
 use crate::rows::Rows;
@@ -29,7 +29,7 @@ const MAX_MAPPINGS: usize = 4 << 20;
 /// The state after the frames that were read so far.
 pub(crate) struct StreamState {
     schemas: Schemas,
-    facts: Option<Facts>,
+    facts: Option<RecordingHeader>,
     sets: HashMap<u64, MappingSet>,
     /// number of the newest set that a snapshot has used
     newest_set: Option<u64>,
@@ -70,7 +70,7 @@ pub(crate) struct StreamState {
 /// What a reader must know to continue at a later frame.
 #[derive(Debug, Clone)]
 pub(crate) struct Known {
-    facts: Option<Facts>,
+    facts: Option<RecordingHeader>,
     sets: HashMap<u64, MappingSet>,
     newest_set: Option<u64>,
     last_seq: Option<u64>,
@@ -194,7 +194,7 @@ impl StreamState {
     }
 
     fn begin(&mut self, schema: &Schema, events: &mut VecDeque<Event>) -> Result<(), InvalidField> {
-        let facts = Facts::from_metadata(&schema.metadata)?;
+        let facts = RecordingHeader::from_metadata(&schema.metadata)?;
         (self.ended, self.in_rows) = (false, true);
         if self.facts.as_ref() != Some(&facts) {
             (self.newest_set, self.last_seq, self.last_attribution) = (None, None, None);
@@ -203,7 +203,7 @@ impl StreamState {
             self.sets.clear();
             self.code.clear();
             self.facts = Some(facts.clone());
-            events.push_back(Event::Facts(facts));
+            events.push_back(Event::Header(facts));
         }
         Ok(())
     }

@@ -10,9 +10,9 @@ use crate::ages::from_ages;
 use crate::attributions::from_attributions;
 use crate::bad::InvalidField;
 use crate::columns::Columns;
-use crate::facts::{End, FileEndReason, TargetFact};
 use crate::faults::{from_code, from_faults};
 use crate::frame::FrameKind;
+use crate::header::{End, FileEndReason, TargetInfo};
 use crate::lists::{batch, column, numbers, plain, words};
 use crate::mappings::from_sets;
 use crate::traces::from_traces;
@@ -77,7 +77,7 @@ impl Schemas {
     }
 }
 
-pub(crate) fn from_targets(targets: &[TargetFact]) -> Result<RecordBatch, ArrowError> {
+pub(crate) fn from_targets(targets: &[TargetInfo]) -> Result<RecordBatch, ArrowError> {
     let ids = UInt32Array::from_iter_values(targets.iter().map(|t| t.id.0));
     let pids = UInt32Array::from_iter(targets.iter().map(|t| t.pid));
     batch(vec![
@@ -87,12 +87,12 @@ pub(crate) fn from_targets(targets: &[TargetFact]) -> Result<RecordBatch, ArrowE
     ])
 }
 
-pub(crate) fn to_targets(batch: &RecordBatch) -> Result<Vec<TargetFact>, InvalidField> {
+pub(crate) fn to_targets(batch: &RecordBatch) -> Result<Vec<TargetInfo>, InvalidField> {
     let ids: UInt32Array = column(batch, "id")?;
     let pids: UInt32Array = column(batch, "pid")?;
     let commands: StringArray = column(batch, "command")?;
     let row = |((id, pid), command): ((Option<u32>, _), Option<&str>)| {
-        Some(TargetFact { id: TargetId(id?), pid, command: command?.to_owned() })
+        Some(TargetInfo { id: TargetId(id?), pid, command: command?.to_owned() })
     };
     let rows: Option<Vec<_>> = ids.iter().zip(&pids).zip(&commands).map(row).collect();
     rows.ok_or(InvalidField::new("a target is null"))

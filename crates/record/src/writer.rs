@@ -17,10 +17,10 @@ use crate::bad::InvalidField;
 use crate::check;
 use crate::columns::{Columns, bytes_of};
 use crate::event::Event;
-use crate::facts::{End, Facts, FileEndReason, TargetFact};
 use crate::faults::{CodeSet, from_code, from_faults};
 use crate::files::{AtomicFiles, Files, Sink};
 use crate::frame::{self, FrameKind, MAX_PAYLOAD};
+use crate::header::{End, FileEndReason, RecordingHeader, TargetInfo};
 use crate::limits::Limits;
 use crate::mappings::from_sets;
 use crate::message::Encoder;
@@ -47,7 +47,7 @@ const END_ROOM: u64 = 2048;
 const NOTE: usize = 512;
 
 struct Target {
-    fact: TargetFact,
+    fact: TargetInfo,
     /// whether it was added since the last flush: snapshots may not contain it yet
     new: bool,
 }
@@ -87,7 +87,11 @@ impl Writer<Files> {
     ///
     /// # Errors
     /// If another kind of file is there, the limits are invalid, or the file cannot be written.
-    pub fn create(path: &Path, facts: &Facts, limits: Limits) -> Result<Self, WriteError> {
+    pub fn create(
+        path: &Path,
+        facts: &RecordingHeader,
+        limits: Limits,
+    ) -> Result<Self, WriteError> {
         limits.file_size()?;
         let files = Files::create(path, limits.rotate.unwrap_or(1))?;
         Writer::to(files, path, facts, limits)
@@ -100,7 +104,7 @@ impl Writer<AtomicFiles> {
     ///
     /// # Errors
     /// If another kind of file is there, or the file cannot be written.
-    pub fn create_whole(path: &Path, facts: &Facts) -> Result<Self, WriteError> {
+    pub fn create_whole(path: &Path, facts: &RecordingHeader) -> Result<Self, WriteError> {
         Writer::to(AtomicFiles::create(path)?, path, facts, Limits::default())
     }
 }
@@ -111,7 +115,11 @@ impl Writer<Files> {
     ///
     /// # Errors
     /// If the limits are invalid, or it cannot be written.
-    pub fn stdout(name: &Path, facts: &Facts, limits: Limits) -> Result<Self, WriteError> {
+    pub fn stdout(
+        name: &Path,
+        facts: &RecordingHeader,
+        limits: Limits,
+    ) -> Result<Self, WriteError> {
         Writer::to(Files::stdout(name)?, name, facts, limits)
     }
 }
@@ -121,7 +129,12 @@ impl<S: Sink> Writer<S> {
     ///
     /// # Errors
     /// If the limits are invalid, or the sink cannot be written.
-    pub fn to(sink: S, name: &Path, facts: &Facts, limits: Limits) -> Result<Self, WriteError> {
+    pub fn to(
+        sink: S,
+        name: &Path,
+        facts: &RecordingHeader,
+        limits: Limits,
+    ) -> Result<Self, WriteError> {
         let metadata = facts.metadata().map_err(|why| WriteError::refused("a fact", why))?;
         let schemas = Schemas::new()?;
         let fields = schemas.of(FrameKind::Snapshots).fields().clone();
@@ -158,7 +171,7 @@ impl<S: Sink> Writer<S> {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn target(&mut self, fact: TargetFact) -> Result<Progress, WriteError> {
+    pub fn target(&mut self, fact: TargetInfo) -> Result<Progress, WriteError> {
         let message = self.encoder.rows(&from_targets(std::slice::from_ref(&fact))?)?;
         let progress = self.put(FrameKind::Targets, &message)?;
         // A repeated target has a new command: later files contain only that one.

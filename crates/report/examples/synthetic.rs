@@ -49,11 +49,12 @@ type Scene = (&'static str, Options, Vec<Snapshot>);
 
 /// A heap that fills, then a hot fifth of it; an untouched table; memory that is locked.
 fn redis() -> Scene {
-    let title = "redis-server, 60 s, sampled every 20 ms, a snapshot every 400 ms".to_owned();
+    let options =
+        Options::titled("redis-server, 60 s, sampled every 20 ms, a snapshot every 400 ms");
     let record = (0..150)
         .map(|i| snapshot(i, 0.4, vec![target(0, redis_mappings(), redis_regions(i))]))
         .collect();
-    ("redis.png", Options { title, ..Options::default() }, record)
+    ("redis.png", options, record)
 }
 
 fn redis_mappings() -> Vec<Mapping> {
@@ -123,8 +124,9 @@ fn two_targets() -> Scene {
             snapshot(i, 0.4, targets)
         })
         .collect();
-    let title = "postgres and its backup, a working set that moves".to_owned();
-    ("two.png", Options { title, labels, ..Options::default() }, record)
+    let mut options = Options::titled("postgres and its backup, a working set that moves");
+    options.labels = labels;
+    ("two.png", options, record)
 }
 
 fn moving(i: u64) -> TargetView {

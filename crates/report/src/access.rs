@@ -16,6 +16,7 @@ use crate::units;
 
 /// Which snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Pick {
     /// the last one in the selected time
     #[default]
@@ -28,6 +29,7 @@ pub enum Pick {
 
 /// The sort key of regions: addresses ascend, all other keys descend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum SortBy {
     /// target, then address
     #[default]

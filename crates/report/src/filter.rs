@@ -10,6 +10,7 @@ use crate::units;
 
 /// The options of every report.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Options {
     /// heading, for example `redis-server, 60 s, 20 ms/400 ms`
     pub title: String,
@@ -37,6 +38,12 @@ pub struct Gap {
 }
 
 impl Options {
+    /// A report of everything, with this title.
+    #[must_use]
+    pub fn titled(title: impl Into<String>) -> Self {
+        Options { title: title.into(), ..Options::default() }
+    }
+
     pub(crate) fn label(&self, id: TargetId) -> String {
         self.labels.get(&id).cloned().unwrap_or_else(|| format!("target {}", id.0))
     }

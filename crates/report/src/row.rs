@@ -12,6 +12,7 @@ use crate::units::hex;
 /// The state of a region, in ascending order of heat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum RegionState {
     /// no part of it is resident
     Absent,

@@ -13,6 +13,7 @@ use crate::random::{below, mix, poisson_of_one};
 
 /// How the pages of a range are touched, from the moment it is set.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Pattern {
     /// Touches of each page at random times, independent of all other pages.
     Poisson {

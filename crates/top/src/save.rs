@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use isotherm_core::{Attrs, Nanos};
-use isotherm_record::{Event, Facts, FileEndReason, Limits, Writer};
+use isotherm_record::{Event, FileEndReason, Limits, RecordingHeader, Writer};
 use isotherm_view::View;
 
 /// Writes the snapshots of `span` to `path`; returns their number. An earlier record of that name becomes
@@ -22,12 +22,13 @@ pub fn save(view: &View, span: &Range<Nanos>, path: &Path) -> Result<u64> {
 }
 
 /// The facts of the recording, from the time of its part on.
-fn facts(view: &View, start: Nanos, attrs: Attrs) -> Facts {
+fn facts(view: &View, start: Nanos, attrs: Attrs) -> RecordingHeader {
     let whole = view.facts().cloned();
-    let whole = whole.unwrap_or_else(|| Facts::new(env!("CARGO_PKG_VERSION"), attrs, start));
+    let whole =
+        whole.unwrap_or_else(|| RecordingHeader::new(env!("CARGO_PKG_VERSION"), attrs, start));
     // A service sends new facts with each snapshot, so that the start may lie before those.
     let ms = |n: Nanos| n.0 / 1_000_000;
-    Facts {
+    RecordingHeader {
         started_unix_ms: (whole.started_unix_ms + ms(start)).saturating_sub(ms(whole.started)),
         started: start,
         attrs,

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use isotherm_core::{AgeHistogram, Attribution, Nanos, PageAges, TargetId, TargetView, Thresholds};
-use isotherm_record::{Event, Reader, TargetFact};
+use isotherm_record::{Event, Reader, TargetInfo};
 use isotherm_view::{By, Column, Key};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -29,7 +29,7 @@ fn options(colors: Colors) -> TopOptions {
 fn app(colors: Colors, seconds: u64) -> App {
     let mut app = App::new(&options(colors));
     for (id, comm) in [(0, "redis-server"), (1, "postgres"), (2, "na\x1bme")] {
-        let fact = TargetFact { id: TargetId(id), pid: Some(1000 + id), command: comm.into() };
+        let fact = TargetInfo { id: TargetId(id), pid: Some(1000 + id), command: comm.into() };
         app.news(SourceEvent::Event(Event::Target(fact)));
         app.news(SourceEvent::Event(Event::Attribution(Attribution {
             target: TargetId(id),

@@ -9,7 +9,7 @@
 //!
 //! ```
 //! use isotherm_core::{AddrRange, Attrs, Cost, Nanos, Pages, Rate, RegionView, Snapshot, TargetId, TargetView};
-//! use isotherm_record::{Event, TargetFact};
+//! use isotherm_record::{Event, TargetInfo};
 //! use isotherm_view::{By, Column, View};
 //! # let region = RegionView {
 //! #     range: AddrRange::new(0x10_0000, 0x30_0000), accesses_bp: 2000, age: Default::default(),
@@ -26,7 +26,7 @@
 //! # };
 //!
 //! let mut view = View::new(64 << 20);
-//! view.push(Event::Target(TargetFact { id: TargetId(0), pid: Some(7), command: "app".into() }));
+//! view.push(Event::Target(TargetInfo { id: TargetId(0), pid: Some(7), command: "app".into() }));
 //! view.push(Event::Snapshot(snapshot.into()));
 //! let now = view.ring().last().expect("one moment");
 //! let mut rows = view.table(now, By::Process);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use isotherm_core::{
     AddrRange, Attribution, HeatBytes, Nanos, PageAges, Snapshot, TargetId, Thresholds,
 };
-use isotherm_record::{Event, Facts, TargetFact};
+use isotherm_record::{Event, RecordingHeader, TargetInfo};
 use isotherm_report::{
     Canvas, Cells, Extent, Filter, Grid, Options, Shape, each_piece, mapping_name, short_name,
 };
@@ -29,8 +29,8 @@ const COST_OVER: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct View {
     ring: Ring,
-    facts: Option<Facts>,
-    targets: BTreeMap<TargetId, TargetFact>,
+    facts: Option<RecordingHeader>,
+    targets: BTreeMap<TargetId, TargetInfo>,
     /// number of targets above which some are forgotten
     room: usize,
     attributions: BTreeMap<TargetId, Attribution>,
@@ -92,18 +92,14 @@ impl View {
     /// Adds the next event of the recording. Faults, code and traces are not used.
     pub fn push(&mut self, event: Event) {
         match event {
-            Event::Facts(facts) => self.facts = Some(facts),
+            Event::Header(facts) => self.facts = Some(facts),
             Event::Target(fact) => _ = self.targets.insert(fact.id, fact),
             Event::Attribution(a) => {
                 self.counted_faults.entry(a.target).or_insert(a.major_faults);
                 self.attributions.insert(a.target, a);
             }
             Event::Snapshot(s) => self.snapshot(s),
-            Event::Mappings { .. }
-            | Event::Code { .. }
-            | Event::Fault(_)
-            | Event::Trace(_)
-            | Event::End(_) => {}
+            _ => {}
         }
     }
 
@@ -154,7 +150,7 @@ impl View {
 
     /// The facts of the recording, if it has any.
     #[must_use]
-    pub fn facts(&self) -> Option<&Facts> {
+    pub fn facts(&self) -> Option<&RecordingHeader> {
         self.facts.as_ref()
     }
 
@@ -333,7 +329,9 @@ impl View {
         rows: usize,
     ) -> Vec<Area> {
         let filter = Filter { addr: range, targets: Some([target].into()), ..Filter::default() };
-        let options = Options { filter, thresholds: self.thresholds(), ..Options::default() };
+        let mut options = Options::default();
+        options.filter = filter;
+        options.thresholds = self.thresholds();
         let mut extent = Extent::new(options);
         extent.push(&at.snapshot);
         let max_panels = (rows / 8).clamp(1, 8);
@@ -440,7 +438,7 @@ impl View {
     /// The facts of all targets of these moments.
     fn named(&self, moments: &[&Moment]) -> impl Iterator<Item = Event> {
         let named = |id: TargetId| {
-            let unnamed = || TargetFact { id, pid: None, command: self.name(id) };
+            let unnamed = || TargetInfo { id, pid: None, command: self.name(id) };
             Event::Target(self.targets.get(&id).cloned().unwrap_or_else(unnamed))
         };
         let views = moments.iter().flat_map(|m| &m.snapshot.targets);

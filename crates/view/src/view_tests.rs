@@ -30,7 +30,7 @@ fn filled() -> View {
     let mut view = View::new(16 << 20);
     for (id, cgroup) in [(0, "/a/b"), (1, "/a"), (2, "/c")] {
         let command = format!("/usr/bin/app{id} --option");
-        let fact = TargetFact { id: TargetId(id), pid: Some(100 + id), command };
+        let fact = TargetInfo { id: TargetId(id), pid: Some(100 + id), command };
         view.push(Event::Target(fact));
         view.push(attribution(id, cgroup, 7, Nanos(0)));
     }
@@ -130,7 +130,7 @@ fn a_span_is_a_record_of_itself() {
     let all = span(&view);
     let part = Nanos(all.start.0 + 3_000_000_000)..Nanos(all.start.0 + 6_000_000_000);
     let mut again = View::new(16 << 20);
-    let facts = Facts::new("0.1.0", Attrs::default(), part.start);
+    let facts = RecordingHeader::new("0.1.0", Attrs::default(), part.start);
     let mut writer = isotherm_record::Writer::to(
         Vec::new(),
         "memory".as_ref(),
@@ -181,7 +181,7 @@ fn the_newest_snapshot_has_attributions_in_the_order_of_their_times() {
     let mut view = filled();
     view.push(attribution(1, "/a", 7, span(&view).end));
     view.push(attribution(0, "/a/b", 30, Nanos(3)));
-    let facts = Facts::new("0.1.0", Attrs::default(), Nanos(0));
+    let facts = RecordingHeader::new("0.1.0", Attrs::default(), Nanos(0));
     let limits = isotherm_record::Limits::default();
     let mut writer =
         isotherm_record::Writer::to(Vec::new(), "memory".as_ref(), &facts, limits).unwrap();
@@ -195,7 +195,7 @@ fn the_newest_snapshot_has_attributions_in_the_order_of_their_times() {
 fn targets_are_known_as_long_as_a_moment_has_them() {
     let mut view = View::new(1 << 20);
     for id in 0..5000u32 {
-        view.push(Event::Target(TargetFact {
+        view.push(Event::Target(TargetInfo {
             id: TargetId(id),
             pid: Some(id),
             command: "a".into(),

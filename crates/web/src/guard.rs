@@ -42,6 +42,7 @@ impl Secret {
 
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Refusal {
     /// it would change something, or has a body
     Method,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use isotherm_core::{
     Attribution, HeatBytes, HugeAges, Mapping, Nanos, PageAges, Snapshot, TargetId, Thresholds,
 };
-use isotherm_record::{Event, TargetFact};
+use isotherm_record::{Event, TargetInfo};
 use isotherm_view::{Moment, View};
 use serde::Serialize;
 
@@ -64,7 +64,7 @@ pub struct Index {
 /// One target.
 #[derive(Debug)]
 struct Target {
-    fact: Option<TargetFact>,
+    fact: Option<TargetInfo>,
     mappings: Arc<Vec<Mapping>>,
     axis: Axis,
     /// number of snapshots at the last change of `axis`
@@ -307,7 +307,7 @@ impl Index {
     }
 
     /// The facts of all targets.
-    pub fn facts(&self) -> impl Iterator<Item = &TargetFact> {
+    pub fn facts(&self) -> impl Iterator<Item = &TargetInfo> {
         self.targets.values().filter_map(|t| t.fact.as_ref())
     }
 

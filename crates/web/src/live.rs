@@ -15,7 +15,7 @@ use isotherm::stop::Stop;
 use isotherm::watch::{AttrsFor, LookBy, WatchedMemory, open};
 use isotherm_core::{Attribution, Snapshot};
 use isotherm_linux::sys::{self, KeptCapabilities};
-use isotherm_record::{Event, TargetFact};
+use isotherm_record::{Event, TargetInfo};
 use tokio::sync::watch as newest;
 use tracing::info;
 
@@ -76,7 +76,7 @@ pub fn watch(
     let (send, receive) = events(MAX_WAITING_REGIONS);
     let job = &mut WebJob { send };
     // If the other thread has failed, the page stands still.
-    let _ = job.send.offer(Event::Facts(facts));
+    let _ = job.send.offer(Event::Header(facts));
     follower.news().into_iter().for_each(|fact| _ = job.send.offer(Event::Target(fact)));
     let (kept, kept_changes) = (Arc::clone(&source), changes.clone());
     let keep = move || keep(&receive, &kept, &kept_changes);
@@ -117,7 +117,7 @@ impl Job for WebJob {
     type Status = ();
     type Error = SessionError;
 
-    fn target(&mut self, fact: &TargetFact) -> Result<(), SessionError> {
+    fn target(&mut self, fact: &TargetInfo) -> Result<(), SessionError> {
         let _ = self.send.offer(Event::Target(fact.clone()));
         Ok(())
     }

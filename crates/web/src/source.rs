@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use isotherm_core::{Attribution, Nanos, RegionView, Snapshot, TargetId, TargetView, Unknown};
 use isotherm_record::{
-    Facts, FileEndReason, Limits as RecordLimits, ReadError, Reader, WriteError, Writer,
+    FileEndReason, Limits as RecordLimits, ReadError, Reader, RecordingHeader, WriteError, Writer,
 };
 use isotherm_report::{
     Extent, Filter, FilterError, Grid, Options, Picture, RenderError, Shape, heatmap_picture,
@@ -34,6 +34,7 @@ const MAX_LISTED: usize = 512;
 /// The kind of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum SourceKind {
     /// processes that are watched now
     Live,
@@ -517,7 +518,10 @@ impl Source {
         let time = span.start.since(start)..span.end.since(start);
         let targets = q.target.map(|id| [TargetId(id)].into());
         let filter = Filter { time: Some(time), addr: None, targets };
-        let options = Options { title: name, filter, thresholds, labels, ..Options::default() };
+        let mut options = Options::titled(name);
+        options.filter = filter;
+        options.thresholds = thresholds;
+        options.labels = labels;
         let mut extent = Extent::new(options);
         // The time of a report counts from the first snapshot that it receives.
         let mut first = None;
@@ -625,9 +629,9 @@ impl Source {
         Ok(())
     }
 
-    fn facts(&self, s: &Snapshot) -> Facts {
+    fn facts(&self, s: &Snapshot) -> RecordingHeader {
         let known = self.index().view().facts().cloned();
-        known.unwrap_or_else(|| Facts::new(env!("CARGO_PKG_VERSION"), s.attrs, s.start))
+        known.unwrap_or_else(|| RecordingHeader::new(env!("CARGO_PKG_VERSION"), s.attrs, s.start))
     }
 }
 

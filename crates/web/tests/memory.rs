@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{AddrRange, Attribution, Nanos, Snapshot, TargetId, TargetView, Thresholds};
-use isotherm_record::{Event, TargetFact};
+use isotherm_record::{Event, TargetInfo};
 use isotherm_web::{Index, Limits, live_limits};
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -69,7 +69,7 @@ fn a_day_of_300_regions_stays_within_40_mib() {
 fn processes_that_come_and_go_stay_within_the_limit() {
     let limits = Limits { memory: 4 << 20, ring: 4 << 20, ..live_limits(Thresholds::default()) };
     let fact =
-        |id| TargetFact { id: TargetId(id), pid: Some(id), command: format!("process {id}") };
+        |id| TargetInfo { id: TargetId(id), pid: Some(id), command: format!("process {id}") };
     let attribution = |id: u32, seq: u32| Attribution {
         target: TargetId(id),
         at: Nanos(0) + EVERY * seq,

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_is_told() {
+    fn what_is_no_value_is_reported() {
         assert!(Answers::default().take(b"-ERR no\r\n").is_err());
         assert!(Answers::default().take(b"$0\r\n\r\n").is_err(), "there is no such key");
         let mut answers = Answers::default();

@@ -158,11 +158,9 @@ impl AttrsFor for Record {
     }
 
     fn kdamond(&self) -> Result<KdamondAttrs, UsageError> {
-        let asked = KdamondAttrs {
-            intervals_goal: self.intervals_goal,
-            addr_unit: self.addr_unit,
-            ..self.watching.kdamond()?
-        };
+        let mut asked = self.watching.kdamond()?;
+        asked.intervals_goal = self.intervals_goal;
+        asked.addr_unit = self.addr_unit;
         asked.checked().map_err(|e| UsageError::new(e.to_string()))
     }
 

@@ -307,7 +307,10 @@ pub struct NeedAsked {
 impl NeedAsked {
     /// The objective of the report.
     pub fn objective(&self) -> Objective {
-        Objective { percent_per_minute: self.objective, fault: self.fault }
+        let mut objective = Objective::default();
+        objective.percent_per_minute = self.objective;
+        objective.fault = self.fault;
+        objective
     }
 }
 

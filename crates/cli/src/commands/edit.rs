@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use isotherm::output_file::keep_input;
 use isotherm::reading::{self, Head, Input, ReadingError, RecordSelection, lost_text, open};
 use isotherm_record::edit::{Edit, EditError, Rewriter};
-use isotherm_record::{AtomicFiles, Event, Facts, ReadError, Writer};
+use isotherm_record::{AtomicFiles, Event, ReadError, RecordingHeader, Writer};
 
 use crate::cli;
 use crate::log::{counted, say};
@@ -69,20 +69,20 @@ fn is_damage(e: &anyhow::Error) -> bool {
 }
 
 /// The facts of a record whose own cannot be read, as far as its first snapshot has them.
-fn presumed(input: &Input) -> Result<Facts> {
+fn presumed(input: &Input) -> Result<RecordingHeader> {
     let snapshot = open(input)?.find_map(|event| match event {
         Ok(Event::Snapshot(s)) => Some(s),
         _ => None,
     });
     let s = snapshot.context("neither its beginning nor any snapshot can be read")?;
-    Ok(Facts::new(env!("CARGO_PKG_VERSION"), s.attrs, s.start))
+    Ok(RecordingHeader::new(env!("CARGO_PKG_VERSION"), s.attrs, s.start))
 }
 
 /// The facts of an edited record.
-fn edited(facts: Facts) -> Facts {
+fn edited(facts: RecordingHeader) -> RecordingHeader {
     let note = match facts.note.as_str() {
         "" => "edited".to_owned(),
         note => format!("{note}; edited"),
     };
-    Facts { note, ..facts }
+    RecordingHeader { note, ..facts }
 }

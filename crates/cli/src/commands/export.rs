@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use isotherm::output_file::{OutputFile, create};
+use isotherm::output_file::{FirstError, OutputFile, create};
 use isotherm::reading::{lost_text, open};
 use isotherm_core::Thresholds;
 use isotherm_record::{
@@ -50,7 +50,7 @@ fn to_file(o: &Export, format: ExportFormat) -> Result<Exported> {
     } else {
         Box::new(file.insert(create(&o.output, &o.input.path)?))
     };
-    let mut noting = Noting { out: &mut out, error: None };
+    let mut noting = FirstError::new(&mut out);
     let exported = export(o, format, BufWriter::new(&mut noting));
     // The original error, so that the caller can detect a closed pipe.
     if let Some(e) = noting.error {
@@ -75,35 +75,5 @@ fn export(o: &Export, format: ExportFormat, out: impl Write) -> Result<Exported,
         ExportFormat::PerfScript => export_perf_script(reader()?, out),
         ExportFormat::Perfetto => export_perfetto(reader()?, &Thresholds::default(), out),
         ExportFormat::Parquet => export_parquet(reader()?, &Thresholds::default(), &o.output),
-    }
-}
-
-/// A writer that keeps the first error of writing.
-struct Noting<W> {
-    out: W,
-    error: Option<io::Error>,
-}
-
-impl<W: Write> Noting<W> {
-    fn note<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
-        result.map_err(|e| {
-            let kind = e.kind();
-            if kind != io::ErrorKind::Interrupted {
-                self.error.get_or_insert(e);
-            }
-            kind.into()
-        })
-    }
-}
-
-impl<W: Write> Write for Noting<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let result = self.out.write(bytes);
-        self.note(result)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let result = self.out.flush();
-        self.note(result)
     }
 }

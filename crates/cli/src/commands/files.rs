@@ -1,23 +1,19 @@
 //! `isotherm files`.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use isotherm::page_cache::{By, CacheScan, Reader, Row, Scope, rows, text, total};
+use anyhow::Result;
+use isotherm::page_cache::{By, CacheScan, FilesOutput, Reader, Scope, rows};
 use isotherm::stop::Stop;
-use isotherm_core::Nanos;
 use isotherm_linux::page_cache::ReadCounter;
 use isotherm_linux::sys;
-use isotherm_report::json;
-use serde::Serialize;
 
 use crate::cli::{Files, UsageError};
+use crate::commands::report::output::show;
 use crate::log::say;
 
-/// Time between two checks for signals.
-const WAKE: Duration = Duration::from_millis(50);
 /// The minimum of `--interval` and `--reads`. With less, the command would mostly observe itself.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 /// Clears a terminal.
@@ -50,23 +46,17 @@ pub fn run(o: &Files) -> Result<ExitCode> {
     loop {
         let begin = sys::monotonic();
         let counted = counter.as_mut().zip(o.reads);
-        let reads = counted.map(|(counter, time)| counter.during(|| sleep(begin + time, &stop)));
+        let reads =
+            counted.map(|(counter, time)| counter.during(|| stop.sleep_until(begin + time)));
         let reading = reader.read(o.by == By::Process, reads.transpose()?.as_ref())?;
         print(o, &reading)?;
         let next = begin + o.interval;
         if o.watch {
-            sleep(next, &stop);
+            stop.sleep_until(next);
         }
         if !o.watch || stop.is_over() {
             return Ok(ExitCode::SUCCESS);
         }
-    }
-}
-
-/// Sleeps until then, or until the command must end.
-fn sleep(until: Nanos, stop: &Stop) {
-    while sys::monotonic() < until && !stop.is_over() {
-        std::thread::sleep(WAKE.min(until.since(sys::monotonic())));
     }
 }
 
@@ -81,39 +71,9 @@ fn counter() -> Option<ReadCounter> {
     }
 }
 
-/// The JSON output.
-#[derive(Serialize)]
-struct FilesOutput<'a> {
-    schema_version: u32,
-    by: By,
-    total: &'a Row<'a>,
-    rows: &'a [Row<'a>],
-    nr_rows: usize,
-    remarks: &'a [String],
-}
-
 fn print(o: &Files, reading: &CacheScan) -> Result<()> {
-    let rows = rows(reading, o.by, o.depth, o.sort);
-    let total = total(reading);
-    let mut out = std::io::stdout().lock();
-    let text = if o.json {
-        let shown = rows.get(..o.limit).unwrap_or(&rows);
-        let nr_rows = rows.len();
-        let remarks = &reading.remarks;
-        let output = FilesOutput {
-            schema_version: 1,
-            by: o.by,
-            total: &total,
-            rows: shown,
-            nr_rows,
-            remarks,
-        };
-        json(&output)? + "\n"
-    } else {
-        let clear = if o.watch && out.is_terminal() { CLEAR } else { "" };
-        let table = text::table(&total, &rows, o.by, o.limit, o.reads.is_some());
-        clear.to_owned() + &table + &text::remarks(&total, o.by, reading, o.reads.is_some())
-    };
-    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    written.context("cannot write to standard output")
+    let shown = FilesOutput::new(reading, o.by, rows(reading, o.by, o.depth, o.sort), o.limit);
+    let is_live = o.watch && !o.json && std::io::stdout().is_terminal();
+    let clear = if is_live { CLEAR } else { "" };
+    show(o.json, &shown, || clear.to_owned() + &shown.text(o.reads.is_some())).map(drop)
 }

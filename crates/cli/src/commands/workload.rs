@@ -8,9 +8,9 @@ use anyhow::{Context, Result};
 use isotherm::files::text_of;
 use isotherm::output_file::OutputFile;
 use isotherm::stop::Stop;
-use isotherm::workload::{Running, check, fill, mark};
-use isotherm_core::{AddrRange, PAGE_SIZE};
-use isotherm_linux::sys::{self, Arena, Backing, SleepingChild};
+use isotherm::workload::{Running, check, populated};
+use isotherm_core::AddrRange;
+use isotherm_linux::sys::{self, Arena, SleepingChild};
 use isotherm_sim::GroundTruth;
 use isotherm_sim::workload::{Layout, Memory, NAMED, Named, Schedule, Workload};
 
@@ -69,24 +69,6 @@ fn find(name: &str) -> Result<Workload> {
     };
     let text = text_of(Path::new(name), unknown)?;
     Workload::parse(&text).map_err(|e| UsageError::new(format!("{name}: {e}")).into())
-}
-
-/// Maps all memory, and writes to each page.
-fn populated(layout: &Layout, seed: u64) -> Result<Arena> {
-    let too_big = || format!("cannot map {} MiB", layout.len() >> 20);
-    let arena = Arena::map(layout.len()).with_context(too_big)?;
-    for (range, memory) in layout.mappings() {
-        let backing = match memory {
-            Memory::Base => Backing::Base,
-            Memory::Huge => Backing::Huge,
-            Memory::Shared => Backing::Inherited,
-        };
-        arena.back(range, backing).context("cannot set the backing of the memory")?;
-    }
-    fill(&arena, seed);
-    (0..layout.len() / PAGE_SIZE).for_each(|page| arena.write(page));
-    mark(&arena);
-    Ok(arena)
 }
 
 /// Prints on standard output the addresses of the memory and of the touch counters, once the memory

@@ -1,23 +1,19 @@
 //! `isotherm system zones`: the zones of the real machine.
 
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use isotherm::follow::{StartedCommand, resolve};
 use isotherm::stop::Stop;
-use isotherm::zones::{Change, State, ZoneSample, remarks, text};
+use isotherm::zones::{Change, State, ZoneSample, ZonesOutput};
 use isotherm_linux::sys;
-use isotherm_report::json;
-use serde::Serialize;
 
 use crate::cli::{UsageError, Zones};
+use crate::commands::report::output::show;
 use crate::log::say;
 
-/// Time between two checks for signals.
-const WAKE: Duration = Duration::from_millis(50);
 /// Tolerance at the end, so that an interval that ends with `--duration` counts.
 const GRACE: Duration = Duration::from_millis(50);
 /// The minimum of `--interval`. With less, the command would mostly observe itself.
@@ -34,13 +30,13 @@ pub fn run(o: &Zones) -> Result<ExitCode> {
         return watch(o, first);
     }
     if o.command.is_empty() {
-        let state = State::new(&first);
-        let remarks = remarks::of_state(&state);
-        let shown = ZonesOutput { schema_version: 1, state: Some(&state), change: None, remarks };
-        shown.print(o.json)?;
-        return Ok(ExitCode::SUCCESS);
+        return print(o, &ZonesOutput::of_state(&State::new(&first)));
     }
     around(o, &first)
+}
+
+fn print(o: &Zones, shown: &ZonesOutput<'_>) -> Result<ExitCode> {
+    show(o.json, shown, || shown.text())
 }
 
 fn root() -> &'static Path {
@@ -53,8 +49,7 @@ fn around(o: &Zones, first: &ZoneSample) -> Result<ExitCode> {
     let Some(program) = resolve(&o.command)? else { return Ok(ExitCode::SUCCESS) };
     let status = StartedCommand::spawn(&program, &o.command, &[])?.end(&stop)?;
     let change = Change::between(first, &ZoneSample::take(root())?);
-    let remarks = remarks::of_change(&change);
-    ZonesOutput { schema_version: 1, state: None, change: Some(&change), remarks }.print(o.json)?;
+    print(o, &ZonesOutput::of_change(&change))?;
     Ok(status.map_or(ExitCode::SUCCESS, ExitCode::from))
 }
 
@@ -66,9 +61,7 @@ fn watch(o: &Zones, mut last: ZoneSample) -> Result<ExitCode> {
     let mut next = last.at;
     loop {
         next = next + o.interval;
-        while sys::monotonic() < next && !stop.is_over() {
-            std::thread::sleep(WAKE.min(next.since(sys::monotonic())));
-        }
+        stop.sleep_until(next);
         // An incomplete interval is not printed.
         if sys::monotonic() < next {
             return Ok(ExitCode::SUCCESS);
@@ -81,15 +74,7 @@ fn watch(o: &Zones, mut last: ZoneSample) -> Result<ExitCode> {
         say_missing(&now, &last);
         let change = Change::between(&last, &now);
         let state = State::new(&now);
-        let mut remarks = remarks::of_change(&change);
-        remarks.extend(remarks::of_state(&state));
-        let shown = ZonesOutput {
-            schema_version: 1,
-            state: o.json.then_some(&state),
-            change: Some(&change),
-            remarks,
-        };
-        shown.print(o.json)?;
+        print(o, &ZonesOutput::of_both(&state, &change, o.json))?;
         last = now;
     }
 }
@@ -98,30 +83,4 @@ fn watch(o: &Zones, mut last: ZoneSample) -> Result<ExitCode> {
 fn say_missing(now: &ZoneSample, last: &ZoneSample) {
     let new = now.missing.iter().filter(|what| !last.missing.contains(what));
     new.for_each(|what| say(format_args!("isotherm: {what}")));
-}
-
-/// The JSON output.
-#[derive(Serialize)]
-struct ZonesOutput<'a> {
-    schema_version: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<&'a State>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    change: Option<&'a Change>,
-    remarks: Vec<String>,
-}
-
-impl ZonesOutput<'_> {
-    fn print(&self, as_json: bool) -> Result<()> {
-        let text = if as_json { json(self)? + "\n" } else { self.text() };
-        let mut out = std::io::stdout().lock();
-        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-        written.context("cannot write to standard output")
-    }
-
-    fn text(&self) -> String {
-        let parts = [self.state.map(text::state), self.change.map(text::change)];
-        let figures: String = parts.into_iter().flatten().collect();
-        figures + "\n" + &text::remarks(&self.remarks)
-    }
 }

@@ -3,22 +3,24 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tempfile::TempDir;
 
+use crate::kill_on_drop::KillOnDrop;
 use crate::run::{Recorder, isotherm, needs_root, run_in, until, wait};
 use crate::workload::Running;
 
 /// A `cat` that waits for input; killed when dropped.
-struct Cat(Child);
+struct Cat(KillOnDrop);
 
 impl Cat {
     fn start() -> Self {
         let mut command = Command::new("cat");
-        let cat = Cat(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let cat = Cat(KillOnDrop(child));
         until("the heap of cat", || cat.heap().is_some());
         cat
     }
@@ -44,13 +46,6 @@ impl Cat {
         let mut said = [0; 5];
         self.0.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
         assert_eq!(&said, b"still");
-    }
-}
-
-impl Drop for Cat {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

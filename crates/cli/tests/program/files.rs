@@ -6,16 +6,11 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use tempfile::TempDir;
 
+use crate::record_files::folder;
 use crate::run::{Done, finish, isotherm, needs_root, until};
 
 const MIB: u64 = 1 << 20;
-
-/// On the disk, not in memory as `/tmp` may be.
-fn folder() -> TempDir {
-    TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
-}
 
 fn write(path: &Path, mib: u64) -> File {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -246,7 +241,7 @@ fn without_bpf_named_files_are_counted_by_system_calls() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told() {
+fn what_makes_no_sense_is_reported() {
     for (args, status, said) in [
         (&["--depth", "1"][..], 2, "--by dir"),
         (&["--watch", "--interval", "1ms"], 2, "--interval"),

@@ -11,25 +11,23 @@ use isotherm_linux::sys;
 use isotherm_record::FileEndReason;
 use rustix::process::Signal;
 
+use crate::kill_on_drop::KillOnDrop;
 use crate::run::{Record, Recorder, needs_root, until};
 
 /// Ended when dropped.
-pub struct Sleeping(pub Child);
+pub struct Sleeping(pub KillOnDrop);
 
 impl Sleeping {
+    pub fn of(child: Child) -> Self {
+        Sleeping(KillOnDrop(child))
+    }
+
     fn start() -> Self {
-        Sleeping(Command::new("sleep").arg("1000").spawn().unwrap())
+        Sleeping::of(Command::new("sleep").arg("1000").spawn().unwrap())
     }
 
     fn pid(&self) -> String {
         self.0.id().to_string()
-    }
-}
-
-impl Drop for Sleeping {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -168,7 +166,7 @@ fn a_child_that_comes_late_is_followed() {
     let words = ["sleep 3", "sleep 1000 & echo $!", "wait"].join("; ");
     let mut shell = Command::new("sh");
     let shell = shell.args(["-c", &words]).stdout(std::process::Stdio::null()).spawn().unwrap();
-    let shell = Sleeping(shell);
+    let shell = Sleeping::of(shell);
     let mut recorder = Recorder::recording(&["--pid", &shell.pid(), "--children"]);
     let children = || {
         let path = format!("/proc/{0}/task/{0}/children", shell.pid());

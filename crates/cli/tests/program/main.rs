@@ -34,6 +34,7 @@ mod goals;
 mod idle;
 mod import;
 mod interleave;
+mod kill_on_drop;
 mod lab;
 mod lab_interleave;
 mod limits;

@@ -10,6 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::alone::Alone;
+use crate::kill_on_drop::KillOnDrop;
 use crate::load::{Load, MIB};
 use crate::run::{Done, QUICK, isotherm, needs_root, run_in, until, wait};
 use crate::schemes::{log_in, swapped};
@@ -20,7 +21,7 @@ pub const EAGER: [&str; 4] = ["--min-age", "1s", "--watermarks", "none"];
 
 /// A running `isotherm reclaim`, in a directory of its own; killed when dropped.
 pub struct Service {
-    pub child: Child,
+    pub child: KillOnDrop,
     pub dir: TempDir,
 }
 
@@ -133,17 +134,10 @@ impl Service {
     }
 }
 
-pub fn spawn(mut command: Command, dir: &TempDir) -> Child {
+pub fn spawn(mut command: Command, dir: &TempDir) -> KillOnDrop {
     let err = fs::File::create(dir.path().join("err")).unwrap();
     let out = fs::File::create(dir.path().join("out")).unwrap();
-    command.current_dir(dir.path()).stdout(out).stderr(err).spawn().unwrap()
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+    KillOnDrop(command.current_dir(dir.path()).stdout(out).stderr(err).spawn().unwrap())
 }
 
 #[test]

@@ -1,18 +1,18 @@
 //! `isotherm record --control`.
 
 use std::fs;
-use std::process::Child;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::kill_on_drop::KillOnDrop;
 use crate::load::Load;
 use crate::run::{Done, Record, isotherm, needs_root, run_in, until, wait};
 
 /// A recorder with a socket, in a directory of its own.
 struct Recorder {
-    child: Child,
+    child: KillOnDrop,
     dir: TempDir,
 }
 
@@ -22,7 +22,7 @@ impl Recorder {
         let err = fs::File::create(dir.path().join("err")).unwrap();
         let mut command = isotherm(["record", "--control", "c/sock", "-o", "a.rec"]);
         command.args(options).current_dir(dir.path()).stderr(err);
-        let child = command.spawn().unwrap();
+        let child = KillOnDrop(command.spawn().unwrap());
         let recorder = Recorder { child, dir };
         until("the first snapshot", || recorder.err().contains(" hot "));
         recorder
@@ -48,13 +48,6 @@ impl Recorder {
 
     fn record(&self) -> Record {
         Record::read(&self.dir.path().join("a.rec"))
-    }
-}
-
-impl Drop for Recorder {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

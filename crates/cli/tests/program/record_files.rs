@@ -245,7 +245,7 @@ fn memory_of_tmpfs_is_unknown() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told() {
+fn what_makes_no_sense_is_reported() {
     let dir = folder();
     let file = dir.path().join("file");
     drop(cached(&file, 1));

@@ -80,7 +80,13 @@ impl Place {
 
     /// The doctor names the cause. Either `record` does so too, with what would help, or it records
     /// in another way and says why.
-    fn assert_told(&self, command: impl Fn() -> Command, what: &[&str], cause: &str, help: &str) {
+    fn assert_reported(
+        &self,
+        command: impl Fn() -> Command,
+        what: &[&str],
+        cause: &str,
+        help: &str,
+    ) {
         let doctor = finish(command().args(["system", "doctor"]));
         let text = doctor.text();
         assert!(text.contains(cause), "{cause} is not in: {text}");
@@ -192,13 +198,13 @@ fn missing_features_are_reported_or_replaced() {
     let place = Place::new();
     // A process of the same user, without any capability, and without each required one.
     let own = ["--", "sleep", "1"];
-    place.assert_told(|| place.by_nobody(&[]), &own, "CAP_BPF", "run as root");
+    place.assert_reported(|| place.by_nobody(&[]), &own, "CAP_BPF", "run as root");
     for (lacking, rest) in [
         ("CAP_BPF", ["perfmon", "sys_nice"]),
         ("CAP_PERFMON", ["bpf", "sys_nice"]),
         ("CAP_SYS_NICE", ["bpf", "perfmon"]),
     ] {
-        place.assert_told(|| place.by_nobody(&rest), &own, lacking, "run as root");
+        place.assert_reported(|| place.by_nobody(&rest), &own, lacking, "run as root");
     }
 }
 
@@ -239,5 +245,5 @@ fn a_kernel_without_btf_is_reported_or_replaced() {
     assert!(Path::new("/sys/kernel/btf/vmlinux").exists());
     let load = Load::start(16, 4);
     let pid = format!("--pid={}", load.pid());
-    place.assert_told(hidden, &[&pid], "/sys/kernel/btf/vmlinux", "CONFIG_DEBUG_INFO_BTF");
+    place.assert_reported(hidden, &[&pid], "/sys/kernel/btf/vmlinux", "CONFIG_DEBUG_INFO_BTF");
 }

@@ -10,10 +10,12 @@ use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use isotherm_core::{Attribution, Snapshot};
-use isotherm_record::{End, Event, Facts, ReadError, Reader, TargetFact};
+use isotherm_record::{End, Event, ReadError, Reader, RecordingHeader, TargetInfo};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::kill_on_drop::KillOnDrop;
 
 /// No step takes as long as this, on any slow or busy machine.
 pub const TIMEOUT: Duration = Duration::from_secs(300);
@@ -165,7 +167,7 @@ pub fn until_more_at(socket: &Path, snapshots: u64) {
 
 /// `isotherm record`, ten snapshots a second, into a directory of its own; killed when dropped.
 pub struct Recorder {
-    child: Child,
+    child: KillOnDrop,
     dir: TempDir,
 }
 
@@ -189,7 +191,7 @@ impl Recorder {
         }
         command.args(options);
         command.current_dir(dir.path()).stdout(Stdio::null()).stderr(err);
-        let child = command.spawn().unwrap();
+        let child = KillOnDrop(command.spawn().unwrap());
         Recorder { child, dir }
     }
 
@@ -263,20 +265,13 @@ impl Recorder {
     }
 }
 
-impl Drop for Recorder {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// Ten snapshots a second.
 pub const QUICK: [&str; 6] = ["--sample", "10ms", "--aggr", "100ms", "--update", "200ms"];
 
 /// A record read back.
 pub struct Record {
-    pub facts: Facts,
-    pub targets: Vec<TargetFact>,
+    pub facts: RecordingHeader,
+    pub targets: Vec<TargetInfo>,
     pub snapshots: Vec<Arc<Snapshot>>,
     pub attributions: Vec<Attribution>,
     pub end: Option<End>,
@@ -287,7 +282,11 @@ pub struct Record {
 impl Record {
     pub fn read(path: &Path) -> Self {
         let mut record = Record {
-            facts: Facts::new("", isotherm_core::Attrs::default(), isotherm_core::Nanos(0)),
+            facts: RecordingHeader::new(
+                "",
+                isotherm_core::Attrs::default(),
+                isotherm_core::Nanos(0),
+            ),
             targets: Vec::new(),
             snapshots: Vec::new(),
             attributions: Vec::new(),
@@ -296,14 +295,12 @@ impl Record {
         };
         for event in Reader::open(path).unwrap() {
             match event {
-                Ok(Event::Facts(facts)) => record.facts = facts,
+                Ok(Event::Header(facts)) => record.facts = facts,
                 Ok(Event::Target(target)) => record.targets.push(target),
-                Ok(
-                    Event::Mappings { .. } | Event::Code { .. } | Event::Fault(_) | Event::Trace(_),
-                ) => {}
                 Ok(Event::Snapshot(snapshot)) => record.snapshots.push(snapshot),
                 Ok(Event::Attribution(a)) => record.attributions.push(a),
                 Ok(Event::End(end)) => record.end = Some(end),
+                Ok(_) => {}
                 Err(ReadError::Torn { .. }) => record.torn = true,
                 Err(e) => panic!("{e}"),
             }

@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 
 use crate::cgroups::{Group, mounts_or_skip, put};
+use crate::kill_on_drop::KillOnDrop;
 use crate::load::Load;
 use crate::notified::Notified;
 use crate::reclaim::Service;
@@ -18,11 +19,15 @@ use crate::run::{copy_program, needs_root, run_in, until};
 const A_WHILE: Duration = Duration::from_secs(2);
 
 /// A process that does nothing; killed when dropped.
-struct Sleeper(Child);
+struct Sleeper(KillOnDrop);
 
 impl Sleeper {
+    fn of(child: Child) -> Self {
+        Sleeper(KillOnDrop(child))
+    }
+
     fn new() -> Self {
-        Sleeper(Command::new("sleep").arg("300").spawn().unwrap())
+        Sleeper::of(Command::new("sleep").arg("300").spawn().unwrap())
     }
 
     fn pid(&self) -> u64 {
@@ -33,14 +38,7 @@ impl Sleeper {
     fn named(dir: &TempDir, name: &str) -> Self {
         let program = dir.path().join(name);
         copy_program("/bin/sleep", &program);
-        Sleeper(Command::new(program).arg("300").spawn().unwrap())
-    }
-}
-
-impl Drop for Sleeper {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        Sleeper::of(Command::new(program).arg("300").spawn().unwrap())
     }
 }
 
@@ -121,7 +119,7 @@ fn a_member_that_is_left_alone_does_not_come_back() {
     let name = format!("left-{}", std::process::id());
     let [first, second] = [Sleeper::named(&dir, &name), {
         let program = dir.path().join(&name);
-        Sleeper(Command::new(program).arg("300").spawn().unwrap())
+        Sleeper::of(Command::new(program).arg("300").spawn().unwrap())
     }];
     let service = Service::working(&["--comm", &name, "--dry-run"]);
     until("both of them", || pids(&service).len() == 2);
@@ -146,7 +144,7 @@ fn processes_excluded_by_name_are_not_watched() {
     let starting = |script: &str| {
         let mut command = Command::new(&starter);
         command.args(["-c", script]).arg(&program).process_group(0).stdin(Stdio::piped());
-        Sleeper(command.spawn().unwrap())
+        Sleeper::of(command.spawn().unwrap())
     };
     // The first one is a parent with an excluded child; the second one becomes such a parent.
     let parent = starting("\"$0\" 300 & sleep 300 & wait");
@@ -192,8 +190,9 @@ fn processes_excluded_by_group_or_pid_are_not_watched() {
         let dir = TempDir::new().unwrap();
         let name = format!("grp-{}", std::process::id());
         let one = Sleeper::named(&dir, &name);
-        let [two, three] = [(); 2]
-            .map(|()| Sleeper(Command::new(dir.path().join(&name)).arg("300").spawn().unwrap()));
+        let [two, three] = [(); 2].map(|()| {
+            Sleeper::of(Command::new(dir.path().join(&name)).arg("300").spawn().unwrap())
+        });
         let group = Group::new(&mount, "spared");
         put(two.0.id().cast_signed(), &group.0.join("below"));
         let spare = ["--except-cgroup", group.path(), "--except-pid", &three.pid().to_string()];
@@ -282,7 +281,7 @@ fn where_files_run_short_some_are_watched_and_the_service_goes_on() {
     let name = format!("short-{}", std::process::id());
     let mut many = vec![Sleeper::named(&dir, &name)];
     let another = || Command::new(dir.path().join(&name)).arg("300").spawn().unwrap();
-    many.extend((0..29).map(|_| Sleeper(another())));
+    many.extend((0..29).map(|_| Sleeper::of(another())));
     let mut command = Command::new("prlimit");
     command.args(["--nofile=64:64", env!("CARGO_BIN_EXE_isotherm"), "reclaim"]);
     let options = ["--comm", &name, "--dry-run"];

@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::alone::{Alone, has_swap};
+use crate::kill_on_drop::KillOnDrop;
 use crate::load::Load;
 use crate::reclaim::Service;
 use crate::run::{Recorder, TIMEOUT, copy_program, needs_root, until};
@@ -161,18 +162,6 @@ fn name(of: &str) -> String {
     format!("{of}-{}", std::process::id())
 }
 
-/// Ended when dropped.
-struct Sleepers(Vec<Child>);
-
-impl Drop for Sleepers {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
 #[test]
 fn short_lived_processes_leave_nothing() {
     needs_root!();
@@ -242,11 +231,11 @@ fn many_at_once_are_within_bounds() {
     let dir = TempDir::new().unwrap();
     let name = name("many");
     let crowd = Crowd::new(dir.path(), &name);
-    let _stays = Sleepers(vec![crowd.sleeper("1000")]);
+    let _stays = KillOnDrop(crowd.sleeper("1000"));
     let mut recorder = Recorder::counted(&["--comm", &name, "--monitor", "exposure"]);
     let mut one = Followed::new("isotherm record", recorder.pid());
     let before = cpu(recorder.pid());
-    let mut many = Sleepers((0..MANY).map(|_| crowd.sleeper("1000")).collect());
+    let many: Vec<KillOnDrop> = (0..MANY).map(|_| KillOnDrop(crowd.sleeper("1000"))).collect();
     // Three descriptors each.
     until("all", || Held::of(recorder.pid()).pidfds > MANY);
     let begin = Instant::now();
@@ -266,7 +255,7 @@ fn many_at_once_are_within_bounds() {
     recorder.until_more(2);
     let (spent, time) = (cpu(recorder.pid()) - before, begin.elapsed());
     assert!(spent < time.as_secs_f64(), "{spent} s of a CPU for {time:?} of watching");
-    drop(std::mem::replace(&mut many, Sleepers(Vec::new())));
+    drop(many);
     until("descriptors", || one.is_as_before());
     let record = recorder.stop();
     assert_eq!(record.pids().len(), MANY + 1);

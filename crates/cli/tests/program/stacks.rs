@@ -247,7 +247,7 @@ fn code_that_brings_memory_back_is_shown() {
     needs_root!();
     let Some(_alone) = Alone::with_swap(256) else { return };
     let dir = tempfile::tempdir().unwrap();
-    let program = Sleeping(Command::new(compiled(RETURNS, dir.path())).spawn().unwrap());
+    let program = Sleeping::of(Command::new(compiled(RETURNS, dir.path())).spawn().unwrap());
     let pid = program.0.id().to_string();
     let mut service = Service::working(&["--stacks", "--pages", "--quota", "none", "--pid", &pid]);
     let faults = || -> u64 {
@@ -284,7 +284,7 @@ fn assert_refilled(how: &str, mib: u32, pause_ms: u32, rounds: u32) {
     let mut program = Command::new(compiled(REFILL, dir.path()));
     program.arg(how).args([mib, pause_ms, rounds].map(|n| n.to_string()));
     let mut program =
-        Sleeping(program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+        Sleeping::of(program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
     let mut recorder = Recorder::counted(&["--stacks", "--pid", &program.0.id().to_string()]);
     recorder.until_more(1);
     program.0.stdin.take().unwrap().write_all(b"\n").unwrap();

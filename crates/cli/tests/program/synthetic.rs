@@ -8,7 +8,7 @@ use isotherm_core::{
     AddrRange, Attribution, Attrs, Cost, Mapping, MappingKind, Nanos, Pages, Rate, RateSupport,
     RegionView, Snapshot, TargetId, TargetView,
 };
-use isotherm_record::{Facts, FileEndReason, Limits, TargetFact, Writer};
+use isotherm_record::{FileEndReason, Limits, RecordingHeader, TargetInfo, Writer};
 
 const REGION: u64 = 64 << 10;
 
@@ -25,10 +25,11 @@ pub fn write_in(cgroup: &str, waited: u64, path: &Path, snapshots: u64) {
 
 fn record(path: &Path, snapshots: u64, told: Option<(&str, u64)>) {
     let command = told.map_or("", |(cgroup, _)| cgroup).to_owned();
-    let facts = Facts { command, ..Facts::new("0.1.0", Attrs::default(), Nanos(0)) };
+    let facts =
+        RecordingHeader { command, ..RecordingHeader::new("0.1.0", Attrs::default(), Nanos(0)) };
     let mut writer = Writer::create(path, &facts, Limits::default()).unwrap();
     let id = TargetId(0);
-    let _ = writer.target(TargetFact { id, pid: Some(4711), command: "made-up".into() }).unwrap();
+    let _ = writer.target(TargetInfo { id, pid: Some(4711), command: "made-up".into() }).unwrap();
     let range = AddrRange::new(0x1000_0000, 0x1000_0000 + 40 * REGION);
     let kind = MappingKind::Heap;
     let mappings = Arc::new(vec![Mapping { range, kind, name: "[heap]".into(), unknown: None }]);

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
 use isotherm::control::snapshots;
 use isotherm_core::Nanos;
@@ -12,12 +12,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::kill_on_drop::KillOnDrop;
 use crate::load::Load;
 use crate::run::{TIMEOUT, isotherm, needs_root, run_in, until, wait};
 use crate::synthetic;
 
 struct Web {
-    child: Child,
+    child: KillOnDrop,
     port: u16,
     token: String,
 }
@@ -30,7 +31,7 @@ impl Web {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let rest = line.trim().strip_prefix("http://127.0.0.1:").unwrap();
         let (port, token) = rest.split_once("/?token=").unwrap();
-        Web { child, port: port.parse().unwrap(), token: token.to_owned() }
+        Web { child: KillOnDrop(child), port: port.parse().unwrap(), token: token.to_owned() }
     }
 
     fn get(&self, path: &str) -> Option<Value> {
@@ -57,13 +58,6 @@ impl Web {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::INT).unwrap();
         wait(&mut self.child).code()
-    }
-}
-
-impl Drop for Web {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use isotherm_core::{AddrRange, Attrs, Exposure, Nanos, Snapshot};
-use isotherm_record::{Facts, FileEndReason, Limits, TargetFact, Writer};
+use isotherm_record::{FileEndReason, Limits, RecordingHeader, TargetInfo, Writer};
 use isotherm_sim::{Machine, Memory, Ops, Pattern, run};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -29,10 +29,10 @@ fn record(path: &Path, change: impl Fn(&mut Snapshot)) {
     machine.touch(target, mib(8, 8), Pattern::Poisson { hz: 0.05 }).unwrap();
     let ops = Ops::new(machine);
     let mut monitor = Exposure::new(ops.clone(), Attrs::default(), &[target], 1).unwrap();
-    let facts = Facts::new("0.1.0", Attrs::default(), Nanos(0));
+    let facts = RecordingHeader::new("0.1.0", Attrs::default(), Nanos(0));
     let mut writer = Writer::create(path, &facts, Limits::default()).unwrap();
     let command = "/usr/bin/server".into();
-    let _ = writer.target(TargetFact { id: target, pid: Some(7), command }).unwrap();
+    let _ = writer.target(TargetInfo { id: target, pid: Some(7), command }).unwrap();
     for s in run(&mut monitor, &ops, Nanos(90_000_000_000)).unwrap() {
         let mut s = Snapshot::clone(&s);
         change(&mut s);

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use isotherm_sim::{Accuracy, AccuracyBuilder, GroundTruth, MachineKind, ScoreSta
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::kill_on_drop::KillOnDrop;
 use crate::run::{Record, Recorder, isotherm, needs_root, run_in, until, wait};
 
 const SMALL: &str = r#"
@@ -55,7 +56,7 @@ fn ladder() -> String {
 
 /// `isotherm lab workload` once its memory exists; killed when dropped.
 pub struct Running {
-    process: Child,
+    process: KillOnDrop,
     pub dir: TempDir,
     ready: serde_json::Value,
 }
@@ -72,7 +73,7 @@ impl Running {
         let mut line = String::new();
         BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let ready = serde_json::from_str(&line).unwrap();
-        Running { process, dir, ready }
+        Running { process: KillOnDrop(process), dir, ready }
     }
 
     pub fn pid(&self) -> String {
@@ -105,13 +106,6 @@ impl Running {
         let text = fs::read_to_string(self.dir.path().join("truth.json")).unwrap();
         let truth: GroundTruth = serde_json::from_str(&text).unwrap();
         truth.checked().unwrap()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

@@ -259,7 +259,14 @@ impl AgeCounter {
     }
 
     /// Records that `pages`, which were presumed untouched since `idle_since` in ms, are touched again.
-    pub fn woke(&mut self, start: u64, pages: &PageMask, huge: bool, idle_since: u32, ms: u32) {
+    pub fn reactivated(
+        &mut self,
+        start: u64,
+        pages: &PageMask,
+        huge: bool,
+        idle_since: u32,
+        ms: u32,
+    ) {
         self.touched(start, pages, huge, (ms, ms), Some(idle_since.max(1)));
     }
 
@@ -623,7 +630,7 @@ mod tests {
         assert!((16..=21).contains(&age(YoungAge::Unknown)), "32 s x (1 - 1/e)");
         let mut ages = begun();
         ages.found(BLOCK, &PageMask::span(0, 10), false, (1000, 1000));
-        ages.woke(BLOCK, &PageMask::span(0, 10), false, 10_000, 30_000);
+        ages.reactivated(BLOCK, &PageMask::span(0, 10), false, 10_000, 30_000);
         let row = row(&mut ages, state(PageMask::span(0, 10)), 33_000);
         assert_eq!(of(&row.returned, 20), 10);
     }

@@ -42,7 +42,7 @@ use self::view::ViewBasis;
 use crate::ages::KeptAges;
 use crate::attrs::{Attrs, AttrsError};
 use crate::call::{Cost, OpsError, TargetId};
-use crate::monitor::{Monitor, Observer};
+use crate::monitor::Monitor;
 use crate::ops::{Activity, Ask, Liveness, Look, Seen, Space};
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::region::below;
@@ -333,7 +333,7 @@ impl<O: Space + Look> Exposure<O> {
             let may_probe =
                 may_wait && !seemed_to_rest && self.spending.part >= 1.0 && !w.is_large();
             let found = if may_probe { self.probe(w, &moment)? } else { Some(Vec::new()) };
-            let Some(mut woke) = found else {
+            let Some(mut starts) = found else {
                 reactivated.push(Vec::new());
                 continue;
             };
@@ -360,17 +360,17 @@ impl<O: Space + Look> Exposure<O> {
             }
             w.ages.begin((moment.at, moment.ms), nr_blocks, pages, resident);
             let terms = self.terms(w);
-            woke.extend(w.read_all(&blocks, within, &moment, &terms, self.attrs.window));
+            starts.extend(w.read_all(&blocks, within, &moment, &terms, self.attrs.window));
             if w.is_large() {
                 // Each round looks at other samples.
                 w.has_changed = true;
-                woke.extend(self.read_sentinels(w, &moment)?);
+                starts.extend(self.read_sentinels(w, &moment)?);
                 if w.is_new || self.spending.is_in_credit() {
                     cut_at_borders(&mut w.pieces, &terms);
                 }
             }
-            woke.sort_unstable();
-            reactivated.push(woke);
+            starts.sort_unstable();
+            reactivated.push(starts);
             if seemed_to_rest && w.was_touched {
                 w.rest.distrust(at);
             }
@@ -383,7 +383,7 @@ impl<O: Space + Look> Exposure<O> {
         self.blocks = blocks;
         let changed = targets.iter_mut().map(|w| std::mem::take(&mut w.has_changed));
         let changed = changed.fold(false, |any, changed| any | changed);
-        if changed || reactivated.iter().any(|woke| !woke.is_empty()) {
+        if changed || reactivated.iter().any(|starts| !starts.is_empty()) {
             self.changed = now;
         }
         if !rest_ended && self.may_wait(now) {
@@ -404,7 +404,7 @@ impl<O: Space + Look> Exposure<O> {
             let allowance = self.spending.allowance(nr_targets - done, w, restraint);
             let terms = self.terms(w);
             let stretches = StretchState {
-                woken: &w.woken,
+                reactivated: &w.reactivated,
                 borders: &w.borders,
                 turned: w.turned,
                 terms,
@@ -444,8 +444,8 @@ impl<O: Space + Look> Exposure<O> {
         let moment = Moment { at, ms: self.ms(at), ..*now };
         w.running.update(at, moment.ran);
         let terms = self.terms(w);
-        let woke = w.read_some((&whole, &blocks), None, &moment, &terms);
-        Ok((!woke.is_empty() || w.has_changed).then_some(woke))
+        let starts = w.read_some((&whole, &blocks), None, &moment, &terms);
+        Ok((!starts.is_empty() || w.has_changed).then_some(starts))
     }
 
     /// Reads untouched samples of a large target. Returns the addresses of pieces touched after a long idle
@@ -630,7 +630,6 @@ impl<O: Space + Look> Exposure<O> {
         for w in &mut self.roster.targets {
             w.externally_cleared = 0;
         }
-        self.roster.after_aggregation(&snapshot);
         self.handed_over = true;
         snapshot
     }
@@ -750,10 +749,6 @@ impl<O: Space + Look> Monitor for Exposure<O> {
 
     fn ops(&mut self) -> &mut O {
         &mut self.ops
-    }
-
-    fn observe(&mut self, observer: Box<dyn Observer>) {
-        self.roster.observe(observer);
     }
 
     fn attrs(&self) -> Attrs {

@@ -118,7 +118,7 @@ pub(super) struct ReadChange {
     pub reactivated: bool,
     /// A quarter or more of idle armed memory was touched between this read and the previous one: the idle
     /// time in s.
-    pub woken: Option<f64>,
+    pub reactivated_after: Option<f64>,
 }
 
 impl Piece {
@@ -546,7 +546,7 @@ impl Piece {
         if !touched.is_empty() {
             self.calm = None;
         }
-        let woken = self.wakes(&new, class, now, t);
+        let reactivated_after = self.reactivation(&new, class, now, t);
         let reactivated = self.expose(&new, class, now, t);
         if !touched.is_empty() {
             self.change(
@@ -564,11 +564,11 @@ impl Piece {
                 self.windows.join();
             }
         }
-        ReadChange { touched, taken, left, reactivated, woken }
+        ReadChange { touched, taken, left, reactivated, reactivated_after }
     }
 
-    /// Whether a touch of the pages `new` means that idle memory wakes. Returns the idle time in s.
-    fn wakes(
+    /// Whether a touch of the pages `new` means that idle memory is reactivated. Returns the idle time in s.
+    fn reactivation(
         &mut self,
         new: &PageMask,
         class: usize,
@@ -989,7 +989,7 @@ impl Piece {
         self.presumed.is_some_and(|p| !self.is_sample(i, &p))
     }
 
-    /// Notes a first sign of heat: the piece woke.
+    /// Notes a first sign of heat: the piece was reactivated.
     pub fn suspect(&mut self, ms: u32) {
         self.summary = None;
         self.windows.distinct_mut().iter_mut().for_each(|w| w.suspect = ms.max(1));
@@ -1010,7 +1010,7 @@ impl Piece {
         self.is_quiet() && self.sentinels() >= MIN_SAMPLE_PAGES
     }
 
-    /// Number of armed, untouched pages: a touch of these shows that the piece wakes.
+    /// Number of armed, untouched pages: a touch of these shows that the piece is reactivated.
     pub fn sentinels(&self) -> u32 {
         if self.found.is_empty() {
             return self.armed.count();

@@ -8,7 +8,7 @@ use super::budget::Prices;
 use super::coarse::{is_hot, is_large};
 use super::piece::Piece;
 use super::published::{PublishedRegion, is_sampled};
-use super::stretches::{Borders, WokenStretch, hot_cells, sampled, within};
+use super::stretches::{Borders, ReactivatedStretch, hot_cells, sampled, within};
 use super::timing::ExposureTerms;
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::snapshot::Restraint;
@@ -48,10 +48,10 @@ pub(super) struct ClearRun {
 /// The state of a target's stretches.
 #[derive(Clone, Copy)]
 pub(super) struct StretchState<'a> {
-    /// woken stretches of which not enough was cleared since
-    pub woken: &'a [WokenStretch],
+    /// reactivated stretches of which not enough was cleared since
+    pub reactivated: &'a [ReactivatedStretch],
     pub borders: &'a Borders,
-    /// time of the last change: a stretch woke or became idle
+    /// time of the last change: a stretch was reactivated or became idle
     pub turned: Option<Nanos>,
     pub terms: ExposureTerms,
     /// windows whose pages' ages are counted
@@ -81,8 +81,8 @@ const SETTLED: u32 = 4;
 const SMALL_REGION_BYTES: u64 = 1 << 20;
 /// If turns are further apart than this, hot memory is not sampled.
 const MAX_SAMPLED_TURN: Duration = Duration::from_secs(8);
-/// One in this many pieces of woken memory is sampled.
-const PIECES_PER_WOKEN_SAMPLE: usize = 16;
+/// One in this many pieces of reactivated memory is sampled.
+const PIECES_PER_REACTIVATION_SAMPLE: usize = 16;
 /// A sample taken at most this long before a change still counts.
 const JUST_SAMPLED: Duration = Duration::from_millis(50);
 /// Interval of the samples of each hot cell after a recent change.
@@ -106,7 +106,7 @@ const PLACES: usize = 32;
 ///
 /// The order of priority is:
 ///
-/// 1. samples of woken memory, and while a change is recent, of all hot memory;
+/// 1. samples of reactivated memory, and while a change is recent, of all hot memory;
 /// 2. a short run in each stretch that was touched after a long idle time;
 /// 3. memory that was never cleared, in long runs;
 /// 4. in a large target, the blocks whose pages' ages are counted;
@@ -162,7 +162,7 @@ struct Planner<'a> {
     taken: Vec<bool>,
     /// At most [`FEW_CELLS`] regions are sampled.
     few: bool,
-    /// A stretch woke or became idle within [`QUIET_AFTER`].
+    /// A stretch was reactivated or became idle within [`QUIET_AFTER`].
     restless: bool,
     /// The target is observed by samples.
     is_large: bool,
@@ -307,26 +307,26 @@ impl Planner<'_> {
         (0..parts).map(move |k| start + (2 * k + 1) * len / (2 * parts))
     }
 
-    /// Adds samples of woken memory, and after a recent change of all hot memory, because more may have
+    /// Adds samples of reactivated memory, and after a recent change of all hot memory, because more may have
     /// changed: the middle of each cell first, then the middles of halves, quarters and so on, while the
     /// allowance lasts.
     fn sample(&mut self, regions: &[PublishedRegion], stretches: &StretchState<'_>) {
         let pieces = self.pieces;
-        let woken = stretches.woken.iter().flat_map(|w| {
+        let reactivated = stretches.reactivated.iter().flat_map(|w| {
             let cells = stretches.borders.cells(pieces, within(pieces, &w.range)).into_iter();
             cells.map(|cell| WantedSamples {
-                most: cell.len().div_ceil(PIECES_PER_WOKEN_SAMPLE),
+                most: cell.len().div_ceil(PIECES_PER_REACTIVATION_SAMPLE),
                 cell,
                 since: w.at,
             })
         });
-        let woken: Vec<WantedSamples> = woken.collect();
+        let reactivated: Vec<WantedSamples> = reactivated.collect();
         let hot = self.wanted_hot(regions, stretches);
-        let most = woken.iter().chain(&hot).map(|w| w.most).max().unwrap_or(0);
+        let most = reactivated.iter().chain(&hot).map(|w| w.most).max().unwrap_or(0);
         let levels = (0..).map(|level| 1 << level).take_while(|parts| *parts <= most);
         for parts in levels {
             let credit = if parts == 1 { self.allowance.urgent } else { 0.0 };
-            let affordable = woken.iter().all(|w| self.take_middles(w, parts, credit))
+            let affordable = reactivated.iter().all(|w| self.take_middles(w, parts, credit))
                 && hot.iter().all(|w| self.take_middles(w, parts, 0.0));
             if !affordable {
                 return;
@@ -396,19 +396,19 @@ impl Planner<'_> {
         self.allowance.turn <= MAX_SAMPLED_TURN
     }
 
-    /// Whether a stretch has recently woken or become idle.
+    /// Whether a stretch was recently reactivated or has become idle.
     fn turns(&self, stretches: &StretchState<'_>) -> bool {
         // Three rounds.
         let turning = CHANGE_SAMPLING_TIME.max(self.allowance.turn.mul_f64(0.75));
         stretches.turned.is_some_and(|at| self.now.since(at) < turning)
     }
 
-    /// Adds sentinels: a sample in each piece that is presumed idle and would not show that it wakes.
+    /// Adds sentinels: a sample in each piece that is presumed idle and would not show its reactivation.
     fn watch_idle(&mut self) {
         let is_idle = |p: &Piece| p.presumed_hz().is_some_and(|hz| hz < SAMPLED_HZ);
         let wants = |p: &Piece| p.was_cleared() && is_idle(p) && p.sentinels() < MIN_SAMPLE_PAGES;
         // A coarse subset of the pieces first.
-        for apart in [PIECES_PER_WOKEN_SAMPLE, PIECES_PER_WOKEN_SAMPLE / 4, 1] {
+        for apart in [PIECES_PER_REACTIVATION_SAMPLE, PIECES_PER_REACTIVATION_SAMPLE / 4, 1] {
             for i in (apart / 2..self.pieces.len()).step_by(apart) {
                 if wants(&self.pieces[i]) && !self.taken[i] && !self.take_sample(i, 0.0) {
                     return;
@@ -694,7 +694,7 @@ mod tests {
         let now = moment(NOW).at;
         let borders = Borders::default();
         let stretches = StretchState {
-            woken: &[],
+            reactivated: &[],
             borders: &borders,
             turned: None,
             terms: TERMS,

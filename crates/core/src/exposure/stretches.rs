@@ -4,12 +4,12 @@
 //! of this repeatedly, to measure each page, costs more than any budget allows. Therefore the monitor clears
 //! a *sample*, a few pages of a stretch, and *extends* its result to the rest of the stretch:
 //!
-//! - Memory that became young together after it was idle is a woken stretch. Its samples are cleared at once.
+//! - Memory that became young together after it was idle is a reactivated stretch. Its samples are cleared at once.
 //!   If they are touched again, the whole stretch is as hot as the samples; if not, it was touched in a
 //!   single pass.
 //! - Samples of hot memory are cleared from time to time, and sooner if other memory has changed. If a sample
 //!   is untouched for three times its mean time between touches, the memory around it has become idle.
-//! - Memory that has become idle still has its bits set, and would not show that it wakes. Therefore it gets
+//! - Memory that has become idle still has its bits set, and would not show that it is reactivated. Therefore it gets
 //!   *sentinels*: a sample in each piece, which stays clear while the piece is idle.
 //!
 //! If samples disagree, each represents the memory nearest to it. A border is remembered for a while after it
@@ -35,7 +35,7 @@ const MAX_EXCEPTION_SHARE: f64 = 1.0 / 50.0;
 const CONTRARY_FACTOR: f64 = 5.0;
 /// Touched samples cleared at most this long ago count.
 const CHECKED_WITHIN: Duration = Duration::from_millis(500);
-/// Woken memory with a lower rate, in Hz, may have been touched only once.
+/// Reactivated memory with a lower rate, in Hz, may have been touched only once.
 const HOT_HZ: f64 = 10.0;
 /// A border is forgotten this many ms after it last showed.
 const BORDER_TIMEOUT_MS: u32 = 60_000;
@@ -54,7 +54,7 @@ impl Borders {
         self.0.retain(|_, at| *at > median);
     }
 
-    /// Notes the ends of memory that woke while its neighbours did not.
+    /// Notes the ends of memory that was reactivated while its neighbours did not.
     pub fn note(&mut self, ends: impl IntoIterator<Item = u64>, ms: u32) {
         self.0.extend(ends.into_iter().map(|addr| (addr, ms)));
         self.0.retain(|_, at| ms.saturating_sub(*at) < BORDER_TIMEOUT_MS);
@@ -234,9 +234,9 @@ pub(super) fn fall_idle(
     fell
 }
 
-/// Memory that woke between the same two reads.
+/// Memory that was reactivated between the same two reads.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct WokenStretch {
+pub(super) struct ReactivatedStretch {
     pub range: AddrRange,
     /// rate in Hz if it was touched once since it became idle
     pub hz: f64,
@@ -245,7 +245,7 @@ pub(super) struct WokenStretch {
     pub ms: u32,
 }
 
-impl WokenStretch {
+impl ReactivatedStretch {
     /// Its rate if it was touched in a single pass, in Hz: too low to be sampled.
     pub fn once(&self) -> f64 {
         self.hz.min(SAMPLED_HZ / 2.0)
@@ -273,16 +273,16 @@ impl WokenStretch {
     }
 }
 
-/// Joins the pieces that woke at a read into stretches. `found` lists their start addresses, ascending, and
+/// Joins the pieces that a read found reactivated into stretches. `found` lists their start addresses, ascending, and
 /// their idle times in s. A stretch includes the pieces between and beside them that are presumed idle and
 /// have too few sentinels to show a touch.
-pub(super) fn woken(
+pub(super) fn reactivated_stretches(
     pieces: &[Piece],
     borders: &Borders,
     found: &[(u64, f64)],
     at: Nanos,
     ms: u32,
-) -> Vec<WokenStretch> {
+) -> Vec<ReactivatedStretch> {
     let is_blind = |p: &Piece| {
         p.presumed_hz().is_some_and(|hz| hz < SAMPLED_HZ) && p.sentinels() < MIN_SAMPLE_PAGES
     };
@@ -303,7 +303,7 @@ pub(super) fn woken(
             None => out.push((first..end, idle)),
         }
     }
-    let stretch = |(r, idle): (Range<usize>, f64)| WokenStretch {
+    let stretch = |(r, idle): (Range<usize>, f64)| ReactivatedStretch {
         range: AddrRange::new(pieces[r.start].range.start, pieces[r.end - 1].range.end),
         hz: 1.0 / idle.max(0.1),
         at,

@@ -13,7 +13,9 @@ use super::groups::groups;
 use super::piece::{Piece, ReadChange};
 use super::published::{PublishedRegion, is_sampled, known_at};
 use super::rest::{Resting, SnapshotQualitySums};
-use super::stretches::{Borders, WokenStretch, fall_idle, hot_cells, sampled, within, woken};
+use super::stretches::{
+    Borders, ReactivatedStretch, fall_idle, hot_cells, reactivated_stretches, sampled, within,
+};
 use super::timing::{ExposureTerms, Moment};
 use super::view::{ViewBasis, Viewed, project, update_ages};
 use crate::ages::PageAges;
@@ -55,15 +57,15 @@ pub(super) struct ExposureTarget {
     pub externally_cleared: u64,
     /// Some of its memory was never cleared.
     pub is_new: bool,
-    /// time of the last change: a stretch woke or became idle
+    /// time of the last change: a stretch was reactivated or became idle
     pub turned: Option<Nanos>,
-    /// Since the last round, the mappings or the resident pieces have changed, or a stretch woke or became
+    /// Since the last round, the mappings or the resident pieces have changed, or a stretch was reactivated or became
     /// idle; or the target must be looked at in each round anyway.
     pub has_changed: bool,
     /// borders of these stretches
     pub borders: Borders,
-    /// woken stretches, until their samples show enough
-    pub woken: Vec<WokenStretch>,
+    /// reactivated stretches, until their samples show enough
+    pub reactivated: Vec<ReactivatedStretch>,
     /// regions for the next snapshot
     pub views: Vec<RegionView>,
     /// time of the last report about unobservable mappings, in ms
@@ -108,7 +110,7 @@ impl ExposureTarget {
             turned: None,
             has_changed: true,
             borders: Borders::default(),
-            woken: Vec::new(),
+            reactivated: Vec::new(),
             views: Vec::new(),
             unobservable_ms: 0,
             turn: 0,
@@ -137,7 +139,7 @@ impl ExposureTarget {
         self.unobservable_ms = self.unobservable_ms.saturating_sub(ms);
         self.pieces.iter_mut().for_each(|p| p.rebase(ms));
         self.borders.rebase(ms);
-        self.woken.clear();
+        self.reactivated.clear();
         self.rest.forget();
         self.ages.rebase(ms);
     }
@@ -223,7 +225,7 @@ impl ExposureTarget {
         size: u64,
     ) -> Vec<u64> {
         let mut reactivated = Vec::new();
-        let mut wake = Vec::new();
+        let mut stretches = Vec::new();
         let mut new = Vec::new();
         let large = is_large(blocks.len().max(self.pieces.len()));
         self.was_touched = false;
@@ -260,8 +262,8 @@ impl ExposureTarget {
                     self.externally_cleared += u64::from(change.taken.count());
                     self.was_touched |= !change.touched.is_empty();
                     count_ages(&mut self.ages, piece, &change, Some(before), now.ms);
-                    match change.woken {
-                        Some(idle) => wake.push((piece.range.start, idle)),
+                    match change.reactivated_after {
+                        Some(idle) => stretches.push((piece.range.start, idle)),
                         None if change.reactivated => reactivated.push(piece.range.start),
                         None => {}
                     }
@@ -284,30 +286,31 @@ impl ExposureTarget {
             self.pieces.extend(new);
             self.pieces.sort_unstable_by_key(|p| p.range.start);
         }
-        self.wake(&wake, now);
+        self.reactivate(&stretches, now);
         reactivated
     }
 
-    /// Handles woken pieces, given as start address and idle time in s.
-    fn wake(&mut self, found: &[(u64, f64)], now: &Moment) {
+    /// Handles reactivated pieces, given as start address and idle time in s.
+    fn reactivate(&mut self, found: &[(u64, f64)], now: &Moment) {
         if !found.is_empty() {
-            let woken = woken(&self.pieces, &self.borders, found, now.at, now.ms);
-            self.borders.note(woken.iter().flat_map(|w| [w.range.start, w.range.end]), now.ms);
-            for w in &woken {
+            let stretches =
+                reactivated_stretches(&self.pieces, &self.borders, found, now.at, now.ms);
+            self.borders.note(stretches.iter().flat_map(|w| [w.range.start, w.range.end]), now.ms);
+            for w in &stretches {
                 let all = within(&self.pieces, &w.range);
                 for p in &mut self.pieces[all] {
                     if let YoungAge::IdleSince(since) = presumed_age(p, None) {
-                        self.ages.woke(p.block(), &p.young(), p.huge, since, now.ms);
+                        self.ages.reactivated(p.block(), &p.young(), p.huge, since, now.ms);
                     }
                     p.suspect(now.ms);
-                    // A provisional rate until the samples show more. It also prevents a second wake when the
+                    // A provisional rate until the samples show more. It also prevents a second reactivation when the
                     // stretch is sampled.
                     if p.is_presumed_idle() {
                         p.extend(w.once(), now.at, Some(now.ms));
                     }
                 }
             }
-            self.woken.extend(woken);
+            self.reactivated.extend(stretches);
             self.turn(now.at);
         }
     }
@@ -316,8 +319,9 @@ impl ExposureTarget {
     pub fn extend(&mut self, now: Nanos, t: &ExposureTerms) {
         let pieces = &mut self.pieces;
         let borders = &self.borders;
-        self.woken
-            .retain(|w| !w.settle(pieces, borders, t) && now.since(w.at) < WOKEN_SAMPLING_TIME);
+        self.reactivated.retain(|w| {
+            !w.settle(pieces, borders, t) && now.since(w.at) < REACTIVATION_SAMPLING_TIME
+        });
         let mut fell = false;
         let sampled = sampled(pieces, &self.regions, now);
         for cell in hot_cells(pieces, &sampled, borders) {
@@ -350,7 +354,7 @@ impl ExposureTarget {
         now: &Moment,
         t: &ExposureTerms,
     ) -> Vec<u64> {
-        let (mut wake, mut reactivated) = (Vec::new(), Vec::new());
+        let (mut stretches, mut reactivated) = (Vec::new(), Vec::new());
         let mut at = 0;
         for block in one_each(blocks) {
             let mut externally_cleared = 0;
@@ -371,15 +375,15 @@ impl ExposureTarget {
                 let change = p.read(&block, class, now, t);
                 externally_cleared += change.taken.count();
                 count_ages(ages, p, &change, Some(before), now.ms);
-                match change.woken {
-                    Some(idle) => wake.push((p.range.start, idle)),
+                match change.reactivated_after {
+                    Some(idle) => stretches.push((p.range.start, idle)),
                     None if change.reactivated => reactivated.push(p.range.start),
                     None => {}
                 }
             }
             self.externally_cleared += u64::from(externally_cleared);
         }
-        self.wake(&wake, now);
+        self.reactivate(&stretches, now);
         reactivated
     }
 
@@ -486,7 +490,7 @@ impl ExposureTarget {
     /// Begins a rest after a snapshot if all memory of the target is idle and no work is pending.
     pub fn may_rest(&mut self, worth: SnapshotQualitySums) {
         let Some(whole) = self.rest.take_whole() else { return };
-        let idle = self.regions.iter().all(|k| k.hz <= NO_HEAT_HZ) && self.woken.is_empty();
+        let idle = self.regions.iter().all(|k| k.hz <= NO_HEAT_HZ) && self.reactivated.is_empty();
         if idle && self.pieces.iter().all(|p| p.is_seen()) {
             let worth = SnapshotQualitySums { resident: self.resident_pages(), ..worth };
             self.rest.begin(whole, worth, self.views.clone());
@@ -720,8 +724,8 @@ fn covers(pieces: &[Piece], range: AddrRange) -> bool {
     joined && ends == Some((range.start, range.end))
 }
 
-/// Samples of a woken stretch show enough within this time, or never.
-const WOKEN_SAMPLING_TIME: Duration = Duration::from_secs(2);
+/// Samples of a reactivated stretch show enough within this time, or never.
+const REACTIVATION_SAMPLING_TIME: Duration = Duration::from_secs(2);
 /// Hidden memory is asked about if more than one in this many pages is hidden.
 const HIDDEN_PAGES_DIVISOR: u64 = 32;
 /// A log-likelihood ratio above this, in natural logarithms, is significant.

@@ -22,6 +22,7 @@ use crate::tuning::MAX_WITHIN;
 
 /// The objective of a scheme that chooses its minimum age itself, for each control group of its targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Aim {
     /// Maximum of the working set that is read back from disk or swap within a minute, in parts per million: 2000
     /// is 0.2 %.

@@ -27,6 +27,7 @@ pub struct Filter {
 
 /// The property that a [`Filter`] checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FilterKind {
     /// these addresses, page-aligned
     Addresses(AddrRange),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::pattern::{Pattern, hz_of_percent};
 use super::{Scheme, SchemeError};
 use crate::act::{Action, Destination, Destinations};
-use crate::units::{parse_size, parse_time};
+use crate::units;
 
 /// A parse error with its position.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -23,6 +23,7 @@ pub struct ParseError {
 
 /// The kind of error in a line.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ParseErrorKind {
     /// a missing word
     #[error(
@@ -153,8 +154,9 @@ impl<'a> Words<'a> {
     }
 
     fn scheme(&mut self, interval: Duration) -> Result<(Pattern, Action), ParseError> {
+        let size = |word: &str| units::size(word).ok();
         let size =
-            self.range(["min-size", "max-size"], 0..=u64::MAX, parse_size, ParseErrorKind::Size)?;
+            self.range(["min-size", "max-size"], 0..=u64::MAX, size, ParseErrorKind::Size)?;
         let hz = self.range(
             ["min-rate", "max-rate"],
             0.0..=f64::INFINITY,
@@ -246,7 +248,7 @@ pub fn parse_rate(word: &str) -> Option<f64> {
 pub fn parse_age(word: &str, interval: Duration) -> Option<Duration> {
     match word.parse::<u32>() {
         Ok(intervals) => interval.checked_mul(intervals),
-        Err(_) => parse_time(word),
+        Err(_) => units::with_units(word).ok(),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::time::Nanos;
 /// The reason why a part of a matching region was skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum SkipReason {
     /// its accesses cannot be seen
     Unknown,

@@ -5,7 +5,7 @@ use super::*;
 
 /// 64 MiB are hot, and 960 MiB idle: 4 MiB of them, `late` s after the first 30 s, become hot. Returns the
 /// snapshots before and after.
-fn wakes_after_a_calm(late: f64) -> (Vec<Arc<Snapshot>>, Vec<Arc<Snapshot>>) {
+fn reactivated_after_a_calm(late: f64) -> (Vec<Arc<Snapshot>>, Vec<Arc<Snapshot>>) {
     let areas = [mib(0, 64), mib(64, 500), mib(564, 4), mib(568, 456)];
     let field = Field::new(&areas, 1);
     let mut monitor = Exposure::new(field.clone(), Attrs::default(), &[TARGET], 1).unwrap();
@@ -18,17 +18,17 @@ fn wakes_after_a_calm(late: f64) -> (Vec<Arc<Snapshot>>, Vec<Arc<Snapshot>>) {
 
 #[test]
 fn calm_memory_is_read_once_a_second_and_sampled_between() {
-    let (calm, _) = wakes_after_a_calm(20.0);
+    let (calm, _) = reactivated_after_a_calm(20.0);
     let pages: u64 = calm.iter().map(|s| s.cost.pages).sum();
     let of_all = pages as f64 / 20.0 / (1024 * 256) as f64;
     assert!((1.0..1.7).contains(&of_all), "{of_all:.2} of all pages are read each second");
 }
 
 #[test]
-fn a_small_area_that_wakes_in_calm_memory_is_found_at_once() {
+fn a_small_area_that_is_reactivated_in_calm_memory_is_found_at_once() {
     for tenths in 0..12 {
         let late = f64::from(tenths) / 10.0;
-        let (_, then) = wakes_after_a_calm(late);
+        let (_, then) = reactivated_after_a_calm(late);
         let hot = then.iter().find(|s| called(s, mib(564, 4), Heat::Hot) > 0.9);
         let after = hot.map(|s| s.end.since(seconds(30.0 + late)));
         assert!(after.is_some_and(|after| after <= ms(600)), "{late} s later: {after:?}");
@@ -37,7 +37,7 @@ fn a_small_area_that_wakes_in_calm_memory_is_found_at_once() {
 
 /// No sample need contain it, but each second all is read.
 #[test]
-fn a_page_that_wakes_in_calm_memory_is_found_soon() {
+fn a_page_that_is_reactivated_in_calm_memory_is_found_soon() {
     for tenths in 0..6 {
         let (ops, target) = machine(1, |m, t| {
             m.map(t, mib(0, 256), Memory::anonymous()).unwrap();
@@ -58,7 +58,7 @@ fn a_page_that_wakes_in_calm_memory_is_found_soon() {
     }
 }
 
-/// Memory that appears is noticed like memory that wakes.
+/// Memory that appears is noticed like memory that is reactivated.
 #[test]
 fn memory_that_comes_during_a_calm_is_found_at_once() {
     let (ops, target) = machine(1, |m, t| {

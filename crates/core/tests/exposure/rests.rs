@@ -48,7 +48,7 @@ fn a_target_at_rest_is_read_seldom_and_ages() {
 }
 
 #[test]
-fn what_wakes_with_its_target_is_hot_as_soon_as_ever() {
+fn what_is_reactivated_with_its_target_is_hot_as_soon_as_ever() {
     let (ops, t, mut monitor, _) = that_pauses(40.0);
     ops.machine().touch(t, mib(32, 16), poisson(100.0)).unwrap();
     let snapshots = run_until(&mut monitor, &ops, 42.0);

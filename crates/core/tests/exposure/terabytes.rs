@@ -218,7 +218,7 @@ fn hot_places_of_64_gib_are_found() {
     }
 }
 
-/// In 64 GiB with little hot memory, the samples that are read in each round find memory that wakes. Memory
+/// In 64 GiB with little hot memory, the samples that are read in each round find memory that is reactivated. Memory
 /// that falls idle is found when its sample has its turn.
 #[test]
 fn changes_in_64_gib_are_found() {
@@ -245,7 +245,7 @@ fn changes_in_64_gib_are_found() {
     let first = |holds: &dyn Fn(&Snapshot) -> bool| then.iter().find(|s| holds(s)).map(since);
     for range in &changes[..2] {
         let after = first(&|s| called(s, *range, Heat::Hot) >= 0.9);
-        println!("{} MiB wake: called hot after {after:?} s", range.len() / MIB);
+        println!("{} MiB reactivated: called hot after {after:?} s", range.len() / MIB);
         assert!(after.is_some_and(|s| s <= 8.5), "{range:?}: {after:?}");
     }
     let after = first(&|s| called(s, changes[2], Heat::Hot) <= 0.1);

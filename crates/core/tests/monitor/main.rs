@@ -10,7 +10,6 @@ mod gaps;
 mod intervals;
 mod liveness;
 mod mappings;
-mod observers;
 mod own_time;
 mod properties;
 #[path = "../scene/mod.rs"]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use isotherm_core::{Attribution, Nanos, TargetId};
 use isotherm_linux::proc::{Births, cut_comm};
 use isotherm_linux::{AttachError, Hold, proc, sys};
-use isotherm_record::TargetFact;
+use isotherm_record::TargetInfo;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{debug, warn};
 
@@ -57,7 +57,7 @@ pub struct Follower {
     with_children: bool,
     /// members that cannot be watched
     refused: BTreeSet<i32>,
-    news: Vec<TargetFact>,
+    news: Vec<TargetInfo>,
     count: usize,
     /// processes that a request has removed, with their start times; members and children too
     unwanted: BTreeMap<i32, u64>,
@@ -121,7 +121,7 @@ impl Follower {
     }
 
     /// Adds lasting targets that have appeared, or changed their names.
-    pub fn add_lasting(&mut self, facts: &[TargetFact]) {
+    pub fn add_lasting(&mut self, facts: &[TargetInfo]) {
         let Some(lasting) = &mut self.lasting else { return };
         for fact in facts {
             match lasting.facts.iter_mut().find(|known| known.id == fact.id) {
@@ -230,7 +230,7 @@ impl Follower {
     /// Returns the new names of processes that called `exec` or changed their names. Names of young processes
     /// are read here, because a shell or `env` soon becomes the program that it was told to run. Names of the
     /// other processes come from `read`.
-    pub fn renamed(&mut self, read: &[Attribution]) -> Vec<TargetFact> {
+    pub fn renamed(&mut self, read: &[Attribution]) -> Vec<TargetInfo> {
         let due = self.naming.due();
         let asks = due < self.young_until && sys::monotonic() >= due;
         if read.is_empty() && !asks {
@@ -536,12 +536,12 @@ impl Follower {
     }
 
     /// Targets that were attached since the last call.
-    pub fn news(&mut self) -> Vec<TargetFact> {
+    pub fn news(&mut self) -> Vec<TargetInfo> {
         std::mem::take(&mut self.news)
     }
 
     /// The facts of the targets that are watched now.
-    pub fn facts(&self) -> impl Iterator<Item = TargetFact> {
+    pub fn facts(&self) -> impl Iterator<Item = TargetInfo> {
         let lasting = self.lasting.iter().flat_map(|l| l.facts.iter().cloned());
         lasting.chain(self.processes.iter().map(|(&pid, p)| fact(p.target, pid, p.command.clone())))
     }
@@ -601,8 +601,8 @@ impl Follower {
     }
 }
 
-fn fact(id: TargetId, pid: i32, command: String) -> TargetFact {
-    TargetFact { id, pid: u32::try_from(pid).ok(), command }
+fn fact(id: TargetId, pid: i32, command: String) -> TargetInfo {
+    TargetInfo { id, pid: u32::try_from(pid).ok(), command }
 }
 
 /// Raises the limit on open files. Each process requires three descriptors, and the usual limit may be too low.

@@ -1,7 +1,6 @@
 //! Memory that is interleaved over nodes by weight: the rule, measured weights, rounds of moving pages, and a
-//! comparison of the kernel's policies with the rule.
+//! comparison of a process's memory with the rule.
 
-pub mod cases;
 mod error;
 mod family;
 mod hot;

@@ -19,6 +19,7 @@ pub struct Machine {
 
 /// The source of the weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WeightsSource {
     /// the options
     Given,

@@ -15,6 +15,7 @@ pub enum Form {
 
 /// The type of a metric family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MetricType {
     Gauge,
     /// never decreases; the names of its samples end in `_total`

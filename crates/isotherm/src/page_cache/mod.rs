@@ -4,14 +4,16 @@
 
 mod by_calls;
 mod names;
+mod output;
 mod page_use;
 mod reader;
 mod rows;
 mod scope;
 #[cfg(test)]
 mod tests;
-pub mod text;
+mod text;
 
+pub use output::FilesOutput;
 pub use page_use::{FileUse, Marks, PageUse};
 pub(crate) use reader::FoundFile;
 pub use reader::{CacheScan, Reader};

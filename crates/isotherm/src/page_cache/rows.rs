@@ -12,6 +12,7 @@ use super::reader::CacheScan;
 /// The kind of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum By {
     /// a file
     #[default]
@@ -39,6 +40,7 @@ impl By {
 
 /// By which figure rows are sorted, the greatest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum SortBy {
     /// cached bytes
     #[default]

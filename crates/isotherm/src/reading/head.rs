@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use isotherm_core::{Attribution, Nanos, Snapshot, TargetId};
-use isotherm_record::{Event, Facts, Lost, TargetFact};
+use isotherm_record::{Event, Lost, RecordingHeader, TargetInfo};
 use isotherm_report::Gap;
 
 use super::{Input, ReadingError, each_event, open};
@@ -14,9 +14,9 @@ use super::{Input, ReadingError, each_event, open};
 #[derive(Debug, Default)]
 pub struct Head {
     /// the facts of its last recording
-    pub facts: Option<Facts>,
+    pub facts: Option<RecordingHeader>,
     /// the targets, each with its last name
-    pub targets: Vec<TargetFact>,
+    pub targets: Vec<TargetInfo>,
     /// the first attribution of each target, by recording
     pub attributions: Vec<BTreeMap<TargetId, Attribution>>,
     /// the parts that cannot be read
@@ -36,7 +36,7 @@ impl Head {
         let reader = if input.skip_damaged { reader } else { reader.without_snapshots() };
         each_event::<ReadingError>(reader, |event, lost| {
             match event {
-                Event::Facts(f) => {
+                Event::Header(f) => {
                     head.facts = Some(f.clone());
                     head.attributions.push(BTreeMap::new());
                 }
@@ -52,8 +52,7 @@ impl Head {
                 }
                 Event::Snapshot(s) => gaps.snapshot(s, lost),
                 Event::End(_) => gaps.end(lost),
-                Event::Mappings { .. } | Event::Code { .. } | Event::Fault(_) | Event::Trace(_) => {
-                }
+                _ => {}
             }
             Ok(())
         })?;
@@ -64,7 +63,7 @@ impl Head {
 
 /// Whether two facts are of the same target. In the next recording of a record, a number may stand
 /// for another process.
-fn is_same(one: &TargetFact, other: &TargetFact) -> bool {
+fn is_same(one: &TargetInfo, other: &TargetInfo) -> bool {
     (one.id, one.pid) == (other.id, other.pid)
 }
 

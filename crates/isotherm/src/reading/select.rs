@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use isotherm_core::{TargetId, Thresholds};
-use isotherm_record::{Facts, TargetFact};
+use isotherm_core::TargetId;
+use isotherm_record::{RecordingHeader, TargetInfo};
 use isotherm_report::{Filter, Options, printable};
 
 use super::{Head, ReadingError, RecordSelection};
@@ -18,22 +18,20 @@ const MAX_LISTED: usize = 20;
 pub fn options(part: &RecordSelection, head: &Head) -> Result<Options, ReadingError> {
     let (facts, targets) = (head.facts.as_ref(), head.targets.as_slice());
     let chosen = chosen(&part.targets, targets)?;
-    let wanted = |t: &&TargetFact| chosen.as_ref().is_none_or(|ids| ids.contains(&t.id));
-    let shown: Vec<&TargetFact> = targets.iter().filter(wanted).collect();
-    Ok(Options {
-        title: title(facts, &shown),
-        filter: Filter { time: part.time.clone(), addr: None, targets: chosen },
-        thresholds: Thresholds::default(),
-        labels: targets.iter().map(|t| (t.id, label(t))).collect::<BTreeMap<_, _>>(),
-        look: facts.map(|f| f.look.clone()).unwrap_or_default(),
-        gaps: head.gaps.clone(),
-    })
+    let wanted = |t: &&TargetInfo| chosen.as_ref().is_none_or(|ids| ids.contains(&t.id));
+    let shown: Vec<&TargetInfo> = targets.iter().filter(wanted).collect();
+    let mut options = Options::titled(title(facts, &shown));
+    options.filter = Filter { time: part.time.clone(), addr: None, targets: chosen };
+    options.labels = targets.iter().map(|t| (t.id, label(t))).collect();
+    options.look = facts.map(|f| f.look.clone()).unwrap_or_default();
+    options.gaps.clone_from(&head.gaps);
+    Ok(options)
 }
 
 /// The targets that match any of `words`; `None` (all) if there are no words.
 fn chosen(
     words: &[String],
-    targets: &[TargetFact],
+    targets: &[TargetInfo],
 ) -> Result<Option<BTreeSet<TargetId>>, ReadingError> {
     let mut ids = BTreeSet::new();
     for word in words {
@@ -51,7 +49,7 @@ fn chosen(
 ///
 /// # Errors
 /// If no target or several targets match.
-pub fn only(word: Option<&str>, targets: &[TargetFact]) -> Result<TargetId, ReadingError> {
+pub fn only(word: Option<&str>, targets: &[TargetInfo]) -> Result<TargetId, ReadingError> {
     let words: Vec<String> = word.map(str::to_owned).into_iter().collect();
     let all = || targets.iter().map(|t| t.id).collect();
     let ids = chosen(&words, targets)?.unwrap_or_else(all);
@@ -63,8 +61,8 @@ pub fn only(word: Option<&str>, targets: &[TargetFact]) -> Result<TargetId, Read
 
 /// The targets that match a word: a number is a pid, or if no target has it, the number of a
 /// target; any other word is a part of a command line.
-fn fitting(word: &str, targets: &[TargetFact]) -> Vec<TargetId> {
-    let ids = |fits: &dyn Fn(&TargetFact) -> bool| -> Vec<TargetId> {
+fn fitting(word: &str, targets: &[TargetInfo]) -> Vec<TargetId> {
+    let ids = |fits: &dyn Fn(&TargetInfo) -> bool| -> Vec<TargetId> {
         targets.iter().filter(|t| fits(t)).map(|t| t.id).collect()
     };
     let Ok(number) = word.parse::<u32>() else { return ids(&|t| t.command.contains(word)) };
@@ -72,7 +70,7 @@ fn fitting(word: &str, targets: &[TargetFact]) -> Vec<TargetId> {
     if by_pid.is_empty() { ids(&|t| t.id == TargetId(number)) } else { by_pid }
 }
 
-fn list(targets: &[TargetFact]) -> String {
+fn list(targets: &[TargetInfo]) -> String {
     let all: BTreeMap<TargetId, String> = targets.iter().map(|t| (t.id, label(t))).collect();
     if all.is_empty() {
         return "none".to_owned();
@@ -86,7 +84,7 @@ fn list(targets: &[TargetFact]) -> String {
     named.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
 }
 
-fn title(facts: Option<&Facts>, targets: &[&TargetFact]) -> String {
+fn title(facts: Option<&RecordingHeader>, targets: &[&TargetInfo]) -> String {
     let first = targets.first().map_or("a process", |t| short(t));
     let count = targets.iter().map(|t| t.id).collect::<BTreeSet<_>>().len();
     let others = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
@@ -96,7 +94,7 @@ fn title(facts: Option<&Facts>, targets: &[&TargetFact]) -> String {
     format!("{first}{others}{on}")
 }
 
-fn label(t: &TargetFact) -> String {
+fn label(t: &TargetInfo) -> String {
     match t.pid {
         Some(pid) => format!("{} (pid {pid})", short(t)),
         None => short(t).to_owned(),
@@ -104,7 +102,7 @@ fn label(t: &TargetFact) -> String {
 }
 
 /// The short name of a target. A target that is no process has a name, not a command line.
-fn short(t: &TargetFact) -> &str {
+fn short(t: &TargetInfo) -> &str {
     if t.pid.is_some() { program(&t.command) } else { &t.command }
 }
 
@@ -118,8 +116,8 @@ pub(crate) fn program(command: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn targets() -> Vec<TargetFact> {
-        let of = |id, pid, command: &str| TargetFact {
+    fn targets() -> Vec<TargetInfo> {
+        let of = |id, pid, command: &str| TargetInfo {
             id: TargetId(id),
             pid: Some(pid),
             command: command.into(),

@@ -11,7 +11,7 @@ use isotherm_core::{Attribution, Attrs, MonitorKind, Nanos, Snapshot, TargetId};
 use isotherm_linux::damon;
 use isotherm_linux::sys::{self, KeptCapabilities};
 use isotherm_record::{
-    Facts, FileEndReason, Limits, Progress as Written, Summary, TargetFact, Writer,
+    FileEndReason, Limits, Progress as Written, RecordingHeader, Summary, TargetInfo, Writer,
 };
 use tracing::{error, info, warn};
 
@@ -30,7 +30,11 @@ use crate::words::chain;
 
 pub use error::RecordError;
 
+/// Default interval between two writes of the metrics.
+const METRICS_EVERY: Duration = Duration::from_secs(15);
+
 /// The memory to record, how to watch it, and the file.
+#[non_exhaustive]
 pub struct RecordOptions {
     /// the processes to watch
     pub targets: Selection,
@@ -59,6 +63,25 @@ pub struct RecordOptions {
 }
 
 impl RecordOptions {
+    /// Records these processes to this file: by the best way to look, without stacks, metrics or limits.
+    #[must_use]
+    pub fn new(targets: Selection, output: PathBuf) -> Self {
+        RecordOptions {
+            targets,
+            what: WatchedMemory::processes(),
+            look: LookBy::Auto,
+            seed: None,
+            output,
+            limits: Limits::default(),
+            stacks: None,
+            duration: None,
+            control: None,
+            metrics: None,
+            metrics_every: METRICS_EVERY,
+            lake: None,
+        }
+    }
+
     /// Whether the record goes to standard output.
     #[must_use]
     pub fn to_stdout(&self) -> bool {
@@ -197,18 +220,18 @@ fn or_finish<T, E: Into<RecordError>>(
 
 /// The facts that a record contains about itself.
 #[must_use]
-pub fn facts(attrs: Attrs, seed: u64, look: String) -> Facts {
+pub fn facts(attrs: Attrs, seed: u64, look: String) -> RecordingHeader {
     let uname = rustix::system::uname();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-    Facts {
+    RecordingHeader {
         host: uname.nodename().to_string_lossy().into_owned(),
         kernel: uname.release().to_string_lossy().into_owned(),
         command: words.collect::<Vec<_>>().join(" "),
         started_unix_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
         seed,
         look,
-        ..Facts::new(env!("CARGO_PKG_VERSION"), attrs, sys::monotonic())
+        ..RecordingHeader::new(env!("CARGO_PKG_VERSION"), attrs, sys::monotonic())
     }
 }
 
@@ -299,7 +322,7 @@ impl Job for RecordJob {
         self.privileges.fit(&self.writer)
     }
 
-    fn target(&mut self, fact: &TargetFact) -> Result<(), RecordError> {
+    fn target(&mut self, fact: &TargetInfo) -> Result<(), RecordError> {
         let _ = self.writer.target(fact.clone())?;
         if let Some(stacks) = &mut self.stacks {
             try_target(stacks, fact);

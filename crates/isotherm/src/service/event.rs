@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use isotherm_core::scheme::{Event, Outcome};
 use isotherm_core::{Failure, Mapping, Nanos, Snapshot};
-use isotherm_record::TargetFact;
+use isotherm_record::TargetInfo;
 use isotherm_report::{bytes, printable};
 use serde::Serialize;
 
@@ -35,7 +35,7 @@ pub struct LogLine<'a> {
 
 impl<'a> LogLine<'a> {
     /// The line for `e`, which resulted from `s`; `of` describes its target, if known.
-    pub fn new(e: &'a Event, s: &'a Snapshot, of: Option<&'a TargetFact>, dry: bool) -> Self {
+    pub fn new(e: &'a Event, s: &'a Snapshot, of: Option<&'a TargetInfo>, dry: bool) -> Self {
         let mapping = mapping(e, s);
         let (outcome, done, why) = match e.outcome {
             Outcome::Acted(done) if dry => ("would_act", done, None),

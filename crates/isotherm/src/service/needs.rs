@@ -7,6 +7,7 @@ use isotherm_core::scheme::{Goal, Mark, Scheme, Scope};
 use crate::schemes::TARGETS;
 
 /// A figure, and its scope.
+#[non_exhaustive]
 pub enum Need<'a> {
     /// resident memory, or the working set
     Scope(&'a Scope),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use isotherm_core::{Attribution, Attrs, CodeMapping, Nanos, Snapshot, TargetId};
-use isotherm_record::{FileEndReason, Limits, Progress, Summary, TargetFact, WriteError, Writer};
+use isotherm_record::{FileEndReason, Limits, Progress, Summary, TargetInfo, WriteError, Writer};
 use tracing::warn;
 
 use super::ServiceError;
@@ -45,7 +45,7 @@ impl SideRecord {
         file: &Path,
         limits: Limits,
         attrs: Attrs,
-        targets: impl Iterator<Item = &'a TargetFact>,
+        targets: impl Iterator<Item = &'a TargetInfo>,
         code: BTreeMap<TargetId, Arc<Vec<CodeMapping>>>,
     ) -> Result<(), ServiceError> {
         if let (Some(before), Some(_)) = (&self.file, &self.writer) {
@@ -69,7 +69,7 @@ impl SideRecord {
     }
 
     /// Records a new target, or the new name of a target.
-    pub fn target(&mut self, fact: &TargetFact) {
+    pub fn target(&mut self, fact: &TargetInfo) {
         if self.is_on() {
             self.announced.insert(fact.id);
             self.write(|writer| writer.target(fact.clone()));

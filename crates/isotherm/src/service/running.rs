@@ -10,7 +10,7 @@ use std::time::Duration;
 use isotherm_core::scheme::{Engine, Event};
 use isotherm_core::{Act, Attribution, CodeMapping, Nanos, Snapshot, TargetId};
 use isotherm_linux::{proc, sys};
-use isotherm_record::TargetFact;
+use isotherm_record::TargetInfo;
 use tracing::{debug, info, warn};
 
 use super::aim_line::AimLine;
@@ -41,7 +41,7 @@ pub struct SchemeJob {
     pub(super) engine: Engine,
     pub(super) meter: Meter,
     /// facts about the watched targets
-    pub(super) facts: BTreeMap<TargetId, TargetFact>,
+    pub(super) facts: BTreeMap<TargetId, TargetInfo>,
     /// major faults of the targets, for schemes with an objective
     faults: MajorFaults,
     log: Option<Log>,
@@ -99,7 +99,7 @@ impl SchemeJob {
     }
 
     /// Adds the targets that are watched from the start.
-    pub fn add_targets(&mut self, facts: Vec<TargetFact>) -> Result<(), ServiceError> {
+    pub fn add_targets(&mut self, facts: Vec<TargetInfo>) -> Result<(), ServiceError> {
         facts.into_iter().try_for_each(|fact| self.target(&fact))
     }
 
@@ -218,7 +218,7 @@ impl Job for SchemeJob {
         Ok(())
     }
 
-    fn target(&mut self, fact: &TargetFact) -> Result<(), ServiceError> {
+    fn target(&mut self, fact: &TargetInfo) -> Result<(), ServiceError> {
         self.recording.target(fact);
         if let Some((stacks, _)) = &mut self.stacks {
             try_target(stacks, fact);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use isotherm_core::{Attribution, Nanos, TargetId};
 use isotherm_linux::{Hold, attribution, sys};
-use isotherm_record::TargetFact;
+use isotherm_record::TargetInfo;
 
 use crate::ROOT;
 use crate::follow::Follower;
@@ -114,7 +114,7 @@ impl Attributions {
     }
 
     /// Reads these processes again at once, because they have become other programs.
-    pub fn read_anew(&mut self, renamed: &[TargetFact]) {
+    pub fn read_anew(&mut self, renamed: &[TargetInfo]) {
         renamed.iter().for_each(|fact| {
             self.met.remove(&fact.id);
         });

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel}
 use std::time::Duration;
 
 use isotherm_core::{Attribution, TargetId};
-use isotherm_record::{Event, TargetFact};
+use isotherm_record::{Event, TargetInfo};
 
 /// Something that waits to be received.
 pub trait Weighed {
@@ -51,7 +51,7 @@ pub struct EventSender<T> {
     waiting: Arc<AtomicUsize>,
     missed: u64,
     /// what there was no room for
-    facts: BTreeMap<TargetId, TargetFact>,
+    facts: BTreeMap<TargetId, TargetInfo>,
     attributions: BTreeMap<TargetId, Attribution>,
 }
 
@@ -163,7 +163,7 @@ mod tests {
     }
 
     fn fact(id: u32) -> Event {
-        Event::Target(TargetFact { id: TargetId(id), pid: Some(id), command: String::new() })
+        Event::Target(TargetInfo { id: TargetId(id), pid: Some(id), command: String::new() })
     }
 
     fn text(event: &Event) -> String {

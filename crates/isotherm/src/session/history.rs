@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use isotherm_core::{Nanos, Snapshot};
-use isotherm_record::{Event, FileEndReason, Limits, TargetFact, WriteError, Writer};
+use isotherm_record::{Event, FileEndReason, Limits, TargetInfo, WriteError, Writer};
 use isotherm_view::View;
 use serde::Serialize;
 
@@ -30,7 +30,7 @@ pub struct KeptSnapshots {
 
 impl History {
     /// A history without snapshots.
-    pub fn new(targets: impl Iterator<Item = TargetFact>) -> Self {
+    pub fn new(targets: impl Iterator<Item = TargetInfo>) -> Self {
         let mut view = View::new(MEMORY);
         targets.map(Event::Target).for_each(|event| view.push(event));
         History(view)
@@ -103,7 +103,7 @@ mod tests {
 
     /// A history of as many snapshots of 1 s, of 300 regions.
     fn filled(snapshots: u64) -> History {
-        let fact = TargetFact { id: TargetId(0), pid: Some(7), command: "app --option".into() };
+        let fact = TargetInfo { id: TargetId(0), pid: Some(7), command: "app --option".into() };
         let mut history = History::new([fact].into_iter());
         for seq in 0..snapshots {
             let region = |i: u64| scene::region(i << 20, (i + 1) << 20, (i * 7 % 5) as f32);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use isotherm_core::scheme::Engine;
 use isotherm_core::{Attribution, Nanos, Snapshot, TargetId};
-use isotherm_record::TargetFact;
+use isotherm_record::TargetInfo;
 use serde::Serialize;
 
 use super::{End, JobContext, SessionError};
@@ -40,7 +40,7 @@ pub trait Job {
     ///
     /// # Errors
     /// An error ends the session.
-    fn target(&mut self, _fact: &TargetFact) -> Result<(), Self::Error> {
+    fn target(&mut self, _fact: &TargetInfo) -> Result<(), Self::Error> {
         Ok(())
     }
 

@@ -23,7 +23,7 @@ use isotherm_core::{
     Attrs, CacheTrace, Driver, EndReason, KeptAges, Nanos, OpsError, Snapshot, TargetId, drive,
 };
 use isotherm_linux::sys;
-use isotherm_record::{Event, FileEndReason, TargetFact, WriteError};
+use isotherm_record::{Event, FileEndReason, TargetInfo, WriteError};
 use tracing::{debug, trace};
 
 use crate::agent::Agent;
@@ -203,7 +203,7 @@ impl JobContext<'_> {
     }
 
     /// Reports new targets, or new names of targets.
-    fn name<J: Job + ?Sized>(&mut self, facts: &[TargetFact], job: &mut J) -> Result<(), J::Error> {
+    fn name<J: Job + ?Sized>(&mut self, facts: &[TargetInfo], job: &mut J) -> Result<(), J::Error> {
         for fact in facts {
             self.state.keep(|| Event::Target(fact.clone()));
             job.target(fact)?;
@@ -348,7 +348,7 @@ impl Session {
     }
 
     /// Accesses to files after the last snapshot, and the files that were found since then.
-    pub fn trace(&mut self) -> Option<(Vec<TargetFact>, CacheTrace)> {
+    pub fn trace(&mut self) -> Option<(Vec<TargetInfo>, CacheTrace)> {
         let trace = self.watch.trace()?;
         Some((self.watch.news(), trace))
     }

@@ -14,7 +14,7 @@ use isotherm_core::{
 };
 use isotherm_linux::damon::KdamondAttrs;
 use isotherm_linux::{Hold, PhysicalSelection, Stretch, Way, physical_memory};
-use isotherm_record::TargetFact;
+use isotherm_record::TargetInfo;
 use tracing::info;
 
 use crate::ROOT;
@@ -106,7 +106,7 @@ pub struct StaticTargets {
     /// what they are
     pub kind: &'static str,
     /// those that are known at the beginning
-    pub facts: Vec<TargetFact>,
+    pub facts: Vec<TargetInfo>,
 }
 
 /// A way to watch that works here and is not running yet.
@@ -167,7 +167,7 @@ pub trait Watch: Source {
     fn set_targets(&mut self, targets: &[TargetId]) -> Result<(), WatchError>;
 
     /// Lasting targets that have appeared or changed their names since the last call.
-    fn news(&mut self) -> Vec<TargetFact> {
+    fn news(&mut self) -> Vec<TargetInfo> {
         Vec::new()
     }
 

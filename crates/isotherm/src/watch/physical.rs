@@ -2,7 +2,7 @@
 
 use isotherm_core::{Attrs, Monitor, Nanos, OpsError, Source, Step, TargetId, watch};
 use isotherm_linux::{HeldProcesses, Hold, IdleError, Physical, Stretch, Way};
-use isotherm_record::TargetFact;
+use isotherm_record::TargetInfo;
 
 use super::{AttrsFor, Ready, StaticTargets, Watch, WatchError};
 use crate::ROOT;
@@ -25,7 +25,7 @@ impl Idle {
 /// The target that stands for physical memory in a record.
 pub fn lasting() -> StaticTargets {
     let kind = "physical memory";
-    let fact = TargetFact { id: Physical::TARGET, pid: None, command: kind.to_owned() };
+    let fact = TargetInfo { id: Physical::TARGET, pid: None, command: kind.to_owned() };
     StaticTargets { kind, facts: vec![fact] }
 }
 

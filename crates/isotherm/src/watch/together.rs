@@ -9,7 +9,7 @@ use isotherm_core::{
 };
 use isotherm_linux::sys::CpuLaps;
 use isotherm_linux::{Hold, possible};
-use isotherm_record::TargetFact;
+use isotherm_record::TargetInfo;
 
 use super::files::{Files, FilesToWatch};
 use super::looks::Looks;
@@ -164,7 +164,7 @@ impl Watch for ProcessFileWatch {
         self.processes.set_targets(&processes)
     }
 
-    fn news(&mut self) -> Vec<TargetFact> {
+    fn news(&mut self) -> Vec<TargetInfo> {
         self.files.news()
     }
 

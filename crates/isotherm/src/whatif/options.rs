@@ -33,6 +33,7 @@ pub fn tiers(text: &str) -> Result<TierList, String> {
 
 /// Values of one option.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Sweep {
     /// minimum ages
     MinAge(Vec<Duration>),

@@ -4,15 +4,40 @@
 use std::sync::atomic::Ordering;
 
 use isotherm_core::PAGE_SIZE;
-use isotherm_linux::sys::Arena;
+use isotherm_linux::sys::{Arena, Backing};
+use isotherm_sim::workload::{Layout, Memory};
+
+use super::WorkloadError;
+use super::marks::mark;
 
 /// Words per page.
 const WORDS: usize = PAGE_SIZE as usize / size_of::<u64>();
 /// Number of random words per page; the others are zero.
 const RANDOM: usize = 150;
 
+/// Maps all memory, and writes to each page.
+///
+/// # Errors
+/// If it cannot be mapped.
+pub fn populated(layout: &Layout, seed: u64) -> Result<Arena, WorkloadError> {
+    let too_big = |e| WorkloadError::Map(layout.len() >> 20, e);
+    let arena = Arena::map(layout.len()).map_err(too_big)?;
+    for (range, memory) in layout.mappings() {
+        let backing = match memory {
+            Memory::Base => Backing::Base,
+            Memory::Huge => Backing::Huge,
+            Memory::Shared => Backing::Inherited,
+        };
+        arena.back(range, backing).map_err(WorkloadError::Backing)?;
+    }
+    fill(&arena, seed);
+    (0..layout.len() / PAGE_SIZE).for_each(|page| arena.write(page));
+    mark(&arena);
+    Ok(arena)
+}
+
 /// Fills all pages.
-pub fn fill(arena: &Arena, seed: u64) {
+fn fill(arena: &Arena, seed: u64) {
     for (page, words) in (0u64..).zip(arena.words().chunks(WORDS)) {
         let numbers = (page * WORDS as u64..).map(|i| mixed(seed ^ i));
         words

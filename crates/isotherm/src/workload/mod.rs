@@ -7,14 +7,20 @@ mod run;
 mod touch;
 
 pub use access_counts::TruthRecorder;
-pub use contents::fill;
-pub use marks::{check, mark};
+pub use contents::populated;
+pub use marks::check;
 pub use run::Running;
 
 /// Failures of running a workload.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkloadError {
+    /// the memory cannot be mapped; with its size
+    #[error("cannot map {0} MiB")]
+    Map(u64, #[source] std::io::Error),
+    /// the memory cannot have the pages that the workload requires
+    #[error("cannot set the backing of the memory")]
+    Backing(#[source] std::io::Error),
     /// a thread cannot start
     #[error("cannot start a thread")]
     Thread(#[source] std::io::Error),

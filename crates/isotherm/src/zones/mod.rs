@@ -1,12 +1,14 @@
 //! The zones of the real machine: readings, expected values, and changes between two readings.
 
 mod change;
+mod output;
 mod reading;
-pub mod remarks;
+mod remarks;
 mod state;
-pub mod text;
+mod text;
 
 pub use change::{Change, KindChange, NodeChange, Reclaim};
+pub use output::ZonesOutput;
 pub use reading::ZoneSample;
 pub use state::{FormulaWatermarks, State, ZoneState};
 

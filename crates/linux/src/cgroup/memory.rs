@@ -8,6 +8,7 @@ use crate::sys::Stopwatch;
 
 /// A limit on the memory of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Limit {
     /// in bytes
     Bytes(u64),
@@ -17,6 +18,7 @@ pub enum Limit {
 
 /// The result of [`Cgroup::reclaim`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reclaimed {
     /// at least the requested bytes
     All,

@@ -9,6 +9,7 @@ use super::sysfs::{self, Bounds, Intervals, MonitoringAttrs};
 
 /// Attributes of a kdamond: those of [`Attrs`] that DAMON has, and some of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct KdamondAttrs {
     /// intervals and limits of regions; the other attributes describe the fixed behaviour of DAMON
     pub attrs: Attrs,

@@ -22,6 +22,7 @@ pub enum Availability {
 
 /// The user of DAMON.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DamonOwner {
     /// another isotherm, by its pid
     Isotherm(i32),

@@ -24,6 +24,7 @@ const USER_END: u64 = 1 << 63;
 
 /// The memory to watch.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum MonitoredMemory {
     /// all memory of processes, by their pids
     Processes(Vec<(TargetId, i32)>),

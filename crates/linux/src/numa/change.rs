@@ -16,6 +16,7 @@ use crate::state::Thread;
 
 /// The requested weights.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RequestedWeights {
     /// these weights; those of other nodes stay
     Weights(BTreeMap<u32, u8>),

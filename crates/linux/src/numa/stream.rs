@@ -25,6 +25,7 @@ const STEPS: usize = 1024;
 
 /// The mix of reads and writes of cache lines that reach memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Mix {
     /// only reads
     Read,

@@ -24,6 +24,7 @@ use crate::walker::{WalkError, WalkMethod, Walker, fitting};
 
 /// How accessed bits are cleared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Clearing {
     /// Page by page, with `MADV_COLD`. For memory that this does not clear (mapped more than once, or locked):
     /// `clear_refs` for the whole process at once, every second or less often, if permitted.

@@ -19,6 +19,7 @@ const READ_AHEAD: u64 = 128 << 10;
 
 /// An action on the cached pages of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum FileAction {
     /// Drops clean pages. Dirty pages, and those that are being written, stay and count as failed.
     Drop,

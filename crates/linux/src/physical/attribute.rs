@@ -111,7 +111,7 @@ mod tests {
         parse_zoneinfo(&text).unwrap().zones.remove(0)
     }
 
-    fn told(stretches: &[Stretch]) -> Vec<(u32, &str, u64, u64)> {
+    fn reported(stretches: &[Stretch]) -> Vec<(u32, &str, u64, u64)> {
         let reported = |s: &Stretch| (s.range.start / MIB, s.range.end / MIB);
         stretches.iter().map(|s| (s.node, &*s.zone, reported(s).0, reported(s).1)).collect()
     }
@@ -133,7 +133,7 @@ mod tests {
             (1, "Normal", 384, 500),
             (1, "Normal", 520, 640),
         ];
-        assert_eq!(told(&got), want, "the last 60 MiB are in no zone");
+        assert_eq!(reported(&got), want, "the last 60 MiB are in no zone");
     }
 
     #[test]
@@ -145,10 +145,10 @@ mod tests {
         };
         let ram = ram(&[(0, 1024)]);
         let want = [(0, "Normal", 0, 256), (0, "Movable", 256, 384), (0, "Normal", 384, 1024)];
-        assert_eq!(told(&attribute(&ram, &zones, Some(128 * MIB), block)), want);
+        assert_eq!(reported(&attribute(&ram, &zones, Some(128 * MIB), block)), want);
         let unknown = |_| MemoryBlock::default();
-        assert_eq!(told(&attribute(&ram, &zones, Some(128 * MIB), unknown)), want);
-        assert_eq!(told(&attribute(&ram, &zones, None, unknown)), want, "the smallest span");
+        assert_eq!(reported(&attribute(&ram, &zones, Some(128 * MIB), unknown)), want);
+        assert_eq!(reported(&attribute(&ram, &zones, None, unknown)), want, "the smallest span");
     }
 
     proptest! {

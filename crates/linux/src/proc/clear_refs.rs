@@ -9,6 +9,7 @@ use super::{ProcError, pid_file};
 
 /// The memory whose accessed bits are cleared. Other bits and the mappings do not change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Refs {
     /// all memory
     All,

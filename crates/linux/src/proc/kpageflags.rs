@@ -52,6 +52,7 @@ flags! {
 /// The content of a page frame, for ways to look by page frame: idle page tracking, and kernel DAMON for
 /// physical memory. Both observe pages that are on an LRU list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FrameContent {
     /// no memory in use
     Nothing,

@@ -11,6 +11,7 @@ use super::OwnPages;
 
 /// The kind of the pages, and whether a forked child inherits them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Backing {
     /// base pages; a forked child does not have them
     Base,

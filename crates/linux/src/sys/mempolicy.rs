@@ -39,6 +39,7 @@ impl PolicyMode {
 
 /// The effect of `mbind` on memory that is already allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Existing {
     /// no effect
     Leave,

@@ -8,6 +8,7 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 /// Advice that the kernel accepts for another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Advice {
     /// clear accessed bits, and move pages to the inactive list
     Cold,

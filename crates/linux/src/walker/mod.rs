@@ -42,6 +42,7 @@ const MAX_RAM: usize = 16;
 /// How the program reads kernel memory and finds the process. isotherm tries the ways in this order, the
 /// fastest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WalkMethod {
     /// direct loads, in a program of type `syscall` (since Linux 6.10)
     Direct,
@@ -53,6 +54,7 @@ pub enum WalkMethod {
 
 /// The pages whose folios are requested. The numbers are those of `enum want` in `walk.bpf.c`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Want {
     /// none
     Entries = 0,

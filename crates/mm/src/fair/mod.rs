@@ -22,6 +22,7 @@ pub use v1::V1;
 
 /// The decision of a policy about a zone in the fair pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FairVerdict {
     /// use it if its watermark permits
     Take,
@@ -69,6 +70,7 @@ pub trait FairPolicy: std::fmt::Debug + Send + Sync {
 /// The policies in this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Fair {
     /// no policy: the highest zone first, before Linux 3.12
     Off,

@@ -7,6 +7,7 @@ use crate::nodes::NodeSet;
 
 /// The version of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FilesOf {
     /// Linux 6.9 to 6.15: 0 or an empty line sets the default, 1; a file for each possible node
     V6_9,
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn off_without_anything_told() {
+    fn off_without_anything_reported() {
         let mut f = files(FilesOf::V6_16);
         f.store_auto("0").unwrap();
         assert_eq!((f.show_auto(), f.show(0)), (Ok(false), Ok(1)));

@@ -1,11 +1,10 @@
 //! Memory policies: which node a page is allocated from. The rules of mm/mempolicy.c.
 //!
-//! Weighted interleave has three rules:
+//! Weighted interleave has two rules:
 //! - **by index**: the node of a page in an address space follows from the number of the page alone
 //!   ([`Weights::node`], [`static_node`]). This rule also applies to real machines, and needs nothing else
 //!   from this module;
-//! - **by turn**: a page outside address spaces comes from the task's next node ([`Task::take_weighted`]);
-//! - **in bulk**: many such pages at once ([`Task::bulk_weighted`]).
+//! - **by turn**: a page outside address spaces comes from the task's next node ([`Task::take_weighted`]).
 //!
 //! [`Task::allocate`] then allocates a page of [`Memory`](crate::Memory): the selected node may be full, and
 //! the allowed nodes may change in the meantime.
@@ -40,7 +39,6 @@
 //! ```
 
 mod bandwidth;
-mod bulk;
 mod files;
 mod place;
 mod policy;
@@ -49,7 +47,6 @@ mod text;
 mod weights;
 
 pub use bandwidth::{WEIGHTINESS, bandwidth_of, weights_from_bandwidth};
-pub use bulk::Share;
 pub use files::{FileError, FilesOf, WeightFiles};
 pub use place::Use;
 pub use policy::{Basis, Mode, Policy, PolicyError};

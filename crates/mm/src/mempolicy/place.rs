@@ -1,13 +1,10 @@
-//! Allocates pages by the node of a policy: `alloc_pages_mpol` and `alloc_pages_bulk_array_mempolicy` of
-//! mm/mempolicy.c.
+//! Allocates pages by the node of a policy: `alloc_pages_mpol` of mm/mempolicy.c.
 
-use super::bulk::Share;
 use super::files::WeightFiles;
 use super::policy::Mode;
 use super::task::{Allowed, Task};
 use super::weights::static_node;
 use crate::alloc::{Allocated, OutOfMemory, Request};
-use crate::lru::FrameId;
 use crate::memory::{Backing, Memory};
 use crate::nodes::NodeSet;
 
@@ -85,58 +82,6 @@ impl Task {
                 return result;
             }
         }
-    }
-
-    /// Allocates many pages outside address spaces. If a node lacks pages, only one of them is allocated
-    /// elsewhere: the result may have fewer pages than requested.
-    pub fn allocate_bulk(
-        &mut self,
-        memory: &mut Memory,
-        request: Request,
-        pages: u64,
-        weights: &WeightFiles,
-        backing: &mut impl Backing,
-        mut meanwhile: impl FnMut(&mut Allowed),
-    ) -> Vec<FrameId> {
-        let shares = match self.allowed().policy().mode() {
-            Mode::WeightedInterleave => {
-                self.bulk_weighted(pages, |n| weights.weight(n), &mut meanwhile)
-            }
-            Mode::Interleave => self.bulk_interleaved(pages, &mut meanwhile),
-            Mode::Local | Mode::Preferred | Mode::Bind => {
-                let node = self.node(Use::Other, request.node, weights, &mut meanwhile);
-                vec![Share { node, pages }]
-            }
-        };
-        let mut frames = Vec::new();
-        for Share { node, pages } in shares {
-            let request = Request { node, ..request };
-            frames.extend(memory.allocate_share(request, self.usable(), pages, backing));
-        }
-        frames
-    }
-}
-
-impl Memory {
-    /// Allocates many pages of one node at once, if the node has a zone that is then still above its low
-    /// watermark; otherwise a single page, from any node: `__alloc_pages_bulk`.
-    fn allocate_share(
-        &mut self,
-        request: Request,
-        nodes: NodeSet,
-        pages: u64,
-        backing: &mut impl Backing,
-    ) -> Vec<FrameId> {
-        let local = self.usable_zones(&request, nodes).next().map(|z| self.zones()[z].node);
-        let only = local.map_or(NodeSet::EMPTY, NodeSet::single);
-        let more = i64::try_from(pages).unwrap_or(i64::MAX);
-        let has = self.usable_zones(&request, only).any(|z| {
-            let zone = &self.zones()[z];
-            zone.is_above(zone.watermarks.low.saturating_add(more), request.class)
-        });
-        let (nodes, pages) = if has { (only, pages) } else { (nodes, 1) };
-        let given = (0..pages).map_while(|_| self.allocate_on(request, nodes, backing).ok());
-        given.map(|page| page.frame).collect()
     }
 }
 

@@ -4,6 +4,7 @@ use crate::nodes::NodeSet;
 
 /// The mode of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Mode {
     /// prefer the node of the allocating task
     Local,

@@ -48,9 +48,9 @@ impl Allowed {
 pub struct Task {
     allowed: Allowed,
     /// node of the last page: `il_prev`
-    pub(super) last: usize,
+    last: usize,
     /// pages that this node must still provide: `il_weight`
-    pub(super) left: u8,
+    left: u8,
 }
 
 impl Task {
@@ -111,7 +111,7 @@ impl Task {
 
     /// Computes a value from the policy's nodes and the last node; repeats this if they have changed in the
     /// meantime.
-    pub(super) fn consistent<T>(
+    fn consistent<T>(
         &mut self,
         meanwhile: &mut impl FnMut(&mut Allowed),
         read: impl Fn(NodeSet, usize) -> T,

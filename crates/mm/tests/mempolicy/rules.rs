@@ -27,30 +27,10 @@ fn modes() -> impl Strategy<Value = Mode> {
     ]
 }
 
-fn by_node(nodes: impl IntoIterator<Item = usize>) -> [u64; NODES] {
-    let mut counts = [0; NODES];
-    nodes.into_iter().for_each(|n| counts[n] += 1);
-    counts
-}
-
-fn singles(task: &mut Task, files: &WeightFiles, pages: u64) -> [u64; NODES] {
-    let take = |_| task.take_weighted(|n| files.weight(n), |_| ()).unwrap();
-    by_node((0..pages).map(take))
-}
-
-fn bulk(task: &mut Task, files: &WeightFiles, pages: u64) -> [u64; NODES] {
-    let mut counts = [0; NODES];
-    for share in task.bulk_weighted(pages, |n| files.weight(n), |_| ()) {
-        counts[share.node] += share.pages;
-    }
-    counts
-}
-
 #[derive(Debug, Clone)]
 enum Step {
     Mapped(u64, u8),
     Other(u8),
-    Bulk(u16),
     Rebind(NodeSet),
 }
 
@@ -58,7 +38,6 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         3 => (any::<u64>(), any::<u8>()).prop_map(|(at, pages)| Step::Mapped(at >> 1, pages)),
         3 => any::<u8>().prop_map(Step::Other),
-        2 => (0_u16..2000).prop_map(Step::Bulk),
         2 => sets().prop_map(Step::Rebind),
     ];
     proptest::collection::vec(step, 1..40)
@@ -85,24 +64,6 @@ proptest! {
         prop_assert_eq!(given(&memory), expected);
     }
 
-    /// A bulk allocation equals as many single pages, and leaves the task in the same state.
-    #[test]
-    fn a_bulk_is_so_many_single_pages(
-        nodes in sets(), w in some_weights(),
-        pages in proptest::collection::vec((0_u64..600, any::<bool>()), 1..20),
-    ) {
-        let files = weights(&w);
-        let mut alone = task(Mode::WeightedInterleave, nodes, NodeSet::ALL);
-        let mut together = alone;
-        for (pages, at_once) in pages {
-            let of = singles(&mut alone, &files, pages);
-            let other =
-                if at_once { bulk(&mut together, &files, pages) } else { singles(&mut together, &files, pages) };
-            prop_assert_eq!(of, other);
-        }
-        prop_assert_eq!(singles(&mut alone, &files, 1), singles(&mut together, &files, 1));
-    }
-
     /// With weights of 1, weighted interleave is plain interleave.
     #[test]
     fn ones_are_plain(nodes in sets(), index in any::<u64>(), local in 0..NODES) {
@@ -126,20 +87,13 @@ proptest! {
         let mut task = task(mode, nodes, NodeSet::ALL);
         let mut taken = 0;
         for step in steps {
-            let before = given(&memory);
-            let meanwhile = |allowed: &mut Allowed| {
+            let mut meanwhile = |allowed: &mut Allowed| {
                 if let Some(nodes) = changes.pop().flatten() {
                     allowed.rebind(nodes);
                 }
             };
             match step {
                 Step::Rebind(nodes) => task.allowed_mut().rebind(nodes),
-                Step::Bulk(pages) => {
-                    let frames = task.allocate_bulk(
-                        &mut memory, request(local), pages.into(), &files, &mut (), meanwhile);
-                    prop_assert!(frames.len() <= pages.into());
-                    taken += frames.len() as u64;
-                }
                 Step::Mapped(at, pages) => {
                     for index in at..at + u64::from(pages) {
                         // One at a time, so that the allowed nodes at that time are known.
@@ -147,16 +101,10 @@ proptest! {
                     }
                 }
                 Step::Other(pages) => {
-                    let mut meanwhile = meanwhile;
                     for _ in 0..pages {
                         taken += one(&mut task, &mut memory, Use::Other, local, &files, &mut meanwhile)?;
                     }
                 }
-            }
-            let grew = given(&memory).into_iter().zip(before).map(|(now, before)| now > before);
-            let nodes: NodeSet = grew.enumerate().filter(|n| n.1).map(|n| n.0).collect();
-            if matches!(step, Step::Bulk(_)) {
-                prop_assert_eq!(nodes.and(task.usable()), nodes);
             }
         }
         prop_assert_eq!(given(&memory).iter().sum::<u64>(), taken);

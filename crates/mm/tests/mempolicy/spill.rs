@@ -107,21 +107,3 @@ fn a_failed_allocation_is_retried_with_more_nodes() {
     let page = bound.allocate(&mut memory, request(0), Use::Other, &files, &mut (), |_| ());
     assert!(page.is_err(), "nobody has changed anything");
 }
-
-#[test]
-fn a_bulk_does_not_make_up_for_a_full_node() {
-    let mut memory = memory(3);
-    fill(&mut memory, 1);
-    let mut task = task(Mode::WeightedInterleave, set(&[0, 1, 2]), NodeSet::ALL);
-    let files = weights(&[2, 3, 1]);
-    let bulk = |task: &mut isotherm_mm::mempolicy::Task, memory: &mut Memory, pages| {
-        task.allocate_bulk(memory, request(0), pages, &files, &mut (), |_| ())
-    };
-    let before = given(&memory);
-    let frames = bulk(&mut task, &mut memory, 60);
-    // 20, 30 and 10 were requested. Of node 1's share there is one page, from the next node.
-    assert_eq!(frames.len(), 31);
-    let after = given(&memory);
-    assert_eq!([after[0], after[1] - before[1], after[2]], [20, 0, 11]);
-    assert_eq!(task.next(true), Some(0), "the round is counted as if all had come");
-}

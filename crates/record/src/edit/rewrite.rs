@@ -7,8 +7,8 @@ use isotherm_core::{Attribution, CacheAccess, CacheTrace, Fault, Nanos, Snapshot
 
 use super::{Edit, Editor};
 use crate::event::{Event, Lost, ReadError};
-use crate::facts::{Facts, FileEndReason, TargetFact};
 use crate::files::Sink;
+use crate::header::{FileEndReason, RecordingHeader, TargetInfo};
 use crate::outcome::{Summary, WriteError};
 use crate::reader::Reader;
 use crate::writer::Writer;
@@ -53,8 +53,8 @@ pub struct Lacked {
 pub struct Rewriter<S: Sink> {
     writer: Writer<S>,
     /// the facts of the first record, which are those of the new one
-    facts: Facts,
-    targets: Vec<TargetFact>,
+    facts: RecordingHeader,
+    targets: Vec<TargetInfo>,
     seq: u64,
     last_end: Nanos,
     last_attributed: Nanos,
@@ -78,7 +78,7 @@ struct Source {
 
 impl<S: Sink> Rewriter<S> {
     /// Writes to `writer`, which was created with `facts`.
-    pub fn new(writer: Writer<S>, facts: Facts) -> Self {
+    pub fn new(writer: Writer<S>, facts: RecordingHeader) -> Self {
         Rewriter {
             writer,
             facts,
@@ -113,7 +113,7 @@ impl<S: Sink> Rewriter<S> {
         self.has_memory |= edit.addr.is_none();
         for event in reader.by_ref() {
             match event {
-                Ok(Event::Facts(facts)) => {
+                Ok(Event::Header(facts)) => {
                     let before = std::mem::replace(&mut source, new());
                     self.rest(before)?;
                     source.shift = shift(&self.facts, &facts);
@@ -168,18 +168,18 @@ impl<S: Sink> Rewriter<S> {
         Ok(self.writer.finish(FileEndReason::Played, "edited")?)
     }
 
-    fn target(&mut self, source: &mut Source, fact: &TargetFact) -> Result<(), EditError> {
+    fn target(&mut self, source: &mut Source, fact: &TargetInfo) -> Result<(), EditError> {
         if !source.editor.keeps(fact.id) {
             return Ok(());
         }
-        let same = |t: &&TargetFact| t.pid == fact.pid && t.command == fact.command;
+        let same = |t: &&TargetInfo| t.pid == fact.pid && t.command == fact.command;
         // A target that has become another program keeps its number.
         let known = source.ids.get(&fact.id).copied();
         let id = known.or_else(|| self.targets.iter().find(same).map(|t| t.id));
         let next = TargetId(u32::try_from(self.targets.len()).unwrap_or(u32::MAX));
         let id = id.unwrap_or(next);
         source.ids.insert(fact.id, id);
-        let fact = TargetFact { id, ..fact.clone() };
+        let fact = TargetInfo { id, ..fact.clone() };
         match self.targets.iter_mut().find(|t| t.id == id) {
             Some(t) if *t == fact => return Ok(()),
             Some(t) => t.clone_from(&fact),
@@ -289,11 +289,12 @@ impl Source {
 
 /// What to add to the times of a record, so that they are on the clock of the first one: the machine's monotonic clock
 /// begins anew when it boots, and the wall clock tells how long that took.
-fn shift(first: &Facts, facts: &Facts) -> i128 {
+fn shift(first: &RecordingHeader, facts: &RecordingHeader) -> i128 {
     if first.started_unix_ms == 0 || facts.started_unix_ms == 0 {
         return 0;
     }
-    let ns = |f: &Facts| i128::from(f.started_unix_ms) * 1_000_000 - i128::from(f.started.0);
+    let ns =
+        |f: &RecordingHeader| i128::from(f.started_unix_ms) * 1_000_000 - i128::from(f.started.0);
     let shift = ns(facts) - ns(first);
     if shift.abs() < SAME_CLOCK_NS { 0 } else { shift }
 }

@@ -28,7 +28,7 @@ pub fn export_arrow(reader: Reader, out: impl Write) -> Result<Exported, ExportE
     };
     let exported = each(reader, |event| {
         match event {
-            Event::Facts(facts) => stream.metadata = facts.metadata()?.into(),
+            Event::Header(facts) => stream.metadata = facts.metadata()?.into(),
             Event::Snapshot(s) => {
                 stream.push(s)?;
                 return Ok(true);

@@ -10,7 +10,7 @@ use isotherm_core::{Snapshot, TargetView};
 use super::{ExportError, Exported, each};
 use crate::damo::{Counts, knows_intervals, target_id};
 use crate::event::{Event, ReadError};
-use crate::facts::{Facts, TargetFact};
+use crate::header::{RecordingHeader, TargetInfo};
 use crate::reader::Reader;
 
 /// Writes a record in damo's `json_compressed`. There, each target has its snapshots; so `open` is called once, and
@@ -22,10 +22,10 @@ pub fn export_damo_json(
     mut open: impl FnMut() -> Result<Reader, ReadError>,
     out: impl Write,
 ) -> Result<Exported, ExportError> {
-    let (mut targets, mut facts): (Vec<TargetFact>, _) = (Vec::new(), None);
+    let (mut targets, mut facts): (Vec<TargetInfo>, _) = (Vec::new(), None);
     let mut exported = each(open()?.without_snapshots(), |event| {
         match event {
-            Event::Facts(f) => facts = Some(f.clone()),
+            Event::Header(f) => facts = Some(f.clone()),
             Event::Target(t) if targets.iter().all(|known| known.id != t.id) => {
                 targets.push(t.clone());
             }
@@ -57,8 +57,8 @@ pub fn export_damo_json(
 
 fn begin_record(
     out: &mut impl Write,
-    facts: Option<&Facts>,
-    target: &TargetFact,
+    facts: Option<&RecordingHeader>,
+    target: &TargetInfo,
 ) -> std::io::Result<()> {
     write!(out, "{{\"kdamond_idx\": 0, \"context_idx\": 0, \"intervals\": ")?;
     match facts.filter(|f| knows_intervals(f)) {

@@ -76,9 +76,9 @@ fn each(
     let (mut snapshots, mut torn, mut begun) = (0, None, false);
     for event in reader.by_ref() {
         match event {
-            Ok(Event::Facts(_)) if begun => return Err(ExportError::Mixed),
+            Ok(Event::Header(_)) if begun => return Err(ExportError::Mixed),
             Ok(event) => {
-                begun |= matches!(event, Event::Facts(_));
+                begun |= matches!(event, Event::Header(_));
                 snapshots += u64::from(take(&event)?);
             }
             Err(e @ ReadError::Torn { .. }) => torn = Some(e),

@@ -14,7 +14,7 @@ use parquet::schema::types::ColumnPath;
 use super::tables::{Attributions, BATCH, Columns, Context, Regions, Snapshots};
 use super::{ExportError, Exported, each};
 use crate::event::Event;
-use crate::facts::Facts;
+use crate::header::RecordingHeader;
 use crate::reader::Reader;
 
 /// Rows of a row group.
@@ -78,7 +78,7 @@ impl Files {
     }
 
     /// Opens the files of a day, unless they are open.
-    fn begin(&mut self, day: u64, facts: &Facts) -> Result<(), ExportError> {
+    fn begin(&mut self, day: u64, facts: &RecordingHeader) -> Result<(), ExportError> {
         if self.day == Some(day) {
             return Ok(());
         }

@@ -9,7 +9,7 @@ use isotherm_core::{Nanos, TargetId, Thresholds};
 
 use super::{ExportError, Exported, each};
 use crate::event::Event;
-use crate::facts::TargetFact;
+use crate::header::TargetInfo;
 use crate::reader::Reader;
 
 /// The counters of each target.
@@ -91,7 +91,7 @@ fn track(id: TargetId, counter: usize) -> u64 {
 }
 
 /// Writes the tracks of a target.
-fn describe(out: &mut impl Write, target: &TargetFact) -> std::io::Result<()> {
+fn describe(out: &mut impl Write, target: &TargetInfo) -> std::io::Result<()> {
     let mut head = Message::default();
     head.number(UUID, parent(target.id)).text(NAME, &target.command);
     if let Some(pid) = target.pid {

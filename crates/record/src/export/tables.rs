@@ -17,7 +17,7 @@ use isotherm_core::{Attribution, Attrs, Nanos, TargetId, Thresholds};
 
 use super::ExportError;
 use crate::event::{Event, ReadError};
-use crate::facts::{Facts, TargetFact};
+use crate::header::{RecordingHeader, TargetInfo};
 use crate::reader::Reader;
 
 /// Approximate number of rows in a record batch.
@@ -25,6 +25,7 @@ pub(super) const BATCH: usize = 64 << 10;
 
 /// A table of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Table {
     /// a row for each region of each snapshot
     Regions,
@@ -63,11 +64,11 @@ fn batches<C: Columns + Send + 'static>(
     let next = move || {
         for event in reader.by_ref() {
             match event {
-                Ok(Event::Facts(_)) if begun => {
+                Ok(Event::Header(_)) if begun => {
                     return Some(Err(ArrowError::from_external_error(ExportError::Mixed.into())));
                 }
                 Ok(event) => {
-                    begun |= matches!(event, Event::Facts(_));
+                    begun |= matches!(event, Event::Header(_));
                     context.note(&event);
                     columns.push(&event, &context);
                 }
@@ -86,8 +87,8 @@ fn batches<C: Columns + Send + 'static>(
 /// What the rows of all tables require from earlier events.
 pub(super) struct Context {
     thresholds: Thresholds,
-    facts: Facts,
-    targets: HashMap<TargetId, TargetFact>,
+    facts: RecordingHeader,
+    targets: HashMap<TargetId, TargetInfo>,
     cgroups: HashMap<TargetId, Arc<str>>,
     /// control groups that were read later than the last snapshot: a record has them before its snapshots
     later: VecDeque<Attribution>,
@@ -97,7 +98,7 @@ impl Context {
     pub(super) fn new(thresholds: &Thresholds) -> Self {
         Context {
             thresholds: *thresholds,
-            facts: Facts::new("", Attrs::default(), Nanos(0)),
+            facts: RecordingHeader::new("", Attrs::default(), Nanos(0)),
             targets: HashMap::new(),
             cgroups: HashMap::new(),
             later: VecDeque::new(),
@@ -105,14 +106,14 @@ impl Context {
     }
 
     /// The facts of the recording, empty before their event.
-    pub(super) fn facts(&self) -> &Facts {
+    pub(super) fn facts(&self) -> &RecordingHeader {
         &self.facts
     }
 
     /// Keeps what later rows require. It must get each event before the columns get it.
     pub(super) fn note(&mut self, event: &Event) {
         match event {
-            Event::Facts(facts) => self.facts = facts.clone(),
+            Event::Header(facts) => self.facts = facts.clone(),
             Event::Target(fact) => {
                 self.targets.insert(fact.id, fact.clone());
             }

@@ -12,7 +12,7 @@ use super::Format;
 use super::scale::Scale;
 use super::series::{NO_AGE, Name, Region, Results, Series, Span};
 use crate::damo::{PRESUMED, SCHEME, target_name};
-use crate::facts::{Facts, TargetFact};
+use crate::header::{RecordingHeader, TargetInfo};
 
 /// Times above are those of the wall clock, in ns since 1970: this is September 2001. A machine's monotonic clock
 /// begins with its start.
@@ -22,7 +22,7 @@ const MAX_AGE: Duration = Duration::from_nanos(u64::MAX);
 /// The name of memory whose mapping the file does not have.
 const UNNAMED: &str = "unknown mapping";
 
-pub(super) fn targets(results: &Results) -> Vec<TargetFact> {
+pub(super) fn targets(results: &Results) -> Vec<TargetInfo> {
     let fact = |(i, series): (u32, &Series)| {
         let (pid, command) = match series.name {
             Name::Target(id) => (None, target_name(id)),
@@ -35,12 +35,17 @@ pub(super) fn targets(results: &Results) -> Vec<TargetFact> {
                 (None, format!("{SCHEME}{kdamond} context {context}{}", parts.concat()))
             }
         };
-        TargetFact { id: TargetId(i), pid, command }
+        TargetInfo { id: TargetId(i), pid, command }
     };
     (0..).zip(&results.series).map(fact).collect()
 }
 
-pub(super) fn facts(results: &Results, scales: &[Scale], format: Format, version: &str) -> Facts {
+pub(super) fn facts(
+    results: &Results,
+    scales: &[Scale],
+    format: Format,
+    version: &str,
+) -> RecordingHeader {
     let starts = results.series.iter().filter_map(|s| s.spans.first()?.start);
     let started = starts.min().unwrap_or(0);
     let attrs = scales.first().map_or_else(Attrs::default, |scale| scale.attrs);
@@ -49,13 +54,13 @@ pub(super) fn facts(results: &Results, scales: &[Scale], format: Format, version
         false => "imported",
     };
     let (host, kernel) = results.machine.clone().unwrap_or_default();
-    Facts {
+    RecordingHeader {
         host,
         kernel,
         started_unix_ms: if started > WALL_CLOCK { started / 1_000_000 } else { 0 },
         look: format!("DAMON, from {}", format.name()),
         note: note.to_owned(),
-        ..Facts::new(version, attrs, Nanos(started))
+        ..RecordingHeader::new(version, attrs, Nanos(started))
     }
 }
 

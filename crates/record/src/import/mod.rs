@@ -21,8 +21,8 @@ use std::time::Duration;
 use flate2::bufread::ZlibDecoder;
 use isotherm_core::Snapshot;
 
-use crate::facts::{Facts, TargetFact};
 use crate::frame::MAGIC;
+use crate::header::{RecordingHeader, TargetInfo};
 
 use self::assemble::Assembler;
 use self::fault::Fault;
@@ -36,6 +36,7 @@ const BUFFER: usize = 256 << 10;
 
 /// The format of a recording of another tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Format {
     /// damo's `json`
     Json,
@@ -209,9 +210,9 @@ pub enum ImportError {
 #[derive(Debug)]
 pub struct Import {
     format: Format,
-    facts: Facts,
+    facts: RecordingHeader,
     presumed: bool,
-    targets: Vec<TargetFact>,
+    targets: Vec<TargetInfo>,
     results: Results,
     scales: Vec<Scale>,
 }
@@ -273,7 +274,7 @@ impl Import {
 
     /// The facts of the recording, as far as the file has them.
     #[must_use]
-    pub fn facts(&self) -> &Facts {
+    pub fn facts(&self) -> &RecordingHeader {
         &self.facts
     }
 
@@ -292,7 +293,7 @@ impl Import {
 
     /// The targets of the recording.
     #[must_use]
-    pub fn targets(&self) -> &[TargetFact] {
+    pub fn targets(&self) -> &[TargetInfo] {
         &self.targets
     }
 

@@ -15,7 +15,7 @@ use crate::samples::{
 /// The kind of frames with attribution.
 const ATTRIBUTION: u8 = 5;
 
-fn told(events: impl IntoIterator<Item = Result<Event, ReadError>>) -> Vec<Attribution> {
+fn reported(events: impl IntoIterator<Item = Result<Event, ReadError>>) -> Vec<Attribution> {
     let of = |event| match event {
         Ok(Event::Attribution(a)) => Some(a),
         _ => None,
@@ -59,7 +59,7 @@ fn rows_ascend_over_the_files_of_a_record() {
         }
     }
     let kept = events.iter().filter(|e| matches!(e, Event::Snapshot(_))).count();
-    let reported = told(events.into_iter().map(Ok));
+    let reported = reported(events.into_iter().map(Ok));
     assert!(reported.len() > kept / 2, "{} of {kept}", reported.len());
     assert_eq!(reported.last().unwrap().swapped, 999 << 20);
 }
@@ -79,7 +79,7 @@ fn so_many_rows_do_not_wait_for_a_snapshot() {
     let _ = writer.attribution(row(4096)).unwrap();
     assert!(bytes.0.borrow().len() > before);
     let _ = writer.attribution(row(4097)).unwrap();
-    let written = told(reader(&bytes.0.borrow()));
+    let written = reported(reader(&bytes.0.borrow()));
     assert_eq!(written, (1..=4096).map(row).collect::<Vec<_>>());
 }
 
@@ -96,7 +96,7 @@ fn invalid_attributions_are_not_written() {
     assert!(refused.contains("after a later one"), "{refused}");
     let _ = writer.snapshot(&few(1)[0]).unwrap();
     writer.finish(FileEndReason::Stopped, "").unwrap();
-    assert_eq!(told(reader(&bytes)), [second]);
+    assert_eq!(reported(reader(&bytes)), [second]);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn rows_that_do_not_ascend_are_damage() {
     let error = reader(&swapped).find_map(Result::err).unwrap().to_string();
     assert!(error.contains("comes after a later one"), "{error}");
     let mut skipping = reader(&swapped).skip_damaged();
-    let reported = told(skipping.by_ref());
+    let reported = reported(skipping.by_ref());
     assert!(
         reported.is_sorted_by_key(|a| a.at) && reported.len() < all.len(),
         "{}",

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use isotherm_core::{AddrRange, Attribution, Fault, Snapshot, TargetId};
 use isotherm_record::edit::{Edit, EditError, Editor, Rewriter};
-use isotherm_record::{Event, Facts, FileEndReason, Limits, ReadError, Writer};
+use isotherm_record::{Event, FileEndReason, Limits, ReadError, RecordingHeader, Writer};
 use proptest::prelude::*;
 
 use crate::samples::{
@@ -168,7 +168,8 @@ fn recordings_one_after_the_other_are_one() {
     assert!(matches!(overlap, Err(EditError::Overlap { .. })));
 
     // After a reboot, an hour later: the clock has begun anew.
-    let rebooted = Facts { started_unix_ms: facts().started_unix_ms + 3_600_000, ..facts() };
+    let rebooted =
+        RecordingHeader { started_unix_ms: facts().started_unix_ms + 3_600_000, ..facts() };
     let second = record_with(&rebooted, &few(3));
     let all = snapshots(reader(&rewritten(&[first, second], &Edit::default(), false).unwrap()));
     assert_eq!(all[3].start.since(all[0].start), Duration::from_secs(3600));

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use isotherm_core::Snapshot;
 use isotherm_record::{
-    Event, Facts, FileEndReason, Limits, Missing, Progress, ReadError, Reader, WriteError, Writer,
+    Event, FileEndReason, Limits, Missing, Progress, ReadError, Reader, RecordingHeader,
+    WriteError, Writer,
 };
 
 use crate::samples::{Shared, even, facts, mapping, reader, snapshots, target};
@@ -60,7 +61,7 @@ fn dir() -> Dir {
     Dir { dir, path }
 }
 
-fn record(path: &Path, facts: &Facts, limits: Limits, n: u64) -> Progress {
+fn record(path: &Path, facts: &RecordingHeader, limits: Limits, n: u64) -> Progress {
     let mut writer = Writer::create(path, facts, limits).unwrap();
     let _ = writer.target(target(1)).unwrap();
     let mut progress = Progress::Going;
@@ -113,7 +114,7 @@ fn each_file_stands_alone() {
     let alone = d.dir.path().join("alone");
     fs::rename(d.dir.path().join("rec.1"), &alone).unwrap();
     let events = read(&alone);
-    assert_eq!(events[..2], [Event::Facts(facts()), Event::Target(target(1))]);
+    assert_eq!(events[..2], [Event::Header(facts()), Event::Target(target(1))]);
     assert!(events.iter().any(|e| matches!(e, Event::Snapshot(_))));
     assert_eq!(end(&alone), FileEndReason::Rotated);
 }
@@ -125,7 +126,7 @@ fn facts_are_written_once_for_all_files() {
     let _ = record(&d.path, &facts(), limits, 2000);
     let events = read(&d.path);
     let count = |of: fn(&Event) -> bool| events.iter().filter(|e| of(e)).count();
-    assert_eq!(count(|e| matches!(e, Event::Facts(_))), 1);
+    assert_eq!(count(|e| matches!(e, Event::Header(_))), 1);
     assert_eq!(count(|e| matches!(e, Event::Mappings { .. })), 1);
     assert_eq!(count(|e| matches!(e, Event::End(_))), 1);
 }
@@ -158,7 +159,7 @@ fn rotation_skips_files_that_are_no_records() {
 fn an_earlier_record_is_kept_as_old() {
     let d = dir();
     let limits = Limits { max_size: Some(SIZE), rotate: Some(3) };
-    let of = |seed| Facts { seed, ..facts() };
+    let of = |seed| RecordingHeader { seed, ..facts() };
     for seed in 0..3 {
         let limits = if seed < 2 { limits } else { Limits::default() };
         let mut writer = Writer::create(&d.path, &of(seed), limits).unwrap();
@@ -169,9 +170,9 @@ fn an_earlier_record_is_kept_as_old() {
     }
     let names: Vec<_> = files(d.dir.path()).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["rec", "rec.old", "rec.old.1", "rec.old.2"]);
-    assert_eq!(read(&d.path)[0], Event::Facts(of(2)));
+    assert_eq!(read(&d.path)[0], Event::Header(of(2)));
     let old = read(&d.dir.path().join("rec.old"));
-    assert_eq!(old[0], Event::Facts(of(1)));
+    assert_eq!(old[0], Event::Header(of(1)));
     assert!(matches!(old.last(), Some(Event::End(_))));
 }
 
@@ -260,7 +261,7 @@ fn a_missing_directory_is_said_so() {
 fn a_limit_below_the_first_frames_is_refused() {
     // Text that hardly compresses.
     let note = (1..20_000u32).map(|i| i.wrapping_mul(2_654_435_761).to_string()).collect();
-    let facts = Facts { note, ..facts() };
+    let facts = RecordingHeader { note, ..facts() };
     let limits = Limits { max_size: Some(64 << 10), rotate: None };
     let error = Writer::to(Vec::new(), Path::new("rec"), &facts, limits).err().unwrap();
     assert!(error.to_string().contains("raise --max-size"), "{error}");
@@ -315,12 +316,12 @@ fn a_recording_without_snapshots_leaves_the_earlier_one_in_place() {
         files.into_iter().map(read).collect::<Vec<_>>()
     };
     let before = contents();
-    let later = Facts { seed: 99, ..facts() };
+    let later = RecordingHeader { seed: 99, ..facts() };
     let begin = |limits| {
         let mut writer = Writer::create(&d.path, &later, limits).unwrap();
         let _ = writer.target(target(1)).unwrap();
         assert!(!writer.is_settled());
-        assert_eq!(read(&d.path)[0], Event::Facts(facts()), "while it goes on");
+        assert_eq!(read(&d.path)[0], Event::Header(facts()), "while it goes on");
         writer
     };
     let summary = begin(limits).finish(FileEndReason::Failed, "").unwrap();
@@ -335,7 +336,7 @@ fn a_recording_without_snapshots_leaves_the_earlier_one_in_place() {
     let _ = writer.flush().unwrap();
     assert!(writer.is_settled());
     assert!(writer.finish(FileEndReason::Stopped, "").unwrap().in_place);
-    assert_eq!(read(&d.path)[0], Event::Facts(later));
+    assert_eq!(read(&d.path)[0], Event::Header(later));
     let names: Vec<_> = files(d.dir.path()).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["rec", "rec.old", "rec.old.1", "rec.old.2"]);
 }

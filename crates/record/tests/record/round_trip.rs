@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use isotherm_core::{Nanos, PageAges, RateSupport, Snapshot};
 use isotherm_record::{
-    Event, Facts, FileEndReason, Limits, Lost, ReadError, Reader, Writer, rounded,
+    Event, FileEndReason, Limits, Lost, ReadError, Reader, RecordingHeader, Writer, rounded,
 };
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ proptest! {
     fn a_record_holds_the_written_values_rounded(all in any_snapshots(12)) {
         let bytes = record(&all);
         let events: Vec<Event> = reader(&bytes).collect::<Result<_, _>>().unwrap();
-        prop_assert_eq!(&events[0], &Event::Facts(facts()));
+        prop_assert_eq!(&events[0], &Event::Header(facts()));
         for id in 0..3u32 {
             prop_assert_eq!(&events[1 + id as usize], &Event::Target(target(id)));
         }
@@ -165,11 +165,11 @@ fn a_snapshot_that_no_source_may_deliver_is_refused() {
 /// `cat a b` is a record of two recordings.
 #[test]
 fn joined_records_are_read_one_after_the_other() {
-    let other = Facts { seed: 8, ..facts() };
+    let other = RecordingHeader { seed: 8, ..facts() };
     let both = [record(&few(3)), record_with(&other, &few(2))].concat();
     let events: Vec<Event> = reader(&both).collect::<Result<_, _>>().unwrap();
-    let reported: Vec<_> = events.iter().filter(|e| matches!(e, Event::Facts(_))).collect();
-    assert_eq!(reported, [&Event::Facts(facts()), &Event::Facts(other)]);
+    let reported: Vec<_> = events.iter().filter(|e| matches!(e, Event::Header(_))).collect();
+    assert_eq!(reported, [&Event::Header(facts()), &Event::Header(other)]);
     let all = snapshots(events.into_iter().map(Ok::<_, ReadError>));
     assert_eq!(all, [few(3), few(2)].concat());
 }

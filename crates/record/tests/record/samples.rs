@@ -11,25 +11,25 @@ use isotherm_core::{
     HugeAges, Mapping, MappingKind, MonitorKind, Nanos, PageAges, Pages, Quality, Rate,
     RateSupport, RegionView, Restraint, Snapshot, TargetId, TargetView, Unknown,
 };
-use isotherm_record::{Event, Facts, FileEndReason, Limits, Reader, TargetFact, Writer};
+use isotherm_record::{Event, FileEndReason, Limits, Reader, RecordingHeader, TargetInfo, Writer};
 use proptest::prelude::*;
 
 pub const NAME: &str = "the record under test";
 
-pub fn facts() -> Facts {
-    Facts {
+pub fn facts() -> RecordingHeader {
+    RecordingHeader {
         host: "lab".into(),
         kernel: "6.12.1".into(),
         command: "isotherm record -- ./app".into(),
         started_unix_ms: 1_795_000_000_000,
         seed: 7,
         look: "bpf".into(),
-        ..Facts::new("0.1.0", Attrs::default(), Nanos(5_000_000_000))
+        ..RecordingHeader::new("0.1.0", Attrs::default(), Nanos(5_000_000_000))
     }
 }
 
-pub fn target(id: u32) -> TargetFact {
-    TargetFact { id: TargetId(id), pid: Some(4000 + id), command: format!("app {id}") }
+pub fn target(id: u32) -> TargetInfo {
+    TargetInfo { id: TargetId(id), pid: Some(4000 + id), command: format!("app {id}") }
 }
 
 /// Bytes that can be read while they are written.
@@ -97,7 +97,7 @@ pub fn attribution(s: &Snapshot) -> Attribution {
     }
 }
 
-pub fn record_with(facts: &Facts, snapshots: &[Snapshot]) -> Vec<u8> {
+pub fn record_with(facts: &RecordingHeader, snapshots: &[Snapshot]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let limits = Limits::default();
     let mut writer = Writer::to(&mut bytes, Path::new(NAME), facts, limits).unwrap();

@@ -76,7 +76,7 @@ fn of_ages() -> Vec<Snapshot> {
 #[test]
 fn version_1_is_read_as_of_the_regions_monitor() {
     let events = read(1);
-    let Event::Facts(facts) = &events[0] else { panic!("no facts") };
+    let Event::Header(facts) = &events[0] else { panic!("no facts") };
     assert_eq!(facts.attrs.monitor, MonitorKind::Regions);
     assert_eq!(snapshots(events.into_iter().map(Ok::<_, ()>)), of_regions());
 }

@@ -43,6 +43,7 @@ pub struct Advice {
 /// A request that a program can make to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Action {
     /// keep it: `mlock`
     Lock,

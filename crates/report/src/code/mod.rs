@@ -34,6 +34,7 @@ const WHOLE_STACK: usize = 3;
 
 /// The meaning of the rows of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum CodeBy {
     /// the innermost function that is in no C or C++ library and no allocator
     #[default]

@@ -28,6 +28,7 @@ const DEFAULT_PART: Duration = Duration::from_secs(1);
 
 /// The kind of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum By {
     /// a control group, including all groups below it
     Cgroup,

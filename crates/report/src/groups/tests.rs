@@ -12,7 +12,7 @@ fn view(id: u32, hot: bool) -> TargetView {
 }
 
 /// After `second` seconds of the record.
-fn told(id: u32, second: f64, cgroup: &str, swapped: u64, major_faults: u64) -> Attribution {
+fn reported(id: u32, second: f64, cgroup: &str, swapped: u64, major_faults: u64) -> Attribution {
     Attribution {
         target: TargetId(id),
         at: snapshot(0, 1.0, vec![]).start + Duration::from_secs_f64(second),
@@ -27,8 +27,8 @@ fn told(id: u32, second: f64, cgroup: &str, swapped: u64, major_faults: u64) -> 
 fn builder(by: By, every: Option<u64>, options: Options) -> GroupsBuilder {
     let all = |second: u64| {
         [
-            told(0, second as f64 + 0.5, "/a/x", 0, 7),
-            told(1, second as f64 + 0.5, "/a/y", second * KIB, 10 * second),
+            reported(0, second as f64 + 0.5, "/a/x", 0, 7),
+            reported(1, second as f64 + 0.5, "/a/y", second * KIB, 10 * second),
         ]
     };
     let mut b = GroupsBuilder::new(options, by, every.map(Duration::from_secs));
@@ -120,13 +120,13 @@ fn long_records_and_many_groups_are_bounded() {
 #[test]
 fn recordings_one_behind_the_other_are_of_different_processes() {
     let mut b = GroupsBuilder::new(Options::default(), By::Cgroup, None);
-    b.begin([told(0, 0.5, "/a", KIB, 1000)]);
-    b.attribution(&told(0, 0.5, "/a", KIB, 1000));
-    b.attribution(&told(0, 99.0, "/a", KIB, 9000));
+    b.begin([reported(0, 0.5, "/a", KIB, 1000)]);
+    b.attribution(&reported(0, 0.5, "/a", KIB, 1000));
+    b.attribution(&reported(0, 99.0, "/a", KIB, 9000));
     b.push(&snapshot(0, 1.0, vec![view(0, true)]));
-    b.begin([told(0, 1.5, "/b", 0, 5000)]);
-    b.attribution(&told(0, 1.5, "/b", 0, 5000));
-    b.attribution(&told(0, 1.8, "/b", 0, 5003));
+    b.begin([reported(0, 1.5, "/b", 0, 5000)]);
+    b.attribution(&reported(0, 1.5, "/b", 0, 5000));
+    b.attribution(&reported(0, 1.8, "/b", 0, 5003));
     let second = snapshot(1, 1.0, vec![view(0, true)]);
     b.push(&Snapshot { seq: 0, ..second });
     let groups = b.finish().unwrap();
@@ -143,8 +143,8 @@ fn processes_of_a_row_count_once() {
     // The root, and a group for each but one process, fill the rows.
     let full = MAX_ROWS as u32 - 1;
     let of = |id: u32| match id < full {
-        true => told(id, 0.1, &format!("/{id}"), 0, 0),
-        false => told(id, 0.1, "/x/y/z", KIB, 0),
+        true => reported(id, 0.1, &format!("/{id}"), 0, 0),
+        false => reported(id, 0.1, "/x/y/z", KIB, 0),
     };
     b.begin((0..=full).map(of));
     let views: Vec<_> = (0..=full).map(|id| view(id, true)).collect();
@@ -161,15 +161,15 @@ fn processes_of_a_row_count_once() {
 #[test]
 fn implausible_values_are_bounded() {
     let mut b = GroupsBuilder::new(Options::default(), By::Process, None);
-    b.begin([told(0, 0.0, "/", 0, 0), told(1, 0.0, "/", 0, 0)]);
+    b.begin([reported(0, 0.0, "/", 0, 0), reported(1, 0.0, "/", 0, 0)]);
     let never = Nanos(u64::MAX);
     for id in 0..2 * MAX_WAITING as u32 {
-        b.attribution(&Attribution { at: never, ..told(id, 0.0, "/", 0, 0) });
+        b.attribution(&Attribution { at: never, ..reported(id, 0.0, "/", 0, 0) });
     }
     assert_eq!(b.waiting.len(), MAX_WAITING);
-    b.begin([told(0, 0.0, "/", 0, 0), told(1, 0.0, "/", 0, 0)]);
+    b.begin([reported(0, 0.0, "/", 0, 0), reported(1, 0.0, "/", 0, 0)]);
     for faults in [u64::MAX, 0, u64::MAX] {
-        b.attribution(&told(0, 0.5, "/", u64::MAX, faults));
+        b.attribution(&reported(0, 0.5, "/", u64::MAX, faults));
     }
     b.push(&snapshot(0, 1.0, vec![view(0, true)]));
     let groups = b.finish().unwrap();

@@ -69,6 +69,7 @@ pub enum Cell {
 
 /// The basis of most of a cell's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum CellSupport {
     /// there is no rate, or the record does not contain its basis
     #[default]

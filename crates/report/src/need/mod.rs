@@ -41,6 +41,7 @@ const PAGE_OUT: Duration = Duration::from_nanos(4220);
 
 /// The goals of a [`Need`].
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Objective {
     /// memory that may come back per minute, in percent of the working set
     pub percent_per_minute: f64,

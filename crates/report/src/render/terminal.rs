@@ -12,6 +12,7 @@ use crate::units;
 
 /// The capabilities of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Style {
     /// colours of 24 bits
     TrueColor,

@@ -10,6 +10,7 @@ pub const HISTORY_DAYS: u32 = 30;
 
 /// When a service is busy.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum Rhythm {
     /// always equally
     Even,

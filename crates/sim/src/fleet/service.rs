@@ -11,6 +11,7 @@ const MIB: u64 = 1 << 20;
 
 /// The kind of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ServiceKind {
     /// a cache, whose entries are read by Zipf's law
     Cache,

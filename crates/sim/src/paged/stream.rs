@@ -16,6 +16,7 @@ const FIRST_WINDOW: usize = 4;
 /// The order of pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum StreamOrder {
     /// from the first to the last
     Sequential,

@@ -35,6 +35,7 @@ pub struct Setting {
 
 /// The actions on the memory.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Policy {
     /// schemes act
     Schemes(Vec<Scheme>),

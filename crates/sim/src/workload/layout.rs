@@ -37,6 +37,7 @@ pub struct Part {
 
 /// The accesses that touch a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Owner {
     /// none
     Cold,

@@ -12,7 +12,6 @@ mod named;
 mod picture;
 mod play;
 mod schedule;
-pub mod units;
 mod walk;
 mod words;
 
@@ -120,6 +119,7 @@ pub enum Rate {
 /// The order in which pages are touched.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
 pub enum Order {
     /// any page, all equally likely
     #[default]

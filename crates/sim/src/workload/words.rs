@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use isotherm_core::units;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -24,13 +25,8 @@ macro_rules! as_text {
     };
 }
 
-as_text!(size, u64, crate::workload::units::size, crate::workload::units::size_text);
-as_text!(
-    duration,
-    std::time::Duration,
-    crate::workload::units::duration,
-    humantime::format_duration
-);
+as_text!(size, u64, units::size, units::size_text);
+as_text!(duration, std::time::Duration, units::duration, humantime::format_duration);
 
 impl Serialize for Rate {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {

@@ -12,7 +12,7 @@ use isotherm::stop::Stop;
 use isotherm::watch::{AttrsFor, LookBy, WatchedMemory, open};
 use isotherm_core::{Attribution, Snapshot};
 use isotherm_linux::sys::{self, KeptCapabilities};
-use isotherm_record::{Event, TargetFact};
+use isotherm_record::{Event, TargetInfo};
 
 use super::NewsSender;
 use super::pressure::Pressures;
@@ -46,7 +46,7 @@ pub fn watch(o: &LiveOptions, to: &mut NewsSender) -> Result<String> {
         frames: ready.requires_frames(),
     })
     .context("cannot give up capabilities")?;
-    to.offer(Event::Facts(facts));
+    to.offer(Event::Header(facts));
     for fact in follower.news() {
         to.offer(Event::Target(fact));
     }
@@ -71,7 +71,7 @@ impl Job for TopJob<'_> {
     type Status = ();
     type Error = SessionError;
 
-    fn target(&mut self, fact: &TargetFact) -> Result<(), SessionError> {
+    fn target(&mut self, fact: &TargetInfo) -> Result<(), SessionError> {
         self.to.offer(Event::Target(fact.clone()));
         Ok(())
     }

@@ -28,6 +28,7 @@ const NAP: Duration = Duration::from_millis(100);
 
 /// Something that the view should know.
 #[allow(clippy::large_enum_variant, reason = "events are not kept")]
+#[non_exhaustive]
 pub enum SourceEvent {
     /// the next event of the recording
     Event(Event),
@@ -54,6 +55,7 @@ impl Weighed for SourceEvent {
 }
 
 /// The source to show.
+#[non_exhaustive]
 pub enum Source {
     /// processes that are watched now
     Live(LiveOptions),

@@ -8,7 +8,7 @@ use isotherm_core::{
     AddrRange, AgeHistogram, Attribution, Attrs, Cost, Mapping, MappingKind, Nanos, PageAges,
     Pages, Rate, RateSupport, RegionView, Snapshot, TargetId, TargetView, Thresholds,
 };
-use isotherm_record::{Event, Facts, TargetFact};
+use isotherm_record::{Event, RecordingHeader, TargetInfo};
 use isotherm_web::pyramid::Retention;
 use isotherm_web::{Index, Limits, ListenOptions, Server, Source, SourceKind};
 use tokio::sync::watch;
@@ -46,9 +46,9 @@ impl Scene {
         let (changes, changed) = watch::channel(0);
         let server = Server::start(&listen(), vec![Arc::clone(&source)], changed).unwrap();
         let mut scene = Scene { server, source, changes, seq: 0 };
-        scene.push(Event::Facts(Facts::new("0.1.0", Attrs::default(), Nanos(0))));
+        scene.push(Event::Header(RecordingHeader::new("0.1.0", Attrs::default(), Nanos(0))));
         for (id, name) in (0..).zip(names) {
-            let fact = TargetFact {
+            let fact = TargetInfo {
                 id: TargetId(id),
                 pid: Some(4000 + id),
                 command: format!("{name} --flag"),

@@ -16,7 +16,7 @@ fn refused(scene: &Scene, what: &str) -> u64 {
 }
 
 #[test]
-fn without_the_token_nothing_is_told() {
+fn without_the_token_nothing_is_reported() {
     let mut scene = Scene::new(&["secret-name"]);
     scene.snapshots(4, 1);
     for path in [

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use isotherm_core::{Attribution, Attrs, Nanos, TargetId};
 use isotherm_record::{
-    Event, Facts, FileEndReason, Limits as RecordLimits, Reader, TargetFact, Writer,
+    Event, FileEndReason, Limits as RecordLimits, Reader, RecordingHeader, TargetInfo, Writer,
 };
 use isotherm_web::pyramid::Retention;
 use isotherm_web::{Index, Limits, Server, Source, SourceKind, load_record};
@@ -18,12 +18,12 @@ use crate::{Answer, ask_at};
 const SNAPSHOTS: u64 = 400;
 
 fn write(path: &Path) {
-    let facts = Facts::new("0.1.0", Attrs::default(), Nanos(0));
+    let facts = RecordingHeader::new("0.1.0", Attrs::default(), Nanos(0));
     let mut writer = Writer::create(path, &facts, RecordLimits::default()).unwrap();
     for id in 0..2 {
         let command = format!("app{id} --flag");
         let _ =
-            writer.target(TargetFact { id: TargetId(id), pid: Some(4000 + id), command }).unwrap();
+            writer.target(TargetInfo { id: TargetId(id), pid: Some(4000 + id), command }).unwrap();
     }
     for seq in 0..SNAPSHOTS {
         let s = snapshot(seq, 2);

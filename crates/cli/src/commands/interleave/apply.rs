@@ -11,11 +11,10 @@ use isotherm_core::AddrRange;
 use isotherm_linux::numa::{self, Layout, MoveResult};
 use isotherm_linux::sys;
 use isotherm_mm::mempolicy::Weights;
-use isotherm_report::json;
 
 use super::root;
 use crate::cli::{Apply, UsageError};
-use crate::commands::report::output::print;
+use crate::commands::report::output::show;
 use crate::log::say;
 
 /// Time between two checks for signals.
@@ -90,7 +89,6 @@ impl Applying<'_> {
     fn print(&self, out: &MoveResult) -> Result<ExitCode> {
         let (hot, weights) = (self.hot.as_deref(), (&self.weights, self.from));
         let round = PlacementRound::new(self.o.pid, self.round, weights, hot, out);
-        let text = if self.o.json { json(&round)? + "\n" } else { round.text() };
-        print(text.as_bytes())
+        show(self.o.json, &round, || round.text())
     }
 }

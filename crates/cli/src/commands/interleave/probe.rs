@@ -5,17 +5,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use isotherm::interleave::ChosenLayout;
-use isotherm::interleave::probe::{Measuring, Plan, Probed};
+use isotherm::interleave::probe::{Measuring, Plan, nodes_to_measure};
 use isotherm::interleave::rule::Machine;
 use isotherm::stop::Stop;
-use isotherm::units::WeightList;
-use isotherm_linux::numa::NumaError;
-use isotherm_linux::sys::allowed_nodes;
-use isotherm_report::{json, lines_picture};
+use isotherm_report::lines_picture;
 
 use crate::cli::{Probe, UsageError};
-use crate::commands::report::output::{Output, print};
+use crate::commands::report::output::{Output, show};
 use crate::log::say;
 
 /// The minimum of `--time`; a shorter measurement has no useful result.
@@ -28,7 +24,7 @@ pub fn run(o: &Probe) -> Result<ExitCode> {
     }
     let output = o.output.as_deref().map(Output::picture).transpose()?;
     let machine = Machine::read()?;
-    let nodes = chosen(&machine, &o.nodes)?;
+    let nodes = nodes_to_measure(&machine, &o.nodes)?;
     let plan = Plan::new(&machine, &nodes, o.time)?;
     if !o.yes && !agreed(&plan)? {
         say("isotherm: nothing was measured");
@@ -39,32 +35,15 @@ pub fn run(o: &Probe) -> Result<ExitCode> {
     for &node in &nodes {
         measuring.node(node)?;
     }
-    let probed: Probed = measuring.end();
+    let probed = measuring.end();
     match output {
         Some(output) => {
             // The figures also go to standard output.
-            show(o, &probed)?;
+            show(o.json, &probed, || probed.text())?;
             output.write(&probed, || probed.text(), || lines_picture(&probed.picture()))
         }
-        None => show(o, &probed),
+        None => show(o.json, &probed, || probed.text()),
     }
-}
-
-fn show(o: &Probe, probed: &Probed) -> Result<ExitCode> {
-    let text = if o.json { json(probed)? + "\n" } else { probed.text() };
-    print(text.as_bytes())
-}
-
-/// The nodes to measure: the named ones, if they exist and are allowed, else all allowed ones.
-fn chosen(machine: &Machine, nodes: &[u32]) -> Result<Vec<u32>> {
-    let allowed: Vec<u32> = allowed_nodes().map_err(NumaError::Policy)?.nodes().collect();
-    if nodes.is_empty() {
-        return Ok(machine.nodes.iter().map(|n| n.node).filter(|n| allowed.contains(n)).collect());
-    }
-    let one = WeightList(vec![1; nodes.len()]);
-    let layout = ChosenLayout { nodes: nodes.to_vec(), weights: Some(one) };
-    let (rule, _) = machine.rule(&layout, &allowed, i32::try_from(std::process::id())?)?;
-    Ok(rule.nodes().iter().map(|n| n.0).collect())
 }
 
 /// Asks the user whether to start. Without a terminal it fails.

@@ -4,14 +4,12 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use isotherm::interleave::NodesOutput;
-use isotherm_report::json;
 
 use crate::cli::Show;
-use crate::commands::report::output::print;
+use crate::commands::report::output::show;
 
 /// Prints the nodes with their figures.
 pub fn run(o: &Show) -> Result<ExitCode> {
     let shown = NodesOutput::read()?;
-    let text = if o.json { json(&shown)? + "\n" } else { shown.text() };
-    print(text.as_bytes())
+    show(o.json, &shown, || shown.text())
 }

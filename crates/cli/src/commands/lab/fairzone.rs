@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use anyhow::Result;
 use isotherm::files::text_of;
 use isotherm_mm::Rules;
-use isotherm_report::json;
 use isotherm_sim::lab::fairzone::{
     self as lab, Fairzone, Load, policies, properties, properties_text, scenarios, scenarios_text,
 };
@@ -14,7 +13,7 @@ use isotherm_sim::paged::MachineSpec;
 use isotherm_sim::workload::{NAMED, Named};
 
 use crate::cli::{self, Figure, UsageError};
-use crate::commands::report::output::{Output, print};
+use crate::commands::report::output::{self, Output, print};
 use isotherm::lab::fair_zone::{ages, rates};
 
 /// Runs the experiment, its scenarios, or its properties.
@@ -71,8 +70,7 @@ fn experiment(o: &cli::Fairzone) -> Result<ExitCode> {
         runs,
     };
     match output {
-        None if o.json => print((json(&found)? + "\n").as_bytes()),
-        None => print(found.text().as_bytes()),
+        None => output::show(o.json, &found, || found.text()),
         Some(output) => output.write(
             &found,
             || found.text(),

@@ -4,11 +4,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use isotherm::lab::fleet::{fleet, write_lake, write_truth};
-use isotherm_report::json;
 use isotherm_sim::fleet::FleetSpec;
 
 use crate::cli::FleetLab;
-use crate::commands::report::output::print;
+use crate::commands::report::output::show;
 use crate::log::say;
 
 /// Writes the lake and the truth.
@@ -21,17 +20,15 @@ pub fn run(o: &FleetLab) -> Result<ExitCode> {
     if let Some(path) = &o.truth {
         write_truth(&fleet, path)?;
     }
-    if o.json {
-        return print((json(&written)? + "\n").as_bytes());
-    }
-    let text = format!(
-        "{} rows of {} services in {} files, {} ({:.1} bytes a row), in {}\n",
-        written.rows,
-        written.services,
-        written.files,
-        isotherm_report::bytes(written.bytes),
-        written.bytes as f64 / written.rows.max(1) as f64,
-        o.lake.display()
-    );
-    print(text.as_bytes())
+    show(o.json, &written, || {
+        format!(
+            "{} rows of {} services in {} files, {} ({:.1} bytes a row), in {}\n",
+            written.rows,
+            written.services,
+            written.files,
+            isotherm_report::bytes(written.bytes),
+            written.bytes as f64 / written.rows.max(1) as f64,
+            o.lake.display()
+        )
+    })
 }

@@ -10,7 +10,7 @@ use isotherm_sim::lab::interleave::{Loads, NodesSpec, PUBLISHED, Published, Weig
 use serde::Serialize;
 
 use crate::cli::{InterleaveFigure, InterleaveLab, UsageError};
-use crate::commands::report::output::{Output, print};
+use crate::commands::report::output::{self, Output};
 use isotherm::lab::interleaving::{latency, throughput};
 
 /// Predicts the published figures, or those of a given machine.
@@ -35,8 +35,7 @@ fn show(
     lines: impl FnOnce() -> Result<Lines>,
 ) -> Result<ExitCode> {
     match output {
-        None if o.json => print((isotherm_report::json(found)? + "\n").as_bytes()),
-        None => print(text().as_bytes()),
+        None => output::show(o.json, found, text),
         Some(output) => {
             let lines = lines()?;
             output.write(found, text, || lines_picture(&lines))

@@ -13,7 +13,6 @@ use isotherm::record::{RecordOptions, Recorded, record};
 use isotherm::session::{Progress, Silent};
 use isotherm::stacks::StackOptions;
 use isotherm::watch::{AttrsFor, WatchedMemory};
-use isotherm_record::Limits;
 
 use self::status::last_lines;
 use super::line::Line;
@@ -44,20 +43,11 @@ pub fn in_passing(
     path: &Path,
     line: bool,
 ) -> Result<ExitCode> {
-    let options = RecordOptions {
-        targets: targets.selection(false),
-        what,
-        look: watching.look,
-        seed: watching.seed,
-        output: path.to_owned(),
-        limits: Limits::default(),
-        stacks: None,
-        duration: Some(duration),
-        control: None,
-        metrics: None,
-        metrics_every: Duration::MAX,
-        lake: None,
-    };
+    let mut options = RecordOptions::new(targets.selection(false), path.to_owned());
+    options.what = what;
+    options.look = watching.look;
+    options.seed = watching.seed;
+    options.duration = Some(duration);
     let _ = watching.check()?;
     let progress: Box<dyn Progress> = if line { Box::new(Line::new()) } else { Box::new(Silent) };
     keep(&options, watching, progress, |done| {
@@ -84,21 +74,20 @@ fn options(o: &Record) -> Result<RecordOptions> {
         let text = "--alloc=0 has no meaning: give the mean number of bytes between two samples (--alloc=512K)";
         return Err(UsageError::new(text).into());
     }
-    Ok(RecordOptions {
-        targets,
-        what: o.what()?,
-        look: o.watching.look,
-        seed: o.watching.seed,
-        output: o.output.clone(),
-        limits: o.limits()?,
-        stacks: (o.stacks || o.alloc.is_some())
-            .then_some(StackOptions { allocation_bytes: o.alloc }),
-        duration: o.duration,
-        control: o.control.clone(),
-        metrics: o.metrics.to.clone(),
-        metrics_every: o.metrics.every,
-        lake: o.lake.options(),
-    })
+    let mut options = RecordOptions::new(targets, o.output.clone());
+    options.what = o.what()?;
+    options.look = o.watching.look;
+    options.seed = o.watching.seed;
+    options.limits = o.limits()?;
+    if o.stacks || o.alloc.is_some() {
+        options.stacks.insert(StackOptions::default()).allocation_bytes = o.alloc;
+    }
+    options.duration = o.duration;
+    options.control.clone_from(&o.control);
+    options.metrics.clone_from(&o.metrics.to);
+    options.metrics_every = o.metrics.every;
+    options.lake = o.lake.options();
+    Ok(options)
 }
 
 /// Records, and returns the exit status of the command that it started.

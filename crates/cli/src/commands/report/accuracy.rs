@@ -7,11 +7,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use isotherm::reading::{Head, each_snapshot, only};
 use isotherm_core::{Snapshot, TargetId};
-use isotherm_report::json;
 use isotherm_sim::{Accuracy, AccuracyBuilder, GroundTruth, accuracy_text, over_time_text};
 use serde::Serialize;
 
-use super::output::print;
+use super::output::show;
 use crate::cli;
 use crate::log::say;
 
@@ -48,13 +47,10 @@ pub fn run(o: &cli::Accuracy) -> Result<ExitCode> {
             o.input.path.display()
         );
     }
-    let text = if o.json {
-        json(&Versioned { schema_version: 1, accuracy: &accuracy })? + "\n"
-    } else {
+    show(o.json, &Versioned { schema_version: 1, accuracy: &accuracy }, || {
         let each = if o.over_time { over_time_text(&accuracy.over_time) } else { String::new() };
         accuracy_text(&accuracy) + &each
-    };
-    print(text.as_bytes())
+    })
 }
 
 /// Whether a region of the target lies in the memory that the truth covers.

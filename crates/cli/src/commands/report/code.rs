@@ -11,11 +11,11 @@ use isotherm::reading::{Head, each_event, open};
 use isotherm_record::Event;
 use isotherm_report::{
     Code, CodeBuilder, CodeChange, CodeMemory, change_graph, code_change_text, code_text,
-    flame_graph, folded, json, page, pprof, refaults_text,
+    flame_graph, folded, page, pprof, refaults_text,
 };
 
 use super::options_with;
-use super::output::print;
+use super::output::show;
 use crate::cli;
 use crate::cli::UsageError;
 use crate::log::say;
@@ -48,15 +48,15 @@ pub fn run(o: &cli::Code) -> Result<ExitCode> {
         let change = CodeChange::between(before, code);
         return match output {
             Some((path, form)) => write(path, input, changed(&change, form, o.top).as_bytes()),
-            None if o.selection.shown.json => print((json(&change)? + "\n").as_bytes()),
-            None => print(code_change_text(&change, o.top).as_bytes()),
+            None => show(o.selection.shown.json, &change, || code_change_text(&change, o.top)),
         };
     }
     match output {
         Some((path, form)) => write(path, input, &rendered(&code, form, o.top)?),
-        None if o.selection.shown.json => print((json(&code)? + "\n").as_bytes()),
-        None if o.refaults => print(refaults_text(&code, o.top).as_bytes()),
-        None => print(code_text(&code, o.top).as_bytes()),
+        None => show(o.selection.shown.json, &code, || match o.refaults {
+            true => refaults_text(&code, o.top),
+            false => code_text(&code, o.top),
+        }),
     }
 }
 

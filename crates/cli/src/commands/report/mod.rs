@@ -24,7 +24,7 @@ use isotherm_report::{
     raw_text, regions_picture, regions_text, summary_text, terminal, wss_picture, wss_text,
 };
 
-use self::output::{Form, Output, print};
+use self::output::{Form, Output, show};
 use crate::cli;
 use crate::cli::{NeedAsked, ReportKind, Selection};
 use crate::log::say;
@@ -50,9 +50,7 @@ fn summary(o: &cli::Summary) -> Result<ExitCode> {
     let mut summarizer = Summarizer::new(options(&o.selection)?);
     push_each(&o.selection.part.input.input(), true, |s| summarizer.push(s))?;
     let summary = summarizer.finish()?;
-    let text =
-        if o.selection.shown.json { json(&summary)? + "\n" } else { summary_text(&summary, o.top) };
-    print(text.as_bytes())
+    show(o.selection.shown.json, &summary, || summary_text(&summary, o.top))
 }
 
 fn heatmap(o: &cli::Heatmap) -> Result<ExitCode> {
@@ -89,8 +87,7 @@ pub fn access(selection: &Selection, choice: Choice) -> Result<ExitCode> {
     let mut builder = AccessBuilder::new(options(selection)?, choice);
     push_each(&selection.part.input.input(), true, |s| builder.push(s))?;
     let access = builder.finish()?;
-    let text = if selection.shown.json { json(&access)? + "\n" } else { access_text(&access) };
-    print(text.as_bytes())
+    show(selection.shown.json, &access, || access_text(&access))
 }
 
 fn need(o: &cli::Need) -> Result<ExitCode> {
@@ -102,8 +99,7 @@ fn need(o: &cli::Need) -> Result<ExitCode> {
 /// Prints how much memory the targets of a record need.
 pub fn need_of(path: &Path, asked: NeedAsked, as_json: bool) -> Result<ExitCode> {
     let need = need_figures(&cli::Part::all(path).part(), &asked)?;
-    let text = if as_json { json(&need)? + "\n" } else { need_text(&need) };
-    print(text.as_bytes())
+    show(as_json, &need, || need_text(&need))
 }
 
 fn need_figures(part: &RecordSelection, asked: &NeedAsked) -> Result<Need> {
@@ -136,14 +132,7 @@ fn advice(o: &cli::Advice) -> Result<ExitCode> {
     let mut builder = AdviceBuilder::new(scope, o.wishes())?;
     push_each(input, false, |s| builder.push(s))?;
     let advice = builder.finish();
-    let text = if o.selection.shown.json {
-        json(&advice)?
-            + "
-"
-    } else {
-        advice_text(&advice, o.top)
-    };
-    print(text.as_bytes())
+    show(o.selection.shown.json, &advice, || advice_text(&advice, o.top))
 }
 
 fn cgroups(o: &cli::Cgroups) -> Result<ExitCode> {
@@ -153,7 +142,7 @@ fn cgroups(o: &cli::Cgroups) -> Result<ExitCode> {
     let mut builder = GroupsBuilder::new(options, o.by, o.every);
     let torn = each_event(open(&o.selection.part.input.input())?, |event, _| {
         match event {
-            Event::Facts(_) => builder.begin(firsts.next().unwrap_or_default().into_values()),
+            Event::Header(_) => builder.begin(firsts.next().unwrap_or_default().into_values()),
             Event::Attribution(a) => builder.attribution(a),
             Event::Snapshot(s) => builder.push(s),
             _ => {}
@@ -164,11 +153,7 @@ fn cgroups(o: &cli::Cgroups) -> Result<ExitCode> {
         say(format_args!("isotherm: {torn}"));
     }
     let groups = builder.finish()?;
-    let text = match o.selection.shown.json {
-        true => json(&groups)? + "\n",
-        false => groups_text(&groups, o.top, o.every.is_some()),
-    };
-    print(text.as_bytes())
+    show(o.selection.shown.json, &groups, || groups_text(&groups, o.top, o.every.is_some()))
 }
 
 /// Writes while it reads, because a record may be larger than memory.

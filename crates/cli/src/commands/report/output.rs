@@ -101,6 +101,16 @@ pub fn print(bytes: &[u8]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints figures as JSON, or as text.
+pub fn show(
+    as_json: bool,
+    figures: &impl serde::Serialize,
+    text: impl FnOnce() -> String,
+) -> Result<ExitCode> {
+    let text = if as_json { json(figures)? + "\n" } else { text() };
+    print(text.as_bytes())
+}
+
 /// The number of cells that fit the terminal.
 pub fn terminal_shape() -> Shape {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();

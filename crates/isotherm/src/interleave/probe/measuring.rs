@@ -5,12 +5,14 @@ use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use isotherm_linux::numa::{Bound, Mix, NumaError, measure};
+use isotherm_linux::sys::allowed_nodes;
 use tracing::info;
 
 use super::results::{NodeFigures, PAUSES, Point, Probed};
-use crate::interleave::root;
 use crate::interleave::rule::Machine;
+use crate::interleave::{ChosenLayout, InterleaveError, root};
 use crate::stop::Stop;
+use crate::units::WeightList;
 
 /// Duration of one measurement if there is time for all of them.
 const SLICE: Duration = Duration::from_secs(1);
@@ -22,6 +24,19 @@ const MIN_THREAD_BYTES: u64 = 32 << 20;
 const CACHES: u64 = 2;
 /// Upper limit on the cache size that the machine reports, in bytes.
 const MAX_CACHE_BYTES: u64 = 256 << 20;
+
+/// The nodes to measure: the named ones, if they exist and are allowed, else all allowed ones.
+pub fn nodes_to_measure(machine: &Machine, nodes: &[u32]) -> Result<Vec<u32>, InterleaveError> {
+    let allowed: Vec<u32> = allowed_nodes().map_err(NumaError::Policy)?.nodes().collect();
+    if nodes.is_empty() {
+        return Ok(machine.nodes.iter().map(|n| n.node).filter(|n| allowed.contains(n)).collect());
+    }
+    let one = WeightList(vec![1; nodes.len()]);
+    let layout = ChosenLayout { nodes: nodes.to_vec(), weights: Some(one) };
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    let (rule, _) = machine.rule(&layout, &allowed, own)?;
+    Ok(rule.nodes().iter().map(|n| n.0).collect())
+}
 
 /// The plan of a measurement.
 #[derive(Debug, Clone)]

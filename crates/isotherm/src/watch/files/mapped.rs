@@ -120,6 +120,7 @@ impl MappedFiles {
 
 /// Why mapped parts cannot be watched.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum MappedError {
     /// no way to look
     #[error(transparent)]

@@ -17,7 +17,7 @@ use isotherm_core::{
 use isotherm_linux::page_cache::{AccessCount, FileKey, ReadCounter, Writes};
 use isotherm_linux::sys::{self, CpuLaps};
 use isotherm_linux::{HeldProcesses, Hold, Way};
-use isotherm_record::TargetFact;
+use isotherm_record::TargetInfo;
 use tracing::{info, warn};
 
 use self::mapped::MappedFiles;
@@ -155,7 +155,7 @@ struct Watched {
     files: BTreeMap<FileKey, WatchedFile>,
     next_id: u32,
     /// names to report
-    news: Vec<TargetFact>,
+    news: Vec<TargetInfo>,
     /// There were more files than can be watched.
     is_cut: bool,
     listed: Pace,
@@ -435,7 +435,7 @@ impl Watch for FileWatch {
         Ready::attrs(&self.files, asked)
     }
 
-    fn news(&mut self) -> Vec<TargetFact> {
+    fn news(&mut self) -> Vec<TargetInfo> {
         std::mem::take(&mut self.files.files.news)
     }
 

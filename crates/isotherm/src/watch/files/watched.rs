@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, CountedTarget, CountedWindow, Mapping, MappingKind, PAGE_SIZE, RegionView, TargetId,
-    TargetView, Unknown,
+    AddrRange, CountedTarget, CountedWindow, Mapping, MappingKind, NO_HEAT_HZ, PAGE_SIZE,
+    RegionView, TargetId, TargetView, Unknown,
 };
 use isotherm_linux::page_cache::{AccessCount, CachedFile, CachedRange, FileKey, ReadCounter};
-use isotherm_record::TargetFact;
+use isotherm_record::TargetInfo;
 
 use super::mapped::MappedRegions;
 use crate::page_cache::FoundFile;
@@ -17,8 +17,6 @@ use crate::page_cache::FoundFile;
 /// Binary logarithm of the pages of a window: 256 KiB, what a node of the page cache covers.
 pub const WINDOW_SHIFT: u32 = 6;
 const WINDOW: u64 = PAGE_SIZE << WINDOW_SHIFT;
-/// Rates below this, in Hz, are no sign of an access: see `NO_HEAT_HZ` of the monitors.
-const NO_HEAT_HZ: f32 = 0.02;
 
 /// The observed accesses of an interval.
 pub struct Interval<'a> {
@@ -92,7 +90,7 @@ impl WatchedFile {
         found: FoundFile,
         (by_access, remembers): (bool, bool),
         next_id: &mut u32,
-    ) -> Vec<TargetFact> {
+    ) -> Vec<TargetInfo> {
         let FoundFile { file, name, is_tmpfs, .. } = found;
         if self.targets.is_empty() {
             let all: &[Access] = match by_access {
@@ -119,7 +117,7 @@ impl WatchedFile {
         let kind = MappingKind::File;
         let mapping = Mapping { range, kind, name: name.as_str().into(), unknown: None };
         self.mappings = Arc::new(vec![mapping]);
-        let fact = |&(id, access, _): &(TargetId, Access, CountedTarget)| TargetFact {
+        let fact = |&(id, access, _): &(TargetId, Access, CountedTarget)| TargetInfo {
             id,
             pid: None,
             command: access.name(&name),
@@ -247,10 +245,11 @@ impl Sums {
                 window.why = most;
             }
             let touched = f64::from(region.touched_bp) / 10_000.0;
-            if region.rate.hz >= NO_HEAT_HZ {
-                window.touches += f64::from(region.rate.hz) * touched * seen;
+            let hz = f64::from(region.rate.hz);
+            if hz >= NO_HEAT_HZ {
+                window.touches += hz * touched * seen;
             }
-            if seen > 0.0 && region.rate.hz < NO_HEAT_HZ {
+            if seen > 0.0 && hz < NO_HEAT_HZ {
                 window.idle = Some(window.idle.map_or(region.age, |idle| idle.min(region.age)));
             }
             at = end;

@@ -5,6 +5,7 @@ use crate::workload::{Workload, WorkloadError};
 
 /// See the head of this file.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Load {
     /// files that are read and written
     Streams(Streams),

@@ -9,9 +9,9 @@ use isotherm_linux::sys::{Existing, PolicyMode};
 use isotherm_mm::mempolicy::Weights;
 use rustix::fs::{CWD, Mode, OFlags, fstatfs, openat};
 
-use super::memory::{Memory, even, policy};
-use super::ranges::bind_range;
-use super::{Bench, Outcome, PAGES, ROUNDS};
+use crate::memory::{Memory, even, policy};
+use crate::ranges::bind_range;
+use crate::{Bench, Outcome, PAGES, ROUNDS};
 
 /// File system type of `tmpfs` (statfs(2)).
 const IN_MEMORY: i64 = 0x0102_1994;

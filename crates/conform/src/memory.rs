@@ -8,7 +8,7 @@ use isotherm_core::{AddrRange, PAGE_SIZE};
 use isotherm_linux::sys::{Arena, Backing, NodeMask, PolicyMode, page_nodes, set_policy};
 use isotherm_mm::mempolicy::Weights;
 
-use super::Outcome;
+use crate::Outcome;
 
 /// Base pages. The first few pages of the mapping are not used, so that the memory does not start at the start
 /// of a round.

@@ -6,8 +6,8 @@ use isotherm_core::AddrRange;
 use isotherm_linux::sys::{self, Existing, NodeMask, PolicyMode, bind, set_policy};
 use rustix::io::Errno;
 
-use super::memory::{Memory, even, mask, policy};
-use super::{Bench, Outcome};
+use crate::memory::{Memory, even, mask, policy};
+use crate::{Bench, Outcome};
 
 /// A node number that does not exist on any current machine.
 const ABSENT: u32 = 1000;

@@ -9,8 +9,8 @@ use isotherm_linux::sys::{
 };
 use isotherm_mm::mempolicy::Weights;
 
-use super::memory::{Memory, even, mask, own_pid, policy, signed, text};
-use super::{Bench, Outcome, PAGES, rounds_of};
+use crate::memory::{Memory, even, mask, own_pid, policy, signed, text};
+use crate::{Bench, Outcome, PAGES, rounds_of};
 
 /// Modes that use a single node if the policy names a single node.
 const OF_ONE: [PolicyMode; 3] = [PolicyMode::BIND, PolicyMode::PREFERRED, PolicyMode::INTERLEAVE];

@@ -10,9 +10,9 @@ use crate::bad::InvalidField;
 use crate::scalars::{self, ATTRS};
 use crate::versions;
 
-/// The facts of a recording that are known at its start.
+/// The properties of a recording that are known at its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Facts {
+pub struct RecordingHeader {
     /// version of the isotherm that recorded
     pub isotherm_version: String,
     /// name of the machine
@@ -38,11 +38,11 @@ pub struct Facts {
 /// Prefix of each key, so that the keys do not collide with those of other users of a schema's metadata.
 const PREFIX: &str = "isotherm.";
 
-impl Facts {
-    /// Facts with these values; all other fields are empty or zero.
+impl RecordingHeader {
+    /// A header with these values; all other fields are empty or zero.
     #[must_use]
     pub fn new(isotherm_version: &str, attrs: Attrs, started: Nanos) -> Self {
-        Facts {
+        RecordingHeader {
             isotherm_version: isotherm_version.to_owned(),
             host: String::new(),
             kernel: String::new(),
@@ -91,7 +91,7 @@ impl Facts {
                 _ => entry(metadata, key)?,
             };
         }
-        Ok(Facts {
+        Ok(RecordingHeader {
             isotherm_version: entry(metadata, "version")?,
             host: entry(metadata, "host")?,
             kernel: entry(metadata, "kernel")?,
@@ -114,7 +114,7 @@ fn entry<T: FromStr>(metadata: &Metadata, key: &str) -> Result<T, InvalidField> 
 
 /// A target of a recording. It may appear during the recording, such as a new child.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TargetFact {
+pub struct TargetInfo {
     /// its id in the snapshots
     pub id: TargetId,
     /// pid, if it is a process
@@ -125,6 +125,7 @@ pub struct TargetFact {
 
 /// The reason why a file of a record ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum FileEndReason {
     /// all targets ended
     TargetsGone,

@@ -3,8 +3,8 @@
 use isotherm_linux::sys::PolicyMode;
 use isotherm_mm::mempolicy::Weights;
 
-use super::memory::{Memory, even, policy};
-use super::{Bench, Outcome, PAGES, rounds_of};
+use crate::memory::{Memory, even, policy};
+use crate::{Bench, Outcome, PAGES, rounds_of};
 
 /// Runs `check` in this thread, and in a thread that starts under the policy and inherits it.
 fn here_and_inherited(check: impl Fn() -> Outcome + Sync) -> Outcome {

@@ -12,19 +12,18 @@ mod ranges;
 
 use std::fmt::Write;
 
+use isotherm::interleave::InterleaveError;
+use isotherm::interleave::rule::{Machine, text};
 use isotherm_linux::numa::NumaError;
 use isotherm_linux::sys::{NodeMask, PolicyMode, allowed_nodes, set_policy};
 use isotherm_mm::mempolicy::Weights;
 use serde::Serialize;
 
-use super::InterleaveError;
-use super::rule::{Machine, text};
-
 /// The result of a case: passed, or a description of the difference.
 type Outcome = Result<(), String>;
 
 /// The conditions under which the cases run.
-pub struct Bench {
+struct Bench {
     /// nodes with memory that this process may use
     nodes: Vec<u32>,
     /// weights of these nodes, as the machine has them; all 1 if the machine has none
