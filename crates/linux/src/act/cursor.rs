@@ -1,6 +1,8 @@
 //! Reading the memory of a work, part by part.
 
-use isotherm_core::{AddrRange, OpsError, PAGE_SIZE, PageMask};
+use std::ops::Range;
+
+use isotherm_core::{AddrRange, BLOCK_SIZE, OpsError, PAGE_SIZE, PageMask};
 
 use super::memory::ProcessMemory;
 use super::pieces::{BlockPieces, VisibleRange, visible_ranges};
@@ -11,6 +13,8 @@ use crate::x86::Level;
 
 /// Blocks read between two readings of the clock, if only huge pages are of interest.
 const HUGE_AT_ONCE: u32 = 256;
+/// Ranges read at once, if they are small: no more memory than one block.
+const MAX_RANGES_AT_ONCE: usize = 64;
 /// Bytes in which absent pages are sought at once: as much as the walker reads in one run.
 const ABSENT_AT_ONCE: u64 = MAX_ENTRIES as u64 * PAGE_SIZE;
 
@@ -42,30 +46,67 @@ pub(super) struct Cursor {
 }
 
 enum Place {
-    Resident(Reader<'static>),
+    Resident(Batch),
     /// the number of ranges read, and an address in the next one
     Absent(usize, u64),
 }
 
+/// Ranges that are read at once.
+struct Batch {
+    reader: Reader<'static>,
+    /// the first range, and the one after the last
+    ranges: Range<usize>,
+    plain: Plain,
+    /// blocks at once of a batch of one range
+    blocks: u32,
+}
+
+impl Batch {
+    /// The batch that begins with the range `first`: one range, or several small ones.
+    fn new(ranges: &[VisibleRange], first: usize, plain: Plain, blocks: u32) -> Self {
+        let rest = ranges.get(first..).unwrap_or_default();
+        let mut bytes = 0;
+        let fits = rest.iter().take(MAX_RANGES_AT_ONCE).take_while(|r| {
+            bytes += r.range.len();
+            bytes <= BLOCK_SIZE
+        });
+        let count = fits.count().max(1).min(rest.len());
+        let spans = rest.iter().take(count).map(|r| Span { range: r.range, plain });
+        let reader = Reader::new(spans.collect::<Vec<_>>());
+        let reader = if count > 1 { reader } else { reader.at_most(blocks) };
+        Batch { reader, ranges: first..first + count, plain, blocks }
+    }
+
+    /// The next batch, if there is one.
+    fn next(&self, ranges: &[VisibleRange]) -> Option<Batch> {
+        let first = self.ranges.end;
+        (first < ranges.len()).then(|| Batch::new(ranges, first, self.plain, self.blocks))
+    }
+}
+
 impl Cursor {
-    pub fn new(process: &Process, range: AddrRange, reads: WalkTarget) -> Self {
-        let ranges = visible_ranges(process, range);
-        let reader = |plain, most| {
-            let spans = ranges.iter().map(|r| Span { range: r.range, plain });
-            Place::Resident(Reader::new(spans.collect::<Vec<_>>()).at_most(most))
-        };
+    /// Reads `parts`, which are in order and end before `end`.
+    pub fn new(process: &Process, parts: &[AddrRange], end: u64, reads: WalkTarget) -> Self {
+        let ranges: Vec<VisibleRange> =
+            parts.iter().flat_map(|part| visible_ranges(process, *part)).collect();
+        let start = ranges.first().map_or(end, |r| r.range.start);
         let place = match reads {
-            WalkTarget::Resident { blocks } => reader(Plain::Everywhere, blocks),
-            WalkTarget::Huge => reader(Plain::Huge, HUGE_AT_ONCE),
-            WalkTarget::Absent => Place::Absent(0, range.start),
+            WalkTarget::Resident { blocks } => {
+                Place::Resident(Batch::new(&ranges, 0, Plain::Everywhere, blocks))
+            }
+            WalkTarget::Huge => Place::Resident(Batch::new(&ranges, 0, Plain::Huge, HUGE_AT_ONCE)),
+            WalkTarget::Absent => Place::Absent(0, start),
         };
-        Cursor { end: range.end, ranges, place }
+        Cursor { end, ranges, place }
     }
 
     /// Where the next part begins.
     pub fn position(&self) -> u64 {
         match &self.place {
-            Place::Resident(reader) => reader.position().unwrap_or(self.end),
+            Place::Resident(batch) => {
+                let next = self.ranges.get(batch.ranges.end).map(|r| r.range.start);
+                batch.reader.position().or(next).unwrap_or(self.end)
+            }
             Place::Absent(done, _) if *done == self.ranges.len() => self.end,
             Place::Absent(_, at) => *at,
         }
@@ -74,7 +115,15 @@ impl Cursor {
     /// Reads the next part.
     pub fn next(&mut self, memory: &mut ProcessMemory<'_>) -> Result<Next, OpsError> {
         match &mut self.place {
-            Place::Resident(reader) => resident(memory, reader, &self.ranges),
+            Place::Resident(batch) => {
+                if batch.reader.position().is_none()
+                    && let Some(next) = batch.next(&self.ranges)
+                {
+                    *batch = next;
+                }
+                let ranges = self.ranges.get(batch.ranges.clone()).unwrap_or_default();
+                resident(memory, &mut batch.reader, ranges)
+            }
             Place::Absent(done, at) => {
                 let Some(visible) = self.ranges.get(*done) else { return Ok(Next::End) };
                 let start = visible.range.start.max(*at);

@@ -22,7 +22,7 @@ pub(super) fn split(
 ) -> Result<(), OpsError> {
     let most = usize::try_from(work.budget.bytes / BLOCK_SIZE).unwrap_or(usize::MAX);
     let mut memory = ProcessMemory::of(ops, work.target)?;
-    let mut cursor = Cursor::new(memory.process, work.range, NoHugePage.reads());
+    let mut cursor = Cursor::new(memory.process, &[work.range], work.range.end, NoHugePage.reads());
     'all: while let Next::Blocks(found) = cursor.next(&mut memory)? {
         for found in found.chunks(1) {
             if prepared.split.len() < most {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use isotherm_core::{Heat, PageMask, Work};
+use isotherm_core::{AddrRange, Heat, PageMask, Work};
 
 use super::filter::let_through;
 use super::pieces::{BlockPieces, Piece};
@@ -15,6 +15,8 @@ pub(super) struct Prepared {
     /// end of the prepared part of the range: the budget may not suffice for all
     pub upto: u64,
     pub took: Duration,
+    /// the only memory that the filters may let through, in order; `None`: anywhere
+    pub untouched: Option<Vec<AddrRange>>,
     /// whether the work has to wait for touches
     pub waits: bool,
     /// huge pages that isotherm has asked the kernel to split

@@ -32,7 +32,8 @@ pub(super) fn walk(
     progress: &mut WorkProgress,
 ) -> Result<(), OpsError> {
     let range = AddrRange::new(work.range.start, prepared.upto);
-    let mut cursor = Cursor::new(memory.process, range, operation.reads());
+    let parts = prepared.untouched.clone().unwrap_or_else(|| vec![range]);
+    let mut cursor = Cursor::new(memory.process, &parts, range.end, operation.reads());
     while !progress.is_over() {
         let found = match cursor.next(memory)? {
             Next::Blocks(found) => found,

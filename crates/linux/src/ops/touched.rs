@@ -10,7 +10,7 @@ const PAGES: usize = (BLOCK_SIZE / PAGE_SIZE) as usize;
 /// range become equally old.
 const LAST: u64 = u16::MAX as u64;
 /// A page counts as idle for a time at most this part of the time too early.
-const EARLY_DIVISOR: u32 = 4;
+const EARLY_DIVISOR: u64 = 4;
 
 /// The known touches of the pages of a block.
 #[derive(Debug)]
@@ -91,10 +91,13 @@ impl TouchHistory {
             return PageMask::span(0, PAGES);
         }
         let Some(block) = self.blocks.get(&start) else { return PageMask::default() };
+        // In ms, because this is computed for each page of each look.
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let (now, time) = (ms(now.since(self.zero)), ms(time));
+        let early = time / EARLY_DIVISOR;
         let touched = |page: usize| {
-            let at = self.zero + Duration::from_secs(u64::from(block.at[page]).saturating_sub(1));
-            let doubt = Duration::from_secs(block.doubt[page].into()).min(time / EARLY_DIVISOR);
-            block.at[page] > 0 && now.since(at) + doubt < time
+            let (at, doubt) = (u64::from(block.at[page]), u64::from(block.doubt[page]) * 1000);
+            at > 0 && now.saturating_sub((at - 1) * 1000) + doubt.min(early) < time
         };
         // If another program has cleared a young page since the last reading, isotherm has not recorded that.
         block.young.or(&PageMask::of(PAGES, touched))

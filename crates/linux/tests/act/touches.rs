@@ -126,6 +126,39 @@ fn pages_cleared_by_others_before_the_work_count_as_touched() {
     assert_eq!(process.resident(read), 100);
 }
 
+/// The monitor clears bits, so the action only reads them, and then the folios of idle memory.
+#[test]
+fn idle_pages_between_touched_ones_are_found() {
+    needs_root!();
+    let Some(_alone) = Alone::with_swap(64) else { return };
+    for (kind, all, idle) in [("small", 1000, 1000 - 104), ("huge", 1536, 512)] {
+        let (mut process, mut ops, target, memory) = with_memory(all, kind);
+        let filter = PageKind::Touched { within: 3 * SECOND };
+        let filters = &[PageFilter { kind: filter, matching: true, allow: false }];
+        let page_out = |ops: &mut _| {
+            let recheck = 20 * MS;
+            apply(ops, Work { recheck, filters, ..work(&Action::PageOut, target, memory) })
+        };
+        assert_eq!(pages(page_out(&mut ops))[1], 0, "nothing is known before somebody asks");
+        ops.survey().unwrap().clear(target, &[memory], &mut Vec::new()).unwrap();
+        std::thread::sleep(4 * SECOND);
+        let mut read = |first, count| {
+            process.tell(&format!("read {} {count}", part(memory, first, count).start));
+        };
+        [500, 502, 504].into_iter().for_each(|page| read(page, 1));
+        read(300, 100);
+        read(all - 1, 1);
+        let last = part(memory, all - 1, 1);
+        ops.survey().unwrap().clear(target, &[last], &mut Vec::new()).unwrap();
+        let done = page_out(&mut ops);
+        let [_, applied, passed] = pages(done);
+        // The host ages a page now and then.
+        assert!((idle..=idle + 5).contains(&applied), "{kind}: {done:?}");
+        assert_eq!(applied + passed, all, "{kind}: {done:?}");
+        assert_eq!(process.resident(memory), all - applied, "{kind}");
+    }
+}
+
 /// Another process has the target's CPU for much longer than the wait.
 #[test]
 fn a_thread_that_could_not_run_extends_the_wait() {
