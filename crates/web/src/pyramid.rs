@@ -1,7 +1,7 @@
 //! The heat of one target over time, in levels: a column of a level stands for four columns of the level below it. The
 //! memory for all columns is bounded.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -297,9 +297,11 @@ pub fn draw<'a>(
     (width, height): (usize, usize),
     rates: &Rates,
 ) -> Vec<u8> {
-    let mut sums = vec![Sum::default(); width * height];
-    let mut covered = vec![0.0f32; width];
+    let mut cells = vec![NO_DATA; width * height];
+    // Of pixels that a column does not fill: several columns may share them.
+    let mut shared: BTreeMap<usize, Vec<Sum>> = BTreeMap::new();
     let mut now = vec![CellState::UNMAPPED; height];
+    let mut bytes = vec![NO_DATA; height];
     let pixel = (time.end.saturating_sub(time.start)).as_secs_f64() / width as f64;
     let place = |at: Duration| (at.saturating_sub(time.start)).as_secs_f64() / pixel;
     for column in columns {
@@ -311,19 +313,24 @@ pub fn draw<'a>(
         for segment in segments {
             fill(&mut now, column, segment);
         }
+        bytes.iter_mut().zip(&now).for_each(|(byte, state)| *byte = state.byte());
         for x in from as usize..(to.ceil() as usize).min(width) {
-            let share = (to.min((x + 1) as f64) - from.max(x as f64)) * pixel;
-            covered[x] += share as f32;
-            for (sum, state) in sums[x * height..(x + 1) * height].iter_mut().zip(&now) {
-                sum.add(rates, *state, share as f32);
+            let share = to.min((x + 1) as f64) - from.max(x as f64);
+            if share >= 1.0 {
+                shared.remove(&x);
+                cells[x * height..(x + 1) * height].copy_from_slice(&bytes);
+                continue;
+            }
+            let sums = shared.entry(x).or_insert_with(|| vec![Sum::default(); height]);
+            for (sum, state) in sums.iter_mut().zip(&now) {
+                sum.add(rates, *state, (share * pixel) as f32);
             }
         }
     }
-    let mut cells = vec![NO_DATA; width * height];
-    for (x, column) in cells.chunks_mut(height).enumerate().filter(|(x, _)| covered[*x] > 0.0) {
+    for (x, sums) in &shared {
         // Neighbours are often equal, and the level of a rate takes a logarithm.
         let mut last = (Sum::default(), CellState::UNMAPPED.byte());
-        for (cell, sum) in column.iter_mut().zip(&sums[x * height..]) {
+        for (cell, sum) in cells[x * height..(x + 1) * height].iter_mut().zip(sums) {
             if *sum != last.0 {
                 last = (*sum, sum.state().byte());
             }
