@@ -31,7 +31,15 @@ fn a_minute_becomes_a_row_for_each_group() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    until("there is a row", || !files(&lake).is_empty());
+    // Without the option, command lines stay on this host.
+    let plain = dir.path().join("plain");
+    let silent = ["agent", "--lake", plain.to_str().unwrap(), "--pid", &pid, "--control", "none"];
+    let mut silent = isotherm(silent).stderr(Stdio::null()).spawn().unwrap();
+    until("there are rows", || !files(&lake).is_empty() && !files(&plain).is_empty());
+    kill_process(Pid::from_child(&silent), Signal::TERM).unwrap();
+    assert_eq!(wait(&mut silent).code(), Some(0));
+    let Rows { groups, rows } = read(&files(&plain).remove(0)).unwrap();
+    assert_eq!((rows.is_empty(), groups[0].command.as_str()), (false, ""));
     assert_eq!(status_at(&socket).unwrap()["targets"][0]["pid"], load.pid());
     // A second agent would replace its file.
     let second = ["agent", "--lake", lake.to_str().unwrap(), "--host", "a/b", "--control", "none"];
