@@ -25,6 +25,8 @@ pub(super) struct Memory {
     /// pages between two samples; a power of two, or zero before the first snapshot
     stride: u64,
     prices: Prices,
+    /// the least age of memory that schemes page out, in s
+    floor: f64,
     /// s
     now: f64,
     /// the length of the last step, in s
@@ -38,15 +40,17 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub fn new(prices: Prices) -> Self {
-        Memory { prices, ..Memory::default() }
+    /// The memory on which schemes act that page out what is untouched for `floor`, or zero.
+    pub fn new(prices: Prices, floor: Duration) -> Self {
+        Memory { prices, floor: floor.as_secs_f64(), ..Memory::default() }
     }
 
     /// Adds the ages of a target in a later snapshot.
     pub fn push(&mut self, target: TargetId, ages: &Arc<PageAges>, end: Nanos) {
         let begin = ages.begun.0 as f64 / 1e9;
         let samples = self.targets.entry(target);
-        let samples = samples.or_insert_with(|| Samples::new(begin, u64::from(target.0)));
+        let new = || Samples::new(begin, u64::from(target.0), self.floor);
+        let samples = samples.or_insert_with(new);
         samples.push(ages, end.0 as f64 / 1e9);
     }
 

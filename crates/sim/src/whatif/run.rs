@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use isotherm_core::scheme::{Engine, Event, Metrics, Quota, Scheme, SkipReason, mean_hz};
 use isotherm_core::{
-    KNOWN_SHARE, MIN_RECORD_S, NO_AGES, Nanos, PAGE_SIZE, PageAges, PageKind, Snapshot, TargetId,
-    too_much_unknown,
+    Action, KNOWN_SHARE, MIN_RECORD_S, NO_AGES, Nanos, PAGE_SIZE, PageAges, PageKind, Snapshot,
+    TargetId, too_much_unknown,
 };
 
 use super::course::{Course, Moment};
@@ -55,9 +55,16 @@ impl SettingRun {
         prices: Prices,
         surroundings: &Surroundings,
     ) -> Result<Self, WhatIfError> {
-        let memory = Memory::new(prices);
         let Setting { name, policy } = setting;
         let mut min_age = Duration::ZERO;
+        let floor = match &policy {
+            Policy::Schemes(schemes) => {
+                let page_out = schemes.iter().filter(|s| s.action == Action::PageOut);
+                page_out.map(age_of).min().unwrap_or_default()
+            }
+            _ => Duration::ZERO,
+        };
+        let memory = Memory::new(prices, floor);
         let doing = match policy {
             Policy::Limit(bytes) => {
                 Doing::Tiers { tiers: vec![Tier { bytes, latency: Duration::ZERO }], limit: true }
@@ -341,7 +348,6 @@ fn uses(tiers: &[Tier], counted: &Moment) -> Vec<TierUse> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isotherm_core::Action;
     use isotherm_core::scheme::Pattern;
 
     #[test]

@@ -58,10 +58,15 @@ impl Sample {
 
     /// The share of the pages of its region that a time of `dt` leaves untouched, if touches are at random.
     fn surviving(&self, dt: f64) -> f32 {
-        let touches = self.hz * dt as f32;
-        let left = if touches < 16.0 { (-touches).exp() } else { 0.0 };
-        1.0 - self.share + self.share * left
+        untouched(self.hz, self.share, dt)
     }
+}
+
+/// The share of pages that a time of `dt` leaves untouched, if a `share` of them is touched at random at this rate.
+fn untouched(hz: f32, share: f32, dt: f64) -> f32 {
+    let touches = hz * dt as f32;
+    let left = if touches < 16.0 { (-touches).exp() } else { 0.0 };
+    1.0 - share + share * left
 }
 
 /// The ages of a target, which were counted from `since` to `end`; times are in s.
@@ -137,14 +142,16 @@ pub(super) struct Samples {
     due: Option<[f64; AGE_BINS]>,
     now: f64,
     dice: u64,
+    /// age of which the schemes page memory out, in s: no younger page stays paged out. 0 if they have none
+    floor: f64,
     /// ages and indexes, to sort them
     order: Vec<(u32, u32)>,
 }
 
 impl Samples {
-    /// Samples from `now` on.
-    pub fn new(now: f64, seed: u64) -> Self {
-        Samples { now, dice: mix(seed, 0), ..Samples::default() }
+    /// Samples from `now` on, of which schemes page out memory that is untouched for `floor` s.
+    pub fn new(now: f64, seed: u64, floor: f64) -> Self {
+        Samples { now, dice: mix(seed, 0), floor, ..Samples::default() }
     }
 
     /// Adds the ages of a later snapshot.
@@ -174,7 +181,7 @@ impl Samples {
         while let Some(end) = self.rows.front().map(|r| r.end).filter(|end| *end <= to) {
             if end > self.now {
                 self.pass(end, &mut touches);
-                self.take_ages();
+                self.take_ages(&mut touches);
             }
             // The last row is in force until the next one.
             if self.rows.len() == 1 {
@@ -220,7 +227,7 @@ impl Samples {
             *due -= touched;
             *chance = touched / f64::max(*open, 1e-9);
         }
-        self.due = (row.end > to).then_some(due);
+        self.due = (row.end >= to).then_some(due);
         // Young pages survive so that as many are as old as the row has.
         let mut old = 0.0;
         let young = Young::of(&row, dt);
@@ -253,9 +260,15 @@ impl Samples {
         *self.due.get_or_insert_with(all)
     }
 
-    /// Gives the samples the ages of the row in force, in the order of their ages.
-    fn take_ages(&mut self) {
+    /// Gives the samples the ages of the row in force, in the order of their ages. What is younger then than the age
+    /// of the schemes has been touched, also if it was paged out: it has come back, as far as the row has touches left.
+    fn take_ages(&mut self, touches: &mut Touches) {
+        let due = self.due.take();
         let Some(row) = self.rows.front() else { return };
+        let first = AgeHistogram::bin((self.floor * 1e3) as u64);
+        let mut left: f64 = due.map_or(0.0, |due| due.iter().skip(first).sum());
+        // Nothing is known of the time before.
+        let oldest = row.end - row.ages.begun.0 as f64 / 1e9;
         let samples = &mut self.all;
         // The bits of positive numbers are in the order of the numbers.
         let age = |s: &Sample| ((self.now - s.touched).max(0.0) as f32).to_bits();
@@ -277,8 +290,15 @@ impl Samples {
                 (ages, pages) = next;
             }
             let part = ((middle - bin_from) / pages).clamp(0.0, 1.0);
-            let age = within(ages, 1.0 - part);
+            let top = ages.1.min(oldest).max(ages.0);
+            let age = within((ages.0, top), 1.0 - part);
             s.touched = self.now - age;
+            if s.out > 0.0 && age < self.floor {
+                let back = (s.out * s.pages).min(left);
+                left -= back;
+                touches.returned += back;
+                s.out = 0.0;
+            }
             if s.out > 0.0 && age < REPLACED * (self.now - s.out_at) {
                 s.out = 0.0;
             }
@@ -347,7 +367,12 @@ impl Samples {
         let share = region.touched_bp.min(10_000) as f32 / 1e4;
         for i in first..self.all.len() {
             let end = self.all.get(i + 1).map_or(region.range.end, |s| s.page * PAGE_SIZE);
-            let woke = self.all[i].is_idle && !is_idle && self.throw() < f64::from(share);
+            // A region may be touched so rarely that most of its pages are as idle as before.
+            let idle = self.now - self.all[i].touched;
+            let is_touched = f64::from(region.rate.hz) * idle >= 0.5;
+            let chance =
+                if is_touched { share } else { 1.0 - untouched(region.rate.hz, share, idle) };
+            let woke = self.all[i].is_idle && !is_idle && self.throw() < f64::from(chance);
             let s = &mut self.all[i];
             s.cell = AddrRange::new(from, end);
             s.pages = (end - from) as f64 / PAGE_SIZE as f64 * visible;
@@ -357,9 +382,10 @@ impl Samples {
             }
             s.is_idle = is_idle && since - s.touched <= self.now - since;
             if woke {
-                // No more samples are touched than the row has.
-                let bin = AgeHistogram::bin(((self.now - s.touched).max(0.0) * 1e3) as u64);
-                if due[bin] >= s.pages / 2.0 {
+                // No more samples are touched than the row has. Ages are known to a bin.
+                let bin = AgeHistogram::bin((idle.max(0.0) * 1e3) as u64);
+                let near = [bin, bin.saturating_sub(1), (bin + 1).min(AGE_BINS - 1)];
+                if let Some(bin) = near.into_iter().find(|bin| due[*bin] >= s.pages / 2.0) {
                     due[bin] = (due[bin] - s.pages).max(0.0);
                     touches.note(s, self.now);
                 }
