@@ -214,7 +214,10 @@ fn single_pages_are_saved_and_come_back_as_predicted() {
     for age in [10, 20, 40] {
         let [of, truth] =
             compare(&format!("pages {age} s"), mixed, &reclaim(secs(age), true, None));
-        assert!(is_near(of[0], truth[0], 1.04) && is_near(of[1], truth[1], 1.15), "{of:?} {truth:?}");
+        assert!(
+            is_near(of[0], truth[0], 1.04) && is_near(of[1], truth[1], 1.15),
+            "{of:?} {truth:?}"
+        );
     }
 }
 

@@ -18,7 +18,8 @@ use crate::cli::{UsageError, WhatIf};
 pub fn run(o: WhatIf) -> Result<ExitCode> {
     let output = Output::of(o.output.as_deref(), &o.record, o.json)?;
     let part = o.part();
-    let prices = Prices { page_out: o.page_out, fault: o.fault };
+    let prices = Prices { page_out: o.page_out, fault: o.fault, ..Prices::default() };
+    let prices = prices.with_monitor();
     let record = PlayedRecord::open(&part)?;
     let settings = o.settings().list(record.interval())?;
     let mut surroundings = Surroundings { memory: o.memory, metrics: record.metrics() };

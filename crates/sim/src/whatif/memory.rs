@@ -15,8 +15,12 @@ use super::{Prices, Tier};
 
 /// Samples of all targets at the start; twice as many at most.
 const SAMPLES: u64 = 2048;
-/// Time to look at a page before an action: `docs/concepts/acting.md`.
+/// Time to look at a page before an action, in s: `docs/concepts/acting.md`.
 const LOOK: f64 = 0.13e-6;
+/// The same if page filters reject touched pages: only bits are read (`docs/measurements/cost.md`).
+const LOOK_AT_BITS: f64 = 2e-9;
+/// A page counts as idle at most by this part of the demanded age too early: as in `crates/linux/src/ops/touched.rs`.
+const EARLY_DIVISOR: f64 = 4.0;
 
 /// The memory of all targets.
 #[derive(Debug, Default)]
@@ -175,6 +179,8 @@ impl Memory {
             return Err(OpsError::Failed(why));
         }
         let (now, step, prices) = (self.now, self.step, self.prices);
+        let is_by_age = |f: &PageFilter| matches!(f.kind, PageKind::Touched { .. });
+        let look = if work.filters.first().is_some_and(is_by_age) { LOOK_AT_BITS } else { LOOK };
         let samples = self.targets.get_mut(&work.target);
         let all = &mut samples.ok_or(OpsError::NoTarget(work.target))?.all;
         let first = all.partition_point(|s| s.cell.end <= work.range.start);
@@ -184,7 +190,8 @@ impl Memory {
             let Some(part) = s.cell.intersect(&work.range) else { continue };
             let share = part.len() as f64 / s.cell.len().max(1) as f64;
             let age = now - s.touched;
-            let is_allowed = allows(work.filters, age, step);
+            let unknown = |within| delay(&prices, s.dice(), within);
+            let is_allowed = allows(work.filters, age, step, unknown);
             let wanted = match work.action {
                 _ if !is_allowed || age < work.recheck.as_secs_f64() => 0.0,
                 Action::PageOut => share.min(1.0 - s.out),
@@ -196,7 +203,7 @@ impl Memory {
                 _ => prices.page_out.as_secs_f64(),
             };
             let needed = s.pages * wanted;
-            let time = needed * price + s.pages * share * LOOK;
+            let time = needed * price + s.pages * share * look;
             let room = work.budget.bytes as f64 / PAGE_SIZE as f64 - pages;
             let left = work.budget.time.as_secs_f64() - took;
             // The part of it that fits the budget.
@@ -262,11 +269,23 @@ fn corrected(view: &TargetView, samples: &[Sample]) -> TargetView {
     }
 }
 
-/// Whether page filters allow a page that was touched this long ago: the first one that it matches decides.
-fn allows(filters: &[PageFilter], age: f64, step: f64) -> bool {
+/// The time in s after the last touch of a page from which its age seems to count, if a scheme demands an age `within`
+/// which it was not touched. The dice say when its bit is read and cleared.
+fn delay(prices: &Prices, (read, clear): (f64, f64), within: f64) -> f64 {
+    let found = read * prices.read_every.as_secs_f64();
+    let cleared = found + clear * prices.clear_every.as_secs_f64();
+    found.max(cleared - within / EARLY_DIVISOR)
+}
+
+/// Whether page filters allow a page that was touched this long ago: the first one that it matches decides. `delay` is
+/// the time for which the age of a page is not known.
+fn allows(filters: &[PageFilter], age: f64, step: f64, delay: impl Fn(f64) -> f64) -> bool {
     let is = |kind| match kind {
         PageKind::Young => age < step,
-        PageKind::Touched { within } => age < within.as_secs_f64(),
+        PageKind::Touched { within } => {
+            let within = within.as_secs_f64();
+            age - delay(within) < within
+        }
         // Pages are small, and there is one node.
         PageKind::HugePage { .. } => false,
         PageKind::Node(n) => n == 0,
@@ -291,5 +310,19 @@ impl Act for Memory {
             out.push(self.work(work)?);
             Ok(())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_touch_is_known_late() {
+        let of = |prices, within| delay(&prices, (1.0, 1.0), within);
+        assert_eq!(of(Prices::default(), 10.0), 0.0);
+        let monitor = Prices::default().with_monitor();
+        assert!((of(monitor, 10.0) - 3.7).abs() < 1e-9, "cleared after 6.2 s, less 2.5 s");
+        assert_eq!(of(monitor, 30.0), 1.0, "a quarter of the age is more than the clear takes");
     }
 }

@@ -55,19 +55,42 @@ pub struct Tier {
     pub latency: Duration,
 }
 
-/// The time that actions and faults take.
+/// The time that actions and faults take, and until a touch is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prices {
     /// CPU time for paging out a page
     pub page_out: Duration,
     /// time for which the program waits until a page is back
     pub fault: Duration,
+    /// time between two reads of all accessed bits: a touch is found at the next one. Zero: at once
+    pub read_every: Duration,
+    /// time between two clears of the same bits: a page counts as touched until then, less a quarter of the age that a
+    /// scheme demands. Zero: a found touch is the last one
+    pub clear_every: Duration,
 }
 
 impl Default for Prices {
-    /// For swap in compressed memory: as `docs/concepts/acting.md` and `report need` have it.
+    /// For swap in compressed memory: as `docs/concepts/acting.md` and `report need` have it. Touches are known at
+    /// once.
     fn default() -> Self {
-        Prices { page_out: Duration::from_nanos(4220), fault: Duration::from_micros(20) }
+        Prices {
+            page_out: Duration::from_nanos(4220),
+            fault: Duration::from_micros(20),
+            read_every: Duration::ZERO,
+            clear_every: Duration::ZERO,
+        }
+    }
+}
+
+impl Prices {
+    /// With the times of the default monitor, which `docs/concepts/how-it-sees.md` explains.
+    #[must_use]
+    pub fn with_monitor(self) -> Self {
+        Prices {
+            read_every: Duration::from_secs(1),
+            clear_every: Duration::from_millis(5_200),
+            ..self
+        }
     }
 }
 

@@ -50,6 +50,11 @@ pub(super) struct Sample {
 }
 
 impl Sample {
+    /// Two numbers from 0 to 1 that are its own.
+    pub fn dice(&self) -> (f64, f64) {
+        (unit(mix(self.page, 2)), unit(mix(self.page, 3)))
+    }
+
     /// Pages out this share of its pages.
     pub fn page_out(&mut self, share: f64, now: f64) {
         self.out = (self.out + share).min(1.0);
