@@ -33,6 +33,30 @@ impl std::ops::AddAssign for Cost {
     }
 }
 
+/// Divides `whole` in proportion to `weights`: the cost of watching, for example, by resident memory. The parts are
+/// rounded so that they add up to the whole. If all weights are 0, the first part is the whole.
+///
+/// Example: 10 by the weights 1, 1, 1 is 3, 3, 4.
+pub fn proportional_parts(
+    whole: u64,
+    weights: impl Iterator<Item = u64> + Clone,
+) -> impl Iterator<Item = u64> {
+    let all = weights.clone().fold(0, u64::saturating_add);
+    let until = move |weight: u64| match all {
+        0 => whole,
+        _ => {
+            let part = u128::from(whole) * u128::from(weight) / u128::from(all);
+            u64::try_from(part).unwrap_or(whole)
+        }
+    };
+    let (mut before, mut given) = (0u64, 0);
+    weights.map(move |weight| {
+        before = before.saturating_add(weight);
+        let so_far = until(before);
+        so_far - std::mem::replace(&mut given, so_far)
+    })
+}
+
 /// An error that prevents an operations set from working at all.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -43,4 +67,22 @@ pub enum OpsError {
     /// the machine refused; the text states the failure, its reason and a remedy
     #[error("{0}")]
     Failed(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_add_up_to_the_whole() {
+        let parts = |whole, weights: &[u64]| {
+            proportional_parts(whole, weights.iter().copied()).collect::<Vec<_>>()
+        };
+        assert_eq!(parts(10, &[1, 1, 1]), [3, 3, 4]);
+        assert_eq!(parts(1001, &[0, 500, 0, 500]), [0, 500, 0, 501]);
+        assert_eq!(parts(7, &[0, 0]), [7, 0]);
+        assert!(parts(7, &[]).is_empty());
+        // The sizes of a record may be any numbers.
+        assert_eq!(parts(u64::MAX, &[u64::MAX, u64::MAX]), [u64::MAX, 0]);
+    }
 }

@@ -57,7 +57,7 @@ pub use attribution::Attribution;
 pub use attrs::{Attrs, AttrsError, MonitorKind};
 pub use cache_curve::{CacheCurve, CachePoint, NoCurve};
 pub use cache_trace::{CacheAccess, CacheAccessKind, CacheTrace};
-pub use call::{Cost, OpsError, TargetId};
+pub use call::{Cost, OpsError, TargetId, proportional_parts};
 pub use counted::{CountedTarget, CountedWindow};
 pub use drive::{Driver, drive};
 pub use estimator::{Rate, rate};

@@ -112,6 +112,55 @@ fn the_table_fits_in_80_by_24() {
     assert!(lines[23].starts_with("? help"));
 }
 
+/// It takes the place of the pressure, if there is no room for both.
+#[test]
+fn the_own_cost_is_divided_by_resident_memory() {
+    let mut app = app(Colors::None, 180);
+    let wide = lines(&app, 100, 24);
+    assert!(wide[3].ends_with("  OLD SAVED RF/S PSI% OWN% hot"), "{}", wide[3]);
+    assert!(wide[4].contains("  60s     0    0    - 0.60 \u{2581}"), "{}", wide[4]);
+    let narrow = lines(&app, 85, 24);
+    assert!(narrow[3].ends_with(" RF/S PSI% hot"), "{}", narrow[3]);
+    press(&mut app, "ssssssss");
+    assert_eq!(app.column, Column::OwnCost);
+    let sorted = lines(&app, 80, 24);
+    assert_eq!(
+        sorted[3],
+        " NAME             PID   RES   HOT  WARM  COLD  UNKN  OLD SAVED RF/S OWNv own cos"
+    );
+    for (line, name, own) in [(4, "redis", "0.60"), (5, "na", "0.27"), (6, "postgres", "0.13")] {
+        let text = &sorted[line];
+        assert!(
+            text[1..].starts_with(name) && text.contains(&format!(" 0 {own} ███████")),
+            "{text}"
+        );
+    }
+    assert!(lines(&app, 86, 24)[3].contains(" PSI% OWNv "));
+}
+
+#[test]
+fn keys_sort_groups_by_each_column() {
+    let mut app = app(Colors::None, 20);
+    key(&mut app, KeyCode::Tab);
+    let all = ["/", "/services", "/services/0", "/services/1"];
+    let swapped = ["/", "/services", "/services/1", "/services/0"];
+    press(&mut app, "ss");
+    for (column, expected) in [
+        (Column::Unknown, all),
+        (Column::OldestCold, all),
+        (Column::Saved, swapped),
+        (Column::Refaults, all),
+        (Column::Pressure, all),
+        (Column::OwnCost, all),
+    ] {
+        press(&mut app, "s");
+        let names: Vec<_> = app.rows.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!((app.column, names), (column, expected.to_vec()));
+    }
+    press(&mut app, "r");
+    assert_eq!(app.rows[0].name, "/services/1");
+}
+
 #[test]
 fn keys_sort_filter_and_switch() {
     let mut app = app(Colors::None, 20);

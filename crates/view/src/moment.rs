@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use isotherm_core::{
     Heat, HeatBytes, HugeAges, Mapping, PageAges, RegionView, Snapshot, TargetId, TargetView,
-    Thresholds,
+    Thresholds, proportional_parts,
 };
 use isotherm_record::edit::aggregate;
 
@@ -22,10 +22,12 @@ pub struct TargetTotals {
     pub saved: u64,
     /// pages that the process waited for during the snapshot
     pub refaults: u64,
+    /// isotherm's own CPU time during the snapshot, divided among the targets by resident memory
+    pub own_cpu: Duration,
 }
 
 impl TargetTotals {
-    /// The figures of regions; what attributions say is 0.
+    /// The figures of regions; what attributions say, and the own CPU time, is 0.
     #[must_use]
     pub fn of(view: &TargetView, thresholds: &Thresholds) -> Self {
         let mut figures = TargetTotals::default();
@@ -50,6 +52,7 @@ impl AddAssign<&TargetTotals> for TargetTotals {
         self.oldest_cold = self.oldest_cold.max(o.oldest_cold);
         self.saved = self.saved.saturating_add(o.saved);
         self.refaults = self.refaults.saturating_add(o.refaults);
+        self.own_cpu = self.own_cpu.saturating_add(o.own_cpu);
     }
 }
 
@@ -66,12 +69,16 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// A moment whose figures are those of the regions alone.
+    /// A moment whose figures are those of the regions and of the cost; what attributions say is 0.
     #[must_use]
     pub fn new(snapshot: Arc<Snapshot>, thresholds: &Thresholds) -> Self {
-        let figures =
+        let mut figures: Vec<_> =
             snapshot.targets.iter().map(|view| TargetTotals::of(view, thresholds)).collect();
-        Moment { snapshot, figures, pressure: Arc::default() }
+        let resident: Vec<u64> = figures.iter().map(|f| f.heat.resident()).collect();
+        let own = u64::try_from(snapshot.cost.cpu.as_nanos()).unwrap_or(u64::MAX);
+        let parts = proportional_parts(own, resident.iter().copied()).map(Duration::from_nanos);
+        figures.iter_mut().zip(parts).for_each(|(f, part)| f.own_cpu = part);
+        Moment { snapshot, figures: figures.into(), pressure: Arc::default() }
     }
 
     fn place(&self, id: TargetId) -> Option<usize> {
@@ -116,8 +123,8 @@ impl Moment {
         });
     }
 
-    /// One moment of all `parts`, which are in order of time: means of their regions, sums of their refaults, and
-    /// the last of everything else. `every` is the least aggregation interval of the result.
+    /// One moment of all `parts`, which are in order of time: means of their regions, sums of their refaults
+    /// and costs, and the last of everything else. `every` is the least aggregation interval of the result.
     pub(crate) fn joined<'a>(
         parts: impl Iterator<Item = &'a Moment> + Clone,
         every: Duration,

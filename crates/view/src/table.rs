@@ -1,13 +1,11 @@
 //! Rows of processes or control groups.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
-use std::time::Duration;
 
 use isotherm_core::TargetId;
 use serde::Serialize;
 
-use crate::moment::{Moment, TargetTotals};
+use crate::moment::TargetTotals;
 
 /// The kind of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -49,6 +47,9 @@ pub struct TableRow {
     pub figures: TargetTotals,
     /// pages that its processes waited for, per second, over the last ten seconds
     pub refaults_per_second: f64,
+    /// isotherm's own CPU time as a share of a CPU over the last ten seconds, divided among the processes by resident
+    /// memory
+    pub own_cpu: f64,
     /// percent of the last 10 s in which a process of the group waited for memory; `None` if not known
     pub pressure: Option<f32>,
 }
@@ -92,11 +93,13 @@ pub enum Column {
     Refaults,
     /// percent of the last 10 s in which a process waited for memory
     Pressure,
+    /// share of a CPU that isotherm itself uses, divided by resident memory
+    OwnCost,
 }
 
 impl Column {
     /// All columns, in the order of a table.
-    pub const ALL: [Column; 11] = [
+    pub const ALL: [Column; 12] = [
         Column::Name,
         Column::Pid,
         Column::Resident,
@@ -108,6 +111,7 @@ impl Column {
         Column::Saved,
         Column::Refaults,
         Column::Pressure,
+        Column::OwnCost,
     ];
 
     /// The column of a series: its value for these figures over `seconds`; `None` if figures do not have it.
@@ -122,6 +126,7 @@ impl Column {
             Column::OldestCold => f.oldest_cold.map_or(0.0, |age| age.as_secs_f64()),
             Column::Saved => f.saved as f64,
             Column::Refaults => f.refaults as f64 / seconds.max(1e-9),
+            Column::OwnCost => f.own_cpu.as_secs_f64() / seconds.max(1e-9),
             Column::Name | Column::Pid | Column::Pressure => return None,
         })
     }
@@ -132,6 +137,7 @@ pub fn sort(rows: &mut [TableRow], by: Column, descending: bool) {
     let number = |row: &TableRow| match by {
         Column::Refaults => row.refaults_per_second,
         Column::Pressure => row.pressure.map_or(-1.0, f64::from),
+        Column::OwnCost => row.own_cpu,
         // A group has no pid: its column counts processes.
         Column::Pid => row.pid.map_or(row.processes as f64, f64::from),
         _ => by.of(&row.figures, 1.0).unwrap_or(0.0),
@@ -143,17 +149,3 @@ pub fn sort(rows: &mut [TableRow], by: Column, descending: bool) {
     let turned = |order: Ordering| if descending { order.reverse() } else { order };
     rows.sort_by(|a, b| turned(compare(a, b)).then_with(|| a.key.cmp(&b.key)));
 }
-
-/// The sum of the refaults of each target in the moments, per second.
-pub(crate) fn refault_rates(moments: &[&Moment]) -> BTreeMap<TargetId, f64> {
-    let seconds: f64 = moments.iter().map(|m| m.seconds()).sum();
-    let mut sums: BTreeMap<TargetId, u64> = BTreeMap::new();
-    for (id, f) in moments.iter().flat_map(|m| m.all_figures()).filter(|(_, f)| f.refaults > 0) {
-        let sum = sums.entry(id).or_default();
-        *sum = sum.saturating_add(f.refaults);
-    }
-    sums.into_iter().map(|(id, n)| (id, n as f64 / seconds.max(1e-9))).collect()
-}
-
-/// The time over which refaults are counted.
-pub(crate) const REFAULTS_OVER: Duration = Duration::from_secs(10);

@@ -16,14 +16,14 @@ use serde::Serialize;
 
 use crate::moment::Moment;
 use crate::ring::Ring;
-use crate::table::{By, Column, Key, REFAULTS_OVER, TableRow, refault_rates};
+use crate::table::{By, Column, Key, TableRow};
 
 /// Maximum number of targets that are remembered; beyond it, those that have ended are forgotten.
 const MAX_TARGETS: usize = 1 << 14;
 /// Up to this number no target is forgotten.
 const FEW_TARGETS: usize = 1 << 10;
-/// The time over which the cost is a mean.
-const COST_OVER: Duration = Duration::from_secs(10);
+/// The time over which refaults and costs are means.
+const RATES_OVER: Duration = Duration::from_secs(10);
 
 /// A recording as it comes. See the [example](crate).
 #[derive(Debug)]
@@ -168,16 +168,18 @@ impl View {
     /// The rows of a moment, in no particular order.
     #[must_use]
     pub fn table(&self, at: &Moment, by: By) -> Vec<TableRow> {
-        let end = at.snapshot.end;
-        let recent = self.ring.between(&(end.before(REFAULTS_OVER)..end), Duration::ZERO);
-        let rates = refault_rates(&recent);
-        let rate = |id| rates.get(&id).copied().unwrap_or_default();
+        let (recent, seconds) = self.recent(at);
         let mut rows: BTreeMap<Key, TableRow> = BTreeMap::new();
         for (id, figures) in at.all_figures() {
+            let past = recent.iter().filter_map(|m| m.figures(id));
+            let (refaults, own) = past.fold((0u64, Duration::ZERO), |(refaults, own), f| {
+                (refaults.saturating_add(f.refaults), own.saturating_add(f.own_cpu))
+            });
             for key in self.keys(id, by) {
                 let row = rows.entry(key).or_insert_with_key(|key| self.empty_row(key, at));
                 row.figures += figures;
-                row.refaults_per_second += rate(id);
+                row.refaults_per_second += refaults as f64 / seconds.max(1e-9);
+                row.own_cpu += share_of_cpu(own, seconds);
                 row.processes += 1;
             }
         }
@@ -191,6 +193,7 @@ impl View {
         for row in self.table(at, By::Process) {
             total.figures += &row.figures;
             total.refaults_per_second += row.refaults_per_second;
+            total.own_cpu += row.own_cpu;
             total.processes += 1;
         }
         total
@@ -235,6 +238,7 @@ impl View {
             processes: 0,
             figures: Default::default(),
             refaults_per_second: 0.0,
+            own_cpu: 0.0,
         }
     }
 
@@ -378,13 +382,20 @@ impl View {
     /// The cost of watching up to a moment.
     #[must_use]
     pub fn cost(&self, at: &Moment) -> CostShares {
-        let end = at.snapshot.end;
-        let recent = self.ring.between(&(end.before(COST_OVER)..end), Duration::ZERO);
-        let time: f64 = recent.iter().map(|m| m.seconds()).sum();
+        let (recent, seconds) = self.recent(at);
         let share = |of: fn(&Snapshot) -> Duration| {
-            recent.iter().map(|m| of(&m.snapshot).as_secs_f64()).sum::<f64>() / time.max(1.0)
+            let times = recent.iter().map(|m| of(&m.snapshot));
+            share_of_cpu(times.fold(Duration::ZERO, Duration::saturating_add), seconds)
         };
         CostShares { looking: share(|s| s.cost.cpu), lost: share(|s| s.cost.lost) }
+    }
+
+    /// The moments over which rates are means, and their duration in seconds.
+    fn recent(&self, at: &Moment) -> (Vec<&Moment>, f64) {
+        let end = at.snapshot.end;
+        let recent = self.ring.between(&(end.before(RATES_OVER)..end), Duration::ZERO);
+        let seconds = recent.iter().map(|m| m.seconds()).sum();
+        (recent, seconds)
     }
 
     /// The events of a span, as a record of it: its targets, their attributions, and its finest snapshots; of the
@@ -469,6 +480,11 @@ impl View {
         }
         known
     }
+}
+
+/// CPU time as a share of a CPU, over at least one second.
+fn share_of_cpu(time: Duration, seconds: f64) -> f64 {
+    time.as_secs_f64() / seconds.max(1.0)
 }
 
 fn seconds(span: &Range<Nanos>) -> f64 {

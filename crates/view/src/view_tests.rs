@@ -79,6 +79,61 @@ fn groups_sum_their_processes_and_processes_sort_by_any_column() {
     assert!(!rows[0].matches("app1") && !rows[0].matches("10"));
 }
 
+/// Three processes of which none is the first in all columns. Memory of process 2 is not cold, and the pressure of
+/// its group is not known.
+fn unlike() -> View {
+    let mut view = View::new(16 << 20);
+    let groups = ["/a/b", "/a", "/c"];
+    for (id, cgroup) in (0..).zip(groups) {
+        view.push(attribution(id, cgroup, 0, Nanos(0)));
+    }
+    let pressures = [("/", 0.5), ("/a", 1.5), ("/a/b", 2.5)];
+    view.set_pressure(pressures.map(|(group, p)| (group.into(), p)).into());
+    let unknown =
+        |mib: u64| scene::unknown(64 * MIB, (64 + mib) * MIB, isotherm_core::Unknown::Mlocked);
+    let aged = |mib: u64, seconds| RegionView {
+        age: Duration::from_secs(seconds),
+        ..scene::region(0, mib * MIB, 0.0)
+    };
+    for seq in 0..4 {
+        let targets = vec![
+            target(0, vec![aged(2, 60), unknown(1)]),
+            target(1, vec![aged(1, 90), unknown(3)]),
+            target(2, vec![scene::region(0, 6 * MIB, 50.0), unknown(2)]),
+        ];
+        let s = scene::snapshot(seq, 1.0, targets);
+        for (id, faults) in [(0, 3), (2, 1)] {
+            view.push(attribution(id, groups[id as usize], faults * (seq + 1), s.end));
+        }
+        view.push(Event::Snapshot(s.into()));
+    }
+    view
+}
+
+#[test]
+fn processes_and_groups_sort_by_what_is_not_heat() {
+    let view = unlike();
+    let names = |by, column, descending| {
+        let mut rows = view.table(view.ring().last().unwrap(), by);
+        sort(&mut rows, column, descending);
+        rows.into_iter().map(|row| row.name).collect::<Vec<_>>()
+    };
+    for (column, processes, groups) in [
+        (Column::Unknown, [1, 2, 0], ["/", "/a", "/c", "/a/b"]),
+        (Column::OldestCold, [1, 0, 2], ["/", "/a", "/a/b", "/c"]),
+        (Column::Saved, [2, 1, 0], ["/", "/c", "/a", "/a/b"]),
+        (Column::Refaults, [0, 2, 1], ["/", "/a", "/a/b", "/c"]),
+        (Column::Pressure, [0, 1, 2], ["/a/b", "/a", "/", "/c"]),
+        (Column::OwnCost, [2, 1, 0], ["/", "/c", "/a", "/a/b"]),
+    ] {
+        let mut processes = processes.map(|id| format!("app{id}"));
+        assert_eq!(names(By::Process, column, true), processes, "{column:?}");
+        assert_eq!(names(By::Cgroup, column, true), groups, "{column:?}");
+        processes.reverse();
+        assert_eq!(names(By::Process, column, false), processes, "{column:?}");
+    }
+}
+
 #[test]
 fn a_series_shows_when_memory_was_hot() {
     let view = filled();
@@ -218,4 +273,20 @@ fn cost_is_a_share_of_a_cpu() {
     let view = filled();
     let cost = view.cost(view.ring().last().unwrap());
     assert!((cost.looking - 0.01).abs() < 1e-6 && cost.lost == 0.0, "{cost:?}");
+    // Rows have their parts of it by their 3, 4 and 1 MiB.
+    let now = view.ring().last().unwrap();
+    for (by, parts) in [(By::Process, vec![3.0, 4.0, 1.0]), (By::Cgroup, vec![8.0, 7.0, 3.0, 1.0])]
+    {
+        let own: Vec<f64> =
+            view.table(now, by).iter().map(|row| row.own_cpu * 100.0 * 8.0).collect();
+        assert!(own.iter().zip(&parts).all(|(own, part)| (own - part).abs() < 1e-4), "{own:?}");
+    }
+    assert!((view.total(now).own_cpu - cost.looking).abs() < 1e-9);
+    // Of a second, and of ten seconds that were joined.
+    for columns in [10, 1] {
+        let series =
+            view.series(&Key::Process(TargetId(1)), Column::OwnCost, &span(&view), columns);
+        assert_eq!(series.len(), columns);
+        assert!(series.iter().all(|own| (own.unwrap() - 0.005).abs() < 1e-6), "{series:?}");
+    }
 }

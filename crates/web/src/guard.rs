@@ -52,6 +52,8 @@ pub enum Refusal {
     Origin,
     /// it has neither the token nor the cookie
     Token,
+    /// its path contains `..`
+    Path,
 }
 
 impl Refusal {
@@ -74,6 +76,7 @@ impl Refusal {
                 StatusCode::UNAUTHORIZED,
                 "the token is missing or wrong: open the whole address that isotherm web printed\n",
             ),
+            Refusal::Path => (StatusCode::NOT_FOUND, "there is nothing at a path with ..\n"),
         }
     }
 }
@@ -115,6 +118,8 @@ pub struct Refused {
     pub origin: AtomicU64,
     /// requests without the token
     pub token: AtomicU64,
+    /// requests whose path contains `..`
+    pub path: AtomicU64,
     /// requests that are no HTTP, have too large headers, or came too slowly
     pub malformed: AtomicU64,
     /// connections beyond the limit: of the oldest client that has shown no token, or else the new one
@@ -131,6 +136,7 @@ impl Refused {
             Refusal::Host => &self.host,
             Refusal::Origin => &self.origin,
             Refusal::Token => &self.token,
+            Refusal::Path => &self.path,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -194,6 +200,9 @@ impl Guard {
         if has_body || !matches!(*method, Method::GET | Method::HEAD) {
             return Err(Refusal::Method);
         }
+        if climbs(uri.path()) {
+            return Err(Refusal::Path);
+        }
         Ok(pass)
     }
 
@@ -213,6 +222,14 @@ impl Guard {
             || bearer.is_some_and(|token| self.token.is(token));
         known.then_some(Pass::Known)
     }
+}
+
+/// Whether a part of a path is `..`, also if characters are encoded. No path of the page has one.
+fn climbs(path: &str) -> bool {
+    let codes = [("%2e", "."), ("%2f", "/"), ("%5c", "\\")];
+    let path = path.to_ascii_lowercase();
+    let plain = codes.iter().fold(path, |path, (code, text)| path.replace(code, text));
+    plain.split(['/', '\\']).any(|part| part == "..")
 }
 
 /// Headers of every answer: nothing may come from, or be embedded in, another site.
@@ -310,6 +327,20 @@ mod tests {
         for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS] {
             let checked = guard.check(&method, &"/".parse().unwrap(), &headers);
             assert_eq!(checked, Err(Refusal::Method), "{method}");
+        }
+    }
+
+    #[test]
+    fn no_path_leads_up() {
+        let guard = guard();
+        let bearer = format!("Bearer {}", guard.token().text());
+        let ask = |path| check(&guard, path, &[HOST, ("authorization", &bearer)]);
+        for path in ["/", "/api/state", "/a..b/...", "/api/source/0/tile?mapping=../x"] {
+            assert_eq!(ask(path), Ok(Pass::Known), "{path}");
+        }
+        for path in ["/..", "/../a", "/api/../page.js", "/a/%2E%2e%2fb", "/a%5c..%5Cb"] {
+            assert_eq!(ask(path), Err(Refusal::Path), "{path}");
+            assert_eq!(check(&guard, path, &[HOST]), Err(Refusal::Token), "{path}");
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use isotherm_core::{
     AGE_BINS, AgeHistogram, Attribution, HeatBytes, PAGE_SIZE, PageAges, TargetId, Thresholds,
+    proportional_parts,
 };
 use isotherm_fleet::{AGES, LakeRow};
 
@@ -110,7 +111,7 @@ impl Minute {
                 *sums.last.saved.get_or_insert(0) += saved;
                 sums.paged_out.get_or_insert(0);
             }
-            let resident = resident(heat);
+            let resident = heat.resident();
             if sums.last.largest.is_none_or(|(most, _)| most < resident) {
                 sums.last.largest = Some((resident, target.attribution.target));
             }
@@ -159,20 +160,12 @@ impl Minute {
         counted: &[Counted],
     ) -> Vec<LakeRow> {
         let n = u64::from(self.snapshots.max(1));
-        let all: u64 = self.groups.values().map(|sums| resident(&sums.heat)).sum();
-        let mut before = 0;
+        let resident = self.groups.values().map(|sums| sums.heat.resident());
+        let own = proportional_parts(own_cpu_us, resident);
         let mut rows = Vec::with_capacity(self.groups.len());
-        for (i, sums) in self.groups.values().enumerate() {
+        for (i, (sums, own)) in self.groups.values().zip(own).enumerate() {
             let kernel = counted.get(i).copied().unwrap_or_default();
             let mean = |bytes: u64| signed(bytes / n);
-            // Rounded so that the parts add up to the whole. Without any memory, the first group has it.
-            let until = before + resident(&sums.heat);
-            let own = match all {
-                0 if i == 0 => own_cpu_us,
-                0 => 0,
-                _ => scaled(own_cpu_us, until, all) - scaled(own_cpu_us, before, all),
-            };
-            before = until;
             let [hot, warm, cold, unknown] =
                 [sums.heat.hot, sums.heat.warm, sums.heat.cold, sums.heat.unknown].map(mean);
             rows.push(LakeRow {
@@ -209,18 +202,8 @@ pub fn heat(view: &isotherm_core::TargetView) -> HeatBytes {
     view.bytes(&Thresholds::default())
 }
 
-fn resident(heat: &HeatBytes) -> u64 {
-    heat.hot + heat.warm + heat.cold + heat.unknown
-}
-
 fn signed(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
-}
-
-/// `whole * part / all`, which is at most `whole`.
-fn scaled(whole: u64, part: u64, all: u64) -> u64 {
-    let product = u128::from(whole) * u128::from(part) / u128::from(all);
-    u64::try_from(product).unwrap_or(whole)
 }
 
 #[cfg(test)]

@@ -6,11 +6,12 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Text};
 
-use super::text::{age, number, size, sparkline};
+use super::text::{age, number, percent, size, sparkline};
 use crate::app::App;
 
-/// Title and width of a column; the name has the least of its widths.
-const COLUMNS: [(Column, &str, usize); 11] = [
+/// A column, its title and its width; the name has the least of its widths.
+type ColumnLayout = (Column, &'static str, usize);
+const COLUMNS: [ColumnLayout; 12] = [
     (Column::Name, "NAME", 12),
     (Column::Pid, "PID", 7),
     (Column::Resident, "RES", 5),
@@ -22,6 +23,7 @@ const COLUMNS: [(Column, &str, usize); 11] = [
     (Column::Saved, "SAVED", 5),
     (Column::Refaults, "RF/S", 4),
     (Column::Pressure, "PSI%", 4),
+    (Column::OwnCost, "OWN%", 4),
 ];
 /// Least and greatest width of a sparkline.
 const SPARK: (usize, usize) = (8, 60);
@@ -29,16 +31,17 @@ const SPARK: (usize, usize) = (8, 60);
 /// Draws the table: the sums over all processes, the titles, and a row for each.
 pub fn draw(frame: &mut Frame<'_>, app: &App, area: Rect) {
     let width = usize::from(area.width);
-    let fixed: usize = COLUMNS.iter().skip(1).map(|(.., w)| w + 1).sum();
+    let columns = columns(app, width);
+    let fixed = fixed(&columns);
     let free = width.saturating_sub(fixed);
     let names = app.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
     let name = names.clamp(COLUMNS[0].2, free.saturating_sub(SPARK.0 + 2).max(COLUMNS[0].2));
     let spark = (width.saturating_sub(fixed + name + 2)).min(SPARK.1);
-    let mut lines = vec![totals(app, width), titles(app, name, spark)];
+    let mut lines = vec![totals(app, width), titles(app, &columns, name, spark)];
     let height = usize::from(area.height).saturating_sub(lines.len());
     let first = (app.selection() + 1).saturating_sub(height);
     for row in app.rows.iter().skip(first).take(height) {
-        let text = line(app, row, name, spark);
+        let text = line(app, row, &columns, name, spark);
         let selected = app.selected.as_ref() == Some(&row.key);
         let style =
             if selected { Style::new().add_modifier(Modifier::REVERSED) } else { Style::new() };
@@ -57,6 +60,19 @@ pub fn draw(frame: &mut Frame<'_>, app: &App, area: Rect) {
     frame.render_widget(Text::from(lines), area);
 }
 
+/// The columns of a table of this width. Without room for all, the own cost is left out. If rows are sorted by it, it
+/// is in the place of the pressure.
+fn columns(app: &App, width: usize) -> Vec<ColumnLayout> {
+    let has_room = width >= fixed(&COLUMNS) + COLUMNS[0].2 + SPARK.0 + 2;
+    let left_out = if app.column == Column::OwnCost { Column::Pressure } else { Column::OwnCost };
+    COLUMNS.into_iter().filter(|(column, ..)| has_room || *column != left_out).collect()
+}
+
+/// The width of all columns but the name, with a space before each.
+fn fixed(columns: &[ColumnLayout]) -> usize {
+    columns.iter().skip(1).map(|(.., width)| width + 1).sum()
+}
+
 /// The course of the memory of all processes.
 fn totals(app: &App, width: usize) -> Line<'static> {
     let Some(span) = app.shown() else { return Line::default() };
@@ -70,8 +86,8 @@ fn totals(app: &App, width: usize) -> Line<'static> {
     Line::raw(all.map(course).join("  "))
 }
 
-fn titles(app: &App, name: usize, spark: usize) -> Line<'static> {
-    let title = |(column, title, width): &(Column, &str, usize)| {
+fn titles(app: &App, columns: &[ColumnLayout], name: usize, spark: usize) -> Line<'static> {
+    let title = |(column, title, width): &ColumnLayout| {
         let sorted = *column == app.column;
         let title = match (*column, app.by) {
             (Column::Name, By::Cgroup) => "GROUP",
@@ -88,7 +104,7 @@ fn titles(app: &App, name: usize, spark: usize) -> Line<'static> {
             format!(" {text:>width$.width$}")
         }
     };
-    let mut text: String = COLUMNS.iter().map(title).collect();
+    let mut text: String = columns.iter().map(title).collect();
     if spark > 0 {
         text += &format!(" {:<spark$.spark$}", spark_title(spark_column(app)));
     }
@@ -113,13 +129,14 @@ fn spark_title(column: Column) -> &'static str {
         Column::Saved => "saved",
         Column::Refaults => "refaults",
         Column::Pressure => "pressure",
+        Column::OwnCost => "own cost",
         Column::Hot | Column::Name | Column::Pid => "hot",
     }
 }
 
-fn line(app: &App, row: &TableRow, name: usize, spark: usize) -> String {
+fn line(app: &App, row: &TableRow, columns: &[ColumnLayout], name: usize, spark: usize) -> String {
     let mut text = String::new();
-    for (column, _, width) in &COLUMNS {
+    for (column, _, width) in columns {
         match column {
             // The end of the path of a group says more than its start.
             Column::Name => text += &format!("{:<name$}", tail(&app.label(row), name)),
@@ -157,5 +174,6 @@ fn cell(row: &TableRow, column: Column) -> String {
         Column::Saved => size(f.saved),
         Column::Refaults => number(row.refaults_per_second),
         Column::Pressure => row.pressure.map_or_else(|| "-".to_owned(), |p| format!("{p:.1}")),
+        Column::OwnCost => percent(row.own_cpu),
     }
 }

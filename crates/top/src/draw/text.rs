@@ -42,6 +42,15 @@ pub fn number(value: f64) -> String {
     }
 }
 
+/// A share of a CPU in percent, in at most four characters.
+pub fn percent(share: f64) -> String {
+    match share * 100.0 {
+        p if p < 9.995 => format!("{p:.2}"),
+        p if p < 99.95 => format!("{p:.1}"),
+        p => format!("{p:.0}"),
+    }
+}
+
 /// Minutes and seconds, or hours as well.
 pub fn clock(d: Duration) -> String {
     let s = d.as_secs();
@@ -76,6 +85,8 @@ mod tests {
         let shown = [0, 119, 120, 7200, 172_800].map(|s| age(Duration::from_secs(s)));
         assert_eq!(shown, ["0s", "119s", "2m", "2h", "2d"]);
         assert_eq!(clock(Duration::from_secs(3725)), "1:02:05");
+        let shown = [0.0, 0.00049, 0.09996, 0.9996, 12.0].map(percent);
+        assert_eq!(shown, ["0.00", "0.05", "10.0", "100", "1200"]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// No step takes as long as this.
-const TIMEOUT: Duration = Duration::from_secs(120);
+pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 pub struct Browser {
     child: Child,
@@ -19,6 +19,8 @@ pub struct Browser {
     session: String,
     /// what the page has written to its console, and its errors
     pub console: Vec<String>,
+    /// the addresses of downloads
+    pub downloads: Vec<String>,
     _profile: TempDir,
 }
 
@@ -62,7 +64,9 @@ impl Browser {
         let (to, from) =
             (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
         let (session, console) = (String::new(), Vec::new());
-        let mut browser = Browser { child, to, from, last: 0, session, console, _profile: profile };
+        let downloads = Vec::new();
+        let mut browser =
+            Browser { child, to, from, last: 0, session, console, downloads, _profile: profile };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
         let attached = browser.call("Target.attachToTarget", attach);
@@ -93,6 +97,9 @@ impl Browser {
                 Some("Log.entryAdded") if message["params"]["entry"]["level"] != "error" => {}
                 Some("Runtime.exceptionThrown" | "Runtime.consoleAPICalled" | "Log.entryAdded") => {
                     self.console.push(message["params"].to_string());
+                }
+                Some("Page.downloadWillBegin") => {
+                    self.downloads.push(message["params"]["url"].as_str().unwrap().to_owned());
                 }
                 Some("Page.javascriptDialogOpening") => self.console.push("a dialog".into()),
                 _ => {}

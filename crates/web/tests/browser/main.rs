@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "tests, and what helps them")]
 
 mod chromium;
+mod records;
 #[path = "../scene/mod.rs"]
 mod scene;
 

@@ -1,6 +1,7 @@
-//! A live source that a test feeds, and a server of it.
+//! A live source that a test feeds, records, and servers of them.
 #![allow(dead_code, reason = "each user takes what it needs")]
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,9 +9,11 @@ use isotherm_core::{
     AddrRange, AgeHistogram, Attribution, Attrs, Cost, Mapping, MappingKind, Nanos, PageAges,
     Pages, Rate, RateSupport, RegionView, Snapshot, TargetId, TargetView, Thresholds,
 };
-use isotherm_record::{Event, RecordingHeader, TargetInfo};
+use isotherm_record::{
+    Event, FileEndReason, Limits as RecordLimits, RecordingHeader, TargetInfo, Writer,
+};
 use isotherm_web::pyramid::Retention;
-use isotherm_web::{Index, Limits, ListenOptions, Server, Source, SourceKind};
+use isotherm_web::{Index, Limits, ListenOptions, Server, Source, SourceKind, load_record};
 use tokio::sync::watch;
 
 pub const MIB: u64 = 1 << 20;
@@ -85,6 +88,64 @@ impl Scene {
         let rest = self.server.address().strip_prefix("http://127.0.0.1:").unwrap();
         let (port, token) = rest.split_once("/?token=").unwrap();
         (port.parse().unwrap(), token.to_owned())
+    }
+}
+
+/// Writes a record of two processes.
+pub fn write_record(path: &Path, snapshots: u64) {
+    let facts = RecordingHeader::new("0.1.0", Attrs::default(), Nanos(0));
+    let mut writer = Writer::create(path, &facts, RecordLimits::default()).unwrap();
+    for id in 0..2 {
+        let command = format!("app{id} --flag");
+        let _ =
+            writer.target(TargetInfo { id: TargetId(id), pid: Some(4000 + id), command }).unwrap();
+    }
+    for seq in 0..snapshots {
+        let s = snapshot(seq, 2);
+        if seq % 40 == 0 {
+            let a = Attribution {
+                target: TargetId(1),
+                at: s.start,
+                comm: "app1".into(),
+                cgroup: "/system.slice/app1.service".into(),
+                swapped: seq * MIB,
+                major_faults: 0,
+            };
+            let _ = writer.attribution(a).unwrap();
+        }
+        let _ = writer.snapshot(&s).unwrap();
+    }
+    writer.finish(FileEndReason::Stopped, "").unwrap();
+}
+
+/// A server of records.
+pub struct Records {
+    pub server: Server,
+    sources: Vec<Arc<Source>>,
+    changes: watch::Sender<u64>,
+    limits: Limits,
+}
+
+impl Records {
+    /// The page of records that have not been read yet; of the heat of each, `memory` bytes are kept.
+    pub fn of(paths: &[&Path], memory: usize) -> Self {
+        let limits = Limits { retention: Retention::Evenly, memory, ring: 0, ..limits() };
+        let source = |path: &&Path| {
+            let record = Some((path.to_path_buf(), false));
+            let name = path.display().to_string();
+            Arc::new(Source::new(SourceKind::Record, name, record, Index::new(limits)))
+        };
+        let sources: Vec<_> = paths.iter().map(source).collect();
+        let (changes, changed) = watch::channel(0);
+        let server = Server::start(&listen(), sources.clone(), changed).unwrap();
+        Records { server, sources, changes, limits }
+    }
+
+    /// Reads the records.
+    pub fn load(&self) {
+        for source in &self.sources {
+            load_record(source, self.limits, &self.changes).unwrap();
+        }
     }
 }
 

@@ -1,71 +1,14 @@
 //! A record as a source: what the page gets before it is read, and afterwards.
 
-use std::path::Path;
-use std::sync::Arc;
-
-use isotherm_core::{Attribution, Attrs, Nanos, TargetId};
-use isotherm_record::{
-    Event, FileEndReason, Limits as RecordLimits, Reader, RecordingHeader, TargetInfo, Writer,
-};
-use isotherm_web::pyramid::Retention;
-use isotherm_web::{Index, Limits, Server, Source, SourceKind, load_record};
+use isotherm_record::{Event, Reader};
 use serde_json::Value;
-use tokio::sync::watch;
 
-use crate::scene::{MIB, limits, listen, snapshot};
+use crate::scene::{MIB, Records, write_record};
 use crate::{Answer, ask_at};
 
 const SNAPSHOTS: u64 = 400;
 
-fn write(path: &Path) {
-    let facts = RecordingHeader::new("0.1.0", Attrs::default(), Nanos(0));
-    let mut writer = Writer::create(path, &facts, RecordLimits::default()).unwrap();
-    for id in 0..2 {
-        let command = format!("app{id} --flag");
-        let _ =
-            writer.target(TargetInfo { id: TargetId(id), pid: Some(4000 + id), command }).unwrap();
-    }
-    for seq in 0..SNAPSHOTS {
-        let s = snapshot(seq, 2);
-        if seq % 40 == 0 {
-            let a = Attribution {
-                target: TargetId(1),
-                at: s.start,
-                comm: "app1".into(),
-                cgroup: "/system.slice/app1.service".into(),
-                swapped: seq * MIB,
-                major_faults: 0,
-            };
-            let _ = writer.attribution(a).unwrap();
-        }
-        let _ = writer.snapshot(&s).unwrap();
-    }
-    writer.finish(FileEndReason::Stopped, "").unwrap();
-}
-
-struct Record {
-    server: Server,
-    source: Arc<Source>,
-    changes: watch::Sender<u64>,
-    limits: Limits,
-}
-
-impl Record {
-    /// The page of a record that has not been read yet; of its heat, `memory` bytes are kept.
-    fn of(path: &Path, memory: usize) -> Self {
-        let limits = Limits { retention: Retention::Evenly, memory, ring: 0, ..limits() };
-        let record = Some((path.to_owned(), false));
-        let source = Source::new(SourceKind::Record, "a record".into(), record, Index::new(limits));
-        let source = Arc::new(source);
-        let (changes, changed) = watch::channel(0);
-        let server = Server::start(&listen(), vec![Arc::clone(&source)], changed).unwrap();
-        Record { server, source, changes, limits }
-    }
-
-    fn load(&self) {
-        load_record(&self.source, self.limits, &self.changes).unwrap();
-    }
-
+impl Records {
     fn ask(&self, path: &str) -> Answer {
         ask_at(self.server.address(), &format!("/api/source/0/{path}"))
     }
@@ -95,8 +38,8 @@ fn bands(cells: &[u8]) -> Vec<usize> {
 fn a_record_answers_as_its_snapshots_do() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.rec");
-    write(&path);
-    let record = Record::of(&path, 1 << 20);
+    write_record(&path, SNAPSHOTS);
+    let record = Records::of(&[&path], 1 << 20);
     assert_eq!(record.ask("table?ms=1000").status, 503);
     assert_eq!(
         (&record.state()["kind"], &record.state()["complete"]),
@@ -128,8 +71,8 @@ fn a_record_answers_as_its_snapshots_do() {
 fn what_was_given_up_is_read_again() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.rec");
-    write(&path);
-    let record = Record::of(&path, 96 << 10);
+    write_record(&path, SNAPSHOTS);
+    let record = Records::of(&[&path], 96 << 10);
     record.load();
     let kept = record.state()["index_bytes"].as_u64().unwrap();
     assert!(kept <= 96 << 10, "{kept} bytes");
@@ -142,8 +85,8 @@ fn what_was_given_up_is_read_again() {
 fn a_part_of_a_record_is_a_record() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.rec");
-    write(&path);
-    let record = Record::of(&path, 1 << 20);
+    write_record(&path, SNAPSHOTS);
+    let record = Records::of(&[&path], 1 << 20);
     record.load();
     let part = record.ask("record?target=1&from_ms=15000&to_ms=30000");
     assert_eq!(part.header("content-length"), Some(&*part.body.len().to_string()));
@@ -165,10 +108,10 @@ fn a_part_of_a_record_is_a_record() {
 fn a_record_that_breaks_off_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.rec");
-    write(&path);
+    write_record(&path, SNAPSHOTS);
     let bytes = std::fs::read(&path).unwrap();
     std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-    let record = Record::of(&path, 1 << 20);
+    let record = Records::of(&[&path], 1 << 20);
     record.load();
     let state = record.state();
     assert_eq!(state["complete"], true);
