@@ -78,7 +78,7 @@ pub use source::{EndReason, Source, Step};
 pub use support::{RateSupport, SupportBytes};
 pub use survey::{BLOCK_SIZE, Block, Cleared, Pressure, SAMPLES, Survey, sample_pages};
 pub use time::Nanos;
-pub use tuning::NO_HEAT_HZ;
+pub use tuning::{EARLY_DIVISOR, MAX_REGION_TURN, NO_HEAT_HZ};
 pub use two_lists::TwoLists;
 pub use unknown::{Pages, Unknown};
 

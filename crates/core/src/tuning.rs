@@ -20,7 +20,11 @@ pub(crate) const MIN_SAMPLE_PAGES: u32 = 8;
 pub(crate) const LONG_REGION_TURN: Duration = Duration::from_millis(2_750);
 
 /// The same maximum for a small region. A touched part of each region is cleared again within this time.
-pub(crate) const MAX_REGION_TURN: Duration = Duration::from_millis(5_200);
+pub const MAX_REGION_TURN: Duration = Duration::from_millis(5_200);
+
+/// A page counts as idle for a time at most this part of the time too early: its last touch is known only to lie
+/// between the read that found it and the next clear.
+pub const EARLY_DIVISOR: u32 = 4;
 
 /// All hot memory is sampled for this time after a change.
 pub(crate) const CHANGE_SAMPLING_TIME: Duration = Duration::from_millis(600);

@@ -3,14 +3,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, BLOCK_SIZE, Nanos, PAGE_SIZE, PageMask};
+use isotherm_core::{AddrRange, BLOCK_SIZE, EARLY_DIVISOR, Nanos, PAGE_SIZE, PageMask};
 
 const PAGES: usize = (BLOCK_SIZE / PAGE_SIZE) as usize;
 /// Largest stamp. Stamps are seconds, counted from 1. When they run out, all stamps older than half of this
 /// range become equally old.
 const LAST: u64 = u16::MAX as u64;
-/// A page counts as idle for a time at most this part of the time too early.
-const EARLY_DIVISOR: u64 = 4;
 
 /// The known touches of the pages of a block.
 #[derive(Debug)]
@@ -94,7 +92,7 @@ impl TouchHistory {
         // In ms, because this is computed for each page of each look.
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let (now, time) = (ms(now.since(self.zero)), ms(time));
-        let early = time / EARLY_DIVISOR;
+        let early = time / u64::from(EARLY_DIVISOR);
         let touched = |page: usize| {
             let (at, doubt) = (u64::from(block.at[page]), u64::from(block.doubt[page]) * 1000);
             at > 0 && now.saturating_sub((at - 1) * 1000) + doubt.min(early) < time

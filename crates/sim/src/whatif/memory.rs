@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use isotherm_core::scheme::MemoryMetrics;
 use isotherm_core::{
-    Act, Action, Applied, Nanos, OpsError, PAGE_SIZE, PageAges, PageFilter, PageKind, Pressure,
-    RegionView, Snapshot, Support, TargetId, TargetView, Thresholds, Unknown, Work,
+    Act, Action, Applied, EARLY_DIVISOR, Nanos, OpsError, PAGE_SIZE, PageAges, PageFilter,
+    PageKind, Pressure, RegionView, Snapshot, Support, TargetId, TargetView, Thresholds, Unknown,
+    Work,
 };
 
 use super::samples::{Sample, Samples, Touches, visible_share};
@@ -19,8 +20,6 @@ const SAMPLES: u64 = 2048;
 const LOOK: f64 = 0.13e-6;
 /// The same if page filters reject touched pages: only bits are read (`docs/measurements/cost.md`).
 const LOOK_AT_BITS: f64 = 2e-9;
-/// A page counts as idle at most by this part of the demanded age too early: as in `crates/linux/src/ops/touched.rs`.
-const EARLY_DIVISOR: f64 = 4.0;
 
 /// The memory of all targets.
 #[derive(Debug, Default)]
@@ -274,7 +273,7 @@ fn corrected(view: &TargetView, samples: &[Sample]) -> TargetView {
 fn delay(prices: &Prices, (read, clear): (f64, f64), within: f64) -> f64 {
     let found = read * prices.read_every.as_secs_f64();
     let cleared = found + clear * prices.clear_every.as_secs_f64();
-    found.max(cleared - within / EARLY_DIVISOR)
+    found.max(cleared - within / f64::from(EARLY_DIVISOR))
 }
 
 /// Whether page filters allow a page that was touched this long ago: the first one that it matches decides. `delay` is

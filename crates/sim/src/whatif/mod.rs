@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{Goal, Mark, MemoryMetrics, Metrics, Scheme, SchemeError, Scope};
-use isotherm_core::{OpsError, Snapshot};
+use isotherm_core::{MAX_REGION_TURN, OpsError, Snapshot};
 
 pub use course::Moment;
 pub use pace::Pace;
@@ -86,11 +86,7 @@ impl Prices {
     /// With the times of the default monitor, which `docs/concepts/how-it-sees.md` explains.
     #[must_use]
     pub fn with_monitor(self) -> Self {
-        Prices {
-            read_every: Duration::from_secs(1),
-            clear_every: Duration::from_millis(5_200),
-            ..self
-        }
+        Prices { read_every: Duration::from_secs(1), clear_every: MAX_REGION_TURN, ..self }
     }
 }
 
