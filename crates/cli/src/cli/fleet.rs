@@ -1,6 +1,6 @@
 //! Options of `fleet`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -43,9 +43,14 @@ pub struct CompactFleet {
 /// Options of `fleet report`.
 #[derive(Debug, Args)]
 pub struct ReportOfFleet {
-    /// Folder of the lake, which isotherm agent and isotherm fleet compact write
+    /// The lake, which isotherm agent and isotherm fleet compact write: a folder, or s3://BUCKET/PREFIX with
+    /// credentials from the environment
+    #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX", value_parser = LakePlace::parse)]
+    pub lake: LakePlace,
+    /// Folder for a copy of the days of a lake in object storage that ended an hour ago or earlier. The answers are
+    /// about these days. A later report copies only the days that the folder lacks
     #[arg(long, value_name = "DIR")]
-    pub lake: PathBuf,
+    pub copy: Option<PathBuf>,
     /// Minimum age of page-out: an age of the columns of the lake
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = units::duration)]
     pub age: Duration,
@@ -89,6 +94,21 @@ pub enum EngineOption {
 }
 
 impl ReportOfFleet {
+    /// The folder that the engine reads: the lake itself, or its copy.
+    fn folder(&self) -> Result<&Path, UsageError> {
+        match (&self.lake, &self.copy) {
+            (LakePlace::Dir(dir), None) => Ok(dir),
+            (LakePlace::Objects(_), Some(copy)) => Ok(copy),
+            (LakePlace::Dir(_), Some(_)) => {
+                Err(UsageError::new("--copy is for a lake in object storage: leave it out"))
+            }
+            (LakePlace::Objects(_), None) => {
+                let text = "the engines read a copy of a lake in object storage: give its folder with --copy DIR";
+                Err(UsageError::new(text))
+            }
+        }
+    }
+
     /// The options as the library's type.
     pub fn report(&self) -> Result<FleetReport, UsageError> {
         let age = |option: &str, age: Duration| {
@@ -102,7 +122,7 @@ impl ReportOfFleet {
             return Err(UsageError::new("--memory: the engines require at least 256 MiB"));
         }
         Ok(FleetReport {
-            lake: self.lake.clone(),
+            lake: self.folder()?.to_owned(),
             age: age("--age", self.age)?,
             rollout_age: age("--rollout-age", self.rollout_age)?,
             objective_ppm: (self.objective * 1e4).round() as u32,

@@ -13,7 +13,7 @@ use crate::load::Load;
 use crate::run::{isotherm, needs_root, run_in, status_at, until, wait};
 
 /// The files of a lake.
-fn files(dir: &Path) -> Vec<PathBuf> {
+pub fn files(dir: &Path) -> Vec<PathBuf> {
     let below = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let all = below.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] });
     all.filter(|path| path.ends_with("rows.parquet")).collect()

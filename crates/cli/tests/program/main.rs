@@ -45,6 +45,7 @@ mod looks;
 mod metrics;
 mod need;
 mod notified;
+mod object_storage;
 mod package;
 mod privileges;
 #[path = "../../../record/tests/record/python.rs"]

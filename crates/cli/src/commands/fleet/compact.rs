@@ -1,5 +1,6 @@
 //! `isotherm fleet compact`.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
@@ -12,7 +13,18 @@ use crate::log::say;
 
 /// Copies days of a lake.
 pub fn run(o: &CompactFleet) -> Result<ExitCode> {
-    let lake: Box<dyn Files> = match &o.lake {
+    let (days, whole) = copy(&o.lake, &o.to, o.date.as_deref())?;
+    if days == 0 {
+        say(
+            "there is nothing to copy: every day that ended an hour ago or earlier has a copy, or the day has no rows",
+        );
+    }
+    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Copies a day, or all days that ended and have no copy. Returns how many days, and whether all their files were read.
+pub fn copy(lake: &LakePlace, to: &Path, date: Option<&str>) -> Result<(usize, bool)> {
+    let lake: Box<dyn Files> = match lake {
         LakePlace::Dir(dir) if dir.is_dir() => Box::new(Folder(dir)),
         LakePlace::Dir(dir) => {
             let text =
@@ -22,19 +34,14 @@ pub fn run(o: &CompactFleet) -> Result<ExitCode> {
         LakePlace::Objects(url) => Box::new(Bucket::s3(url)?),
     };
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let (mut days, mut whole) = (0, true);
     let now = i64::try_from(now.as_millis())?;
-    compact(&*lake, &o.to, o.date.as_deref(), now, |day| {
+    let (mut days, mut whole) = (0, true);
+    compact(&*lake, to, date, now, |day| {
         days += 1;
         whole &= day.left_out.is_empty();
         report(day);
     })?;
-    if days == 0 {
-        say(
-            "there is nothing to copy: every day that ended an hour ago or earlier has a copy, or the day has no rows",
-        );
-    }
-    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok((days, whole))
 }
 
 fn report(day: &CompactedDay) {

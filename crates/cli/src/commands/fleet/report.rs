@@ -4,12 +4,21 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::cli::ReportOfFleet;
+use super::compact::copy;
+use crate::cli::{ReportOfFleet, UsageError};
 use crate::log::say;
 
 /// Answers the questions. The program that does it prints its own errors.
 pub fn run(o: &ReportOfFleet) -> Result<ExitCode> {
-    let status = o.report()?.run()?;
+    let report = o.report()?;
+    if o.copy.is_some() {
+        copy(&o.lake, &report.lake, None)?;
+        if !report.lake.exists() {
+            let text = "no day of the lake ended an hour ago or earlier: wait for the end of the first day (UTC)";
+            return Err(UsageError::new(text).into());
+        }
+    }
+    let status = report.run()?;
     if !status.success() {
         return Ok(ExitCode::FAILURE);
     }

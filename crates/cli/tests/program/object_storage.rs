@@ -1,0 +1,138 @@
+//! A lake in object storage, from the service that writes it to the report: moto, in a process of its own.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use isotherm_fleet::{Group, Keep, Lake, LakeRow, MINUTE_MS, Rows, read};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::agent::files;
+use crate::kill_on_drop::KillOnDrop;
+use crate::load::Load;
+use crate::python::python_with;
+use crate::run::{finish, isotherm, needs_root, until, wait};
+
+/// A whole day in November 2026.
+const DAY: i64 = 1_793_577_600_000;
+/// Puts all files of a folder, if it gets one, into a new bucket.
+const PUT: &str = "
+import os, pathlib, sys
+import boto3
+s3 = boto3.client('s3', endpoint_url=os.environ['AWS_ENDPOINT'])
+s3.create_bucket(Bucket='lake')
+root = pathlib.Path(sys.argv[1])
+for path in root.rglob('*.parquet'):
+    s3.upload_file(str(path), 'lake', f'old/{path.relative_to(root)}')
+";
+
+/// An S3 server on a port of this machine.
+struct Server {
+    _process: KillOnDrop,
+    port: u16,
+}
+
+impl Server {
+    fn start(python: &Path) -> Self {
+        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        let mut command = Command::new(python);
+        command.args(["-m", "moto.server", "-H", "127.0.0.1", "-p", &port.to_string()]);
+        let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let server = Server { _process: KillOnDrop(process), port };
+        until("moto answers", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        server
+    }
+
+    fn reach<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        for (name, value) in
+            [("ACCESS_KEY_ID", "a"), ("SECRET_ACCESS_KEY", "b"), ("REGION", "us-east-1")]
+        {
+            command.env(format!("AWS_{name}"), value);
+        }
+        command
+            .env("AWS_ENDPOINT", format!("http://127.0.0.1:{}", self.port))
+            .env("AWS_ALLOW_HTTP", "true")
+    }
+}
+
+/// Two minutes of two hosts, on a day that has ended.
+fn old_lake(dir: &Path) {
+    for host in ["a", "b"] {
+        let mut lake = Lake::open(dir, host, Keep::default()).unwrap();
+        for minute in [DAY, DAY + MINUTE_MS] {
+            let group = Group { host: host.into(), cgroup: "/g".into(), ..Group::default() };
+            let row = LakeRow {
+                minute,
+                resident_bytes: 1 << 30,
+                host_bytes: 1 << 32,
+                snapshots: 1,
+                ..LakeRow::default()
+            };
+            lake.append(minute, Rows { groups: vec![group], rows: vec![row] }).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_lake_in_object_storage_is_written_copied_and_answered() {
+    needs_root!();
+    let Some(python) = python_with("moto.server", "moto[server]") else { return };
+    let Some(duckdb) = python_with("duckdb", "duckdb==2.0.1") else { return };
+    let dir = TempDir::new().unwrap();
+    let server = Server::start(&python);
+    old_lake(&dir.path().join("old"));
+    let mut put = Command::new(&python);
+    let put = server.reach(put.args(["-c", PUT]).arg(dir.path().join("old")));
+    assert!(put.status().unwrap().success());
+
+    // The service keeps rows in its spool until it has put them.
+    let load = Load::start(16, 4);
+    let pid = load.pid().to_string();
+    let mut service = isotherm(["reclaim", "--dry-run", "--pid", &pid, "--control", "none"]);
+    service.args(["--lake", "s3://lake/live", "--spool", "spool"]).current_dir(&dir);
+    let mut service = server.reach(&mut service).stderr(Stdio::null()).spawn().unwrap();
+    until("there is a row", || !files(&dir.path().join("spool")).is_empty());
+    kill_process(Pid::from_child(&service), Signal::TERM).unwrap();
+    assert_eq!(wait(&mut service).code(), Some(0));
+    let spooled = files(&dir.path().join("spool")).remove(0);
+    let day = spooled.iter().find_map(|part| part.to_str()?.strip_prefix("date=")).unwrap();
+    let copied = |lake: &str, to: &str, more: &[&str]| {
+        let mut command = isotherm(["fleet", "compact", "--lake", lake, "--to", to]);
+        finish(server.reach(command.args(more).current_dir(&dir)))
+    };
+    let done = copied("s3://lake/live", "live", &["--date", day]);
+    assert_eq!(done.status, 0, "{}", done.err);
+    let part = fs::read_dir(dir.path().join(format!("live/date={day}"))).unwrap().next();
+    let Rows { rows, .. } = read(&part.unwrap().unwrap().path()).unwrap();
+    assert!(rows[0].resident_bytes >= 16 << 20 && rows[0].snapshots > 0, "{rows:?}");
+
+    // The engine reads a copy, which the next report uses again.
+    let report = |more: &[&str]| {
+        let mut path = duckdb.parent().unwrap_or(Path::new("")).as_os_str().to_owned();
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
+        let mut command = isotherm(["fleet", "report", "--json"]);
+        finish(server.reach(command.args(more).current_dir(&dir).env("PATH", path)))
+    };
+    for said in ["2026-11-02: 4 rows of 2 hosts", ""] {
+        let done = report(&["--lake", "s3://lake/old", "--copy", "copy"]);
+        assert_eq!(done.status, 0, "{}", done.err);
+        assert!(done.err.contains(said), "{}", done.err);
+        assert_eq!(done.err.contains("rows of"), !said.is_empty(), "{}", done.err);
+        let answers: Value = serde_json::from_str(done.text()).unwrap();
+        assert_eq!(answers["answers"]["hosts"].as_array().map(Vec::len), Some(2), "{answers}");
+    }
+    for (more, status, said) in [
+        (&["--lake", "s3://lake/old"][..], 2, "--copy DIR"),
+        (&["--lake", "old", "--copy", "copy"], 2, "leave it out"),
+        (&["--lake", "s3://lake/live", "--copy", "new"], 2, "first day"),
+        (&["--lake", "s3://none/old", "--copy", "new"], 1, "list"),
+    ] {
+        let done = report(more);
+        assert_eq!(done.status, status, "{more:?}: {}", done.err);
+        assert!(done.err.contains(said), "{more:?}: {}", done.err);
+    }
+}
