@@ -44,7 +44,8 @@ impl AddrRange {
     }
 
     /// The range, unless it is empty: sets of ranges hold no empty ones.
-    pub(crate) fn non_empty(&self) -> Option<std::ops::Range<u64>> {
+    #[must_use]
+    pub fn non_empty(&self) -> Option<std::ops::Range<u64>> {
         (!self.is_empty()).then_some(self.start..self.end)
     }
 

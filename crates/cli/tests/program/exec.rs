@@ -10,6 +10,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::kill_on_drop::KillOnDrop;
+use crate::load::status;
 use crate::run::{Recorder, isotherm, needs_root, run_in, until, wait};
 use crate::workload::Running;
 
@@ -25,19 +26,12 @@ impl Cat {
         cat
     }
 
-    /// The first address of its heap, and its length.
-    fn heap(&self) -> Option<(u64, u64)> {
-        let maps = fs::read_to_string(format!("/proc/{}/maps", self.0.id())).unwrap();
-        let line = maps.lines().find(|line| line.ends_with("[heap]"))?;
-        let (start, end) = line.split_once(' ')?.0.split_once('-')?;
-        let [start, end] = [start, end].map(|text| u64::from_str_radix(text, 16).unwrap());
-        Some((start, end - start))
+    fn heap(&self) -> Option<u64> {
+        heap(self.0.id())
     }
 
     fn locked(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmLck:")).unwrap();
-        line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+        locked(self.0.id())
     }
 
     /// Writes to it, and checks that it answers.
@@ -47,6 +41,27 @@ impl Cat {
         self.0.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
         assert_eq!(&said, b"still");
     }
+}
+
+/// The length of the heap of a process.
+fn heap(pid: u32) -> Option<u64> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let lines = maps.lines().filter(|line| line.ends_with("[heap]"));
+    let lengths = lines.filter_map(|line| {
+        let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+        let [start, end] = [start, end].map(|text| u64::from_str_radix(text, 16).unwrap());
+        Some(end - start)
+    });
+    // A lock divides it.
+    Some(lengths.sum()).filter(|length| *length > 0)
+}
+
+/// The memory that a process has locked, in bytes.
+fn locked(pid: u32) -> u64 {
+    status(Path::new(&format!("/proc/{pid}")), "VmLck:")
+        .strip_suffix(" kB")
+        .map(|kib| kib.trim().parse::<u64>().unwrap() << 10)
+        .unwrap()
 }
 
 /// Advice to lock the heap of a program from its second page on, as another run had it at another address.
@@ -66,7 +81,7 @@ fn advise(dir: &Path, name: &str, heap: u64) {
 #[test]
 fn a_running_process_is_locked_until_isotherm_ends() {
     let (dir, mut cat) = (TempDir::new().unwrap(), Cat::start());
-    let (_, heap) = cat.heap().unwrap();
+    let heap = cat.heap().unwrap();
     advise(dir.path(), "cat", heap);
     let pid = cat.0.id().to_string();
     let mut exec = isotherm(["exec", "--advice", "advice.json", "--pid", &pid]);
@@ -80,6 +95,70 @@ fn a_running_process_is_locked_until_isotherm_ends() {
     let mut said = String::new();
     exec.stderr.unwrap().read_to_string(&mut said).unwrap();
     assert!(said.contains("locked 128.0 KiB at most"), "{said}");
+}
+
+/// Locks the first 64 KiB of its heap, and waits for input.
+const LOCKS: &str = "
+import ctypes
+line = next(line for line in open('/proc/self/maps') if line.endswith('[heap]\\n'))
+start = int(line.split('-')[0], 16)
+if ctypes.CDLL(None).mlock(ctypes.c_void_p(start), ctypes.c_size_t(65536)) == 0:
+    input()
+";
+
+#[test]
+fn what_a_program_has_locked_itself_stays_locked() {
+    needs_root!();
+    let dir = TempDir::new().unwrap();
+    let mut python = Command::new("python3");
+    python.args(["-c", LOCKS]).stdin(Stdio::piped());
+    let python = KillOnDrop(python.spawn().unwrap());
+    let (id, own) = (python.id(), 65536);
+    until("its own lock", || locked(id) == own);
+    let heap = heap(id).unwrap();
+    let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap();
+    advise(dir.path(), name.trim_end(), heap);
+    let pid = id.to_string();
+    let mut exec = isotherm(["exec", "--advice", "advice.json", "--pid", &pid]);
+    let mut exec = exec.current_dir(dir.path()).spawn().unwrap();
+    until("the lock", || locked(id) == heap);
+    kill_process(Pid::from_child(&exec), Signal::TERM).unwrap();
+    assert_eq!(wait(&mut exec).code(), Some(0));
+    assert_eq!(locked(id), own);
+}
+
+/// Waits for input in a mode of seccomp in which it can only read and write.
+const FILTERED: &str = "
+import ctypes
+libc, buffer = ctypes.CDLL(None), ctypes.create_string_buffer(1)
+libc.read(0, buffer, 0)
+libc.prctl(22, 1, 0, 0, 0)
+libc.read(0, buffer, 1)
+";
+
+#[test]
+fn a_program_with_a_filter_is_not_interrupted() {
+    needs_root!();
+    let dir = TempDir::new().unwrap();
+    let mut python = Command::new("python3");
+    python.args(["-c", FILTERED]).stdin(Stdio::piped());
+    let python = KillOnDrop(python.spawn().unwrap());
+    let proc = format!("/proc/{}", python.id());
+    until("its filter", || status(Path::new(&proc), "Seccomp:") == "1");
+    until("that it sleeps", || status(Path::new(&proc), "State:").starts_with('S'));
+    advise(dir.path(), "python3", heap(python.id()).unwrap());
+    let pid = python.id().to_string();
+    let mut exec = isotherm(["exec", "--advice", "advice.json", "--pid", &pid]);
+    let mut exec = exec.current_dir(dir.path()).stderr(Stdio::piped()).spawn().unwrap();
+    let switches = || status(Path::new(&proc), "voluntary_ctxt_switches:");
+    let before = switches();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(switches(), before);
+    kill_process(Pid::from_child(&exec), Signal::TERM).unwrap();
+    assert_eq!(wait(&mut exec).code(), Some(0));
+    let mut said = String::new();
+    exec.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("seccomp"), "{said}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::path::Path;
 use isotherm_core::AddrRange;
 use isotherm_linux::inject::{self, InjectError, Request};
 use isotherm_linux::{Thread, proc};
+use rangemap::RangeSet;
 use tracing::{debug, warn};
 
 use super::Applied;
@@ -58,13 +59,27 @@ impl Process {
                 Some((mapping, (*at).filter(|_| !is_known)?))
             });
         let new: Vec<Request> = new.flat_map(|(mapping, at)| requests(mapping, at)).collect();
+        let new = if proc::locked(root, self.process.pid)? > 0 {
+            // What the program has locked itself must stay locked at the end, and what isotherm has locked is done.
+            let areas = proc::usage(root, self.process.pid)?;
+            let areas = areas.iter().filter(|area| area.is_locked());
+            let locked = areas.filter_map(|area| area.range.non_empty()).collect();
+            new.into_iter().flat_map(|request| not_locked(request, &locked)).collect()
+        } else {
+            new
+        };
         if new.is_empty() {
             self.found = found;
             return Ok(false);
         }
+        let before = self.applied;
         let (results, made) = inject::request(root, self.process, &new);
         new.iter().zip(results).for_each(|(request, result)| self.note(*request, result));
-        made?;
+        if let Err(e) = made {
+            // The rest, and what is not locked, is requested again.
+            self.applied = Applied { locked: self.applied.locked, ..before };
+            return Err(e);
+        }
         self.found = found;
         Ok(true)
     }
@@ -74,16 +89,18 @@ impl Process {
         | Request::LockNow(range)
         | Request::Unlock(range)
         | Request::HugePages(range)) = request;
-        let sum = match (request, result) {
-            (_, Err(e)) => {
+        let is_lock = !matches!(request, Request::HugePages(_));
+        if is_lock {
+            // A lock that fails at a hole has locked the memory before it.
+            self.locked.push(range);
+        }
+        let sum = match result {
+            Err(e) => {
                 debug!("process {}: {request:?}: {e}", self.process.pid);
                 &mut self.applied.refused
             }
-            (Request::HugePages(_), Ok(())) => &mut self.applied.huge,
-            (_, Ok(())) => {
-                self.locked.push(range);
-                &mut self.applied.locked
-            }
+            Ok(()) if is_lock => &mut self.applied.locked,
+            Ok(()) => &mut self.applied.huge,
         };
         *sum += range.len();
     }
@@ -96,6 +113,17 @@ impl Process {
         }
         Ok(())
     }
+}
+
+/// The parts of a request for a lock that are not `locked`. Other requests stay whole.
+fn not_locked(request: Request, locked: &RangeSet<u64>) -> Vec<Request> {
+    let (part, whole): (fn(AddrRange) -> Request, _) = match request {
+        Request::Lock(whole) => (Request::Lock, whole.non_empty()),
+        Request::LockNow(whole) => (Request::LockNow, whole.non_empty()),
+        Request::Unlock(_) | Request::HugePages(_) => return vec![request],
+    };
+    let gaps = whole.iter().flat_map(|whole| locked.gaps(whole));
+    gaps.map(|gap| part(AddrRange::new(gap.start, gap.end))).collect()
 }
 
 /// The processes of a command.
@@ -192,4 +220,21 @@ impl<'a> Processes<'a> {
 fn maps(pid: i32, program: &Program) -> bool {
     let live = proc::mappings(Path::new(crate::ROOT), pid).unwrap_or_default();
     place(&program.mappings, &[], &live).iter().any(Option::is_some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_is_locked_is_not_requested() {
+        let range = AddrRange::new;
+        let locked = RangeSet::from_iter([0x2000..0x3000, 0x5000..0x9000]);
+        let of = |request| not_locked(request, &locked);
+        let parts = [Request::Lock(range(0x1000, 0x2000)), Request::Lock(range(0x3000, 0x5000))];
+        assert_eq!(of(Request::Lock(range(0x1000, 0x6000))), parts);
+        assert_eq!(of(Request::LockNow(range(0x5000, 0x6000))), []);
+        let huge = Request::HugePages(range(0x1000, 0x6000));
+        assert_eq!(of(huge), [huge]);
+    }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use isotherm_linux::cgroup::Cgroup;
-use isotherm_linux::{Thread, proc};
+use isotherm_linux::{Thread, proc, sys};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use rustix::thread::CapabilitySet;
 
@@ -94,7 +94,7 @@ pub fn run(
     let family = Family::begin(root).map_err(|e| ExecError::Family(e.into()))?;
     let mut started = StartedCommand::spawn(&program, command, &[])?;
     let mut applying = Applying::new(advice);
-    while !stop.is_over() && !started.has_ended_in(applying.pause)? {
+    while !started.has_ended_before(applying.pause, stop)? && !stop.is_over() {
         applying.round(&family.pids(started.pid()));
     }
     Ok((started.end(stop)?, applying.processes.most))
@@ -112,7 +112,7 @@ pub fn apply(pid: i32, advice: &Advice, stop: &Stop) -> Result<Applied, ExecErro
     let runs = || process.lives(root) && proc::stat(root, pid).is_ok_and(|stat| !stat.has_ended);
     while !stop.is_over() && runs() {
         applying.round(&with_descendants(root, vec![pid]));
-        std::thread::sleep(applying.pause);
+        stop.sleep_until(sys::monotonic() + applying.pause);
     }
     applying.processes.unlock();
     Ok(applying.processes.most)
@@ -133,9 +133,13 @@ impl<'a> Applying<'a> {
     fn round(&mut self, pids: &[i32]) {
         let since = Instant::now();
         let is_new = self.processes.apply(pids);
-        let longer = if is_new { MIN_LOOK_INTERVAL } else { self.pause * 3 / 2 };
-        // Looking takes at most a hundredth of the time.
-        self.pause = longer.min(MAX_LOOK_INTERVAL).max(since.elapsed() * 100);
+        self.pause = if is_new {
+            // Most of the time was for the calls, which wait for pages, and not for looking.
+            MIN_LOOK_INTERVAL
+        } else {
+            // Looking takes at most a hundredth of the time.
+            (self.pause * 3 / 2).min(MAX_LOOK_INTERVAL).max(since.elapsed() * 100)
+        };
     }
 }
 

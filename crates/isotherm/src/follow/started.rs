@@ -85,12 +85,18 @@ impl StartedCommand {
 
     /// Whether the command has ended, or ends within `time`.
     pub fn has_ended_in(&mut self, time: Duration) -> Result<bool, FollowError> {
+        self.has_ended_before(time, &Stop::never())
+    }
+
+    /// Whether the command has ended, or ends within `time` and before `stop` is over.
+    pub fn has_ended_before(&mut self, time: Duration, stop: &Stop) -> Result<bool, FollowError> {
         let until = sys::monotonic() + time;
         while self.child.try_wait()?.is_none() {
-            if sys::monotonic() >= until {
+            if stop.is_over() || sys::monotonic() >= until {
                 return Ok(false);
             }
-            self.wait(until, &mut []);
+            let mut signals = stop;
+            self.wait(until, &mut [&mut signals]);
         }
         Ok(true)
     }

@@ -87,6 +87,8 @@ fn at_one_stop(
     for _ in 0..ATTEMPTS {
         let tid = thread(root, pid)?;
         let at = instruction(root, pid)?;
+        // A stop interrupts the thread, so nothing is stopped in vain.
+        check_filter(root, pid, tid)?;
         let done = Tracee::stop(root, pid, tid).and_then(|mut tracee| {
             check(root, process, tid, at)?;
             let calls = requests.iter().map(|r| tracee.call(at, r.syscall()));
@@ -110,13 +112,16 @@ fn check(root: &Path, process: Thread, tid: i32, at: u64) -> Result<(), InjectEr
     if !process.lives(root) {
         return Err(InjectError::Ended(pid));
     }
-    // A kernel without seccomp has no such field.
-    if proc::status_field(root, tid, "Seccomp:")?.is_some_and(|mode| mode != "0") {
-        return Err(InjectError::Filtered(pid));
-    }
+    check_filter(root, pid, tid)?;
     let mut code = SYSCALL.map(|_| 0);
     let read = memory(root, pid).and_then(|memory| memory.read_exact_at(&mut code, at));
     if read.is_ok() && code == SYSCALL { Ok(()) } else { Err(InjectError::Busy(pid)) }
+}
+
+fn check_filter(root: &Path, pid: i32, tid: i32) -> Result<(), InjectError> {
+    // A kernel without seccomp has no such field.
+    let mode = proc::status_field(root, tid, "Seccomp:")?;
+    if mode.is_some_and(|mode| mode != "0") { Err(InjectError::Filtered(pid)) } else { Ok(()) }
 }
 
 fn memory(root: &Path, pid: i32) -> io::Result<File> {

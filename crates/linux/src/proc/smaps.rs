@@ -22,6 +22,14 @@ pub struct Usage {
     pub vm_flags: u64,
 }
 
+impl Usage {
+    /// Whether the process has locked it (`mlock`).
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.vm_flags & vm_flag("lo") != 0
+    }
+}
+
 /// The areas of `pid`. Takes about 16 ms per GiB of resident memory.
 ///
 /// # Errors
