@@ -16,7 +16,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use isotherm_linux::sys::{KeptCapabilities, drop_watching};
+use isotherm_linux::sys::{KeptCapabilities, drop_watching, forbid_writing};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, oneshot, watch};
@@ -149,6 +149,15 @@ impl Server {
                     "the page is not served, because its thread cannot drop its capabilities: {e}"
                 );
                 return;
+            }
+            // Downloads are written to a temporary file first.
+            match forbid_writing(&std::env::temp_dir()) {
+                Ok(true) => {}
+                Ok(false) => debug!("the kernel has no Landlock"),
+                Err(e) => {
+                    error!("the page is not served, because its thread cannot be restricted: {e}");
+                    return;
+                }
             }
             let serving = runtime.spawn(accept(listener, tls, shared));
             // It also ends if the sender was dropped.

@@ -28,6 +28,8 @@ fn assert_all_threads_have(pid: u32, set: CapabilitySet) {
         assert_eq!(capabilities(&task), format!("{0} {0} {none}", hex(set)), "{task:?}");
         // Otherwise a program that it executes would get all of root's.
         assert_eq!(status(&task, "NoNewPrivs:"), "1", "{task:?}");
+        // A filter refuses calls that it never makes.
+        assert_eq!(status(&task, "Seccomp:"), "2", "{task:?}");
     }
 }
 

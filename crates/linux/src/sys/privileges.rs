@@ -6,6 +6,8 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
 };
 
+use super::refused_calls::refuse_calls;
+
 /// The capabilities for watching by BPF after the start: run the program, read kernel memory with it, clear
 /// accessed bits, access processes of other users.
 const WATCHING: CapabilitySet = CapabilitySet::BPF
@@ -27,8 +29,8 @@ pub struct KeptCapabilities {
     pub frames: bool,
 }
 
-/// Permanently drops every capability of this thread except those for watching and those in `kept`. No program that
-/// it executes later has more, nor do threads that it starts later.
+/// Permanently drops every capability of this thread except those for watching and those in `kept`, and the system
+/// calls that isotherm no longer needs: it can execute no program. The same is true of threads that it starts later.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -36,8 +38,8 @@ pub fn drop_privileges(kept: KeptCapabilities) -> io::Result<()> {
     keep(WATCHING | kept.set())
 }
 
-/// Permanently drops every capability of this thread except those in `kept`, also those for watching. No program
-/// that it executes later has more, nor do threads that it starts later.
+/// Permanently drops every capability of this thread except those in `kept`, also those for watching, and the system
+/// calls that isotherm no longer needs: it can execute no program. The same is true of threads that it starts later.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -63,7 +65,8 @@ fn keep(kept: CapabilitySet) -> io::Result<()> {
     };
     set_capabilities(None, sets)?;
     // Otherwise a program of root that is executed later has all capabilities again.
-    Ok(set_no_new_privs(true)?)
+    set_no_new_privs(true)?;
+    refuse_calls()
 }
 
 /// Whether this process has the capabilities to watch any process. If so, a refusal has another reason.
@@ -97,15 +100,18 @@ mod tests {
 
     /// A thread of root without capabilities got all of them back by executing a program.
     #[test]
-    fn a_program_that_is_executed_later_gets_no_capability_back() {
-        let status = std::thread::spawn(|| {
+    fn capabilities_do_not_come_back() {
+        let thread = std::thread::spawn(|| {
             drop_watching(KeptCapabilities::default()).unwrap();
-            std::process::Command::new("cat").arg("/proc/self/status").output().unwrap().stdout
+            let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+            (status, std::process::Command::new("cat").status())
         });
-        let status = String::from_utf8(status.join().unwrap()).unwrap();
+        let (status, executed) = thread.join().unwrap();
         let value = |name: &str| status.lines().find_map(|l| l.strip_prefix(name)).unwrap().trim();
         assert_eq!(value("CapPrm:"), "0000000000000000");
         assert_eq!(value("CapEff:"), "0000000000000000");
         assert_eq!(value("NoNewPrivs:"), "1");
+        assert_eq!(value("Seccomp:"), "2");
+        assert_eq!(executed.unwrap_err().raw_os_error(), Some(libc::EPERM));
     }
 }
