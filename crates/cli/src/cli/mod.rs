@@ -120,6 +120,9 @@ pub enum Command {
     System(System),
     /// Run experiments: touch memory in a known way, or simulate a machine
     Lab(Lab),
+    /// The same as system doctor
+    #[command(hide = true)]
+    Doctor(Doctor),
 }
 
 /// Options of `system`.
