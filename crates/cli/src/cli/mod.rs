@@ -283,7 +283,7 @@ pub enum ExportFormat {
     PerfScript,
     /// Parquet: tables of regions, snapshots and targets, below the folder --output, by host and day
     Parquet,
-    /// Trace of Perfetto, for ui.perfetto.dev: counters of hot, warm, cold and unknown bytes
+    /// Trace of Perfetto, for ui.perfetto.dev: counters of hot, warm, cold and unknown bytes, and of bytes in swap
     Perfetto,
 }
 
