@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         cli::Command::Edit(options) => commands::edit::run(&options),
         cli::Command::Interleave(options) => commands::interleave::run(&options),
         cli::Command::System(options) => commands::system::run(options.task),
+        cli::Command::Doctor(options) => commands::doctor::run(&options),
         cli::Command::Lab(options) => commands::lab::run(&options),
     };
     result.unwrap_or_else(|e| {

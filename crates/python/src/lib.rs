@@ -128,6 +128,7 @@ fn facts(
         dict.set_item("command", facts.command)?;
         dict.set_item("look", facts.look)?;
         dict.set_item("note", facts.note)?;
+        dict.set_item("missing", facts.missing.names().collect::<Vec<_>>())?;
         dict.set_item("started_unix_ms", facts.started_unix_ms)?;
     }
     Ok((dict, torn))

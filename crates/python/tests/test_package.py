@@ -65,6 +65,13 @@ def test_limits_of_heat_are_those_that_are_given(rec):
             rec.snapshots(**limits)
 
 
+def test_regions_have_the_basis_of_their_rates(rec):
+    regions = polars.DataFrame(rec.regions())
+    known = regions.select(polars.col("measured_bp") + polars.col("extended_bp")).to_series()
+    assert known.null_count() == 0 and known.is_between(0, 10_000).all()
+    assert rec.facts["missing"] == []
+
+
 def test_a_table_is_read_again(rec):
     table = rec.cgroups()
     assert pyarrow.table(table).equals(pyarrow.table(table))

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::str::FromStr;
 
 use arrow_schema::Metadata;
-use isotherm_core::{Attrs, EndReason, Nanos, TargetId};
+use isotherm_core::{Attrs, EndReason, Missing, Nanos, TargetId};
 
 use crate::bad::InvalidField;
 use crate::scalars::{self, ATTRS};
@@ -33,6 +33,8 @@ pub struct RecordingHeader {
     pub look: String,
     /// free text
     pub note: String,
+    /// figures that the source does not report
+    pub missing: Missing,
 }
 
 /// Prefix of each key, so that the keys do not collide with those of other users of a schema's metadata.
@@ -53,11 +55,13 @@ impl RecordingHeader {
             seed: 0,
             look: String::new(),
             note: String::new(),
+            missing: Missing::default(),
         }
     }
 
     /// The facts as keys and values.
     pub(crate) fn entries(&self) -> Result<Vec<(String, String)>, InvalidField> {
+        let missing = self.missing.names().collect::<Vec<_>>().join(",");
         let words = [
             ("version", &self.isotherm_version),
             ("host", &self.host),
@@ -65,6 +69,7 @@ impl RecordingHeader {
             ("command", &self.command),
             ("look", &self.look),
             ("note", &self.note),
+            ("missing", &missing),
         ];
         let words = words.into_iter().map(|(key, value)| (key, value.clone()));
         let numbers = [
@@ -102,6 +107,10 @@ impl RecordingHeader {
             seed: entry(metadata, "seed")?,
             look: entry(metadata, "look")?,
             note: entry(metadata, "note")?,
+            // Earlier records do not have this fact.
+            missing: Missing::from_names(
+                entry::<String>(metadata, "missing").unwrap_or_default().split(','),
+            ),
         })
     }
 }

@@ -179,7 +179,7 @@ impl AccessBuilder {
             for r in self.options.filter.clipped(view) {
                 bytes += r.bytes(&self.options.thresholds);
                 nr_regions += 1;
-                let row = RegionRow::new(view, &r, &self.options.thresholds);
+                let row = RegionRow::new(view, &r, &self.options);
                 if self.choice.takes(&row, view) {
                     regions.push(row);
                 }
@@ -237,10 +237,10 @@ impl Choice {
             SortBy::Address => {}
             SortBy::Size => rows.sort_by_key(|r| std::cmp::Reverse(r.size_bytes)),
             SortBy::Rate => rows.sort_by(|a, b| b.rate_hz.total_cmp(&a.rate_hz)),
-            SortBy::Age => rows.sort_by(|a, b| b.age_ms.total_cmp(&a.age_ms)),
+            SortBy::Age => rows.sort_by(|a, b| b.age_low_ms.total_cmp(&a.age_low_ms)),
             SortBy::Heat => rows.sort_by(|a, b| {
                 let by_rate = b.state.cmp(&a.state).then(b.rate_hz.total_cmp(&a.rate_hz));
-                by_rate.then(a.age_ms.total_cmp(&b.age_ms))
+                by_rate.then(a.age_low_ms.total_cmp(&b.age_low_ms))
             }),
         }
         if self.reverse {

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use isotherm_core::HeatBytes;
-use serde::Serialize;
+use isotherm_core::{HeatBytes, Missing};
+use serde::{Serialize, Serializer};
 
 use crate::filter::{Gap, Options};
 
@@ -23,8 +23,11 @@ pub struct Basis {
     pub cold_ms: f64,
     /// the way to look; empty if the record does not contain it
     pub look: String,
-    /// mean over the time
-    pub resident_bytes: u64,
+    /// figures that the record does not have
+    #[serde(serialize_with = "names")]
+    pub missing: Missing,
+    /// mean over the time; `None` if the record does not contain it
+    pub resident_bytes: Option<u64>,
     /// resident memory whose accesses cannot be observed, mean over the time
     pub unknown_bytes: u64,
     /// times within it for which a damaged record has no data
@@ -90,11 +93,17 @@ impl BasisTally {
             hot_hz: options.thresholds.hot_hz,
             cold_ms: ms(options.thresholds.cold_age),
             look: options.look.clone(),
-            resident_bytes: mean(self.resident),
+            missing: options.missing,
+            resident_bytes: options.missing.resident(mean(self.resident)),
             unknown_bytes: mean(self.unknown),
             gaps: gaps(options, time),
         }
     }
+}
+
+/// Serializes the names of missing figures.
+pub(crate) fn names<S: Serializer>(missing: &Missing, s: S) -> Result<S::Ok, S::Error> {
+    s.collect_seq(missing.names())
 }
 
 /// Milliseconds with their fraction.

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Nanos, RegionView, Snapshot, TargetId, TargetView, Thresholds};
+use isotherm_core::{
+    AddrRange, Missing, Nanos, RegionView, Snapshot, TargetId, TargetView, Thresholds,
+};
 
 use crate::units;
 
@@ -23,6 +25,8 @@ pub struct Options {
     pub labels: BTreeMap<TargetId, String>,
     /// the way to look, from the record
     pub look: String,
+    /// figures that the record does not have
+    pub missing: Missing,
     /// times for which a damaged record has no data
     pub gaps: Vec<Gap>,
 }

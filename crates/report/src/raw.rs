@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use isotherm_core::{HeatBytes, Snapshot, TargetView};
+use isotherm_core::{HeatBytes, Missing, Snapshot, TargetView};
 use serde::Serialize;
 
-use crate::basis::{GapFigures, gaps, ms};
+use crate::basis::{GapFigures, gaps, ms, names};
 use crate::filter::{FilterError, Gate, Options};
 use crate::row::RegionRow;
 
@@ -22,6 +22,9 @@ pub struct RawHead {
     pub cold_ms: f64,
     /// the way to look; empty if the record does not contain it
     pub look: String,
+    /// figures that the record does not have
+    #[serde(serialize_with = "names")]
+    pub missing: Missing,
     /// times for which a damaged record has no data
     pub gaps: Vec<GapFigures>,
 }
@@ -48,8 +51,8 @@ pub struct RawTarget {
     pub label: String,
     /// CPU time that it used; null if unknown
     pub ran_ms: Option<f64>,
-    /// resident bytes
-    pub resident_bytes: u64,
+    /// resident bytes; `None` if the record does not contain them
+    pub resident_bytes: Option<u64>,
     /// resident bytes whose accesses cannot be observed
     pub unknown_bytes: u64,
     /// mapped bytes that no region covers
@@ -81,6 +84,7 @@ impl Raw {
             hot_hz: self.options.thresholds.hot_hz,
             cold_ms: ms(self.options.thresholds.cold_age),
             look: self.options.look.clone(),
+            missing: self.options.missing,
             gaps: gaps(&self.options, &(Duration::ZERO..Duration::MAX)),
         }
     }
@@ -100,10 +104,10 @@ impl Raw {
             target: view.id.0,
             label: self.options.label(view.id),
             ran_ms: view.ran.map(ms),
-            resident_bytes: bytes.resident(),
+            resident_bytes: self.options.missing.resident(bytes.resident()),
             unknown_bytes: bytes.unknown,
             left_out_bytes: view.left_out,
-            regions: clipped().map(|r| RegionRow::new(view, &r, t)).collect(),
+            regions: clipped().map(|r| RegionRow::new(view, &r, &self.options)).collect(),
         }
     }
 
@@ -142,7 +146,7 @@ mod tests {
         for t in &out.targets {
             let ranges: Vec<_> = t.regions.iter().map(|r| (r.range.start, r.range.end)).collect();
             assert_eq!(ranges, [(0x1000, 0x4000), (0x4000, 0x6000)]);
-            assert_eq!((t.resident_bytes, t.unknown_bytes), (0x5000, 0x2000));
+            assert_eq!((t.resident_bytes, t.unknown_bytes), (Some(0x5000), 0x2000));
         }
         assert_eq!(raw.finish(), Ok(()));
     }

@@ -6,6 +6,7 @@ use isotherm_core::{AddrRange, Heat, Mapping, RateSupport, RegionView, TargetVie
 use serde::Serialize;
 
 use crate::basis::ms;
+use crate::filter::Options;
 use crate::names::{label_of, short};
 use crate::units::hex;
 
@@ -68,12 +69,14 @@ pub struct RegionRow {
     pub rate_high_hz: f32,
     /// share of the observable resident pages that are touched at all, in units of 1/10,000
     pub touched_bp: u32,
-    /// time for which it has kept its heat
-    pub age_ms: f64,
+    /// time for which it has kept its heat; `None` if the record has only a lower bound
+    pub age_ms: Option<f64>,
+    /// the age, or its lower bound
+    pub age_low_ms: f64,
     /// share of the sampled pages that were accessed within a sampling interval, in units of 1/10,000
     pub accesses_bp: u32,
-    /// resident bytes
-    pub resident_bytes: u64,
+    /// resident bytes; `None` if the record does not contain them
+    pub resident_bytes: Option<u64>,
     /// resident bytes whose accesses cannot be observed
     pub unknown_bytes: u64,
     /// basis of the rate; null keys in JSON if the record does not contain it
@@ -116,7 +119,8 @@ impl RowSupport {
 }
 
 impl RegionRow {
-    pub(crate) fn new(view: &TargetView, r: &RegionView, t: &Thresholds) -> Self {
+    pub(crate) fn new(view: &TargetView, r: &RegionView, options: &Options) -> Self {
+        let (t, missing) = (&options.thresholds, options.missing);
         let bytes = r.bytes(t);
         RegionRow {
             target: view.id.0,
@@ -127,17 +131,24 @@ impl RegionRow {
             rate_low_hz: r.rate.low,
             rate_high_hz: r.rate.high,
             touched_bp: r.touched_bp,
-            age_ms: ms(r.age),
+            age_ms: missing.age(ms(r.age)),
+            age_low_ms: ms(r.age),
             accesses_bp: r.accesses_bp,
-            resident_bytes: bytes.resident(),
+            resident_bytes: missing.resident(bytes.resident()),
             unknown_bytes: bytes.unknown,
             support: RowSupport::of(r.support),
             mapping: name(view, &r.range),
         }
     }
 
+    /// Whether accesses to any part of it can be observed.
+    pub(crate) fn is_observable(&self) -> bool {
+        self.resident_bytes.unwrap_or(self.size_bytes) > self.unknown_bytes
+    }
+
+    /// The age, or its lower bound.
     pub(crate) fn age(&self) -> Duration {
-        Duration::try_from_secs_f64(self.age_ms / 1e3).unwrap_or_default()
+        Duration::try_from_secs_f64(self.age_low_ms / 1e3).unwrap_or_default()
     }
 }
 

@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(values(&wss.working_set_bytes), [9, 9, 17]);
         assert_eq!(wss.hot_bytes.mean, 4 * MIB);
         assert_eq!(wss.basis.unknown_bytes, 6 * MIB);
-        assert_eq!(wss.basis.resident_bytes, (20 + 20 + 20 + 28) * MIB / 4);
+        assert_eq!(wss.basis.resident_bytes, Some((20 + 20 + 20 + 28) * MIB / 4));
         assert_eq!(wss.touched_bytes.over_time.len(), 4);
         assert!(wss.hot_bytes.exact);
     }

@@ -345,7 +345,7 @@ impl View {
             range: panel.range,
             rows: panel.cells.rows(),
             name: panel.name,
-            resident: panel.resident_bytes,
+            resident: panel.resident_bytes.unwrap_or_default(),
         };
         grid.finish().panels.into_iter().map(area).collect()
     }

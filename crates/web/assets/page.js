@@ -318,8 +318,8 @@ class Pane {
       const percent = (share) => `${(share * 100).toFixed(share < 0.1 ? 1 : 0)} %`;
       rows.push(["range", `${r.start} to ${r.end}, ${bytes(r.bytes)}`], ["heat", r.heat],
         ["rate", `${Number(r.hz.toPrecision(3))} Hz, 95 % interval ${Number(r.low_hz.toPrecision(3))} Hz to ${high}`],
-        ["age", `has kept its heat for ${duration(r.age_ms)}`],
-        ["pages", `${percent(r.touched)} touched, ${percent(r.resident)} resident`]);
+        ["age", `has kept its heat for ${r.age_ms === null ? "at least " : ""}${duration(r.age_low_ms)}`],
+        ["pages", `${percent(r.touched)} touched, ${r.resident === null ? "unknown part" : percent(r.resident)} resident`]);
       if (r.unknown > 0) rows.push(["unknown", `${percent(r.unknown)}: ${r.unknown_by.join(", ")}`]);
       if (r.measured !== null) rows.push(["basis", `${percent(r.measured)} measured, ${percent(r.extended)} extended`]);
     } else {

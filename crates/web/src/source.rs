@@ -176,9 +176,12 @@ struct PointRegion {
     low_hz: f32,
     /// null if it has no upper bound
     high_hz: Option<f32>,
-    age_ms: f64,
+    /// null if the record does not have ages
+    age_ms: Option<f64>,
+    /// the age, or its lower bound
+    age_low_ms: f64,
     touched: f64,
-    resident: f64,
+    resident: Option<f64>,
     unknown: f64,
     unknown_by: Vec<&'static str>,
     measured: Option<f64>,
@@ -640,6 +643,7 @@ impl PointRegion {
         let share = |bp: u32| f64::from(bp.min(10_000)) / 1e4;
         let unknown = r.unknown_bp.total().min(10_000) as u32;
         let reasons = Unknown::ALL.into_iter().filter(|why| r.unknown_bp.0[why.index()] > 0);
+        let missing = index.view().facts().map(|facts| facts.missing).unwrap_or_default();
         let is_unknown = unknown * 2 >= r.resident_bp && r.resident_bp > 0;
         PointRegion {
             start: format!("{:#x}", r.range.start),
@@ -655,9 +659,10 @@ impl PointRegion {
             hz: r.rate.hz,
             low_hz: r.rate.low,
             high_hz: Some(r.rate.high).filter(|hz| hz.is_finite()),
-            age_ms: ms(r.age),
+            age_ms: missing.age(ms(r.age)),
+            age_low_ms: ms(r.age),
             touched: share(r.touched_bp),
-            resident: share(r.resident_bp),
+            resident: missing.resident(share(r.resident_bp)),
             unknown: share(unknown),
             unknown_by: reasons.map(Unknown::name).collect(),
             measured: r.support.map(|s| share(s.measured_bp)),

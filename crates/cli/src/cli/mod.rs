@@ -120,6 +120,9 @@ pub enum Command {
     System(System),
     /// Run experiments: touch memory in a known way, or simulate a machine
     Lab(Lab),
+    /// The same as system doctor
+    #[command(hide = true)]
+    Doctor(Doctor),
 }
 
 /// Options of `system`.
@@ -280,7 +283,7 @@ pub enum ExportFormat {
     PerfScript,
     /// Parquet: tables of regions, snapshots and targets, below the folder --output, by host and day
     Parquet,
-    /// Trace of Perfetto, for ui.perfetto.dev: counters of hot, warm, cold and unknown bytes
+    /// Trace of Perfetto, for ui.perfetto.dev: counters of hot, warm, cold and unknown bytes, and of bytes in swap
     Perfetto,
 }
 

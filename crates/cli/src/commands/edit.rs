@@ -1,11 +1,12 @@
 //! `isotherm edit`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use isotherm::output_file::keep_input;
 use isotherm::reading::{self, Head, Input, ReadingError, RecordSelection, lost_text, open};
+use isotherm_core::Missing;
 use isotherm_record::edit::{Edit, EditError, Rewriter};
 use isotherm_record::{AtomicFiles, Event, ReadError, RecordingHeader, Writer};
 
@@ -39,7 +40,7 @@ fn add(o: &cli::Edit, path: &Path, rewriter: &mut Option<Rewriter<AtomicFiles>>)
         Some(rewriter) => rewriter,
         none => {
             let facts = head.facts.map_or_else(|| presumed(&part.input), Ok)?;
-            let facts = edited(facts);
+            let facts = edited(facts, missing(o));
             let writer = Writer::create_whole(&o.output, &facts)?;
             none.insert(Rewriter::new(writer, facts))
         }
@@ -78,11 +79,18 @@ fn presumed(input: &Input) -> Result<RecordingHeader> {
     Ok(RecordingHeader::new(env!("CARGO_PKG_VERSION"), s.attrs, s.start))
 }
 
+/// The figures that any of the records does not have. A record that cannot be read fails when it is added.
+fn missing(o: &cli::Edit) -> Missing {
+    let input = |path: &PathBuf| Input { path: path.clone(), skip_damaged: o.repair };
+    let heads = o.files.iter().filter_map(|path| Head::read(&input(path)).ok());
+    heads.fold(Missing::default(), |missing, head| missing.or(head.missing))
+}
+
 /// The facts of an edited record.
-fn edited(facts: RecordingHeader) -> RecordingHeader {
+fn edited(facts: RecordingHeader, missing: Missing) -> RecordingHeader {
     let note = match facts.note.as_str() {
         "" => "edited".to_owned(),
         note => format!("{note}; edited"),
     };
-    RecordingHeader { note, ..facts }
+    RecordingHeader { note, missing, ..facts }
 }

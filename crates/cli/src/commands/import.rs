@@ -52,6 +52,12 @@ pub fn run(o: &cli::Import) -> Result<ExitCode> {
             import.facts().attrs.sample
         ));
     }
+    if import.facts().missing.ages {
+        say(format_args!(
+            "isotherm: {} does not have ages: reports show lower bounds, which count from its first snapshot",
+            name.display()
+        ));
+    }
     if import.incomplete() > 0 {
         say(format_args!(
             "isotherm: {} results are left out, because some of their regions are missing",

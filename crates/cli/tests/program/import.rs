@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use isotherm_core::{AddrRange, Snapshot};
 use isotherm_record::{Event, Reader};
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::run::run_in;
@@ -181,6 +182,61 @@ fn one_snapshot_has_its_ages_and_intervals() {
             let ages = snapshots[0].targets[0].regions.iter().map(|r| r.age.as_millis());
             assert!(ages.clone().any(|ms| ms > 0) && ages.clone().all(|ms| ms % aggr == 0));
         }
+    }
+}
+
+#[test]
+fn what_a_file_lacks_is_unknown_in_reports() {
+    let dir = samples("what_a_file_lacks_is_unknown_in_reports").remove(0).dir;
+    for (file, missing) in
+        [(FILTERED, json!(["residency"])), ("damon.data.record_v2", json!(["ages", "residency"]))]
+    {
+        let work = TempDir::new().unwrap();
+        let run = |args: &[&str]| {
+            let done = run_in(work.path(), args);
+            assert_eq!(done.status, 0, "{args:?}: {}", done.err);
+            done
+        };
+        let file = dir.join(file);
+        let done = run(&["import", file.to_str().unwrap()]);
+        let lacks_ages = missing.as_array().unwrap().contains(&json!("ages"));
+        assert_eq!(done.err.contains("does not have ages"), lacks_ages, "{}", done.err);
+        // An edited record lacks the same.
+        run(&["edit", "-o", "edited.rec", "--time", "0s..1h"]);
+        for record in ["isotherm.rec", "edited.rec"] {
+            for kind in ["access", "heatmap", "wss", "regions"] {
+                let report = run(&["report", kind, "--json", "-i", record]).json();
+                assert_eq!(report["missing"], missing, "{kind}");
+                assert!(report["resident_bytes"].is_null(), "{kind}");
+                let rows = ["regions", "panels"].map(|key| report[key].as_array());
+                for row in rows.into_iter().flatten().flatten() {
+                    assert!(row["resident_bytes"].is_null(), "{row}");
+                    if kind == "access" {
+                        assert_eq!(row["age_ms"].is_null(), lacks_ages, "{row}");
+                        assert!(row["age_low_ms"].is_number(), "{row}");
+                    }
+                }
+            }
+            let summary = run(&["report", "summary", "--json", "-i", record]).json();
+            assert_eq!(summary["missing"], missing);
+            for bytes in [&summary["mean"], &summary["targets"][0], &summary["mappings"][0]] {
+                assert!(bytes["resident_bytes"].is_null() && bytes["absent_bytes"].is_null());
+                assert!(bytes["mapped_bytes"].is_number(), "{bytes}");
+            }
+            for kind in ["summary", "access", "wss", "raw"] {
+                let text = run(&["report", kind, "-i", record]).text().to_owned();
+                assert!(text.contains("not in the record: which memory is resident"), "{text}");
+                assert_eq!(text.contains("; ages, except for lower bounds"), lacks_ages, "{text}");
+                if ["access", "raw"].contains(&kind) {
+                    assert_eq!(text.contains(" >= "), lacks_ages, "{text}");
+                }
+            }
+        }
+        // Most imports have no time of their start either.
+        run(&["export", "--format", "parquet", "-o", "folder"]);
+        let days = fs::read_dir(work.path().join("folder/regions/host=unknown")).unwrap();
+        let days: Vec<_> = days.map(|day| day.unwrap().file_name()).collect();
+        assert_eq!(days, ["day=__HIVE_DEFAULT_PARTITION__"]);
     }
 }
 

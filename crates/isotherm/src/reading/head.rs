@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use isotherm_core::{Attribution, Nanos, Snapshot, TargetId};
+use isotherm_core::{Attribution, Missing, Nanos, Snapshot, TargetId};
 use isotherm_record::{Event, Lost, RecordingHeader, TargetInfo};
 use isotherm_report::Gap;
 
@@ -19,6 +19,8 @@ pub struct Head {
     pub targets: Vec<TargetInfo>,
     /// the first attribution of each target, by recording
     pub attributions: Vec<BTreeMap<TargetId, Attribution>>,
+    /// figures that any of its recordings does not have
+    pub missing: Missing,
     /// the parts that cannot be read
     pub gaps: Vec<Gap>,
 }
@@ -38,6 +40,7 @@ impl Head {
             match event {
                 Event::Header(f) => {
                     head.facts = Some(f.clone());
+                    head.missing = head.missing.or(f.missing);
                     head.attributions.push(BTreeMap::new());
                 }
                 // A second fact means that the target has become another program: the last name

@@ -24,6 +24,7 @@ pub fn options(part: &RecordSelection, head: &Head) -> Result<Options, ReadingEr
     options.filter = Filter { time: part.time.clone(), addr: None, targets: chosen };
     options.labels = targets.iter().map(|t| (t.id, label(t))).collect();
     options.look = facts.map(|f| f.look.clone()).unwrap_or_default();
+    options.missing = head.missing;
     options.gaps.clone_from(&head.gaps);
     Ok(options)
 }

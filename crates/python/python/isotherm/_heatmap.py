@@ -23,8 +23,8 @@ class Panel:
         start, end = figures["range"]
         #: addresses, from and to
         self.range: Tuple[int, int] = (int(start, 16), int(end, 16))
-        #: mean over the time
-        self.resident_bytes: int = figures["resident_bytes"]
+        #: mean over the time; None if the record does not have it
+        self.resident_bytes: Optional[int] = figures["resident_bytes"]
         cells = figures["cells"]
         #: number of rows
         self.rows: int = cells["rows"]

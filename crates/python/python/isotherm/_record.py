@@ -50,7 +50,8 @@ class Record:
     def __init__(self, path: Path, *, skip_damaged: bool = False) -> None:
         self.path: str = os.path.abspath(path)
         self.skip_damaged = skip_damaged
-        #: what the record holds about itself: version, host, kernel, command, look, note, started_unix_ms
+        #: what the record holds about itself: version, host, kernel, command, look, note, started_unix_ms, and a list
+        #: of the figures that are missing
         self.facts: Dict[str, Any]
         self.facts, torn = _isotherm.facts(os.fspath(path), skip_damaged)
         #: whether the record has an end
@@ -67,6 +68,9 @@ class Record:
 
     def regions(self) -> _isotherm.Table:
         """A row for each region of each snapshot. ``seq`` and ``target`` join it with :meth:`snapshots`.
+
+        ``measured_bp`` and ``extended_bp`` are the shares of its visible pages, of 10,000, whose rate is measured or
+        presumed from a sample. ``age_ms`` and ``resident_bp`` are null if the record does not have them.
 
         >>> import pyarrow
         >>> table = pyarrow.table(read(example).regions())
@@ -91,6 +95,8 @@ class Record:
 
     def cgroups(self) -> _isotherm.Table:
         """The attribution of targets: their control groups, names, bytes in swap and major faults, over time.
+
+        A target without attribution has one row, with nulls.
 
         >>> import duckdb
         >>> cgroups = read(example).cgroups()

@@ -20,6 +20,9 @@ use crate::reader::Reader;
 /// Rows of a row group.
 const GROUP: usize = 512 << 10;
 const DAY_US: u64 = 86_400_000_000;
+/// The day of snapshots whose time is not known. Hive, DuckDB, Spark and Arrow read this name as null, so that the
+/// other days remain dates.
+const UNKNOWN_DAY: &str = "__HIVE_DEFAULT_PARTITION__";
 /// Level of zstd: higher ones are slower without being much smaller.
 const LEVEL: i32 = 6;
 
@@ -31,10 +34,12 @@ impl From<ParquetError> for ExportError {
 
 /// Writes a record as Parquet files below the directory `dir`: `TABLE/host=HOST/day=YYYY-MM-DD/START.parquet`, with the
 /// tables `regions`, `snapshots` and `targets`. START is the start of the recording in ms since 1970, so that the
-/// exports of several records lie side by side.
+/// exports of several records lie side by side. If that start is not known, the day is `__HIVE_DEFAULT_PARTITION__`,
+/// and START is `at` with the start in ns on the clock of the snapshots.
 ///
 /// # Errors
-/// If the record cannot be read (a missing end is not an error), or a file cannot be written or exists.
+/// If the record cannot be read (a missing end is not an error), or a file cannot be written or exists. Then no file of
+/// this export is left.
 pub fn export_parquet(
     reader: Reader,
     thresholds: &Thresholds,
@@ -44,22 +49,35 @@ pub fn export_parquet(
     let mut files = Files::new(dir);
     let exported = each(reader, |event| {
         context.note(event);
-        if let Some(us) = context.unix_us(event) {
-            files.begin(us / DAY_US, context.facts())?;
+        if let Some(elapsed) = context.elapsed_us(event) {
+            files.begin(elapsed, &context)?;
             files.regions.push(event, &context)?;
             files.snapshots.push(event, &context)?;
             files.attributions.push(event, &context)?;
         }
         Ok(matches!(event, Event::Snapshot(_)))
-    })?;
-    files.finish()?;
-    Ok(exported)
+    });
+    let exported = exported.and_then(|exported| {
+        // A record without a snapshot may have targets.
+        if files.part.is_none() {
+            files.begin(0, &context)?;
+        }
+        files.attributions.columns.end(&context);
+        files.finish()?;
+        Ok(exported)
+    });
+    if exported.is_err() {
+        files.remove();
+    }
+    exported
 }
 
 /// The files of one day.
 struct Files {
     dir: PathBuf,
-    /// days since 1970
+    /// the path of each file below the folder of its table
+    part: Option<PathBuf>,
+    /// days since 1970; `None` if the start of the recording is not known
     day: Option<u64>,
     regions: Table<Regions>,
     snapshots: Table<Snapshots>,
@@ -70,6 +88,7 @@ impl Files {
     fn new(dir: &Path) -> Self {
         Files {
             dir: dir.to_owned(),
+            part: None,
             day: None,
             regions: Table::default(),
             snapshots: Table::default(),
@@ -77,27 +96,19 @@ impl Files {
         }
     }
 
-    /// Opens the files of a day, unless they are open.
-    fn begin(&mut self, day: u64, facts: &RecordingHeader) -> Result<(), ExportError> {
-        if self.day == Some(day) {
+    /// Opens the files of the day of this time since the start of the recording, unless they are open.
+    fn begin(&mut self, elapsed_us: u64, context: &Context) -> Result<(), ExportError> {
+        let day = context.unix_us(elapsed_us).map(|us| us / DAY_US);
+        if self.part.is_some() && self.day == day {
             return Ok(());
         }
         self.finish()?;
-        self.day = Some(day);
-        let (y, m, d) = date(day);
-        let host = match facts.host.as_str() {
-            "" => "unknown".to_owned(),
-            // a directory of the same name as the host, whatever that is
-            host => host
-                .chars()
-                .map(|c| if c.is_alphanumeric() || "-._".contains(c) { c } else { '_' })
-                .collect(),
-        };
-        let part =
-            format!("host={host}/day={y:04}-{m:02}-{d:02}/{}.parquet", facts.started_unix_ms);
+        self.day = day;
+        let part = part(day, context.facts());
         self.regions.path = self.dir.join(Regions::NAME).join(&part);
         self.snapshots.path = self.dir.join(Snapshots::NAME).join(&part);
         self.attributions.path = self.dir.join(Attributions::NAME).join(&part);
+        self.part = Some(part);
         Ok(())
     }
 
@@ -106,6 +117,36 @@ impl Files {
         self.snapshots.finish()?;
         self.attributions.finish()
     }
+
+    /// Removes all files that were created.
+    fn remove(&mut self) {
+        let created = [
+            &mut self.regions.created,
+            &mut self.snapshots.created,
+            &mut self.attributions.created,
+        ];
+        for path in created.into_iter().flat_map(std::mem::take) {
+            // The reason of the failure matters more.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// The path of the files of a day (days since 1970; `None`: not known) below the folder of their table.
+fn part(day: Option<u64>, facts: &RecordingHeader) -> PathBuf {
+    let host = match facts.host.as_str() {
+        "" => "unknown".to_owned(),
+        // a directory of the same name as the host, whatever that is
+        host => host
+            .chars()
+            .map(|c| if c.is_alphanumeric() || "-._".contains(c) { c } else { '_' })
+            .collect(),
+    };
+    let (day, start) = match day.map(date) {
+        Some((y, m, d)) => (format!("{y:04}-{m:02}-{d:02}"), facts.started_unix_ms.to_string()),
+        None => (UNKNOWN_DAY.to_owned(), format!("at{}", facts.started.0)),
+    };
+    Path::new(&format!("host={host}")).join(format!("day={day}")).join(format!("{start}.parquet"))
 }
 
 /// A file that is being written.
@@ -113,6 +154,8 @@ impl Files {
 struct Table<C> {
     path: PathBuf,
     columns: C,
+    /// the files that were created
+    created: Vec<PathBuf>,
     writer: Option<ArrowWriter<BufWriter<File>>>,
 }
 
@@ -133,6 +176,7 @@ impl<C: Columns> Table<C> {
             };
             fs::create_dir_all(self.path.parent().unwrap_or(Path::new("."))).map_err(cannot)?;
             let file = File::create_new(&self.path).map_err(cannot)?;
+            self.created.push(self.path.clone());
             let out = BufWriter::new(file);
             self.writer =
                 Some(ArrowWriter::try_new(out, batch.schema(), Some(properties::<C>()?))?);

@@ -9,7 +9,7 @@ use isotherm_core::{Nanos, TargetId, Thresholds};
 
 use super::{ExportError, Exported, each};
 use crate::event::Event;
-use crate::header::TargetInfo;
+use crate::header::{RecordingHeader, TargetInfo};
 use crate::reader::Reader;
 
 /// The counters of each target.
@@ -17,10 +17,19 @@ const COUNTERS: [&str; 5] = ["hot", "warm", "cold", "unknown", "in swap"];
 const SWAP: usize = 4;
 
 // fields of TracePacket
+const CLOCK_SNAPSHOT: u64 = 6;
 const TIMESTAMP: u64 = 8;
 const SEQUENCE: u64 = 10;
 const TRACK_EVENT: u64 = 11;
+const TIMESTAMP_CLOCK: u64 = 58;
 const TRACK_DESCRIPTOR: u64 = 60;
+// fields of ClockSnapshot and of its Clock, and values of BuiltinClock
+const CLOCKS: u64 = 1;
+const PRIMARY_TRACE_CLOCK: u64 = 2;
+const CLOCK: u64 = 1;
+const CLOCK_TIME: u64 = 2;
+const REALTIME: u64 = 1;
+const MONOTONIC: u64 = 3;
 // fields of TrackDescriptor
 const UUID: u64 = 1;
 const NAME: u64 = 2;
@@ -40,7 +49,10 @@ const VALUE: u64 = 30;
 const TYPE_COUNTER: u64 = 4;
 
 /// Writes a record as a trace of Perfetto. Each target has counters in bytes: hot, warm, cold, unknown, and in swap.
-/// Times are those of the record's monotonic clock, so that the trace fits others of the same boot.
+///
+/// Times are those of the record, and the trace states their clock: the monotonic one, beside the wall clock at the
+/// start; or, in an import, the wall clock alone. Perfetto converts them to the clock of another trace. A record whose
+/// start is not known has an unknown clock, which the trace does not state.
 ///
 /// # Errors
 /// If the record cannot be read (a missing end is not an error), or `out` cannot be written.
@@ -51,16 +63,25 @@ pub fn export_perfetto(
 ) -> Result<Exported, ExportError> {
     let mut named: HashMap<TargetId, Option<u32>> = HashMap::new();
     let mut shown = BTreeSet::new();
+    let mut clock = None;
     let exported = each(reader, |event| {
         match event {
+            Event::Header(facts) => {
+                clock = clock_of(facts);
+                if let Some(clock) = clock {
+                    clocks(&mut out, facts, clock)?;
+                }
+            }
             Event::Target(t) if named.insert(t.id, t.pid).is_none() => describe(&mut out, t)?,
-            Event::Attribution(a) => value(&mut out, a.at, track(a.target, SWAP), a.swapped)?,
+            Event::Attribution(a) => {
+                value(&mut out, (a.at, clock), track(a.target, SWAP), a.swapped)?;
+            }
             Event::Snapshot(s) => {
                 let now = s.targets.iter().map(|view| view.id).collect();
                 // A counter has its value until the next one.
                 for &gone in shown.difference(&now) {
                     for i in 0..COUNTERS.len() {
-                        value(&mut out, s.start, track(gone, i), 0)?;
+                        value(&mut out, (s.start, clock), track(gone, i), 0)?;
                     }
                 }
                 shown = now;
@@ -68,7 +89,7 @@ pub fn export_perfetto(
                     let b = view.bytes(thresholds);
                     for (i, bytes) in [b.hot, b.warm, b.cold, b.unknown].into_iter().enumerate() {
                         // The figures are those of the interval, so that they hold from its beginning.
-                        value(&mut out, s.start, track(view.id, i), bytes)?;
+                        value(&mut out, (s.start, clock), track(view.id, i), bytes)?;
                     }
                 }
                 return Ok(true);
@@ -88,6 +109,30 @@ fn parent(id: TargetId) -> u64 {
 
 fn track(id: TargetId, counter: usize) -> u64 {
     parent(id) + 1 + counter as u64
+}
+
+/// The clock of a record's times, unless it is not known.
+fn clock_of(facts: &RecordingHeader) -> Option<u64> {
+    match (facts.started_unix_ms, facts.started.0 / 1_000_000) {
+        (0, _) => None,
+        // an import whose times are those of the wall clock
+        (unix_ms, start_ms) if unix_ms == start_ms => Some(REALTIME),
+        _ => Some(MONOTONIC),
+    }
+}
+
+/// Writes the time of the recording's start on each clock that the record has.
+fn clocks(out: &mut impl Write, facts: &RecordingHeader, clock: u64) -> std::io::Result<()> {
+    let mut snapshot = Message::default();
+    let unix_ns = facts.started_unix_ms.saturating_mul(1_000_000);
+    let wall = (clock != REALTIME).then_some((REALTIME, unix_ns));
+    for (id, ns) in [(clock, facts.started.0)].into_iter().chain(wall) {
+        let mut reading = Message::default();
+        reading.number(CLOCK, id).number(CLOCK_TIME, ns);
+        snapshot.message(CLOCKS, &reading);
+    }
+    snapshot.number(PRIMARY_TRACE_CLOCK, clock);
+    packet(out, None, CLOCK_SNAPSHOT, &snapshot)
 }
 
 /// Writes the tracks of a target.
@@ -114,7 +159,10 @@ fn describe(out: &mut impl Write, target: &TargetInfo) -> std::io::Result<()> {
     Ok(())
 }
 
-fn value(out: &mut impl Write, at: Nanos, track: u64, bytes: u64) -> std::io::Result<()> {
+/// A time, and its clock if that is known.
+type Time = (Nanos, Option<u64>);
+
+fn value(out: &mut impl Write, at: Time, track: u64, bytes: u64) -> std::io::Result<()> {
     let mut event = Message::default();
     event.number(TYPE, TYPE_COUNTER).number(TRACK, track).number(VALUE, bytes);
     packet(out, Some(at), TRACK_EVENT, &event)
@@ -123,13 +171,16 @@ fn value(out: &mut impl Write, at: Nanos, track: u64, bytes: u64) -> std::io::Re
 /// Writes a packet of the trace, field 1 of it.
 fn packet(
     out: &mut impl Write,
-    at: Option<Nanos>,
+    at: Option<Time>,
     field: u64,
     content: &Message,
 ) -> std::io::Result<()> {
     let mut packet = Message::default();
-    if let Some(at) = at {
+    if let Some((at, clock)) = at {
         packet.number(TIMESTAMP, at.0);
+        if let Some(clock) = clock {
+            packet.number(TIMESTAMP_CLOCK, clock);
+        }
     }
     packet.number(SEQUENCE, 1).message(field, content);
     let mut trace = Message::default();

@@ -31,7 +31,8 @@ pub enum Table {
     Regions,
     /// a row for each target of each snapshot
     Snapshots,
-    /// a row for each time at which the control group and other facts of a target were read
+    /// A row for each time at which the control group and other facts of a target were read. A target of which they
+    /// never were has one row.
     Targets,
 }
 
@@ -60,7 +61,7 @@ fn batches<C: Columns + Send + 'static>(
     let mut columns = C::default();
     let schema = columns.take()?.schema();
     let mut context = Context::new(thresholds);
-    let mut begun = false;
+    let (mut begun, mut ended) = (false, false);
     let next = move || {
         for event in reader.by_ref() {
             match event {
@@ -78,6 +79,10 @@ fn batches<C: Columns + Send + 'static>(
             if columns.rows() >= BATCH {
                 break;
             }
+        }
+        if columns.rows() < BATCH && !ended {
+            ended = true;
+            columns.end(&context);
         }
         (columns.rows() > 0).then(|| columns.take())
     };
@@ -126,14 +131,29 @@ impl Context {
         }
     }
 
-    /// The time of the rows of an event, in us since 1970; `None` if it has no rows.
-    pub(super) fn unix_us(&self, event: &Event) -> Option<u64> {
+    /// The time of the rows of an event, in us since the start of the recording; `None` if it has no rows.
+    pub(super) fn elapsed_us(&self, event: &Event) -> Option<u64> {
         let at = match event {
             Event::Attribution(a) => a.at,
             Event::Snapshot(s) => s.end,
             _ => return None,
         };
-        Some(self.facts.started_unix_ms * 1000 + at.0.saturating_sub(self.facts.started.0) / 1000)
+        Some(at.0.saturating_sub(self.facts.started.0) / 1000)
+    }
+
+    /// A time since the start of the recording, in us since 1970; `None` if that start is not known.
+    pub(super) fn unix_us(&self, elapsed_us: u64) -> Option<u64> {
+        let started = self.facts.started_unix_ms;
+        (started > 0).then(|| started.saturating_mul(1000).saturating_add(elapsed_us))
+    }
+
+    /// The targets whose attribution was never read, in ascending order of number.
+    fn unattributed(&self) -> Vec<&TargetInfo> {
+        let is_read =
+            |id| self.cgroups.contains_key(&id) || self.later.iter().any(|a| a.target == id);
+        let mut targets: Vec<_> = self.targets.values().filter(|t| !is_read(t.id)).collect();
+        targets.sort_by_key(|t| t.id);
+        targets
     }
 
     fn command(&self, target: TargetId) -> &str {
@@ -150,6 +170,9 @@ pub(super) trait Columns: Default {
 
     /// Appends the rows of an event.
     fn push(&mut self, event: &Event, context: &Context);
+
+    /// Appends the rows that the end of the record shows to be necessary.
+    fn end(&mut self, _: &Context) {}
 
     /// Number of rows.
     fn rows(&self) -> usize;
@@ -169,26 +192,45 @@ pub(super) struct Regions {
     bytes: UInt64Builder,
     rate_hz: Float32Builder,
     age_ms: UInt64Builder,
-    shares: [UInt16Builder; 4],
+    shares: [UInt16Builder; SHARES.len()],
 }
+
+/// The shares of a region, and whether they may be null.
+const SHARES: [(&str, bool); 6] = [
+    ("accesses_bp", false),
+    ("touched_bp", false),
+    ("resident_bp", true),
+    ("unknown_bp", false),
+    ("measured_bp", true),
+    ("extended_bp", true),
+];
 
 impl Columns for Regions {
     const NAME: &'static str = "regions";
     const STEPS: &'static [&'static str] = &["seq", "start"];
 
-    fn push(&mut self, event: &Event, _: &Context) {
+    fn push(&mut self, event: &Event, context: &Context) {
         let Event::Snapshot(s) = event else { return };
+        let missing = context.facts.missing;
         for (target, r) in s.targets.iter().flat_map(|t| t.regions.iter().map(|r| (t.id, r))) {
             self.seq.append_value(s.seq);
             self.target.append_value(target.0);
             self.start.append_value(r.range.start);
             self.bytes.append_value(r.range.len());
             self.rate_hz.append_value(r.rate.hz);
-            self.age_ms.append_value(u64::try_from(r.age.as_millis()).unwrap_or(u64::MAX));
+            let age_ms = u64::try_from(r.age.as_millis()).unwrap_or(u64::MAX);
+            self.age_ms.append_option(missing.age(age_ms));
             let unknown = u32::try_from(r.unknown_bp.total()).unwrap_or(u32::MAX);
-            let shares = [r.accesses_bp, r.touched_bp, r.resident_bp, unknown];
+            let shares = [
+                Some(r.accesses_bp),
+                Some(r.touched_bp),
+                missing.resident(r.resident_bp),
+                Some(unknown),
+                r.support.map(|s| s.measured_bp),
+                r.support.map(|s| s.extended_bp),
+            ];
             for (column, bp) in self.shares.iter_mut().zip(shares) {
-                column.append_value(u16::try_from(bp.min(10_000)).unwrap_or(10_000));
+                column.append_option(bp.and_then(|bp| u16::try_from(bp.min(10_000)).ok()));
             }
         }
     }
@@ -198,17 +240,17 @@ impl Columns for Regions {
     }
 
     fn take(&mut self) -> Result<RecordBatch, ArrowError> {
-        let names = ["accesses_bp", "touched_bp", "resident_bp", "unknown_bp"];
-        let shares = names.into_iter().zip(&mut self.shares);
+        let shares = SHARES.into_iter().zip(&mut self.shares);
         let columns: [Column; 6] = [
             ("seq", Arc::new(self.seq.finish()), false),
             ("target", Arc::new(self.target.finish()), false),
             ("start", Arc::new(self.start.finish()), false),
             ("bytes", Arc::new(self.bytes.finish()), false),
             ("rate_hz", Arc::new(self.rate_hz.finish()), false),
-            ("age_ms", Arc::new(self.age_ms.finish()), false),
+            ("age_ms", Arc::new(self.age_ms.finish()), true),
         ];
-        let shares = shares.map(|(name, bp)| (name, Arc::new(bp.finish()) as ArrayRef, false));
+        let shares =
+            shares.map(|((name, null), bp)| (name, Arc::new(bp.finish()) as ArrayRef, null));
         RecordBatch::try_from_iter_with_nullable(columns.into_iter().chain(shares))
     }
 }
@@ -216,6 +258,7 @@ impl Columns for Regions {
 #[derive(Default)]
 pub(super) struct Snapshots {
     time: TimestampMicrosecondBuilder,
+    elapsed_us: UInt64Builder,
     seq: UInt64Builder,
     target: UInt32Builder,
     command: StringBuilder,
@@ -227,13 +270,16 @@ pub(super) struct Snapshots {
 
 impl Columns for Snapshots {
     const NAME: &'static str = "snapshots";
-    const STEPS: &'static [&'static str] = &["time", "seq"];
+    const STEPS: &'static [&'static str] = &["time", "elapsed_us", "seq"];
 
     fn push(&mut self, event: &Event, context: &Context) {
-        let (Event::Snapshot(s), Some(us)) = (event, context.unix_us(event)) else { return };
+        let (Event::Snapshot(s), Some(elapsed)) = (event, context.elapsed_us(event)) else {
+            return;
+        };
         let us_of = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         for view in &s.targets {
-            self.time.append_value(i64::try_from(us).unwrap_or(i64::MAX));
+            self.time.append_option(context.unix_us(elapsed).and_then(|us| i64::try_from(us).ok()));
+            self.elapsed_us.append_value(elapsed);
             self.seq.append_value(s.seq);
             self.target.append_value(view.id.0);
             self.command.append_value(context.command(view.id));
@@ -241,9 +287,10 @@ impl Columns for Snapshots {
             self.length_us.append_value(us_of(s.end.since(s.start)));
             self.ran_us.append_option(view.ran.map(us_of));
             let bytes = view.bytes(&context.thresholds);
-            let figures = [bytes.hot, bytes.warm, bytes.cold, bytes.unknown, bytes.absent];
-            for (column, bytes) in self.bytes.iter_mut().zip(figures) {
-                column.append_value(bytes);
+            let absent = context.facts.missing.resident(bytes.absent);
+            let heats = [bytes.hot, bytes.warm, bytes.cold, bytes.unknown].map(Some);
+            for (column, bytes) in self.bytes.iter_mut().zip(heats.into_iter().chain([absent])) {
+                column.append_option(bytes);
             }
         }
     }
@@ -255,8 +302,9 @@ impl Columns for Snapshots {
     fn take(&mut self) -> Result<RecordBatch, ArrowError> {
         let names = ["hot_bytes", "warm_bytes", "cold_bytes", "unknown_bytes", "absent_bytes"];
         let bytes = names.into_iter().zip(&mut self.bytes);
-        let columns: [Column; 7] = [
-            ("time", Arc::new(self.time.finish().with_timezone("UTC")), false),
+        let columns: [Column; 8] = [
+            ("time", Arc::new(self.time.finish().with_timezone("UTC")), true),
+            ("elapsed_us", Arc::new(self.elapsed_us.finish()), false),
             ("seq", Arc::new(self.seq.finish()), false),
             ("target", Arc::new(self.target.finish()), false),
             ("command", Arc::new(self.command.finish()), false),
@@ -264,7 +312,9 @@ impl Columns for Snapshots {
             ("length_us", Arc::new(self.length_us.finish()), false),
             ("ran_us", Arc::new(self.ran_us.finish()), true),
         ];
-        let bytes = bytes.map(|(name, bytes)| (name, Arc::new(bytes.finish()) as ArrayRef, false));
+        let bytes = bytes.map(|(name, bytes)| {
+            (name, Arc::new(bytes.finish()) as ArrayRef, name == "absent_bytes")
+        });
         RecordBatch::try_from_iter_with_nullable(columns.into_iter().chain(bytes))
     }
 }
@@ -286,15 +336,17 @@ impl Columns for Attributions {
     const STEPS: &'static [&'static str] = &["time"];
 
     fn push(&mut self, event: &Event, context: &Context) {
-        let (Event::Attribution(a), Some(us)) = (event, context.unix_us(event)) else { return };
-        self.time.append_value(i64::try_from(us).unwrap_or(i64::MAX));
-        self.target.append_value(a.target.0);
-        self.pid.append_option(context.targets.get(&a.target).and_then(|t| t.pid));
-        self.command.append_value(context.command(a.target));
-        self.comm.append_value(&*a.comm);
-        self.cgroup.append_value(&*a.cgroup);
-        self.swapped_bytes.append_value(a.swapped);
-        self.major_faults.append_value(a.major_faults);
+        let (Event::Attribution(a), Some(elapsed)) = (event, context.elapsed_us(event)) else {
+            return;
+        };
+        let pid = context.targets.get(&a.target).and_then(|t| t.pid);
+        self.row(a.target, pid, context.command(a.target), Some((a, context.unix_us(elapsed))));
+    }
+
+    fn end(&mut self, context: &Context) {
+        for t in context.unattributed() {
+            self.row(t.id, t.pid, &t.command, None);
+        }
     }
 
     fn rows(&self) -> usize {
@@ -303,15 +355,36 @@ impl Columns for Attributions {
 
     fn take(&mut self) -> Result<RecordBatch, ArrowError> {
         let columns: [Column; 8] = [
-            ("time", Arc::new(self.time.finish().with_timezone("UTC")), false),
+            ("time", Arc::new(self.time.finish().with_timezone("UTC")), true),
             ("target", Arc::new(self.target.finish()), false),
             ("pid", Arc::new(self.pid.finish()), true),
             ("command", Arc::new(self.command.finish()), false),
-            ("comm", Arc::new(self.comm.finish()), false),
-            ("cgroup", Arc::new(self.cgroup.finish()), false),
-            ("swapped_bytes", Arc::new(self.swapped_bytes.finish()), false),
-            ("major_faults", Arc::new(self.major_faults.finish()), false),
+            ("comm", Arc::new(self.comm.finish()), true),
+            ("cgroup", Arc::new(self.cgroup.finish()), true),
+            ("swapped_bytes", Arc::new(self.swapped_bytes.finish()), true),
+            ("major_faults", Arc::new(self.major_faults.finish()), true),
         ];
         RecordBatch::try_from_iter_with_nullable(columns)
+    }
+}
+
+impl Attributions {
+    /// Appends a target, with its attribution and the time at which that was read, in us since 1970.
+    fn row(
+        &mut self,
+        target: TargetId,
+        pid: Option<u32>,
+        command: &str,
+        read: Option<(&Attribution, Option<u64>)>,
+    ) {
+        let (a, us) = (read.map(|(a, _)| a), read.and_then(|(_, us)| us));
+        self.time.append_option(us.and_then(|us| i64::try_from(us).ok()));
+        self.target.append_value(target.0);
+        self.pid.append_option(pid);
+        self.command.append_value(command);
+        self.comm.append_option(a.map(|a| &*a.comm));
+        self.cgroup.append_option(a.map(|a| &*a.cgroup));
+        self.swapped_bytes.append_option(a.map(|a| a.swapped));
+        self.major_faults.append_option(a.map(|a| a.major_faults));
     }
 }

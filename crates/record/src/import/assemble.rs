@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attrs, Cost, Mapping, MappingKind, Nanos, Pages, RateSupport, RegionView, Snapshot,
-    TargetId, TargetView, join_touching,
+    AddrRange, Attrs, Cost, Mapping, MappingKind, Missing, Nanos, Pages, RateSupport, RegionView,
+    Snapshot, TargetId, TargetView, join_touching,
 };
 
 use super::Format;
@@ -60,6 +60,8 @@ pub(super) fn facts(
         started_unix_ms: if started > WALL_CLOCK { started / 1_000_000 } else { 0 },
         look: format!("DAMON, from {}", format.name()),
         note: note.to_owned(),
+        // DAMON reports no residency.
+        missing: Missing { ages: results.series.iter().any(Series::lacks_ages), residency: true },
         ..RecordingHeader::new(version, attrs, Nanos(started))
     }
 }

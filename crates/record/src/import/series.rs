@@ -73,6 +73,11 @@ impl Series {
         self.regions.get(begin..end(span)).unwrap_or_default()
     }
 
+    /// Whether any region has no age.
+    pub fn lacks_ages(&self) -> bool {
+        self.regions.iter().any(|r| r.age == NO_AGE)
+    }
+
     /// The greatest count of accesses.
     pub fn most_accesses(&self) -> u32 {
         self.regions.iter().map(|r| r.nr_accesses).max().unwrap_or(0)

@@ -14,4 +14,5 @@ mod round_trip;
 mod samples;
 mod size;
 mod stored;
+mod tables;
 mod verify;

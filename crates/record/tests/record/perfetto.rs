@@ -3,10 +3,14 @@
 use std::process::Command;
 
 use isotherm_core::Thresholds;
-use isotherm_record::export_perfetto;
+use isotherm_record::{RecordingHeader, export_perfetto};
 
 use crate::python::python_with;
-use crate::samples::{few, reader, record_attributed};
+use crate::samples::{facts, few, reader, record_attributed, record_with};
+
+/// values of Perfetto's BuiltinClock
+const REALTIME: u64 = 1;
+const MONOTONIC: u64 = 3;
 
 /// A field of a message: its number, and its value or content.
 #[derive(Debug, PartialEq)]
@@ -71,22 +75,36 @@ fn each_target_has_counters_of_all_its_bytes() {
     let packets = fields(&trace);
     assert!(packets.iter().all(|p| matches!(p, Field::Bytes(1, _))));
 
-    let (mut tracks, mut values) = (Vec::new(), Vec::new());
+    let (mut tracks, mut values, mut clocks) = (Vec::new(), Vec::new(), Vec::new());
     for packet in &packets {
         let Field::Bytes(_, packet) = packet else { unreachable!() };
         let packet = fields(packet);
         assert_eq!(number(&packet, 10), Some(1), "a sequence");
-        if let Some(track) = bytes(&packet, 60) {
+        if let Some(snapshot) = bytes(&packet, 6) {
+            let snapshot = fields(snapshot);
+            assert_eq!(number(&snapshot, 2), Some(MONOTONIC), "the clock of the trace");
+            clocks.extend(snapshot.iter().filter_map(|field| match field {
+                Field::Bytes(1, clock) => {
+                    let clock = fields(clock);
+                    Some((number(&clock, 1)?, number(&clock, 2)?))
+                }
+                _ => None,
+            }));
+        } else if let Some(track) = bytes(&packet, 60) {
             let track = fields(track);
             let name = String::from_utf8(bytes(&track, 2).unwrap().to_vec()).unwrap();
             tracks.push((number(&track, 1).unwrap(), number(&track, 5), name));
         } else {
             let event = fields(bytes(&packet, 11).unwrap());
             assert_eq!(number(&event, 9), Some(4), "a counter");
+            assert_eq!(number(&packet, 58), Some(MONOTONIC), "the clock of its time");
             let at = number(&packet, 8).unwrap();
             values.push((at, number(&event, 11).unwrap(), number(&event, 30).unwrap()));
         }
     }
+    let facts = facts();
+    let start = facts.started.0;
+    assert_eq!(clocks, [(MONOTONIC, start), (REALTIME, facts.started_unix_ms * 1_000_000)]);
     let app = tracks.iter().find(|t| t.2 == "app 1").unwrap().0;
     let counters: Vec<_> = tracks.iter().filter(|t| t.1 == Some(app)).collect();
     let names: Vec<&str> = counters.iter().map(|t| t.2.as_str()).collect();
@@ -94,7 +112,6 @@ fn each_target_has_counters_of_all_its_bytes() {
     let value =
         |at: u64, i: usize| values.iter().find(|v| v.0 == at && v.1 == counters[i].0).map(|v| v.2);
     // all snapshots have three regions of 4 KiB
-    let start = 5_000_000_000;
     assert_eq!((0..4).map(|i| value(start, i).unwrap()).sum::<u64>(), 0x3000);
     assert_eq!(value(start + 2 * 400_000_000 - 1, 4), Some(1 << 20));
     // The target is not in the last snapshot: it has ended.
@@ -102,12 +119,34 @@ fn each_target_has_counters_of_all_its_bytes() {
     assert_eq!((0..5).map(|i| value(last, i)).collect::<Vec<_>>(), [Some(0); 5]);
 }
 
+/// The times of an import may be those of the wall clock, or of a clock that is not known.
+#[test]
+fn the_clock_is_that_of_the_record() {
+    for (started_unix_ms, clock) in [(0, None), (5_000, Some(REALTIME))] {
+        let facts = RecordingHeader { started_unix_ms, ..facts() };
+        let mut trace = Vec::new();
+        let record = record_with(&facts, &few(1));
+        export_perfetto(reader(&record), &Thresholds::default(), &mut trace).unwrap();
+        let (mut stated, mut used) = (None, Vec::new());
+        for packet in fields(&trace) {
+            let Field::Bytes(1, packet) = packet else { unreachable!() };
+            let packet = fields(packet);
+            stated = stated.or(bytes(&packet, 6).and_then(|snapshot| number(&fields(snapshot), 2)));
+            if bytes(&packet, 11).is_some() {
+                used.push(number(&packet, 58));
+            }
+        }
+        assert_eq!(stated, clock);
+        assert!(!used.is_empty() && used.iter().all(|used| *used == clock), "{used:?}");
+    }
+}
+
 /// Parses a trace by Perfetto's own schema. Its argument is the file.
 const SCRIPT: &str = r#"
 import sys
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
-from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import CounterDescriptor, Trace, TrackEvent
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import BUILTIN_CLOCK_MONOTONIC, BUILTIN_CLOCK_REALTIME, CounterDescriptor, Trace, TrackEvent
 
 trace = Trace()
 with open(sys.argv[1], "rb") as file:
@@ -120,6 +159,10 @@ def check(message):
             check(part)
 
 check(trace)
+[clock] = [p.clock_snapshot for p in trace.packet if p.HasField("clock_snapshot")]
+assert clock.primary_trace_clock == BUILTIN_CLOCK_MONOTONIC, clock
+assert [c.clock_id for c in clock.clocks] == [BUILTIN_CLOCK_MONOTONIC, BUILTIN_CLOCK_REALTIME], clock
+assert all(p.timestamp_clock_id == BUILTIN_CLOCK_MONOTONIC for p in trace.packet if p.HasField("track_event"))
 tracks = {p.track_descriptor.uuid: p.track_descriptor for p in trace.packet if p.HasField("track_descriptor")}
 process = next(t for t in tracks.values() if t.name == "app 1")
 assert process.process.pid == 4001 and process.process.process_name == "app 1", process

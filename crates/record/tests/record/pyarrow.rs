@@ -74,8 +74,10 @@ for row in snapshots.to_pylist():
 first, last = snapshots["time"][0].as_py(), snapshots["time"][39].as_py()
 assert round((last - first).total_seconds() * 1000) == 39 * 400 and first.utcoffset().total_seconds() == 0
 assert round(first.timestamp() * 1000) == 1_795_000_000_000 + 400
-assert targets["swapped_bytes"].to_pylist() == [n << 20 for n in range(40)]
-assert set(targets["pid"].to_pylist()) == {4001}
+read, unread = targets.slice(0, 40), targets.slice(40).to_pylist()
+assert read["swapped_bytes"].to_pylist() == [n << 20 for n in range(40)]
+assert set(read["pid"].to_pylist()) == {4001}
+assert [(row["target"], row["pid"], row["cgroup"]) for row in unread] == [(0, 4000, None), (2, 4002, None)], unread
 "#;
 
 #[test]

@@ -34,8 +34,8 @@ pub struct Panel {
     /// addresses
     #[serde(serialize_with = "hex")]
     pub range: AddrRange,
-    /// mean over the time
-    pub resident_bytes: u64,
+    /// mean over the time; `None` if the record does not contain which memory is resident
+    pub resident_bytes: Option<u64>,
     /// the cells
     pub cells: Cells,
 }
@@ -45,8 +45,8 @@ pub struct Panel {
 pub struct Omitted {
     /// number of areas
     pub areas: usize,
-    /// mean over the time
-    pub resident_bytes: u64,
+    /// mean over the time; `None` if the record does not contain which memory is resident
+    pub resident_bytes: Option<u64>,
     /// mean over the time
     pub hot_bytes: u64,
 }

@@ -78,7 +78,7 @@ impl Grid {
             label: self.options.label(d.area.target),
             name: d.area.name,
             range: d.area.range,
-            resident_bytes: d.area.resident as u64,
+            resident_bytes: self.options.missing.resident(d.area.resident as u64),
         };
         Heatmap {
             schema_version: 1,

@@ -36,7 +36,10 @@ pub(super) fn choose(extent: &Extent, max: usize) -> (Vec<Area>, Omitted) {
     all.sort_by_key(|a| (a.target, std::cmp::Reverse(a.range.start)));
     let omitted = Omitted {
         areas: rest.len(),
-        resident_bytes: rest.iter().map(|a| a.resident).sum::<f64>() as u64,
+        resident_bytes: extent
+            .options
+            .missing
+            .resident(rest.iter().map(|a| a.resident).sum::<f64>() as u64),
         hot_bytes: rest.iter().map(|a| a.hot).sum::<f64>() as u64,
     };
     (all, omitted)
@@ -130,7 +133,10 @@ mod tests {
         let e = extent(vec![(0, 100), (200, 300), (400, 401), (500, 501)]);
         let (shown, omitted) = choose(&e, 8);
         assert_eq!(ranges(&shown), [(200, 300), (0, 100)]);
-        assert_eq!(omitted, Omitted { areas: 2, resident_bytes: 2 * MIB, hot_bytes: 2 * MIB });
+        assert_eq!(
+            omitted,
+            Omitted { areas: 2, resident_bytes: Some(2 * MIB), hot_bytes: 2 * MIB }
+        );
     }
 
     #[test]
@@ -159,8 +165,8 @@ mod tests {
             let e = extent(lens.iter().enumerate().map(|(i, len)| (i as u64 * 100, i as u64 * 100 + len)).collect());
             let (shown, omitted) = choose(&e, 8);
             let drawn = shown.iter().map(|a| a.resident as u64).sum::<u64>();
-            prop_assert_eq!(drawn + omitted.resident_bytes, lens.iter().sum::<u64>() * MIB);
-            prop_assert!(shown.len() == 8 || omitted.resident_bytes * 100 <= lens.iter().sum::<u64>() * MIB);
+            prop_assert_eq!(drawn + omitted.resident_bytes.unwrap_or(0), lens.iter().sum::<u64>() * MIB);
+            prop_assert!(shown.len() == 8 || omitted.resident_bytes.unwrap_or(0) * 100 <= lens.iter().sum::<u64>() * MIB);
         }
     }
 }

@@ -82,12 +82,13 @@ fn title(picture: &mut Picture, panel: &Panel, top: usize, several: bool) {
         if several { format!("{}: {}", panel.label, panel.name) } else { panel.name.clone() };
     let name = picture.fonts.fit(&name, NAME.size, NAME.weight, PLOT as f32 - 500.0);
     let end = picture.text((LEFT as f32, baseline), Anchor::Left, NAME, &name);
-    let size = format!(
-        "{}, {} resident on average",
-        units::short_bytes(panel.range.len()),
-        units::short_bytes(panel.resident_bytes)
-    );
-    picture.text((end + 12.0, baseline), Anchor::Left, NOTE, &size);
+    picture.text((end + 12.0, baseline), Anchor::Left, NOTE, &size(panel));
+}
+
+/// The size of a panel, and how much of it is resident, if the record contains that.
+pub(super) fn size(panel: &Panel) -> String {
+    let resident = |n| format!(", {} resident on average", units::short_bytes(n));
+    units::short_bytes(panel.range.len()) + &panel.resident_bytes.map_or(String::new(), resident)
 }
 
 fn cells(picture: &mut Picture, panel: &Panel, top: usize, palette: &Palette) {
@@ -169,10 +170,10 @@ pub(super) fn omitted(map: &Heatmap) -> String {
         return String::new();
     }
     let (s, are) = if o.areas == 1 { ("", "is") } else { ("s", "are") };
+    let with = o.resident_bytes.map_or(String::new(), |n| format!(" with {}", units::bytes(n)));
     format!(
-        "{} smaller area{s} with {} ({} hot) {are} not drawn.",
+        "{} smaller area{s}{with} ({} hot) {are} not drawn.",
         o.areas,
-        units::bytes(o.resident_bytes),
         units::bytes(o.hot_bytes)
     )
 }

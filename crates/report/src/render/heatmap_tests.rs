@@ -134,7 +134,7 @@ fn every_panel_is_drawn_whole_whatever_the_shape() {
 fn omitted_memory_is_stated() {
     let mut map = heatmap(vec![quarters()], &Shape::picture());
     assert_eq!(omitted(&map), "");
-    map.omitted = crate::Omitted { areas: 12, resident_bytes: 3_250_586, hot_bytes: 4096 };
+    map.omitted = crate::Omitted { areas: 12, resident_bytes: Some(3_250_586), hot_bytes: 4096 };
     assert_eq!(omitted(&map), "12 smaller areas with 3.1 MiB (4.0 KiB hot) are not drawn.");
     map.omitted.areas = 1;
     assert_eq!(omitted(&map), "1 smaller area with 3.1 MiB (4.0 KiB hot) is not drawn.");

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::words::{footer, gaps_line, head, heading, looked, printable, span};
+use super::words::{footer, gaps_line, head, heading, looked, missing, printable, size, span};
 use crate::access::Access;
 use crate::raw::{RawHead, RawSnapshot};
 use crate::row::RegionRow;
@@ -33,8 +33,10 @@ pub fn raw_head_text(h: &RawHead) -> String {
     let title = if h.title.is_empty() { "" } else { "# " };
     let damaged = gaps_line(&h.gaps);
     let damaged = if damaged.is_empty() { damaged } else { format!("# {damaged}") };
+    let missing = missing(h.missing);
+    let missing = if missing.is_empty() { String::new() } else { format!("# {missing}\n") };
     format!(
-        "{title}{}# hot: touched at {} or more; cold: untouched for {} or more; warm: the rest\n# {}\n{}{}",
+        "{title}{}# hot: touched at {} or more; cold: untouched for {} or more; warm: the rest\n# {}\n{missing}{}{}",
         heading(&h.title),
         units::hz(h.hot_hz),
         span(h.cold_ms),
@@ -56,7 +58,7 @@ pub fn raw_text(s: &RawSnapshot) -> String {
             t.target,
             printable(&t.label),
             units::count(t.regions.len() as u64),
-            bytes(t.resident_bytes),
+            size(t.resident_bytes),
             bytes(t.unknown_bytes),
             bytes(t.left_out_bytes)
         );
@@ -75,7 +77,7 @@ fn line(out: &mut String, r: &RegionRow) {
     let high = if r.rate_high_hz.is_finite() { hz(r.rate_high_hz) } else { String::new() };
     let low = hz(r.rate_low_hz);
     // Without a page that can be observed there is no rate.
-    let rate = match r.resident_bytes > r.unknown_bytes {
+    let rate = match r.is_observable() {
         true => format!("{} ({low}..{high}){}", hz(r.rate_hz), part(r.touched_bp)),
         false => "-".to_owned(),
     };
@@ -83,8 +85,8 @@ fn line(out: &mut String, r: &RegionRow) {
         bytes(r.size_bytes),
         r.state.name().to_owned(),
         rate,
-        span(r.age_ms),
-        bytes(r.resident_bytes),
+        format!("{}{}", if r.age_ms.is_none() { ">= " } else { "" }, span(r.age_low_ms)),
+        size(r.resident_bytes),
         bytes(r.unknown_bytes),
         support(r),
     ];
@@ -111,8 +113,7 @@ fn part(touched_bp: u32) -> String {
 
 /// The basis of most of a rate, and its share if that is not all: `62 % extended`.
 fn support(r: &RegionRow) -> String {
-    let seen = r.resident_bytes > r.unknown_bytes;
-    match r.support.most().filter(|_| seen) {
+    match r.support.most().filter(|_| r.is_observable()) {
         None => "-".to_owned(),
         Some((9_950.., name)) => name.to_owned(),
         Some((bp, name)) => format!("{:.0} % {name}", f64::from(bp) / 100.0),

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::axis::{Tick, size_ticks, time_ticks};
 use super::color::{self, Palette, Rgb};
-use super::heatmap::omitted;
+use super::heatmap::{omitted, size};
 use super::style::DAMAGED;
 use super::words;
 use crate::heatmap::{Cell, CellSupport, Heatmap, Panel};
@@ -56,14 +56,7 @@ pub fn terminal(map: &Heatmap, style: Style) -> String {
 
 fn title(panel: &Panel, several: bool) -> String {
     let label = if several { format!("{}: ", panel.label) } else { String::new() };
-    let (size, resident) = (panel.range.len(), panel.resident_bytes);
-    format!(
-        "{label}{} {}, {} resident on average, from {:#x}",
-        panel.name,
-        units::short_bytes(size),
-        units::short_bytes(resident),
-        panel.range.start
-    )
+    format!("{label}{} {}, from {:#x}", panel.name, size(panel), panel.range.start)
 }
 
 fn cut(text: &str, width: usize) -> String {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use isotherm_core::PAGE_SIZE;
 
-use super::words::{gaps_line, heading, looked, printable, span};
+use super::words::{self, gaps_line, heading, looked, printable, span};
 use crate::names::short;
 use crate::summary::{Bytes, MappingRow, MonitorFigures, Summary, TargetRow};
 use crate::units::{self, bytes, percent};
@@ -49,7 +49,7 @@ fn head(s: &Summary) -> String {
 
 fn heat(s: &Summary) -> String {
     let mut out = format!("{:<NAME$}{:>SIZE$}{:>10}{:>SIZE$}\n", "", "mean", "share", "last");
-    let whole = s.mean.resident_bytes as f64;
+    let whole = s.mean.of_any_heat() as f64;
     let mut row = |name: &str, mean: u64, last: u64| {
         let share = format!("{:.1} %", percent(mean as f64, whole));
         let (mean, last) = (bytes(mean), bytes(last));
@@ -63,11 +63,17 @@ fn heat(s: &Summary) -> String {
         let last = s.last.unknown_bytes_by_reason.get(why).copied().unwrap_or(0);
         row(&format!("  {why}"), mean, last);
     }
-    row("resident", s.mean.resident_bytes, s.last.resident_bytes);
+    match s.mean.resident_bytes.zip(s.last.resident_bytes) {
+        Some((mean, last)) => row("resident", mean, last),
+        None => {
+            let _ = writeln!(out, "{:<NAME$}{:>SIZE$}{:>10}{:>SIZE$}", "resident", "?", "", "?");
+        }
+    }
     for (name, mean, last) in [
         ("not resident", s.mean.absent_bytes, s.last.absent_bytes),
-        ("not monitored", s.mean.left_out_bytes, s.last.left_out_bytes),
+        ("not monitored", Some(s.mean.left_out_bytes), Some(s.last.left_out_bytes)),
     ] {
+        let Some((mean, last)) = mean.zip(last) else { continue };
         if mean > 0 || last > 0 {
             let _ = writeln!(
                 out,
@@ -94,19 +100,19 @@ fn working_set(s: &Summary) -> String {
 /// The mappings. Small mappings with less than a page of hot or warm memory are
 /// summed up in one row.
 fn mappings(rows: &[MappingRow], top: usize) -> String {
-    let resident: f64 = rows.iter().map(|r| r.bytes.resident_bytes as f64).sum();
+    let resident: f64 = rows.iter().map(|r| r.bytes.of_any_heat() as f64).sum();
     let tells = |b: &Bytes| {
         b.hot_bytes.max(b.warm_bytes) >= PAGE_SIZE
-            || b.resident_bytes as f64 >= SMALL_PART * resident
+            || b.of_any_heat() as f64 >= SMALL_PART * resident
     };
     let (mut shown, mut rest): (Vec<&MappingRow>, Vec<&MappingRow>) =
         rows.iter().partition(|r| tells(&r.bytes));
     rest.extend(shown.drain(top.min(shown.len())..));
     let mut all: Vec<(String, Bytes)> =
         shown.iter().map(|r| (short(&r.name).to_owned(), r.bytes.clone())).collect();
-    if !rest.is_empty() {
-        let mut sum = Bytes::default();
-        rest.iter().for_each(|r| sum.add(&r.bytes));
+    if let Some((first, others)) = rest.split_first() {
+        let mut sum = first.bytes.clone();
+        others.iter().for_each(|r| sum.add(&r.bytes));
         all.push((format!("{} more", rest.len()), sum));
     }
     table("by mapping, mean", all.iter().map(|(name, bytes)| (name.clone(), bytes)))
@@ -116,9 +122,13 @@ fn table<'a>(title: &str, rows: impl Iterator<Item = (String, &'a Bytes)>) -> St
     let heads = ["hot", "warm", "cold", "unknown", "resident"].map(|h| format!("{h:>SIZE$}"));
     let mut out = format!("\n{title:<NAME$}{}\n", heads.concat());
     for (name, b) in rows {
-        let sizes = [b.hot_bytes, b.warm_bytes, b.cold_bytes, b.unknown_bytes, b.resident_bytes]
-            .map(|n| format!("{:>SIZE$}", at_least_a_page(n)));
-        let _ = writeln!(out, "{:<NAME$}{}", cut(&name), sizes.concat());
+        let heats = [b.hot_bytes, b.warm_bytes, b.cold_bytes, b.unknown_bytes].map(Some);
+        let sizes = heats.into_iter().chain([b.resident_bytes]).map(|n| {
+            let size = n.map_or_else(|| "?".to_owned(), at_least_a_page);
+            format!("{size:>SIZE$}")
+        });
+        let sizes: String = sizes.collect();
+        let _ = writeln!(out, "{:<NAME$}{sizes}", cut(&name));
     }
     out
 }
@@ -229,9 +239,11 @@ fn definitions(s: &Summary) -> String {
         0 => "",
         _ => "extended: presumed from a sample of its stretch; old: from an earlier time\n",
     };
+    let missing = words::missing(s.missing);
+    let end = if missing.is_empty() { "" } else { "\n" };
     format!(
         "\n{}hot: touched at {} or more; cold: untouched for {} or more; warm: the \
-         rest\nunknown: resident, but its accesses cannot be observed\n{support}{early}p95: not \
+         rest\nunknown: resident, but its accesses cannot be observed\n{missing}{end}{support}{early}p95: not \
          exceeded for 95 % of the time; mean: over time; share: of resident\n{}\n",
         gaps_line(&s.gaps),
         units::hz(s.hot_hz),

@@ -85,7 +85,7 @@ fn targets_get_a_table_if_there_are_several() {
 fn mappings_with_a_few_bytes_of_heat_are_not_named() {
     let mut s = summary();
     let row = |name: &str, hot: u64, unknown: u64| {
-        let resident_bytes = hot + unknown;
+        let resident_bytes = Some(hot + unknown);
         let bytes =
             Bytes { hot_bytes: hot, unknown_bytes: unknown, resident_bytes, ..Bytes::default() };
         MappingRow { name: name.into(), bytes }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use isotherm_core::Missing;
+
 use crate::basis::{Basis, GapFigures};
 use crate::units::{self, bytes, percent};
 
@@ -32,14 +34,31 @@ pub(super) fn thresholds(b: &Basis) -> String {
     )
 }
 
-/// The amount of unknown memory.
+/// The amount of unknown memory, and the figures that the record does not have.
 pub(super) fn unknown(b: &Basis) -> String {
-    let share = percent(b.unknown_bytes as f64, b.resident_bytes as f64);
-    format!(
-        "unknown: {} of {} resident ({share:.1} %)",
-        bytes(b.unknown_bytes),
-        bytes(b.resident_bytes)
-    )
+    let of = b.resident_bytes.map_or(String::new(), |resident| {
+        let share = percent(b.unknown_bytes as f64, resident as f64);
+        format!(" of {} resident ({share:.1} %)", bytes(resident))
+    });
+    let (first, missing) = (bytes(b.unknown_bytes), missing(b.missing));
+    format!("unknown: {first}{of}{}{missing}", if missing.is_empty() { "" } else { "; " })
+}
+
+/// The figures that the record does not have; empty if it has all.
+pub(super) fn missing(missing: Missing) -> &'static str {
+    match (missing.residency, missing.ages) {
+        (false, false) => "",
+        (true, false) => "not in the record: which memory is resident",
+        (false, true) => "not in the record: ages, except for lower bounds",
+        (true, true) => {
+            "not in the record: which memory is resident; ages, except for lower bounds"
+        }
+    }
+}
+
+/// A size, or `?` if the record does not contain it.
+pub(super) fn size(size: Option<u64>) -> String {
+    size.map_or_else(|| "?".to_owned(), bytes)
 }
 
 /// Maximum number of gaps that are listed.

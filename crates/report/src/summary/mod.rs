@@ -144,9 +144,10 @@ impl Summarizer {
             hot_hz: self.options.thresholds.hot_hz,
             cold_ms: ms(self.options.thresholds.cold_age),
             look: self.options.look.clone(),
+            missing: self.options.missing,
             gaps: gaps(&self.options, &time),
-            mean: self.total.mean(self.seconds),
-            last: self.last.mean(1.0),
+            mean: self.total.mean(self.seconds, self.options.missing),
+            last: self.last.mean(1.0, self.options.missing),
             mappings: self.rows(),
             targets,
             monitor: self.cost.figures(self.seconds, &self.attrs),
@@ -160,7 +161,7 @@ impl Summarizer {
             target: id.0,
             label: self.options.label(id),
             cpu_percent: of.ran.map(|ran| percent(ran, self.seconds)),
-            bytes: of.tally.mean(self.seconds),
+            bytes: of.tally.mean(self.seconds, self.options.missing),
         };
         self.by_target.iter().map(row).collect()
     }
@@ -168,13 +169,13 @@ impl Summarizer {
     fn rows(&self) -> Vec<MappingRow> {
         let row = |(i, t): (usize, &Tally)| MappingRow {
             name: self.names.get(i).to_owned(),
-            bytes: t.mean(self.seconds),
+            bytes: t.mean(self.seconds, self.options.missing),
         };
         let mut rows: Vec<_> = self.by_name.iter().enumerate().map(row).collect();
         rows.retain(|r| r.bytes.mapped_bytes > 0);
         rows.sort_by_key(|r| {
             let b = &r.bytes;
-            std::cmp::Reverse((b.hot_bytes, b.warm_bytes, b.resident_bytes, b.mapped_bytes))
+            std::cmp::Reverse((b.hot_bytes, b.warm_bytes, b.of_any_heat(), b.mapped_bytes))
         });
         rows
     }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use isotherm_core::Missing;
 use serde::Serialize;
 
-use crate::basis::GapFigures;
+use crate::basis::{GapFigures, names};
 
 /// The figures. Means are over time: a snapshot counts as long as its interval lasted.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -29,6 +30,9 @@ pub struct Summary {
     pub cold_ms: f64,
     /// the way to look; empty if the record does not contain it
     pub look: String,
+    /// figures that the record does not have
+    #[serde(serialize_with = "names")]
+    pub missing: Missing,
     /// times for which a damaged record has no data
     pub gaps: Vec<GapFigures>,
     /// mean over the time
@@ -52,8 +56,8 @@ pub struct Summary {
 pub struct Bytes {
     /// mapped: resident, absent and left out
     pub mapped_bytes: u64,
-    /// resident: hot, warm, cold and unknown
-    pub resident_bytes: u64,
+    /// resident: hot, warm, cold and unknown; `None` if the record does not contain which memory is resident
+    pub resident_bytes: Option<u64>,
     /// touched at the hot rate or more
     pub hot_bytes: u64,
     /// neither hot nor cold
@@ -71,8 +75,8 @@ pub struct Bytes {
     pub extended_bytes: u64,
     /// known only from an earlier time
     pub old_bytes: u64,
-    /// mapped, but not resident
-    pub absent_bytes: u64,
+    /// mapped, but not resident; `None` as above
+    pub absent_bytes: Option<u64>,
     /// mapped, but no region covered it
     pub left_out_bytes: u64,
 }
@@ -147,10 +151,19 @@ pub struct MonitorFigures {
 }
 
 impl Bytes {
+    /// The bytes of all states of heat: the resident ones, as far as the record contains which memory is resident.
+    pub(crate) fn of_any_heat(&self) -> u64 {
+        self.hot_bytes + self.warm_bytes + self.cold_bytes + self.unknown_bytes
+    }
+
     /// Adds the bytes of other memory.
     pub(crate) fn add(&mut self, o: &Bytes) {
+        for (sum, o) in
+            [(&mut self.resident_bytes, o.resident_bytes), (&mut self.absent_bytes, o.absent_bytes)]
+        {
+            *sum = sum.zip(o).map(|(a, b)| a + b);
+        }
         self.mapped_bytes += o.mapped_bytes;
-        self.resident_bytes += o.resident_bytes;
         self.hot_bytes += o.hot_bytes;
         self.warm_bytes += o.warm_bytes;
         self.cold_bytes += o.cold_bytes;
@@ -158,7 +171,6 @@ impl Bytes {
         self.measured_bytes += o.measured_bytes;
         self.extended_bytes += o.extended_bytes;
         self.old_bytes += o.old_bytes;
-        self.absent_bytes += o.absent_bytes;
         self.left_out_bytes += o.left_out_bytes;
         for (why, n) in &o.unknown_bytes_by_reason {
             *self.unknown_bytes_by_reason.entry(why).or_default() += n;

@@ -1,6 +1,8 @@
 //! Sums from which means are computed.
 
-use isotherm_core::{Attrs, HeatBytes, Quality, Restraint, Snapshot, SupportBytes, Unknown};
+use isotherm_core::{
+    Attrs, HeatBytes, Missing, Quality, Restraint, Snapshot, SupportBytes, Unknown,
+};
 
 use super::rows::{Bytes, MonitorFigures, WorkingSet};
 use crate::distribution::Distribution;
@@ -77,7 +79,7 @@ impl Tally {
     }
 
     /// Means, rounded so that the sum of the parts equals the total.
-    pub(super) fn mean(&self, seconds: f64) -> Bytes {
+    pub(super) fn mean(&self, seconds: f64, missing: Missing) -> Bytes {
         let mean = |sum: f64| (sum / seconds).round() as u64;
         let [hot, warm, cold, unknown] = [self.hot, self.warm, self.cold, self.unknown].map(mean);
         let (absent, resident) = (mean(self.absent), hot + warm + cold + unknown);
@@ -86,7 +88,7 @@ impl Tally {
         let mapped = mean(self.mapped).max(resident + absent);
         Bytes {
             mapped_bytes: mapped,
-            resident_bytes: resident,
+            resident_bytes: missing.resident(resident),
             hot_bytes: hot,
             warm_bytes: warm,
             cold_bytes: cold,
@@ -98,7 +100,7 @@ impl Tally {
             measured_bytes: measured,
             extended_bytes: extended,
             old_bytes: old,
-            absent_bytes: absent,
+            absent_bytes: missing.resident(absent),
             left_out_bytes: mapped - resident - absent,
         }
     }

@@ -42,7 +42,7 @@ fn every_byte_is_counted_once() {
     let s = summary(Options::default(), &[one(heap())]).unwrap();
     let expected = Bytes {
         mapped_bytes: 8 * MIB,
-        resident_bytes: 5 * MIB,
+        resident_bytes: Some(5 * MIB),
         hot_bytes: MIB,
         warm_bytes: MIB,
         cold_bytes: 2 * MIB,
@@ -51,7 +51,7 @@ fn every_byte_is_counted_once() {
         measured_bytes: 4 * MIB,
         extended_bytes: 0,
         old_bytes: 0,
-        absent_bytes: 2 * MIB,
+        absent_bytes: Some(2 * MIB),
         left_out_bytes: MIB,
     };
     assert_eq!(s.mean, expected);
@@ -81,7 +81,7 @@ fn a_region_over_two_mappings_counts_for_both_in_proportion() {
         .unwrap()
         .mappings
         .into_iter()
-        .map(|r| (r.name, r.bytes.hot_bytes, r.bytes.absent_bytes))
+        .map(|r| (r.name, r.bytes.hot_bytes, r.bytes.absent_bytes.unwrap()))
         .collect();
     assert_eq!(
         rows,
@@ -172,8 +172,9 @@ proptest! {
         let maps = vec![mapping(r.range.start, border, "/a"), mapping(border, end, "/b")];
         let s = summary(Options::default(), &[snapshot(0, 1.0, vec![target(0, maps, vec![r])])]).unwrap();
         for b in s.mappings.iter().map(|m| &m.bytes).chain([&s.mean, &s.last]) {
-            prop_assert_eq!(b.resident_bytes + b.absent_bytes + b.left_out_bytes, b.mapped_bytes);
-            prop_assert_eq!(b.hot_bytes + b.warm_bytes + b.cold_bytes + b.unknown_bytes, b.resident_bytes);
+            let (resident, absent) = b.resident_bytes.zip(b.absent_bytes).unwrap();
+            prop_assert_eq!(resident + absent + b.left_out_bytes, b.mapped_bytes);
+            prop_assert_eq!(b.of_any_heat(), resident);
         }
         prop_assert_eq!(s.mean.mapped_bytes, end - r.range.start);
         prop_assert_eq!(s.mean.left_out_bytes, last);

@@ -1,0 +1,157 @@
+//! The tables of a record: figures that it does not have are null.
+
+use std::path::Path;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{UInt16Type, UInt32Type, UInt64Type};
+use arrow_array::{Array, RecordBatch};
+use isotherm_core::{Missing, Nanos, RateSupport, Thresholds};
+use isotherm_record::{RecordingHeader, Table, export_parquet};
+
+use crate::samples::{facts, few, reader, record, record_attributed, record_with};
+
+/// The rows of a table of at most one batch.
+fn rows(table: Table, record: &[u8]) -> RecordBatch {
+    let mut batches = table.read(reader(record), &Thresholds::default()).unwrap();
+    let rows = batches.next().unwrap().unwrap();
+    assert!(batches.next().is_none());
+    rows
+}
+
+/// Whether all values of a column are null, or none is.
+fn is_null(rows: &RecordBatch, column: &str) -> bool {
+    let column = rows.column_by_name(column).unwrap();
+    assert!([0, rows.num_rows()].contains(&column.null_count()), "{column:?}");
+    column.null_count() > 0
+}
+
+#[test]
+fn what_an_import_lacks_is_null() {
+    let imported = RecordingHeader {
+        started_unix_ms: 0,
+        missing: Missing { ages: true, residency: true },
+        ..facts()
+    };
+    for (facts, lacks) in [(facts(), false), (imported, true)] {
+        let record = record_with(&facts, &few(4));
+        let regions = rows(Table::Regions, &record);
+        for (column, null) in [
+            ("age_ms", lacks),
+            ("resident_bp", lacks),
+            ("touched_bp", false),
+            ("unknown_bp", false),
+        ] {
+            assert_eq!(is_null(&regions, column), null, "{column}");
+        }
+        let snapshots = rows(Table::Snapshots, &record);
+        for (column, null) in [("time", lacks), ("absent_bytes", lacks), ("hot_bytes", false)] {
+            assert_eq!(is_null(&snapshots, column), null, "{column}");
+        }
+        let elapsed = snapshots.column_by_name("elapsed_us").unwrap();
+        assert_eq!(
+            elapsed.as_primitive::<UInt64Type>().values(),
+            &[400_000, 800_000, 1_200_000, 1_600_000]
+        );
+    }
+}
+
+#[test]
+fn regions_have_the_support_of_their_rates() {
+    let mut snapshots = few(4);
+    let supports = [
+        None,
+        Some(RateSupport { measured_bp: 7_500, extended_bp: 1_250 }),
+        Some(RateSupport::OLD),
+    ];
+    for s in &mut snapshots {
+        for (region, support) in s.targets[0].regions.iter_mut().zip(supports) {
+            region.support = support;
+        }
+    }
+    let regions = rows(Table::Regions, &record(&snapshots));
+    for (name, of) in [
+        ("measured_bp", (|s| s.measured_bp) as fn(RateSupport) -> u32),
+        ("extended_bp", |s| s.extended_bp),
+    ] {
+        let found = regions.column_by_name(name).unwrap().as_primitive::<UInt16Type>();
+        let found: Vec<_> = found.iter().map(|bp| bp.map(u32::from)).collect();
+        let views = snapshots.iter().flat_map(|s| &s.targets).flat_map(|t| &t.regions);
+        assert_eq!(found, views.map(|r| r.support.map(of)).collect::<Vec<_>>(), "{name}");
+    }
+}
+
+#[test]
+fn a_target_without_attribution_has_a_row() {
+    // Target 1 has attributions in one of these records.
+    for (record, unread) in
+        [(record(&few(4)), vec![0, 1, 2]), (record_attributed(&few(4)), vec![0, 2])]
+    {
+        let targets = rows(Table::Targets, &record);
+        let from = targets.num_rows() - unread.len();
+        let (read, unread_rows) = (targets.slice(0, from), targets.slice(from, unread.len()));
+        let of = |rows: &RecordBatch| rows["target"].as_primitive::<UInt32Type>().values().to_vec();
+        assert!(of(&read).iter().all(|target| *target == 1), "{read:?}");
+        assert_eq!(of(&unread_rows), unread);
+        for column in ["time", "comm", "cgroup", "swapped_bytes", "major_faults"] {
+            assert!(
+                is_null(&unread_rows, column) && (from == 0 || !is_null(&read, column)),
+                "{column}"
+            );
+        }
+        assert!(!is_null(&unread_rows, "pid") && !is_null(&unread_rows, "command"));
+    }
+}
+
+/// All files below a folder, by their paths in it.
+fn files(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => found.push(path.strip_prefix(folder).unwrap().display().to_string()),
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn recordings_of_unknown_times_lie_side_by_side() {
+    let dir = tempfile::tempdir().unwrap();
+    let export = |started: Nanos| {
+        let facts = RecordingHeader { started_unix_ms: 0, started, host: String::new(), ..facts() };
+        export_parquet(reader(&record_with(&facts, &few(4))), &Thresholds::default(), dir.path())
+    };
+    export(Nanos(7)).unwrap();
+    export(Nanos(5)).unwrap();
+    let expected: Vec<String> = ["regions", "snapshots", "targets"]
+        .iter()
+        .flat_map(|table| {
+            ["at5", "at7"].map(|start| {
+                format!("{table}/host=unknown/day=__HIVE_DEFAULT_PARTITION__/{start}.parquet")
+            })
+        })
+        .collect();
+    assert_eq!(files(dir.path()), expected);
+}
+
+/// An export that fails removes its own files only.
+#[test]
+fn an_export_replaces_nothing_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let export = |dir: &Path| export_parquet(reader(&record(&few(4))), &Thresholds::default(), dir);
+    export(dir.path()).unwrap();
+    let before = files(dir.path());
+    let of_targets = before.iter().find(|path| path.starts_with("targets")).unwrap();
+    for removed in before.iter().filter(|path| *path != of_targets) {
+        std::fs::remove_file(dir.path().join(removed)).unwrap();
+    }
+    let content = std::fs::read(dir.path().join(of_targets)).unwrap();
+    assert!(export(dir.path()).is_err());
+    assert_eq!(files(dir.path()), [of_targets.clone()]);
+    assert_eq!(std::fs::read(dir.path().join(of_targets)).unwrap(), content);
+}
