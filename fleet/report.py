@@ -352,9 +352,9 @@ def text(report):
 
 STYLE = """
 :root { color-scheme: light dark; --paper: #ffffff; --ink: #1b1f27; --quiet: #565f6d; --line: #c4cad3; --panel: #f5f7f9;
-  --hot: #d94801; --warm: #fdbe5e; --cold: #6b9bd1; --unknown: #87909d; --saved: #007a78; --limit: #0b57b0; }
+  --hot: #d94801; --warm: #fdbe5e; --cold: #6b9bd1; --unknown: #87909d; --saved: #085955; --limit: #0b57b0; }
 @media (prefers-color-scheme: dark) { :root { --paper: #12151b; --ink: #e8ebf0; --quiet: #a5aebb; --line: #3a424e;
-  --panel: #1b2029; --saved: #2aa7a4; --limit: #7db4ff; } }
+  --panel: #1b2029; --saved: #82ede6; --limit: #7db4ff; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 1000px; padding: 1.2rem; background: var(--paper); color: var(--ink);
   font: 15px/1.5 system-ui, sans-serif; }

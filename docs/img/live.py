@@ -2,18 +2,20 @@
 """Captures isotherm top and isotherm web beside two redis servers: docs/img/top.svg and docs/img/web.png. Prints the
 table of isotherm top as text.
 
-Usage, as root: docs/img/live.py ISOTHERM. It requires tmux, redis-server, redis-benchmark and chromium-headless-shell.
+Usage, as root: docs/img/live.py ISOTHERM. It requires tmux, redis-server, redis-benchmark, chromium-headless-shell and
+the packages of crates/web/tests/browser/requirements.txt.
 """
 
-import base64
 import html
-import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+
+from playwright.sync_api import sync_playwright
 
 COLUMNS, LINES = 100, 30
 WIDTH, HEIGHT = 8, 17  # of a character, in pixels
@@ -140,60 +142,17 @@ def top(isotherm, folder, socket):
         subprocess.run([*tmux, "kill-server"], capture_output=True)
 
 
-class Browser:
-    """A headless Chromium, driven by its debugging protocol over a pipe: a page that is live never ends to load, so the
-    option --screenshot waits for ever."""
-
-    def __init__(self, folder):
-        words = ["chromium-headless-shell", "--no-sandbox", "--hide-scrollbars", "--remote-debugging-pipe"]
-        words += ["--disable-gpu", f"--user-data-dir={folder}/browser"]
-        # It reads descriptor 3, and writes to 4.
-        shell = ["sh", "-c", 'exec "$@" 3<&0 4>&1 >/dev/null 2>&1', "sh", *words]
-        self.child = subprocess.Popen(shell, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.calls, self.session = 0, None
-
-    def call(self, method, **params):
-        """The result of a call."""
-        self.calls += 1
-        message = {"id": self.calls, "method": method, "params": params}
-        if self.session:
-            message["sessionId"] = self.session
-        self.child.stdin.write(json.dumps(message).encode() + b"\0")
-        self.child.stdin.flush()
-        while True:
-            answer = json.loads(self.read())
-            if answer.get("id") == self.calls:
-                return answer["result"]
-
-    def read(self):
-        text = bytearray()
-        while not text.endswith(b"\0"):
-            byte = self.child.stdout.read(1)
-            if not byte:
-                sys.exit("chromium-headless-shell has ended")
-            text += byte
-        return text[:-1]
-
-    def open(self, address):
-        target = self.call("Target.createTarget", url="about:blank", width=1280, height=1270)["targetId"]
-        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        self.call("Page.navigate", url=address)
-
-
-def screenshot(folder, address, path):
+def screenshot(address, path):
     """The page after some seconds, with the mouse over the heat map."""
-    browser = Browser(folder)
-    try:
-        browser.open(address)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium-headless-shell"))
+        page = browser.new_page(viewport={"width": 1280, "height": 1270})
+        page.goto(address)
         time.sleep(6)
-        browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=520, y=420)
+        page.mouse.move(520, 420)
         time.sleep(1)
-        data = browser.call("Page.captureScreenshot", format="png")["data"]
-        with open(path, "wb") as file:
-            file.write(base64.b64decode(data))
-    finally:
-        browser.child.kill()
-        browser.child.wait()
+        page.screenshot(path=path)
+        browser.close()
 
 
 def web(isotherm, folder, socket):
@@ -202,7 +161,7 @@ def web(isotherm, folder, socket):
     try:
         address = server.stdout.readline().strip()
         use(socket)
-        screenshot(folder, address, picture("web.png"))
+        screenshot(address, picture("web.png"))
     finally:
         server.terminate()
         server.wait()

@@ -182,7 +182,7 @@ class Pane {
 
   async refreshSlow() {
     const [targets, series, marks] = await Promise.all([
-      this.ask("targets"), this.ask("series"), this.state.kind === "service" ? this.ask("marks") : null]);
+      this.ask("targets"), this.ask("series"), this.state.kind === "live" ? null : this.ask("marks")]);
     if (targets) this.showTargets(targets);
     if (series) this.series = series;
     if (marks) this.showMarks(marks);

@@ -11,6 +11,8 @@
 mod api;
 pub mod axis;
 pub mod cell;
+#[cfg(test)]
+mod color_tests;
 pub mod guard;
 mod index;
 mod live;

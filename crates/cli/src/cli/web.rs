@@ -20,6 +20,10 @@ pub struct Web {
     /// Show this record next to the first one, over the same time since their starts
     #[arg(long, value_name = "FILE", requires = "file")]
     pub compare: Option<PathBuf>,
+    /// Mark on the time line what schemes did while the records were made: a log of isotherm run or reclaim
+    /// (--log); repeatable
+    #[arg(long = "log", value_name = "FILE", requires = "file")]
+    pub logs: Vec<PathBuf>,
     /// Leave out damaged parts of records, instead of ending there
     #[arg(long, requires = "file")]
     pub skip_damaged: bool,

@@ -14,7 +14,7 @@ pub fn run(o: &Web) -> Result<ExitCode> {
     let options = o.options();
     let records = o.records();
     if !records.is_empty() {
-        isotherm_web::show(&records, &options)?;
+        isotherm_web::show(&records, &o.logs, &options)?;
     } else if o.service {
         isotherm_web::follow(o.control.as_deref(), &options)?;
     } else {

@@ -143,9 +143,12 @@ fn a_recorder_is_shown_by_its_socket_from_its_start() {
 #[test]
 fn it_says_what_is_missing() {
     let dir = TempDir::new().unwrap();
+    synthetic::write(&dir.path().join("a.rec"), 3);
     for (args, status, text) in [
         (&["web"][..], 2, "nothing to show"),
         (&["web", "none.rec"], 1, "none.rec"),
+        (&["web", "a.rec", "--log", "none.jsonl"], 1, "none.jsonl"),
+        (&["web", "--service", "--log", "a"], 2, "FILE"),
         (&["web", "--service", "--control", "none"], 1, "no service listens"),
         (&["web", "a.rec", "--pid", "1"], 2, "cannot be used with"),
         (&["web", "a.rec", "--tls-cert", "c"], 2, "--tls-key"),
@@ -158,7 +161,6 @@ fn it_says_what_is_missing() {
             done.err
         );
     }
-    synthetic::write(&dir.path().join("a.rec"), 3);
     let done = run_in(dir.path(), &["web", "a.rec", "--listen", "0.0.0.0:0"]);
     assert!(done.status == 1 && done.err.contains("--tls-cert"), "{}", done.err);
 }

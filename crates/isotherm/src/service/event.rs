@@ -1,12 +1,13 @@
 //! One action, or one skipped match: as a line of the log, and as text.
 
-use std::time::{Duration, SystemTime};
+use std::io::{self, BufRead};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use isotherm_core::scheme::{Event, Outcome};
 use isotherm_core::{Failure, Mapping, Nanos, Snapshot};
 use isotherm_record::TargetInfo;
 use isotherm_report::{bytes, printable};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A line of the log: `docs/abi/testing/audit-log.md`.
 #[derive(Debug, Serialize)]
@@ -90,6 +91,38 @@ impl<'a> LogLine<'a> {
     }
 }
 
+/// An action that a log reports.
+#[derive(Debug, Deserialize)]
+pub struct LoggedAction {
+    time: String,
+    /// name of the scheme
+    pub scheme: String,
+    /// its action
+    pub action: String,
+    /// the process; `None` if it was no longer watched
+    pub pid: Option<u32>,
+    outcome: String,
+    /// bytes that the action was applied to
+    pub applied: u64,
+}
+
+impl LoggedAction {
+    /// When it was logged, on the wall clock, since 1970 (UTC).
+    #[must_use]
+    pub fn since_1970(&self) -> Option<Duration> {
+        humantime::parse_rfc3339(&self.time).ok()?.duration_since(UNIX_EPOCH).ok()
+    }
+}
+
+/// The actions of a log that were applied to memory. All other lines are left out, also those that were cut.
+pub fn logged_actions(log: impl BufRead) -> impl Iterator<Item = io::Result<LoggedAction>> {
+    let action = |line: Vec<u8>| {
+        let action: LoggedAction = serde_json::from_slice(&line).ok()?;
+        (action.outcome == "acted" && action.applied > 0).then_some(action)
+    };
+    log.split(b'\n').filter_map(move |line| line.map(action).transpose())
+}
+
 /// The mapping that contains the start of the range.
 fn mapping<'a>(e: &Event, s: &'a Snapshot) -> Option<&'a Mapping> {
     let view = s.targets.iter().find(|view| view.id == e.target)?;
@@ -111,33 +144,60 @@ fn failure(failure: Failure) -> &'static str {
 mod tests {
     use super::*;
 
+    const LINE: LogLine<'_> = LogLine {
+        time: String::new(),
+        scheme: "cold",
+        action: "pageout",
+        pid: Some(7),
+        command: "\u{1b}]0;x\u{7} sh",
+        mapping: "/tmp/\u{1b}[2J\n\u{202e}a",
+        kind: None,
+        start: String::new(),
+        end: String::new(),
+        bytes: 4096,
+        hz: 0.0,
+        age_seconds: 9.0,
+        score: 1.0,
+        window: 0,
+        outcome: "would_act",
+        tried: 4096,
+        applied: 4096,
+        passed: 0,
+        took_us: 0,
+        why: None,
+    };
+
     /// Found by an audit: `run --dry-run` printed the names of other users' processes and files as they were.
     #[test]
     fn a_name_does_not_steer_the_terminal() {
-        let line = LogLine {
-            time: String::new(),
-            scheme: "cold",
-            action: "pageout",
-            pid: Some(7),
-            command: "\u{1b}]0;x\u{7} sh",
-            mapping: "/tmp/\u{1b}[2J\n\u{202e}a",
-            kind: None,
-            start: "0x1000".to_owned(),
-            end: "0x2000".to_owned(),
-            bytes: 4096,
-            hz: 0.0,
-            age_seconds: 9.0,
-            score: 1.0,
-            window: 0,
-            outcome: "would_act",
-            tried: 4096,
-            applied: 4096,
-            passed: 0,
-            took_us: 0,
-            why: None,
-        };
+        let line = LogLine { start: "0x1000".to_owned(), end: "0x2000".to_owned(), ..LINE };
         let words = line.words(Nanos(2_000_000_000), Nanos(0));
         assert_eq!(words, printable(&words));
         assert!(words.contains("]0;x") && words.contains("0x1000..0x2000 /tmp/"), "{words}");
+    }
+
+    #[test]
+    fn a_log_is_read_as_it_was_written() {
+        let line = |outcome, applied| {
+            let time = humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(1500));
+            let line = LogLine { time: time.to_string(), outcome, applied, ..LINE };
+            serde_json::to_string(&line).unwrap()
+        };
+        let aim =
+            r#"{"time":"2026-11-01T00:00:00.000Z","scheme":"cold","action":"aim","cgroup":null}"#;
+        let lines = [
+            line("acted", 8192),
+            line("would_act", 8192),
+            line("acted", 0),
+            aim.to_owned(),
+            "{\"time\":\"20".to_owned(),
+            line("acted", 4096),
+        ];
+        let log = lines.join("\n");
+        let found: Vec<_> = logged_actions(log.as_bytes()).map(Result::unwrap).collect();
+        let [first, last] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!((first.applied, last.applied), (8192, 4096));
+        assert_eq!((&*first.scheme, &*first.action, first.pid), ("cold", "pageout", Some(7)));
+        assert_eq!(first.since_1970(), Some(Duration::from_millis(1500)));
     }
 }

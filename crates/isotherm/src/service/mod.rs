@@ -50,6 +50,7 @@ use crate::watch::{self, AttrsFor, FilesToWatch, LookBy, WatchedMemory};
 use crate::words::{chain, is_closed_pipe};
 
 pub use self::error::{MeterError, ServiceError};
+pub use self::event::{LoggedAction, logged_actions};
 pub use self::table::SchemeTable;
 
 /// How a service acts, independent of its schemes.

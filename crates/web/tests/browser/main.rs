@@ -1,223 +1,190 @@
-//! The page in a real browser. Without Chromium these tests print that and pass; `apt-get install
-//! chromium-headless-shell` has it. `ISOTHERM_SCREENSHOTS=DIR` keeps pictures of the page.
+//! The page in a real browser. Each test is a case of `cases.py`, which drives a headless Chromium by Playwright.
+//! Without them the tests print that and pass; with `ISOTHERM_REQUIRE_ALL` they fail. `ISOTHERM_SCREENSHOTS=DIR` keeps
+//! pictures of the page.
 
-#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "tests, and what helps them")]
+#![allow(clippy::unwrap_used, missing_docs, reason = "tests, and what helps them")]
 
-mod chromium;
-mod records;
 #[path = "../scene/mod.rs"]
 mod scene;
 
-use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
-use crate::chromium::Browser;
-use crate::scene::Scene;
+use isotherm_record::{Event, Reader};
 
+use crate::scene::{Records, Scene, write_log, write_record};
+
+const CHROMIUM: [&str; 5] =
+    ["chromium-headless-shell", "headless_shell", "chromium", "chromium-browser", "google-chrome"];
+/// Of the heat of a record, so many bytes are kept.
+const MEMORY: usize = 1 << 20;
 const HOSTILE: &str = "<img src=x onerror=alert(1)><script>document.title='owned'</script>";
 
-fn browser_or_skip() -> Option<Browser> {
-    let browser = Browser::start();
-    if browser.is_none() {
-        assert!(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "Chromium is missing");
-        eprintln!("skipped: there is no Chromium (apt-get install chromium-headless-shell)");
+/// The programs of the tests.
+struct Tools {
+    python: PathBuf,
+    chromium: PathBuf,
+}
+
+impl Tools {
+    /// The programs, or why there are none.
+    fn find() -> Result<Self, &'static str> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let find =
+            |name| std::env::split_paths(&path).map(|dir| dir.join(name)).find(|p| p.exists());
+        let chromium = CHROMIUM.into_iter().find_map(find);
+        let chromium = chromium.ok_or("Chromium is missing: install chromium-headless-shell")?;
+        let python = playwright().ok_or("Playwright is missing, and pip cannot install it")?;
+        Ok(Tools { python, chromium })
     }
-    browser
 }
 
-/// Keeps a picture of the page, if requested.
-fn keep(browser: &mut Browser, name: &str) {
-    if let Some(dir) = std::env::var_os("ISOTHERM_SCREENSHOTS") {
-        std::fs::write(std::path::Path::new(&dir).join(name), browser.screenshot()).unwrap();
+/// A Python with Playwright, installed into a virtual environment below target.
+fn playwright() -> Option<PathBuf> {
+    let run = |command: &mut Command| command.output().is_ok_and(|out| out.status.success());
+    let venv = Path::new(env!("CARGO_TARGET_TMPDIR")).join("playwright");
+    let python = venv.join("bin/python");
+    if !python.exists() {
+        run(Command::new("python3").args(["-m", "venv"]).arg(&venv));
     }
+    // It reads no index if all is there.
+    let mut install = Command::new(&python);
+    install.args(["-m", "pip", "install", "-q", "--disable-pip-version-check", "-r"]);
+    run(install.arg(file("requirements.txt"))).then_some(python)
 }
 
-const DRAWN: &str = "Number(document.querySelector('.heat')?.dataset.drawn ?? 0)";
-
-/// The middle of the heat map, in the window.
-fn middle(browser: &mut Browser) -> (f64, f64) {
-    let place = browser.value(
-        "(() => { const b = document.querySelector('.heat').getBoundingClientRect(); \
-         return [b.left + b.width / 2, b.top + b.height / 2]; })()",
-    );
-    (place[0].as_f64().unwrap(), place[1].as_f64().unwrap())
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser").join(name)
 }
 
-/// A checksum of the pixels of the heat map.
-fn pixels(browser: &mut Browser) -> Value {
-    browser.value(
-        "(() => { const c = document.querySelector('.heat'); \
-         const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; \
-         let s = 0; for (let i = 0; i < d.length; i += 7) s = (s * 31 + d[i]) | 0; return s; })()",
-    )
+/// Runs a case on the page at `address`. The case prints what must happen next, and waits until `act` has done it.
+/// Returns whether it could run.
+fn run(case: &str, address: &str, folder: Option<&Path>, mut act: impl FnMut(&str)) -> bool {
+    static TOOLS: OnceLock<Result<Tools, &str>> = OnceLock::new();
+    let tools = match TOOLS.get_or_init(Tools::find) {
+        Ok(tools) => tools,
+        Err(why) => {
+            assert!(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "{case}: {why}");
+            eprintln!("skipped {case}: {why}");
+            return false;
+        }
+    };
+    let mut command = Command::new(&tools.python);
+    command
+        .arg("-B")
+        .arg(file("cases.py"))
+        .arg(case)
+        .arg(&tools.chromium)
+        .arg(address)
+        .args(folder);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        act(&line.unwrap());
+        writeln!(input).unwrap();
+    }
+    assert!(child.wait().unwrap().success(), "{case} has failed: see above");
+    true
 }
 
-/// The view that was drawn last: ms, and bytes of the axis.
-const VIEW: &str = "JSON.parse(document.querySelector('.heat').dataset.view)";
-
-fn view(browser: &mut Browser) -> Value {
-    browser.value(VIEW)
+/// A case on live processes, of which `seen` snapshots are there at first. A line is a number of further ones.
+fn live(case: &str, names: &[&str], seen: u64) {
+    let mut scene = Scene::new(names);
+    let targets = u32::try_from(names.len()).unwrap();
+    scene.snapshots(seen, targets);
+    let address = scene.server.address().to_owned();
+    run(case, &address, None, |count| scene.snapshots(count.parse().unwrap(), targets));
 }
 
-fn span(view: &Value, from: &str, to: &str) -> f64 {
-    view[to].as_f64().unwrap() - view[from].as_f64().unwrap()
-}
-
-fn texts(browser: &mut Browser, selector: &str) -> String {
-    let text = format!(
-        "[...document.querySelectorAll({selector:?})].map((e) => e.textContent).join('\\n')"
-    );
-    browser.value(&text).as_str().unwrap_or_default().to_owned()
+/// A case on records of so many snapshots in a folder, and on its log if it has one. A line asks to read them.
+fn recorded(case: &str, records: &[(&str, u64)], folder: &Path) -> bool {
+    let write = |(name, snapshots): &(&str, u64)| {
+        let path = folder.join(name);
+        write_record(&path, *snapshots);
+        path
+    };
+    let paths: Vec<PathBuf> = records.iter().map(write).collect();
+    let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+    let mut records = Records::of(&paths, MEMORY);
+    records.logs.extend(Some(folder.join("log")).filter(|log| log.exists()));
+    run(case, records.server.address(), Some(folder), |_| records.load())
 }
 
 #[test]
 fn the_live_view_moves_and_zooms_and_says_what_is_there() {
-    let Some(mut browser) = browser_or_skip() else { return };
-    let mut scene = Scene::new(&["redis-server", "postgres"]);
-    scene.snapshots(160, 2);
-    browser.open(scene.server.address());
-    browser.until(&format!("{DRAWN} > 0"), || {});
-    assert_eq!(browser.value("location.search"), json!(""), "the token has left the address");
-    // It moves: the page follows what is known, and draws it.
-    let before = view(&mut browser);
-    browser.until(&format!("{VIEW}.to > {} + 1000", before["to"]), || scene.snapshots(2, 2));
-    let after = view(&mut browser);
-    assert_eq!(span(&after, "from", "to"), span(&before, "from", "to"));
-    browser.until("document.querySelectorAll('tbody tr').length === 2", || scene.snapshots(1, 2));
-    keep(&mut browser, "live-light.png");
-    // The wheel zooms in, at the mouse.
-    let (x, y) = middle(&mut browser);
-    browser.value("document.getElementById('all').click()");
-    browser.until(&format!("{VIEW}.from === 0"), || {});
-    let before = view(&mut browser);
-    browser.mouse("mouseWheel", x, y, json!({ "deltaX": 0, "deltaY": -900 }));
-    browser.until(&format!("{VIEW}.from > 0"), || {});
-    let after = view(&mut browser);
-    for (from, to) in [("from", "to"), ("low", "high")] {
-        let factor = span(&before, from, to) / span(&after, from, to);
-        assert!((7.9..8.1).contains(&factor), "{from}: {factor}");
-    }
-    // The crosshair says what is below the mouse.
-    browser.mouse("mouseMoved", x, y + 20.0, json!({}));
-    browser.until("document.querySelector('.point').textContent.includes('95 % interval')", || {});
-    let point = texts(&mut browser, ".point dd");
-    assert!(
-        point.contains("[heap]") && point.contains("Hz") && point.contains("kept its heat"),
-        "{point}"
-    );
-    // The keyboard does too.
-    browser.value("document.querySelector('.heat').focus()");
-    browser.key("ArrowRight", 0);
-    browser.key("+", 0);
-    browser.key("ArrowDown", 0);
-    let drawn = browser.value(DRAWN);
-    browser.key("0", 0);
-    browser.until(&format!("{DRAWN} > {drawn}"), || {});
-    // Dark.
-    browser.value("document.getElementById('theme').click()");
-    assert_eq!(
-        browser.value("getComputedStyle(document.body).backgroundColor"),
-        json!("rgb(18, 21, 27)")
-    );
-    browser.until("document.querySelector('.point').textContent !== ''", || {});
-    keep(&mut browser, "live-dark.png");
-    assert!(browser.console.is_empty(), "{:?}", browser.console);
+    live("moves_and_zooms", &["redis-server", "postgres"], 160);
+}
+
+#[test]
+fn dragging_pans() {
+    live("pans", &["app"], 160);
 }
 
 /// The page fetches only new columns: the picture is that of a page that has fetched everything.
 #[test]
 fn new_columns_complete_the_picture() {
-    let Some(mut browser) = browser_or_skip() else { return };
-    let mut scene = Scene::new(&["app"]);
-    scene.snapshots(150, 1);
-    browser.open(scene.server.address());
-    let known = "Number(document.querySelector('.heat')?.dataset.known ?? 0)";
-    browser.until(&format!("{known} === 37500"), || {});
-    // Beyond the end of a tile, and of the window.
-    for n in 1..=40 {
-        scene.snapshots(3, 1);
-        browser.until(&format!("{known} >= {}", 37_500 + 750 * n), || {});
-    }
-    let grown = pixels(&mut browser);
-    browser.value("(window.isOld = true, location.reload())");
-    browser.until(&format!("window.isOld === undefined && {known} === 67500"), || {});
-    assert_eq!(pixels(&mut browser), grown);
-    assert!(browser.console.is_empty(), "{:?}", browser.console);
+    live("new_columns", &["app"], 150);
 }
 
 /// Browsers send no strict cookie with a click in another site, nor with a redirect that follows.
 #[test]
 fn a_link_of_another_site_opens_the_page() {
-    let Some(mut browser) = browser_or_skip() else { return };
-    let mut scene = Scene::new(&["app"]);
-    scene.snapshots(40, 1);
-    browser.open(&format!("data:text/html,<a id=a href='{}'>open</a>", scene.server.address()));
-    browser.until("document.getElementById('a') !== null", || {});
-    browser.value("document.getElementById('a').click()");
-    browser.until(&format!("{DRAWN} > 0"), || {});
-    assert_eq!(browser.value("location.search"), json!(""), "the token has left the address");
-    assert!(browser.console.is_empty(), "{:?}", browser.console);
+    live("link_of_another_site", &["app"], 40);
+}
+
+#[test]
+fn without_the_token_and_from_a_foreign_host_it_is_refused() {
+    live("refused", &["app"], 40);
 }
 
 #[test]
 fn hostile_names_are_text() {
-    let Some(mut browser) = browser_or_skip() else { return };
-    let mut scene = Scene::new(&[HOSTILE, "app"]);
-    scene.snapshots(40, 2);
-    browser.open(scene.server.address());
-    browser.until(&format!("{DRAWN} > 0"), || {});
-    browser.until("document.querySelectorAll('tbody tr').length === 2", || {});
-    let (x, y) = middle(&mut browser);
-    browser.mouse("mouseMoved", x, y, json!({}));
-    browser.until("document.querySelector('.point').textContent.includes('Hz')", || {});
-    assert!(
-        texts(&mut browser, "tbody").contains(HOSTILE)
-            && texts(&mut browser, "option").contains(HOSTILE)
-    );
-    assert_eq!(browser.value("document.images.length + document.scripts.length"), json!(1));
-    assert_eq!(browser.value("document.title"), json!("isotherm"));
-    assert!(browser.console.is_empty(), "{:?}", browser.console);
+    live("hostile_names", &[HOSTILE, "app"], 40);
 }
 
-/// Text on its background has a contrast of at least 4.5 in both themes, and everything that can be clicked has a name.
 #[test]
 fn it_can_be_read_and_operated() {
-    let Some(mut browser) = browser_or_skip() else { return };
-    let mut scene = Scene::new(&["app"]);
-    scene.snapshots(40, 1);
-    browser.open(scene.server.address());
-    browser.until("document.querySelectorAll('tbody tr').length === 1", || {});
-    for theme in ["light", "dark"] {
-        browser.value(&format!("document.documentElement.dataset.theme = '{theme}'"));
-        let lowest = browser.value(CONTRAST);
-        assert!(lowest.as_f64() >= Some(4.5), "{theme}: {lowest}");
-    }
-    let unnamed = browser.value(
-        "[...document.querySelectorAll('button, select, canvas[tabindex], canvas[role]')]\
-         .filter((e) => !(e.textContent || e.labels?.length || e.ariaLabel)).map((e) => e.className)",
-    );
-    assert_eq!(unnamed, json!([]));
-    // Tab reaches the heat map.
-    for _ in 0..12 {
-        browser.key("Tab", 0);
-        if browser.value("document.activeElement.classList.contains('heat')") == json!(true) {
-            return;
-        }
-    }
-    panic!("Tab does not reach the heat map");
+    live("accessible", &["app"], 40);
 }
 
-/// The lowest contrast of a text to its background, as WCAG defines it.
-const CONTRAST: &str = "(() => {
-  const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
-  const light = (c) => { const [r, g, b] = c.map((v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; });
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-  let lowest = 99;
-  for (const e of document.querySelectorAll('p, h1, h2, h3, button, th, td, span, select, label')) {
-    if (![...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()) || !e.offsetParent) continue;
-    let at = e, back = [0, 0, 0, 0];
-    while (at && back.length === 4 && back[3] === 0) { back = rgb(getComputedStyle(at).backgroundColor); at = at.parentElement; }
-    const [a, b] = [light(rgb(getComputedStyle(e).color).slice(0, 3)), light(back.slice(0, 3))];
-    lowest = Math.min(lowest, (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05));
-  }
-  return lowest;
-})()";
+#[test]
+fn keys_sort_the_table() {
+    live("sorts_by_keys", &["zebra", "ant", "mole"], 40);
+}
+
+#[test]
+fn the_scheme_of_the_system_is_drawn_dark_or_light() {
+    live("dark_and_light", &["app"], 40);
+}
+
+/// A page that was opened before the record was read shows all of it afterwards.
+#[test]
+fn a_record_is_shown_from_its_start_to_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded("record", &[("a.rec", 400)], dir.path());
+}
+
+#[test]
+fn two_records_are_side_by_side_and_show_the_same_time() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded("two_records", &[("long.rec", 400), ("short.rec", 200)], dir.path());
+}
+
+#[test]
+fn a_log_marks_what_schemes_did_on_the_time_line() {
+    let dir = tempfile::tempdir().unwrap();
+    write_log(&dir.path().join("log"));
+    recorded("marks", &[("a.rec", 400)], dir.path());
+}
+
+#[test]
+fn buttons_save_pictures_and_a_record() {
+    let dir = tempfile::tempdir().unwrap();
+    if recorded("saves", &[("a.rec", 200)], dir.path()) {
+        let events = Reader::open(&dir.path().join("isotherm.rec")).unwrap();
+        let snapshots = events.filter(|e| matches!(e, Ok(Event::Snapshot(_)))).count();
+        assert_eq!(snapshots, 200, "the whole time was shown");
+    }
+}

@@ -1,7 +1,7 @@
 //! A live source that a test feeds, records, and servers of them.
 #![allow(dead_code, reason = "each user takes what it needs")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ use tokio::sync::watch;
 
 pub const MIB: u64 = 1 << 20;
 pub const BASE: u64 = 0x5500_0000_0000;
+/// 2026-11-01 00:00 UTC, when records begin.
+const STARTED_UNIX_MS: u64 = 1_793_491_200_000;
 pub const EVERY: Duration = Duration::from_millis(250);
 
 pub struct Scene {
@@ -93,7 +95,8 @@ impl Scene {
 
 /// Writes a record of two processes.
 pub fn write_record(path: &Path, snapshots: u64) {
-    let facts = RecordingHeader::new("0.1.0", Attrs::default(), Nanos(0));
+    let mut facts = RecordingHeader::new("0.1.0", Attrs::default(), Nanos(0));
+    facts.started_unix_ms = STARTED_UNIX_MS;
     let mut writer = Writer::create(path, &facts, RecordLimits::default()).unwrap();
     for id in 0..2 {
         let command = format!("app{id} --flag");
@@ -118,12 +121,33 @@ pub fn write_record(path: &Path, snapshots: u64) {
     writer.finish(FileEndReason::Stopped, "").unwrap();
 }
 
+/// Writes a log of a service: a scheme acts on a process of such a record at 20.5 s, twice, and at 60 s; on another
+/// process, before the record and after it.
+pub fn write_log(path: &Path) {
+    let line = |time: &str, pid: u32, applied: u64| {
+        format!(
+            r#"{{"time":"{time}Z","scheme":"cold","action":"pageout","pid":{pid},"outcome":"acted","applied":{applied}}}"#
+        )
+    };
+    let lines = [
+        line("2026-10-31T23:59:59.000", 4000, MIB),
+        line("2026-11-01T00:00:20.500", 4000, MIB),
+        line("2026-11-01T00:00:20.600", 4001, 2 * MIB),
+        line("2026-11-01T00:00:20.700", 9999, MIB),
+        line("2026-11-01T00:01:00.000", 4001, 5 * MIB),
+        line("2026-11-01T01:00:00.000", 4001, MIB),
+    ];
+    std::fs::write(path, lines.join("\n")).unwrap();
+}
+
 /// A server of records.
 pub struct Records {
     pub server: Server,
     sources: Vec<Arc<Source>>,
     changes: watch::Sender<u64>,
     limits: Limits,
+    /// logs of services
+    pub logs: Vec<PathBuf>,
 }
 
 impl Records {
@@ -138,13 +162,13 @@ impl Records {
         let sources: Vec<_> = paths.iter().map(source).collect();
         let (changes, changed) = watch::channel(0);
         let server = Server::start(&listen(), sources.clone(), changed).unwrap();
-        Records { server, sources, changes, limits }
+        Records { server, sources, changes, limits, logs: Vec::new() }
     }
 
     /// Reads the records.
     pub fn load(&self) {
         for source in &self.sources {
-            load_record(source, self.limits, &self.changes).unwrap();
+            load_record(source, &self.logs, self.limits, &self.changes).unwrap();
         }
     }
 }

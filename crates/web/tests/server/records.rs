@@ -3,7 +3,7 @@
 use isotherm_record::{Event, Reader};
 use serde_json::Value;
 
-use crate::scene::{MIB, Records, write_record};
+use crate::scene::{MIB, Records, write_log, write_record};
 use crate::{Answer, ask_at};
 
 const SNAPSHOTS: u64 = 400;
@@ -32,6 +32,34 @@ impl Records {
 fn bands(cells: &[u8]) -> Vec<usize> {
     let hottest = |column: &[u8]| (0..8).max_by_key(|row| column[*row]).unwrap();
     cells.chunks(8).map(hottest).collect()
+}
+
+/// One mark for what a scheme did within a second, at the first action.
+#[test]
+fn a_log_marks_the_time_of_its_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let [path, log] = ["a.rec", "log"].map(|name| dir.path().join(name));
+    write_record(&path, SNAPSHOTS);
+    write_log(&log);
+    let mut record = Records::of(&[&path], 1 << 20);
+    record.logs.push(log.clone());
+    record.load();
+    let mark = |ms: f64, bytes: u64| serde_json::json!({ "ms": ms, "scheme": "cold", "action": "pageout", "bytes": bytes });
+    assert_eq!(
+        record.ask("marks").json(),
+        Value::from([mark(20_500.0, 3 * MIB), mark(60_000.0, 5 * MIB)])
+    );
+    assert_eq!(record.state()["note"], "");
+    // Twelve seconds, in which nothing was done.
+    write_record(&path, 48);
+    let mut record = Records::of(&[&path], 1 << 20);
+    record.logs.push(log.clone());
+    record.load();
+    assert_eq!(record.ask("marks").json(), Value::Array(Vec::new()));
+    assert!(record.state()["note"].as_str().unwrap().contains("no action"));
+    record.logs.push(dir.path().join("gone"));
+    record.load();
+    assert!(record.state()["note"].as_str().unwrap().contains("gone"), "{}", record.state());
 }
 
 #[test]
