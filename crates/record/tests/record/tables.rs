@@ -152,6 +152,6 @@ fn an_export_replaces_nothing_and_leaves_nothing() {
     }
     let content = std::fs::read(dir.path().join(of_targets)).unwrap();
     assert!(export(dir.path()).is_err());
-    assert_eq!(files(dir.path()), [of_targets.clone()]);
+    assert_eq!(files(dir.path()), std::slice::from_ref(of_targets));
     assert_eq!(std::fs::read(dir.path().join(of_targets)).unwrap(), content);
 }
