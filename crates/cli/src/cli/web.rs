@@ -11,21 +11,25 @@ use isotherm_web::{ListenOptions, RecordInput, WebOptions};
 
 use super::{Targets, Watching};
 
+/// Options that show live memory. An option that requires a record also excludes them: clap does not report that an
+/// argument is missing that another one excludes.
+const LIVE: [&str; 7] = ["pid", "cgroup", "comm", "all", "children", "command", "service"];
+
 /// Options of `web`.
 #[derive(Debug, Args)]
 pub struct Web {
     /// Record to show
-    #[arg(value_name = "FILE", conflicts_with_all = ["pid", "cgroup", "comm", "all", "children", "command", "service"])]
+    #[arg(value_name = "FILE", conflicts_with_all = LIVE)]
     pub file: Option<PathBuf>,
     /// Show this record next to the first one, over the same time since their starts
-    #[arg(long, value_name = "FILE", requires = "file")]
+    #[arg(long, value_name = "FILE", requires = "file", conflicts_with_all = LIVE)]
     pub compare: Option<PathBuf>,
     /// Mark on the time line what schemes did while the records were made: a log of isotherm run or reclaim
     /// (--log); repeatable
-    #[arg(long = "log", value_name = "FILE", requires = "file")]
+    #[arg(long = "log", value_name = "FILE", requires = "file", conflicts_with_all = LIVE)]
     pub logs: Vec<PathBuf>,
     /// Leave out damaged parts of records, instead of ending there
-    #[arg(long, requires = "file")]
+    #[arg(long, requires = "file", conflicts_with_all = LIVE)]
     pub skip_damaged: bool,
     /// Show a running service: isotherm run, reclaim or record with --control
     #[arg(long, conflicts_with_all = ["pid", "cgroup", "comm", "all", "children", "command"])]
