@@ -12,6 +12,9 @@ use super::{DEFAULT_RECORD, Targets, Watching};
 /// The shortest time between two refreshes.
 const MIN_REFRESH: Duration = Duration::from_millis(100);
 
+/// Options that show something else than a service.
+const OTHERS: [&str; 5] = ["pid", "cgroup", "comm", "all", "replay"];
+
 /// Options of `top`.
 #[derive(Debug, Args)]
 pub struct Top {
@@ -19,11 +22,11 @@ pub struct Top {
     pub targets: Targets,
     /// Show the processes that a running service watches: isotherm reclaim, or run or record with
     /// --control
-    #[arg(long, conflicts_with_all = ["pid", "cgroup", "comm", "all", "replay"])]
+    #[arg(long, conflicts_with_all = OTHERS)]
     pub service: bool,
     /// Socket of the service [default: /run/isotherm/control.sock; for users other than root
     /// $XDG_RUNTIME_DIR/isotherm/control.sock]
-    #[arg(long, value_name = "PATH", requires = "service")]
+    #[arg(long, value_name = "PATH", requires = "service", conflicts_with_all = OTHERS)]
     pub control: Option<PathBuf>,
     /// Play this record
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "cgroup", "comm", "all"])]
@@ -32,7 +35,7 @@ pub struct Top {
     #[arg(long, value_name = "FACTOR", default_value = "1x", value_parser = speed)]
     pub speed: f64,
     /// Skip damaged parts of the record
-    #[arg(long, requires = "replay")]
+    #[arg(long, requires = "replay", conflicts_with_all = ["pid", "cgroup", "comm", "all", "service"])]
     pub skip_damaged: bool,
     /// Show control groups first, instead of processes
     #[arg(long)]

@@ -15,6 +15,9 @@ use super::{Targets, Watching};
 /// argument is missing that another one excludes.
 const LIVE: [&str; 7] = ["pid", "cgroup", "comm", "all", "children", "command", "service"];
 
+/// Those of them with which isotherm itself watches.
+const WATCHED: [&str; 6] = ["pid", "cgroup", "comm", "all", "children", "command"];
+
 /// Options of `web`.
 #[derive(Debug, Args)]
 pub struct Web {
@@ -32,11 +35,11 @@ pub struct Web {
     #[arg(long, requires = "file", conflicts_with_all = LIVE)]
     pub skip_damaged: bool,
     /// Show a running service: isotherm run, reclaim or record with --control
-    #[arg(long, conflicts_with_all = ["pid", "cgroup", "comm", "all", "children", "command"])]
+    #[arg(long, conflicts_with_all = WATCHED)]
     pub service: bool,
     /// Socket of the service [default: /run/isotherm/control.sock; for users other than root
     /// $XDG_RUNTIME_DIR/isotherm/control.sock]
-    #[arg(long, value_name = "PATH", requires = "service")]
+    #[arg(long, value_name = "PATH", requires = "service", conflicts_with_all = WATCHED)]
     pub control: Option<PathBuf>,
     /// Address and port to listen on; port 0 is any free one. Any address except a loopback address requires
     /// --tls-cert and --tls-key
