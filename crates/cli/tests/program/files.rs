@@ -158,6 +158,31 @@ fn an_overlay_shows_the_files_below() {
     assert_eq!(rows(&next(), "resident_bytes"), [(name(&lower.join("sub/low")), 2 * MIB)]);
 }
 
+/// After its file system was unmounted, `--mount` must not choose the one below.
+#[test]
+fn an_unmounted_file_system_is_no_other_one() {
+    needs_root!();
+    let dir = folder();
+    let script = "mount -t tmpfs none \"$1\" && echo text >\"$1/file\" || exit 77
+        \"$2\" files --mount \"$1\" --watch --interval 200ms --duration 60s --json >\"$3\" &
+        while [ ! -s \"$3\" ]; do sleep 0.1; done
+        umount \"$1\" || exit 1
+        lines=$(wc -l <\"$3\")
+        while [ $(wc -l <\"$3\") -lt $((lines + 3)) ]; do sleep 0.1; done
+        kill $!; wait; exit 0";
+    let lines = tempfile::NamedTempFile::new().unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]).arg(dir.path());
+    let done = finish(command.arg(env!("CARGO_BIN_EXE_isotherm")).arg(lines.path()));
+    assert_eq!(done.status, 0, "{}", done.err);
+    let lines = fs::read_to_string(lines.path()).unwrap();
+    let lines: Vec<Value> = lines.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let files = |line: Option<&Value>| line.unwrap()["total"]["files"].as_u64().unwrap();
+    assert_eq!((files(lines.first()), files(lines.last())), (1, 0));
+    let last = lines.last().unwrap().to_string();
+    assert!(last.contains("no longer mounted"), "{last}");
+}
+
 #[test]
 fn watching_prints_a_line_of_json_each_interval() {
     needs_root!();

@@ -12,17 +12,21 @@ use isotherm_linux::page_cache::{
     PageCacheError, SuperBlock, TMPFS,
 };
 use isotherm_linux::proc::{self, Mglru, Mount, mountinfo};
+use tracing::warn;
 
 use super::by_calls::{self, each_file};
 use super::names::Names;
 use super::page_use::{FileKind, FileUse, PageUse};
-use super::scope::{Scope, ScopeError, is_within, mount_of, mounts_of};
+use super::scope::{ChosenMount, Scope, ScopeError, is_within, mount_of, mounts_of};
 use crate::ROOT;
 
 /// Reads the page cache, repeatedly if requested.
 pub struct Reader {
     way: Way,
     scope: Scope,
+    mount: Option<ChosenMount>,
+    /// `mount` was not mounted the last time
+    is_unmounted: bool,
     /// the numbers of the chosen groups, as they were found last; `None`: all groups
     chosen: Option<HashSet<u64>>,
 }
@@ -55,7 +59,9 @@ impl Reader {
         let paths = scope.paths.iter().map(|path| real_path(path));
         let paths = paths.collect::<Result<Vec<_>, _>>()?;
         let mount = scope.mount.as_deref().map(real_path).transpose()?;
-        let scope = Scope { paths, mount, cgroups: scope.cgroups };
+        let mounts = mountinfo(ROOT.as_ref()).map_err(PageCacheError::from)?;
+        let mount = mount.map(|path| ChosenMount::find(path, &mounts)).transpose()?;
+        let scope = Scope { paths, ..scope };
         let way = match PageCache::load() {
             Ok(cache) => Way::Bpf(Box::new(cache)),
             Err(e) if scope.paths.is_empty() || !scope.cgroups.is_empty() => {
@@ -63,7 +69,7 @@ impl Reader {
             }
             Err(e) => Way::Calls(e.to_string()),
         };
-        Ok(Reader { way, scope, chosen: None })
+        Ok(Reader { way, scope, mount, is_unmounted: false, chosen: None })
     }
 
     /// Why BPF is not used, if it is not.
@@ -87,7 +93,8 @@ impl Reader {
         let mounts = mountinfo(ROOT.as_ref()).map_err(PageCacheError::from)?;
         match &mut self.way {
             Way::Bpf(cache) => {
-                Bpf { cache, scope: &self.scope, mounts: &mounts }.read(holders, reads)
+                let (scope, mount) = (&self.scope, self.mount.as_ref());
+                Bpf { cache, scope, mount, mounts: &mounts }.read(holders, reads)
             }
             Way::Calls(reason) if holders => Err(ScopeError::NamedOnly { reason: reason.clone() }),
             Way::Calls(_) => {
@@ -105,9 +112,16 @@ impl Reader {
     /// If BPF is not available, or the kernel refuses.
     pub(crate) fn find(&mut self) -> Result<(Vec<FoundFile>, &mut PageCache), ScopeError> {
         let mounts = mountinfo(ROOT.as_ref()).map_err(PageCacheError::from)?;
+        let unmounted = self.mount.as_ref().filter(|mount| mount.device(&mounts).is_none());
+        match unmounted {
+            Some(mount) if !self.is_unmounted => warn!("{}", mount.gone()),
+            _ => {}
+        }
+        self.is_unmounted = unmounted.is_some();
         match &mut self.way {
             Way::Bpf(cache) => {
-                let mut bpf = Bpf { cache, scope: &self.scope, mounts: &mounts };
+                let (scope, mount) = (&self.scope, self.mount.as_ref());
+                let mut bpf = Bpf { cache, scope, mount, mounts: &mounts };
                 let mut found = bpf.find(&mut Vec::new())?;
                 self.chosen = match self.scope.cgroups.is_empty() {
                     true => None,
@@ -185,6 +199,7 @@ pub(crate) struct FoundFile {
 struct Bpf<'a> {
     cache: &'a mut PageCache,
     scope: &'a Scope,
+    mount: Option<&'a ChosenMount>,
     mounts: &'a [Mount],
 }
 
@@ -282,7 +297,7 @@ impl Bpf<'_> {
     ) -> Result<(), ScopeError> {
         let mounts = mounts_of(self.mounts, folders);
         let mut unnamed = (0_u64, 0_u64);
-        for of in self.super_blocks(folders, &mounts)? {
+        for of in self.super_blocks(folders, &mounts, remarks)? {
             let mut listing = Listing::default();
             let open = open_folders(&of, folders, &mounts);
             let below = open.iter().map(|folder| self.cache.folder(folder));
@@ -323,16 +338,19 @@ impl Bpf<'_> {
         &mut self,
         folders: &[PathBuf],
         mounts: &[&Mount],
+        remarks: &mut Vec<String>,
     ) -> Result<Vec<SuperBlock>, ScopeError> {
         let mut supers = self.cache.super_blocks()?;
         supers.retain(|s| s.magic != HUGETLBFS && s.magic != OVERLAYFS);
         if !folders.is_empty() {
             supers.retain(|s| mounts.iter().any(|m| m.device == s.device));
         }
-        if let Some(path) = &self.scope.mount {
-            let mount = mount_of(self.mounts, path);
-            let mount = mount.ok_or_else(|| ScopeError::NoMount(path.clone()))?;
-            supers.retain(|s| s.device == mount.device);
+        if let Some(mount) = self.mount {
+            let device = mount.device(self.mounts);
+            supers.retain(|s| Some(s.device) == device);
+            if device.is_none() {
+                remarks.push(mount.gone());
+            }
         }
         Ok(supers)
     }
