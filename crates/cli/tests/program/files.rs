@@ -1,10 +1,11 @@
 //! `isotherm files` on real files.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
+use rustix::fs::{Advice, fadvise};
 use serde_json::Value;
 
 use crate::record_files::folder;
@@ -263,6 +264,36 @@ fn without_bpf_named_files_are_counted_by_system_calls() {
     assert_eq!(found["total"]["resident_bytes"], 2 * MIB);
     assert_eq!(found["rows"][0]["marks"], Value::Null, "unknown");
     assert_eq!(found["rows"][0]["mapped_bytes"], Value::Null, "unknown");
+}
+
+/// `mincore` reports all pages of such a file as cached.
+#[test]
+fn pages_of_a_file_of_another_user_are_not_counted() {
+    needs_root!();
+    let dir = folder();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let [theirs, open] = ["theirs", "open"].map(|name| dir.path().join(name));
+    write(&theirs, 2);
+    let file = write(&open, 1);
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o666)).unwrap();
+    fadvise(&File::open(&theirs).unwrap(), 0, None, Advice::DontNeed).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
+    command.args([env!("CARGO_BIN_EXE_isotherm"), "files", "--json"]).arg(dir.path());
+    let done = finish(&mut command);
+    if done.status == 126 || done.status == 127 {
+        eprintln!("skipped: other users cannot execute the program here: {}", done.err);
+        return;
+    }
+    assert_eq!(done.status, 0, "{}", done.err);
+    let found = done.json();
+    assert_eq!(rows(&found, "resident_bytes"), [(open.display().to_string(), MIB)]);
+    let remarks = found["remarks"].to_string();
+    assert!(
+        remarks.contains("1 files could not be counted") && remarks.contains("its owner"),
+        "{remarks}"
+    );
+    drop(file);
 }
 
 #[test]
