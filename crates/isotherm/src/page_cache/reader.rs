@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -12,6 +13,7 @@ use isotherm_linux::page_cache::{
     PageCacheError, SuperBlock, TMPFS,
 };
 use isotherm_linux::proc::{self, Mglru, Mount, mountinfo};
+use rustix::fs::{Mode, OFlags, open};
 use tracing::warn;
 
 use super::by_calls::{self, each_file};
@@ -394,8 +396,14 @@ fn open_folders(of: &SuperBlock, folders: &[PathBuf], mounts: &[&Mount]) -> Vec<
     if folders.is_empty() {
         Vec::new()
     } else {
-        paths.map(File::open).collect::<Result<_, _>>().unwrap_or_default()
+        paths.map(open_path).collect::<Result<_, _>>().unwrap_or_default()
     }
+}
+
+/// Opens a folder only to identify it. Opening it to read it would mount what autofs mounts there, and might wait for
+/// a server that is gone.
+fn open_path(path: &Path) -> io::Result<File> {
+    Ok(open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?.into())
 }
 
 fn file_use(found: &FoundFile) -> FileUse {
@@ -414,4 +422,15 @@ fn process_name(pid: i32) -> String {
         .then(|| proc::comm(ROOT.as_ref(), pid).ok())
         .flatten();
     format!("{} {pid}", comm.as_deref().unwrap_or("process"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_are_opened_only_as_paths() {
+        let folder = open_path("/".as_ref()).unwrap();
+        assert!(rustix::fs::fcntl_getfl(&folder).unwrap().contains(OFlags::PATH));
+    }
 }
