@@ -305,6 +305,7 @@ fn what_makes_no_sense_is_reported() {
         (&["--duration", "1s"], 2, "--watch"),
         (&["--by", "colour"], 2, "filesystem"),
         (&["/no/such/file"], 1, "/no/such/file"),
+        (&["/dev/null"], 1, "/dev/null is neither a regular file nor a folder"),
     ] {
         let done = files(args);
         assert_eq!(done.status, status, "{args:?}: {}", done.err);

@@ -60,6 +60,9 @@ impl Reader {
     pub fn open(scope: Scope) -> Result<Self, ScopeError> {
         let paths = scope.paths.iter().map(|path| real_path(path));
         let paths = paths.collect::<Result<Vec<_>, _>>()?;
+        if let Some(other) = paths.iter().find(|path| !path.is_file() && !path.is_dir()) {
+            return Err(ScopeError::Kind(other.clone()));
+        }
         let mount = scope.mount.as_deref().map(real_path).transpose()?;
         let mounts = mountinfo(ROOT.as_ref()).map_err(PageCacheError::from)?;
         let mount = mount.map(|path| ChosenMount::find(path, &mounts)).transpose()?;

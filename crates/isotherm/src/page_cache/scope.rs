@@ -27,6 +27,12 @@ pub enum ScopeError {
         /// the error of the system call
         source: std::io::Error,
     },
+    /// a path is no file and no folder
+    #[error(
+        "{0} is neither a regular file nor a folder, so isotherm cannot select its pages. isotherm files without a path \
+         shows the page cache of block devices"
+    )]
+    Kind(PathBuf),
     /// no mount holds the path
     #[error("no mount of /proc/self/mountinfo holds {0}: give a path on a mounted file system")]
     NoMount(PathBuf),
