@@ -13,6 +13,7 @@ use isotherm_linux::page_cache::{
     PageCacheError, SuperBlock, TMPFS,
 };
 use isotherm_linux::proc::{self, Mglru, Mount, mountinfo};
+use isotherm_linux::sys::open_regular_itself;
 use rustix::fs::{Mode, OFlags, open};
 use tracing::warn;
 
@@ -279,7 +280,7 @@ impl Bpf<'_> {
         let supers = self.cache.super_blocks()?;
         let mut result = Ok(());
         each_file(&[path.to_owned()], &mut |path| {
-            let Ok(file) = by_calls::open(path) else { return };
+            let Ok(file) = open_regular_itself(path) else { return };
             match self.cache.open_file(&file) {
                 Ok(listing) => found.extend(listing.files.into_iter().map(|file| FoundFile {
                     is_tmpfs: supers.iter().any(|s| s.magic == TMPFS && s.has(&file)),
