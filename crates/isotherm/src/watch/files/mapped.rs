@@ -29,8 +29,17 @@ pub struct MappedFiles {
     regions: MappedRegions,
 }
 
-/// By file, its mapped parts as regions: each with its offsets.
-pub type MappedRegions = HashMap<u64, Vec<(AddrRange, RegionView)>>;
+/// By file, its mapped parts as regions. Those of a process are adjacent.
+pub type MappedRegions = HashMap<u64, Vec<MappedRegion>>;
+
+/// A part of a file in a process that maps it.
+#[derive(Debug, Clone, Copy)]
+pub struct MappedRegion {
+    pub pid: i32,
+    /// offsets in the file
+    pub range: AddrRange,
+    pub region: RegionView,
+}
 
 impl MappedFiles {
     /// Opens the best way to look at processes, and its name.
@@ -57,6 +66,7 @@ impl MappedFiles {
         largest.truncate(MAX_PROCESSES);
         let is_wanted = |pid: &i32| largest.iter().any(|(wanted, _)| wanted == pid);
         parts.retain(|p| is_wanted(&p.holder.pid));
+        parts.sort_by_key(|p| p.holder.pid);
         let ops = self.monitor.ops();
         let ended = ops.ops.ended();
         self.processes.retain(|pid, target| {
@@ -111,7 +121,8 @@ impl MappedFiles {
                 let Some(range) = region.range.intersect(&part.range) else { break };
                 let offset = |at: u64| part.offset.saturating_add(at - part.range.start);
                 let range = AddrRange::new(offset(range.start), offset(range.end));
-                regions.entry(part.holder.file).or_default().push((range, *region));
+                let of_file = regions.entry(part.holder.file).or_default();
+                of_file.push(MappedRegion { pid: part.holder.pid, range, region: *region });
             }
         }
         regions

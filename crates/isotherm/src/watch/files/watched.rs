@@ -11,7 +11,7 @@ use isotherm_core::{
 use isotherm_linux::page_cache::{AccessCount, CachedFile, CachedRange, FileKey, ReadCounter};
 use isotherm_record::TargetInfo;
 
-use super::mapped::MappedRegions;
+use super::mapped::{MappedRegion, MappedRegions};
 use crate::page_cache::FoundFile;
 
 /// Binary logarithm of the pages of a window: 256 KiB, what a node of the page cache covers.
@@ -180,7 +180,7 @@ impl WatchedFile {
                 sums.at(count.window.saturating_mul(WINDOW)).counted += count.counted;
             }
             if access.is_mapped() {
-                mapped.iter().for_each(|(range, region)| sums.add_mapped(*range, region));
+                mapped.chunk_by(|a, b| a.pid == b.pid).for_each(|of| sums.add_mapped(of));
             }
             let observing = Observing {
                 counted: interval.counted.filter(|_| !self.is_tmpfs && *access != Access::Mapped),
@@ -207,7 +207,8 @@ impl WatchedFile {
 struct Window {
     resident: u32,
     counted: u64,
-    /// pages in page tables, those of them whose accesses cannot be observed, and why
+    /// Pages in page tables, those of them whose accesses cannot be observed, and why. Several processes mostly map the
+    /// same pages, so these are the most that one of them maps.
     mapped: f64,
     unknown: f64,
     why: Option<Unknown>,
@@ -228,8 +229,17 @@ impl Sums {
         self.windows.entry(offset / self.window).or_default()
     }
 
-    /// Adds a region of the process that maps the file: each window has its share.
-    fn add_mapped(&mut self, range: AddrRange, region: &RegionView) {
+    /// Adds the regions of a process that maps the file.
+    fn add_mapped(&mut self, regions: &[MappedRegion]) {
+        let mut own = Sums { window: self.window, windows: HashMap::new() };
+        regions.iter().for_each(|r| own.add_region(r));
+        for (index, window) in own.windows {
+            self.windows.entry(index).or_default().add_process(&window);
+        }
+    }
+
+    /// Adds a region: each window has its share.
+    fn add_region(&mut self, MappedRegion { range, region, .. }: &MappedRegion) {
         let mut at = range.start;
         while at < range.end {
             let end = ((at / self.window + 1) * self.window).min(range.end);
@@ -250,10 +260,27 @@ impl Sums {
                 window.touches += hz * touched * seen;
             }
             if seen > 0.0 && hz < NO_HEAT_HZ {
-                window.idle = Some(window.idle.map_or(region.age, |idle| idle.min(region.age)));
+                window.add_idle(region.age);
             }
             at = end;
         }
+    }
+}
+
+impl Window {
+    /// Adds what a process maps of the window.
+    fn add_process(&mut self, of: &Window) {
+        if of.unknown > self.unknown {
+            self.why = of.why;
+        }
+        self.unknown = self.unknown.max(of.unknown);
+        self.mapped = self.mapped.max(of.mapped);
+        self.touches += of.touches;
+        of.idle.into_iter().for_each(|idle| self.add_idle(idle));
+    }
+
+    fn add_idle(&mut self, age: Duration) {
+        self.idle = Some(self.idle.map_or(age, |idle| idle.min(age)));
     }
 }
 
@@ -272,7 +299,8 @@ impl Observing {
         let share = ReadCounter::SHARE as f64;
         let accesses = w.counted as f64 + w.touches * seconds / share;
         // Of pages that are not mapped, no access through a mapping is missed.
-        let resident = if self.is_mapped_only { w.mapped.round() as u32 } else { w.resident };
+        let mapped = (w.mapped.round() as u32).min(w.resident);
+        let resident = if self.is_mapped_only { mapped } else { w.resident };
         let hidden = match () {
             () if accesses > 0.0 => 0.0,
             () if self.is_blind => f64::from(resident),
@@ -292,5 +320,57 @@ impl Observing {
             // Page tables keep accesses until they are read. What is neither counted nor mapped is unknown.
             watched: seconds / self.time.as_secs_f64().max(f64::MIN_POSITIVE),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::{Pages, Rate};
+
+    use super::*;
+
+    /// A part of a file in a process, all of it in the page table and touched at this rate.
+    fn region(pid: i32, pages: std::ops::Range<u64>, hz: f32) -> MappedRegion {
+        let range = AddrRange::new(pages.start * PAGE_SIZE, pages.end * PAGE_SIZE);
+        let region = RegionView {
+            range,
+            accesses_bp: 0,
+            age: Duration::from_secs(9),
+            rate: Rate { hz, low: hz, high: hz },
+            touched_bp: if hz > 0.0 { 10_000 } else { 0 },
+            resident_bp: 10_000,
+            unknown_bp: Pages::default(),
+            support: None,
+        };
+        MappedRegion { pid, range, region }
+    }
+
+    /// The first window of a file whose 64 pages are all cached, after a second.
+    fn window(regions: &[MappedRegion], is_mapped_only: bool) -> CountedWindow {
+        let mut sums = Sums { window: WINDOW, windows: HashMap::new() };
+        sums.at(0).resident = 64;
+        regions.chunk_by(|a, b| a.pid == b.pid).for_each(|of| sums.add_mapped(of));
+        let second = Duration::from_secs(1);
+        let counted = Some(second).filter(|_| !is_mapped_only);
+        let observing = Observing { counted, time: second, is_blind: false, is_mapped_only };
+        observing.window(sums.windows.get(&0))
+    }
+
+    fn hz(window: &CountedWindow) -> f64 {
+        window.accesses / window.exposure
+    }
+
+    #[test]
+    fn rates_of_several_processes_add_up() {
+        let processes: Vec<_> = (1..=8).map(|pid| region(pid, 0..64, 2.0)).collect();
+        for is_mapped_only in [true, false] {
+            let window = window(&processes, is_mapped_only);
+            assert_eq!((window.resident, hz(&window)), (64, 16.0), "{is_mapped_only}");
+        }
+        // Two parts in one process are different pages.
+        let parts = window(&[region(1, 0..16, 2.0), region(1, 16..32, 2.0)], true);
+        assert_eq!((parts.resident, hz(&parts)), (32, 2.0));
+        let same = window(&[region(1, 0..16, 2.0), region(2, 0..16, 0.0)], true);
+        assert_eq!((same.resident, hz(&same), same.idle), (16, 2.0, Some(Duration::from_secs(9))));
     }
 }
