@@ -226,6 +226,28 @@ fn last_names(record: &Path) -> Vec<String> {
     events.filter_map(name).collect()
 }
 
+/// There, the kernel reports other pids than isotherm has to use, and not all processes that map a file.
+#[test]
+fn mapped_memory_is_unknown_in_a_pid_namespace() {
+    needs_root!();
+    if !counts_reads() {
+        return;
+    }
+    let dir = folder();
+    let (path, record) =
+        (dir.path().canonicalize().unwrap().join("mapped"), dir.path().join("rec"));
+    let file = cached(&path, 4);
+    let _map = Mapped::of(&file, 4 * MIB);
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_isotherm"), "record"]);
+    command.args(["--duration", "3s", "--file"]).arg(&path).arg("-o").arg(&record);
+    let done = finish(&mut command);
+    assert_eq!(done.status, 0, "{}", done.err);
+    assert!(done.err.contains("runs in a pid namespace"), "{}", done.err);
+    let (_, s) = last(&record);
+    assert!(rate(&s, 0, 0..4).1 > 0.99, "{:?}", s.targets);
+}
+
 /// Reads of tmpfs are unknown, neither hot nor cold.
 #[test]
 fn memory_of_tmpfs_is_unknown() {

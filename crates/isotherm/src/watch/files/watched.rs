@@ -244,23 +244,9 @@ impl Sums {
         while at < range.end {
             let end = ((at / self.window + 1) * self.window).min(range.end);
             let pages = (end - at) as f64 / PAGE_SIZE as f64;
-            let share = |bp: u32| f64::from(bp) / 10_000.0 * pages;
-            let unknown: f64 = region.unknown_bp.0.iter().map(|bp| share(*bp)).sum();
-            let seen = (share(region.resident_bp) - unknown).max(0.0);
-            let window = self.at(at);
-            window.mapped += seen + unknown;
-            window.unknown += unknown;
-            let most = Unknown::ALL.into_iter().max_by_key(|why| region.unknown_bp.0[why.index()]);
-            if unknown > 0.0 {
-                window.why = most;
-            }
-            let touched = f64::from(region.touched_bp) / 10_000.0;
-            let hz = f64::from(region.rate.hz);
-            if hz >= NO_HEAT_HZ {
-                window.touches += hz * touched * seen;
-            }
-            if seen > 0.0 && hz < NO_HEAT_HZ {
-                window.add_idle(region.age);
+            match region {
+                Some(region) => self.at(at).add_region(pages, region),
+                None => self.at(at).add_unobserved(pages),
             }
             at = end;
         }
@@ -268,6 +254,34 @@ impl Sums {
 }
 
 impl Window {
+    /// Adds pages of a region of the process that maps them.
+    fn add_region(&mut self, pages: f64, region: &RegionView) {
+        let share = |bp: u32| f64::from(bp) / 10_000.0 * pages;
+        let unknown: f64 = region.unknown_bp.0.iter().map(|bp| share(*bp)).sum();
+        let seen = (share(region.resident_bp) - unknown).max(0.0);
+        self.mapped += seen + unknown;
+        self.unknown += unknown;
+        let most = Unknown::ALL.into_iter().max_by_key(|why| region.unknown_bp.0[why.index()]);
+        if unknown > 0.0 {
+            self.why = most;
+        }
+        let touched = f64::from(region.touched_bp) / 10_000.0;
+        let hz = f64::from(region.rate.hz);
+        if hz >= NO_HEAT_HZ {
+            self.touches += hz * touched * seen;
+        }
+        if seen > 0.0 && hz < NO_HEAT_HZ {
+            self.add_idle(region.age);
+        }
+    }
+
+    /// Adds pages that a process maps of which nobody observes accesses.
+    fn add_unobserved(&mut self, pages: f64) {
+        self.mapped += pages;
+        self.unknown += pages;
+        self.why = Some(Unknown::Unseen);
+    }
+
     /// Adds what a process maps of the window.
     fn add_process(&mut self, of: &Window) {
         if of.unknown > self.unknown {
@@ -317,8 +331,12 @@ impl Observing {
             accesses,
             exposure: f64::from(resident - hidden) * seconds / share,
             idle: w.idle,
-            // Page tables keep accesses until they are read. What is neither counted nor mapped is unknown.
-            watched: seconds / self.time.as_secs_f64().max(f64::MIN_POSITIVE),
+            // Page tables keep accesses until they are read. What is neither counted nor mapped is unknown: later it may
+            // be known again, and accesses until then were missed.
+            watched: match hidden < resident {
+                true => seconds / self.time.as_secs_f64().max(f64::MIN_POSITIVE),
+                false => 0.0,
+            },
         }
     }
 }
@@ -342,7 +360,7 @@ mod tests {
             unknown_bp: Pages::default(),
             support: None,
         };
-        MappedRegion { pid, range, region }
+        MappedRegion { pid, range, region: Some(region) }
     }
 
     /// The first window of a file whose 64 pages are all cached, after a second.
@@ -372,5 +390,20 @@ mod tests {
         assert_eq!((parts.resident, hz(&parts)), (32, 2.0));
         let same = window(&[region(1, 0..16, 2.0), region(2, 0..16, 0.0)], true);
         assert_eq!((same.resident, hz(&same), same.idle), (16, 2.0, Some(Duration::from_secs(9))));
+    }
+
+    #[test]
+    fn a_part_with_a_process_that_is_not_watched_is_unknown() {
+        let unwatched = |pages| MappedRegion { region: None, ..region(0, pages, 0.0) };
+        let idle = region(1, 0..64, 0.0);
+        for is_mapped_only in [true, false] {
+            let of = |regions: &[MappedRegion]| window(regions, is_mapped_only);
+            assert_eq!(of(&[idle]).unknown, None);
+            let unknown = of(&[idle, unwatched(0..64)]);
+            assert_eq!((unknown.unknown, unknown.watched), (Some((Unknown::Unseen, 64)), 0.0));
+            assert_eq!(of(&[idle, unwatched(0..16)]).unknown, Some((Unknown::Unseen, 16)));
+            let hot = of(&[region(1, 0..64, 2.0), unwatched(0..64)]);
+            assert_eq!((hot.unknown, hz(&hot)), (None, 2.0), "known accesses are known");
+        }
     }
 }
