@@ -2,12 +2,13 @@
 //! page tables of the processes that map them.
 
 mod acting;
+mod left;
 mod mapped;
 mod tracer;
 mod turns;
 mod watched;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use isotherm_core::{
@@ -20,6 +21,7 @@ use isotherm_linux::{HeldProcesses, Hold, Way};
 use isotherm_record::TargetInfo;
 use tracing::{info, warn};
 
+use self::left::LeftFiles;
 use self::mapped::MappedFiles;
 use self::tracer::{TracedFiles, Tracer};
 use self::turns::SamplingSlices;
@@ -107,13 +109,13 @@ impl Files {
                 info!("watching the {MAX_FILES} of {all} files that have the most cached pages");
             }
             found.sort_by_key(|f| std::cmp::Reverse(f.file.pages));
-            found.truncate(MAX_FILES);
         }
+        let cut = found.split_off(found.len().min(MAX_FILES));
         if let Ok((mapped, _)) = &mut self.mapped {
             let is_any_mapped = found.iter().any(|f| f.file.is_mapped);
             let mut parts = if is_any_mapped { cache.mapped()? } else { Vec::new() };
             let own = i32::try_from(std::process::id()).unwrap_or(0);
-            let wanted: std::collections::HashSet<u64> =
+            let wanted: HashSet<u64> =
                 found.iter().filter(|f| f.file.is_mapped).map(|f| f.file.id()).collect();
             parts.retain(|p| p.holder.pid != own && wanted.contains(&p.holder.file));
             mapped.set_parts(parts);
@@ -122,6 +124,7 @@ impl Files {
         for f in found {
             let key = f.file.key();
             let watched = before.remove(&key).or_else(|| self.files.files.remove(&key));
+            let watched = watched.or_else(|| self.files.left.take(&key));
             let mut watched = watched.unwrap_or_default();
             self.files.news.extend(watched.update(
                 f,
@@ -130,6 +133,8 @@ impl Files {
             ));
             self.files.files.insert(key, watched);
         }
+        let cut: HashSet<FileKey> = cut.iter().map(|f| f.file.key()).collect();
+        self.files.left.add(before, |key| cut.contains(key), begun.at);
         self.files.listed.pause(&begun, &LISTING);
         Ok(())
     }
@@ -153,6 +158,7 @@ impl Files {
 #[derive(Default)]
 struct Watched {
     files: BTreeMap<FileKey, WatchedFile>,
+    left: LeftFiles,
     next_id: u32,
     /// names to report
     news: Vec<TargetInfo>,

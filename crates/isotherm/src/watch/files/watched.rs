@@ -81,6 +81,8 @@ pub struct WatchedFile {
     targets: Vec<(TargetId, Access, CountedTarget)>,
     /// cached pages by the first page of a part
     parts: BTreeMap<u64, u32>,
+    /// It was not observed since the last interval; whether it was not cached meanwhile.
+    pub(super) was_absent: Option<bool>,
 }
 
 impl WatchedFile {
@@ -125,6 +127,14 @@ impl WatchedFile {
         if is_named { Vec::new() } else { self.targets.iter().map(fact).collect() }
     }
 
+    /// It has returned to the watched files; whether it was not cached meanwhile.
+    pub fn resume(&mut self, was_absent: bool) {
+        if was_absent {
+            self.parts.clear();
+        }
+        self.was_absent = Some(was_absent);
+    }
+
     /// Its path and its identity, if `target` is it.
     pub fn is(&self, target: TargetId) -> Option<(&str, FileKey)> {
         let file =
@@ -165,6 +175,11 @@ impl WatchedFile {
         let counts = interval.counts.get(&id).map(Vec::as_slice).unwrap_or_default();
         let all_mapped = interval.mapped.map(|all| all.get(&id).map(Vec::as_slice));
         let mapped = all_mapped.flatten().unwrap_or_default();
+        if let Some(was_absent) = self.was_absent.take() {
+            let length = u32::try_from(interval.time.as_millis()).unwrap_or(u32::MAX);
+            let start = interval.now_ms.saturating_sub(length);
+            self.targets.iter_mut().for_each(|(.., counted)| counted.resume(was_absent, start));
+        }
         for (target, access, counted) in &mut self.targets {
             let window = counted.set_size(file.size, interval.now_ms);
             let mut sums = Sums { window, windows: HashMap::new() };
