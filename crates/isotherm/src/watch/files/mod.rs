@@ -99,9 +99,28 @@ impl Files {
         Ok(files)
     }
 
-    /// Finds the files again, and their mappings.
+    /// Finds the files, and their mappings.
     fn list(&mut self) -> Result<(), WatchError> {
         let begun = WorkStart::now();
+        let listed = self.find(begun.at);
+        self.files.listed.pause(&begun, &LISTING);
+        listed
+    }
+
+    /// The same, again. If it fails, the earlier list stays until the next attempt. Not each failure is printed.
+    fn list_again(&mut self) {
+        let Err(e) = self.list() else { return };
+        let failed = &mut self.files.failed_listings;
+        *failed += 1;
+        if failed.is_power_of_two() {
+            let (failed, why) = (*failed, crate::words::chain(&e));
+            warn!(
+                "cannot list the files (failure {failed}), so the earlier list stays for now: {why}"
+            );
+        }
+    }
+
+    fn find(&mut self, now: Nanos) -> Result<(), WatchError> {
         let (mut found, cache) = self.reader.find()?;
         if found.len() > MAX_FILES {
             if !std::mem::replace(&mut self.files.is_cut, true) {
@@ -134,8 +153,7 @@ impl Files {
             self.files.files.insert(key, watched);
         }
         let cut: HashSet<FileKey> = cut.iter().map(|f| f.file.key()).collect();
-        self.files.left.add(before, |key| cut.contains(key), begun.at);
-        self.files.listed.pause(&begun, &LISTING);
+        self.files.left.add(before, |key| cut.contains(key), now);
         Ok(())
     }
 
@@ -165,6 +183,7 @@ struct Watched {
     /// There were more files than can be watched.
     is_cut: bool,
     listed: Pace,
+    failed_listings: u64,
     read: Pace,
 }
 
@@ -351,7 +370,7 @@ impl FileWatch {
         let counts = self.take_counts()?;
         if now >= self.files.files.listed.due() {
             self.read_trace(now, true)?;
-            self.files.list().map_err(|e| OpsError::Failed(crate::words::chain(&e)))?;
+            self.files.list_again();
             self.take_trace()?;
         }
         if now >= self.files.files.read.due() {
@@ -465,7 +484,7 @@ impl Watch for FileWatch {
         }
         if self.tracer.is_some() {
             self.read_trace(sys::monotonic(), true)?;
-            self.files.list()?;
+            self.files.list_again();
             self.take_trace()?;
         }
         Ok(())
