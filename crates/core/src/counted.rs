@@ -99,6 +99,19 @@ impl CountedTarget {
         self.window
     }
 
+    /// Begins to observe again at `now_ms`, after a time in which nobody observed the target: its ages have not grown in
+    /// it. If the target was not in memory meanwhile, an access brought in what is there now.
+    pub fn resume(&mut self, was_absent: bool, now_ms: u32) {
+        let missed = now_ms.saturating_sub(std::mem::replace(&mut self.observed, now_ms));
+        for window in &mut self.windows {
+            window.touched = window.touched.saturating_add(missed).min(now_ms);
+            window.since = window.since.saturating_add(missed).min(now_ms);
+            if was_absent {
+                window.seen = CountedWindow::default();
+            }
+        }
+    }
+
     /// Adds an interval that ends now. Windows that `seen` does not contain are not in memory.
     pub fn observe(&mut self, mut seen: impl FnMut(usize) -> CountedWindow, now_ms: u32) {
         let length = now_ms.saturating_sub(std::mem::replace(&mut self.observed, now_ms));
@@ -414,6 +427,21 @@ mod tests {
         let rates: Vec<_> = of.iter().map(|r| (r.resident_bp, r.rate.hz.round())).collect();
         assert_eq!(rates, [(0, 40.0), (0, 0.0)]);
         assert!(regions(false).iter().all(|r| r.rate.hz == 0.0 && r.resident_bp == 0));
+    }
+
+    #[test]
+    fn ages_and_rates_survive_a_time_that_was_not_observed() {
+        let regions = |was_absent: bool| {
+            let mut t = target(2);
+            let of = |i| seen(if i == 0 { 40.0 } else { 0.0 });
+            (1..=20).for_each(|second| t.observe(of, second * 1000));
+            t.resume(was_absent, 600_000);
+            t.observe(of, 601_000);
+            let regions = t.regions(9, SAMPLE, 601_000);
+            regions.iter().map(|r| (r.rate.hz.round(), r.age.as_secs())).collect::<Vec<_>>()
+        };
+        assert_eq!(regions(false), [(40.0, 21), (0.0, 20)]);
+        assert_eq!(regions(true), [(40.0, 21), (0.0, 0)], "the other window has come back");
     }
 
     #[test]

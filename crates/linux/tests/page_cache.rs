@@ -431,7 +431,7 @@ struct Image {
 
 impl Image {
     /// `None` if the program to make it is missing.
-    fn new(kind: &str, package: &str) -> Option<Self> {
+    fn new(kind: &str, package: &str, options: &str) -> Option<Self> {
         let (image, mounted) = (folder(), folder());
         let path = image.path().join("image");
         File::create(&path).unwrap().set_len(512 * MIB).unwrap();
@@ -444,8 +444,9 @@ impl Image {
             return None;
         };
         assert!(made.status.success(), "{mkfs}: {made:?}");
+        let options = format!("loop,{options}");
         let mount =
-            Command::new("mount").args(["-o", "loop"]).arg(&path).arg(mounted.path()).output();
+            Command::new("mount").args(["-o", &options]).arg(&path).arg(mounted.path()).output();
         assert!(mount.as_ref().unwrap().status.success(), "{kind}: {mount:?}");
         Some(Image { mounted, _image: image })
     }
@@ -460,13 +461,34 @@ impl Drop for Image {
 #[test]
 fn ext4_in_an_image() {
     needs_root!();
-    Image::new("ext4", "e2fsprogs").iter().for_each(|image| as_on_any(&image.mounted));
+    Image::new("ext4", "e2fsprogs", "rw").iter().for_each(|image| as_on_any(&image.mounted));
+}
+
+/// Each write counts once, with and without delayed allocation.
+#[test]
+fn writes_on_ext4_count_without_delayed_allocation() {
+    needs_root!();
+    for options in ["nodelalloc", "data=journal", "delalloc"] {
+        let Some(mut counter) = usable(ReadCounter::by_window(6, false)) else { return };
+        let Some(image) = Image::new("ext4", "e2fsprogs", options) else { return };
+        let mut cache = PageCache::load().unwrap();
+        let file = file_on_disk(&image.mounted, "written", 64);
+        let id = open(&mut cache, &file).id();
+        counter.attach().unwrap();
+        counter.take().unwrap();
+        (0..20_000).for_each(|i| file.write_all_at(&[1], i % 64 * PAGE_SIZE).unwrap());
+        let counts = counter.take().unwrap();
+        let of = |c: &&AccessCount| c.file == id && c.is_write;
+        let written: u64 = counts.iter().filter(of).map(|c| c.counted * ReadCounter::SHARE).sum();
+        // 20,000 writes, of which one in 64 counts: a standard deviation of 1,130.
+        assert!(written.abs_diff(20_000) < 6_000, "{options}: {written}");
+    }
 }
 
 #[test]
 fn xfs_in_an_image() {
     needs_root!();
-    Image::new("xfs", "xfsprogs").iter().for_each(|image| {
+    Image::new("xfs", "xfsprogs", "rw").iter().for_each(|image| {
         as_on_any(&image.mounted);
         copies_are_files_of_their_own(&image.mounted);
     });
@@ -475,7 +497,7 @@ fn xfs_in_an_image() {
 #[test]
 fn btrfs_in_an_image() {
     needs_root!();
-    Image::new("btrfs", "btrfs-progs").iter().for_each(|image| {
+    Image::new("btrfs", "btrfs-progs", "rw").iter().for_each(|image| {
         as_on_any(&image.mounted);
         copies_are_files_of_their_own(&image.mounted);
         subvolumes_have_files_of_their_own(&image.mounted);

@@ -1,10 +1,11 @@
 //! `isotherm files` on real files.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
+use rustix::fs::{Advice, fadvise};
 use serde_json::Value;
 
 use crate::record_files::folder;
@@ -158,6 +159,31 @@ fn an_overlay_shows_the_files_below() {
     assert_eq!(rows(&next(), "resident_bytes"), [(name(&lower.join("sub/low")), 2 * MIB)]);
 }
 
+/// After its file system was unmounted, `--mount` must not choose the one below.
+#[test]
+fn an_unmounted_file_system_is_no_other_one() {
+    needs_root!();
+    let dir = folder();
+    let script = "mount -t tmpfs none \"$1\" && echo text >\"$1/file\" || exit 77
+        \"$2\" files --mount \"$1\" --watch --interval 200ms --duration 60s --json >\"$3\" &
+        while [ ! -s \"$3\" ]; do sleep 0.1; done
+        umount \"$1\" || exit 1
+        lines=$(wc -l <\"$3\")
+        while [ $(wc -l <\"$3\") -lt $((lines + 3)) ]; do sleep 0.1; done
+        kill $!; wait; exit 0";
+    let lines = tempfile::NamedTempFile::new().unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]).arg(dir.path());
+    let done = finish(command.arg(env!("CARGO_BIN_EXE_isotherm")).arg(lines.path()));
+    assert_eq!(done.status, 0, "{}", done.err);
+    let lines = fs::read_to_string(lines.path()).unwrap();
+    let lines: Vec<Value> = lines.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let files = |line: Option<&Value>| line.unwrap()["total"]["files"].as_u64().unwrap();
+    assert_eq!((files(lines.first()), files(lines.last())), (1, 0));
+    let last = lines.last().unwrap().to_string();
+    assert!(last.contains("no longer mounted"), "{last}");
+}
+
 #[test]
 fn watching_prints_a_line_of_json_each_interval() {
     needs_root!();
@@ -240,6 +266,36 @@ fn without_bpf_named_files_are_counted_by_system_calls() {
     assert_eq!(found["rows"][0]["mapped_bytes"], Value::Null, "unknown");
 }
 
+/// `mincore` reports all pages of such a file as cached.
+#[test]
+fn pages_of_a_file_of_another_user_are_not_counted() {
+    needs_root!();
+    let dir = folder();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let [theirs, open] = ["theirs", "open"].map(|name| dir.path().join(name));
+    write(&theirs, 2);
+    let file = write(&open, 1);
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o666)).unwrap();
+    fadvise(&File::open(&theirs).unwrap(), 0, None, Advice::DontNeed).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
+    command.args([env!("CARGO_BIN_EXE_isotherm"), "files", "--json"]).arg(dir.path());
+    let done = finish(&mut command);
+    if done.status == 126 || done.status == 127 {
+        eprintln!("skipped: other users cannot execute the program here: {}", done.err);
+        return;
+    }
+    assert_eq!(done.status, 0, "{}", done.err);
+    let found = done.json();
+    assert_eq!(rows(&found, "resident_bytes"), [(open.display().to_string(), MIB)]);
+    let remarks = found["remarks"].to_string();
+    assert!(
+        remarks.contains("1 files could not be counted") && remarks.contains("its owner"),
+        "{remarks}"
+    );
+    drop(file);
+}
+
 #[test]
 fn what_makes_no_sense_is_reported() {
     for (args, status, said) in [
@@ -249,6 +305,7 @@ fn what_makes_no_sense_is_reported() {
         (&["--duration", "1s"], 2, "--watch"),
         (&["--by", "colour"], 2, "filesystem"),
         (&["/no/such/file"], 1, "/no/such/file"),
+        (&["/dev/null"], 1, "/dev/null is neither a regular file nor a folder"),
     ] {
         let done = files(args);
         assert_eq!(done.status, status, "{args:?}: {}", done.err);

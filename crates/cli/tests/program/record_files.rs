@@ -226,6 +226,55 @@ fn last_names(record: &Path) -> Vec<String> {
     events.filter_map(name).collect()
 }
 
+/// Files cannot be listed while the mounts cannot be read. The recorder keeps those that it has, and tries again.
+#[test]
+fn a_failed_listing_ends_nothing() {
+    needs_root!();
+    if !counts_reads() {
+        return;
+    }
+    let dir = folder();
+    let tree = dir.path().canonicalize().unwrap().join("tree");
+    fs::create_dir(&tree).unwrap();
+    let (path, record) = (tree.join("kept"), dir.path().join("rec"));
+    let _file = cached(&path, 4);
+    // Nothing but the listing needs /proc. How soon it is due depends on the number of files of the machine.
+    let script = "\"$1\" record --dir \"$2\" --duration 170s -o \"$3\" 2>\"$3.err\" &
+        until [ -s \"$3\" ]; do sleep 0.1; done
+        umount -l /proc || exit 77
+        until grep -q 'list the files' \"$3.err\" || ! kill -0 $!; do sleep 0.1; done
+        sleep 3; kill -INT $!; wait $!; status=$?; cat \"$3.err\" >&2; exit $status";
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_isotherm")]);
+    let done = finish(command.arg(&tree).arg(&record));
+    assert_eq!(done.status, 0, "{}", done.err);
+    assert!(done.err.contains("cannot list the files (failure 1)"), "{}", done.err);
+    let (names, s) = last(&record);
+    assert_eq!((names, s.targets.len()), (vec![path.display().to_string()], 1));
+}
+
+/// There, the kernel reports other pids than isotherm has to use, and not all processes that map a file.
+#[test]
+fn mapped_memory_is_unknown_in_a_pid_namespace() {
+    needs_root!();
+    if !counts_reads() {
+        return;
+    }
+    let dir = folder();
+    let (path, record) =
+        (dir.path().canonicalize().unwrap().join("mapped"), dir.path().join("rec"));
+    let file = cached(&path, 4);
+    let _map = Mapped::of(&file, 4 * MIB);
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_isotherm"), "record"]);
+    command.args(["--duration", "3s", "--file"]).arg(&path).arg("-o").arg(&record);
+    let done = finish(&mut command);
+    assert_eq!(done.status, 0, "{}", done.err);
+    assert!(done.err.contains("runs in a pid namespace"), "{}", done.err);
+    let (_, s) = last(&record);
+    assert!(rate(&s, 0, 0..4).1 > 0.99, "{:?}", s.targets);
+}
+
 /// Reads of tmpfs are unknown, neither hot nor cold.
 #[test]
 fn memory_of_tmpfs_is_unknown() {

@@ -1,12 +1,10 @@
 //! Counting the pages of named files by system calls, where BPF is not available.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use isotherm_linux::page_cache::cached;
 use isotherm_linux::proc::Mount;
-use rustix::fs::OFlags;
+use isotherm_linux::sys::open_regular_itself;
 
 use super::page_use::{FileUse, PageUse};
 use super::scope::mount_of;
@@ -16,7 +14,7 @@ pub(super) fn read(paths: &[PathBuf], mounts: &[Mount], remarks: &mut Vec<String
     let mut refused: Option<(String, u64)> = None;
     let mut found = Vec::new();
     each_file(paths, &mut |path| {
-        let counted = open(path).and_then(|file| {
+        let counted = open_regular_itself(path).and_then(|file| {
             let size = file.metadata()?.len();
             Ok(PageUse::of_calls(size, &cached(&file)?))
         });
@@ -36,12 +34,6 @@ pub(super) fn read(paths: &[PathBuf], mounts: &[Mount], remarks: &mut Vec<String
         remarks.push(format!("{files} files could not be counted, the first one is {first}"));
     }
     found
-}
-
-/// Without waiting for the other end, if another process has just replaced the file by a pipe.
-pub(super) fn open(path: &Path) -> std::io::Result<File> {
-    let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits();
-    OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path)
 }
 
 /// Calls `each` for the regular files among the paths and below them, without following links.

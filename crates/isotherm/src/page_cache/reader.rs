@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -12,17 +13,23 @@ use isotherm_linux::page_cache::{
     PageCacheError, SuperBlock, TMPFS,
 };
 use isotherm_linux::proc::{self, Mglru, Mount, mountinfo};
+use isotherm_linux::sys::open_regular_itself;
+use rustix::fs::{Mode, OFlags, open};
+use tracing::warn;
 
 use super::by_calls::{self, each_file};
 use super::names::Names;
 use super::page_use::{FileKind, FileUse, PageUse};
-use super::scope::{Scope, ScopeError, is_within, mount_of, mounts_of};
+use super::scope::{ChosenMount, Scope, ScopeError, is_within, mount_of, mounts_of};
 use crate::ROOT;
 
 /// Reads the page cache, repeatedly if requested.
 pub struct Reader {
     way: Way,
     scope: Scope,
+    mount: Option<ChosenMount>,
+    /// `mount` was not mounted the last time
+    is_unmounted: bool,
     /// the numbers of the chosen groups, as they were found last; `None`: all groups
     chosen: Option<HashSet<u64>>,
 }
@@ -54,8 +61,13 @@ impl Reader {
     pub fn open(scope: Scope) -> Result<Self, ScopeError> {
         let paths = scope.paths.iter().map(|path| real_path(path));
         let paths = paths.collect::<Result<Vec<_>, _>>()?;
+        if let Some(other) = paths.iter().find(|path| !path.is_file() && !path.is_dir()) {
+            return Err(ScopeError::Kind(other.clone()));
+        }
         let mount = scope.mount.as_deref().map(real_path).transpose()?;
-        let scope = Scope { paths, mount, cgroups: scope.cgroups };
+        let mounts = mountinfo(ROOT.as_ref()).map_err(PageCacheError::from)?;
+        let mount = mount.map(|path| ChosenMount::find(path, &mounts)).transpose()?;
+        let scope = Scope { paths, ..scope };
         let way = match PageCache::load() {
             Ok(cache) => Way::Bpf(Box::new(cache)),
             Err(e) if scope.paths.is_empty() || !scope.cgroups.is_empty() => {
@@ -63,7 +75,7 @@ impl Reader {
             }
             Err(e) => Way::Calls(e.to_string()),
         };
-        Ok(Reader { way, scope, chosen: None })
+        Ok(Reader { way, scope, mount, is_unmounted: false, chosen: None })
     }
 
     /// Why BPF is not used, if it is not.
@@ -87,7 +99,8 @@ impl Reader {
         let mounts = mountinfo(ROOT.as_ref()).map_err(PageCacheError::from)?;
         match &mut self.way {
             Way::Bpf(cache) => {
-                Bpf { cache, scope: &self.scope, mounts: &mounts }.read(holders, reads)
+                let (scope, mount) = (&self.scope, self.mount.as_ref());
+                Bpf { cache, scope, mount, mounts: &mounts }.read(holders, reads)
             }
             Way::Calls(reason) if holders => Err(ScopeError::NamedOnly { reason: reason.clone() }),
             Way::Calls(_) => {
@@ -105,9 +118,16 @@ impl Reader {
     /// If BPF is not available, or the kernel refuses.
     pub(crate) fn find(&mut self) -> Result<(Vec<FoundFile>, &mut PageCache), ScopeError> {
         let mounts = mountinfo(ROOT.as_ref()).map_err(PageCacheError::from)?;
+        let unmounted = self.mount.as_ref().filter(|mount| mount.device(&mounts).is_none());
+        match unmounted {
+            Some(mount) if !self.is_unmounted => warn!("{}", mount.gone()),
+            _ => {}
+        }
+        self.is_unmounted = unmounted.is_some();
         match &mut self.way {
             Way::Bpf(cache) => {
-                let mut bpf = Bpf { cache, scope: &self.scope, mounts: &mounts };
+                let (scope, mount) = (&self.scope, self.mount.as_ref());
+                let mut bpf = Bpf { cache, scope, mount, mounts: &mounts };
                 let mut found = bpf.find(&mut Vec::new())?;
                 self.chosen = match self.scope.cgroups.is_empty() {
                     true => None,
@@ -185,6 +205,7 @@ pub(crate) struct FoundFile {
 struct Bpf<'a> {
     cache: &'a mut PageCache,
     scope: &'a Scope,
+    mount: Option<&'a ChosenMount>,
     mounts: &'a [Mount],
 }
 
@@ -259,7 +280,7 @@ impl Bpf<'_> {
         let supers = self.cache.super_blocks()?;
         let mut result = Ok(());
         each_file(&[path.to_owned()], &mut |path| {
-            let Ok(file) = by_calls::open(path) else { return };
+            let Ok(file) = open_regular_itself(path) else { return };
             match self.cache.open_file(&file) {
                 Ok(listing) => found.extend(listing.files.into_iter().map(|file| FoundFile {
                     is_tmpfs: supers.iter().any(|s| s.magic == TMPFS && s.has(&file)),
@@ -282,7 +303,7 @@ impl Bpf<'_> {
     ) -> Result<(), ScopeError> {
         let mounts = mounts_of(self.mounts, folders);
         let mut unnamed = (0_u64, 0_u64);
-        for of in self.super_blocks(folders, &mounts)? {
+        for of in self.super_blocks(folders, &mounts, remarks)? {
             let mut listing = Listing::default();
             let open = open_folders(&of, folders, &mounts);
             let below = open.iter().map(|folder| self.cache.folder(folder));
@@ -323,16 +344,19 @@ impl Bpf<'_> {
         &mut self,
         folders: &[PathBuf],
         mounts: &[&Mount],
+        remarks: &mut Vec<String>,
     ) -> Result<Vec<SuperBlock>, ScopeError> {
         let mut supers = self.cache.super_blocks()?;
         supers.retain(|s| s.magic != HUGETLBFS && s.magic != OVERLAYFS);
         if !folders.is_empty() {
             supers.retain(|s| mounts.iter().any(|m| m.device == s.device));
         }
-        if let Some(path) = &self.scope.mount {
-            let mount = mount_of(self.mounts, path);
-            let mount = mount.ok_or_else(|| ScopeError::NoMount(path.clone()))?;
-            supers.retain(|s| s.device == mount.device);
+        if let Some(mount) = self.mount {
+            let device = mount.device(self.mounts);
+            supers.retain(|s| Some(s.device) == device);
+            if device.is_none() {
+                remarks.push(mount.gone());
+            }
         }
         Ok(supers)
     }
@@ -376,8 +400,14 @@ fn open_folders(of: &SuperBlock, folders: &[PathBuf], mounts: &[&Mount]) -> Vec<
     if folders.is_empty() {
         Vec::new()
     } else {
-        paths.map(File::open).collect::<Result<_, _>>().unwrap_or_default()
+        paths.map(open_path).collect::<Result<_, _>>().unwrap_or_default()
     }
+}
+
+/// Opens a folder only to identify it. Opening it to read it would mount what autofs mounts there, and might wait for
+/// a server that is gone.
+fn open_path(path: &Path) -> io::Result<File> {
+    Ok(open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?.into())
 }
 
 fn file_use(found: &FoundFile) -> FileUse {
@@ -396,4 +426,15 @@ fn process_name(pid: i32) -> String {
         .then(|| proc::comm(ROOT.as_ref(), pid).ok())
         .flatten();
     format!("{} {pid}", comm.as_deref().unwrap_or("process"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_are_opened_only_as_paths() {
+        let folder = open_path("/".as_ref()).unwrap();
+        assert!(rustix::fs::fcntl_getfl(&folder).unwrap().contains(OFlags::PATH));
+    }
 }

@@ -27,6 +27,12 @@ pub enum ScopeError {
         /// the error of the system call
         source: std::io::Error,
     },
+    /// a path is no file and no folder
+    #[error(
+        "{0} is neither a regular file nor a folder, so isotherm cannot select its pages. isotherm files without a path \
+         shows the page cache of block devices"
+    )]
+    Kind(PathBuf),
     /// no mount holds the path
     #[error("no mount of /proc/self/mountinfo holds {0}: give a path on a mounted file system")]
     NoMount(PathBuf),
@@ -48,6 +54,36 @@ pub enum ScopeError {
     /// the reader failed
     #[error(transparent)]
     Read(#[from] isotherm_linux::page_cache::PageCacheError),
+}
+
+/// The file system that holds a path at the start. What is mounted there later is another one.
+#[derive(Debug)]
+pub(super) struct ChosenMount {
+    pub path: PathBuf,
+    device: (u32, u32),
+}
+
+impl ChosenMount {
+    /// The file system that holds `path` now.
+    pub fn find(path: PathBuf, mounts: &[Mount]) -> Result<Self, ScopeError> {
+        match mount_of(mounts, &path) {
+            Some(mount) => Ok(ChosenMount { device: mount.device, path }),
+            None => Err(ScopeError::NoMount(path)),
+        }
+    }
+
+    /// Its device, while it is mounted there. The kernel may give the number to another file system later.
+    pub fn device(&self, mounts: &[Mount]) -> Option<(u32, u32)> {
+        mount_of(mounts, &self.path).map(|mount| mount.device).filter(|now| *now == self.device)
+    }
+
+    /// The remark if it is not mounted there.
+    pub fn gone(&self) -> String {
+        let path = self.path.display();
+        format!(
+            "The file system that was at {path} is no longer mounted there, so it has no files until it returns."
+        )
+    }
 }
 
 /// The mount with the longest path that holds `path`; of two at the same place, the later one hides the other.

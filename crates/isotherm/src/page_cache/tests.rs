@@ -7,7 +7,7 @@ use isotherm_linux::page_cache::{CachedRange, Sample};
 use isotherm_linux::proc::Mount;
 
 use super::page_use::FileKind;
-use super::scope::{is_within, mount_of, mounts_of};
+use super::scope::{ChosenMount, is_within, mount_of, mounts_of};
 use super::*;
 
 const PAGE: u64 = 4096;
@@ -129,4 +129,17 @@ fn mounts_of_folders() {
     assert!(
         is_within(Path::new("/home/a/x"), &folders) && !is_within(Path::new("/home/ab"), &folders)
     );
+}
+
+#[test]
+fn a_chosen_mount_is_no_other_one_later() {
+    let (root, chosen, later) = (mount(1, "/", "/"), mount(2, "/", "/srv"), mount(3, "/", "/srv"));
+    let at = |mounts: &[&Mount]| mounts.iter().map(|m| (*m).clone()).collect::<Vec<_>>();
+    let srv = ChosenMount::find("/srv/a".into(), &at(&[&root, &chosen])).unwrap();
+    assert_eq!(srv.device(&at(&[&root, &chosen])), Some((0, 2)));
+    assert_eq!(srv.device(&at(&[&root])), None, "unmounted");
+    assert_eq!(srv.device(&at(&[&root, &chosen, &later])), None, "hidden by another one");
+    // Another file system may get the number of its device.
+    assert_eq!(srv.device(&at(&[&root, &mount(2, "/", "/other")])), None);
+    assert!(matches!(ChosenMount::find("/".into(), &[]), Err(ScopeError::NoMount(_))));
 }

@@ -50,7 +50,7 @@ struct folio {
 
 /* Set before loading. */
 const volatile __u32 window_shift = 63; /* binary logarithm of the pages of a window; 63: the whole file */
-const volatile bool counts_ext4 = false; /* count_ext4 is loaded */
+const volatile bool counts_ext4 = false; /* both programs for ext4 are loaded */
 const volatile bool traces = false; /* list accesses to sampled pages */
 
 struct key {
@@ -357,8 +357,7 @@ int BPF_PROG(trace_fault, struct address_space *m, unsigned long index)
 	return 0;
 }
 
-SEC("tp_btf/ext4_da_write_begin")
-int BPF_PROG(count_ext4, struct inode *inode, long long at, unsigned int bytes)
+static __always_inline int count_ext4_write(struct inode *inode, long long at, unsigned int bytes)
 {
 	__u64 file, first, last;
 
@@ -373,6 +372,19 @@ int BPF_PROG(count_ext4, struct inode *inode, long long at, unsigned int bytes)
 	if (traces)
 		trace_pages(inode, first, last, WRITE);
 	return 0;
+}
+
+SEC("tp_btf/ext4_da_write_begin")
+int BPF_PROG(count_ext4, struct inode *inode, long long at, unsigned int bytes)
+{
+	return count_ext4_write(inode, at, bytes);
+}
+
+/* Without delayed allocation: with nodelalloc or data=journal, and on a nearly full disk. A write fires one of both. */
+SEC("tp_btf/ext4_write_begin")
+int BPF_PROG(count_ext4_at_once, struct inode *inode, long long at, unsigned int bytes)
+{
+	return count_ext4_write(inode, at, bytes);
 }
 
 SEC("tp_btf/writeback_dirty_folio")

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io;
+use std::path::Path;
 
 use isotherm_core::{Action, AddrRange, Applied, Budget, Failure, PAGE_SIZE, Support, align_down};
 use rustix::fs::{Advice, fadvise};
@@ -166,13 +167,20 @@ impl FileAction {
 
 /// Bytes that the kernel reads ahead at once, of the device that holds a file: it ignores the rest of longer advice.
 fn read_ahead(file: &File) -> u64 {
-    let kib = || -> Option<u64> {
-        let device = rustix::fs::fstat(file).ok()?.st_dev;
-        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-        let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
-        std::fs::read_to_string(path).ok()?.trim().parse().ok()
-    };
-    kib().map_or(READ_AHEAD, |kib| kib << 10).clamp(PAGE_SIZE, STEP)
+    let device = rustix::fs::fstat(file).map(|stat| stat.st_dev);
+    let kib = device.ok().and_then(|device| read_ahead_kib("/sys".as_ref(), device));
+    kib.map_or(READ_AHEAD, |kib| kib << 10).clamp(PAGE_SIZE, STEP)
+}
+
+/// The read-ahead of a device in KiB: of a disk or of a network file system by its own name, of a partition by that of
+/// its disk. A file system such as btrfs has a device number without a name in `/sys`.
+fn read_ahead_kib(sys: &Path, device: u64) -> Option<u64> {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let own = format!("class/bdi/{major}:{minor}/read_ahead_kb");
+    // The name of a partition is a link to its folder, which is in that of the disk.
+    let of_disk = format!("dev/block/{major}:{minor}/../queue/read_ahead_kb");
+    let read = |path: &String| std::fs::read_to_string(sys.join(path)).ok()?.trim().parse().ok();
+    [own, of_disk].iter().find_map(read)
 }
 
 /// A part in pieces of at most `most` bytes.
@@ -238,5 +246,19 @@ mod tests {
         assert_eq!(lengths(4096, 4096 + (300 << 10)), [128, 128, 44]);
         assert_eq!(lengths(0, 128 << 10), [128]);
         assert_eq!(lengths(8192, 8192), [0; 0]);
+    }
+
+    #[test]
+    fn a_partition_has_the_read_ahead_of_its_disk() {
+        let sys = tempfile::tempdir().unwrap();
+        let path = |path: &str| sys.path().join(path);
+        for folder in ["devices/sda/queue", "devices/sda/sda1", "class/bdi/8:0", "dev/block"] {
+            std::fs::create_dir_all(path(folder)).unwrap();
+        }
+        std::fs::write(path("devices/sda/queue/read_ahead_kb"), "4096\n").unwrap();
+        std::fs::write(path("class/bdi/8:0/read_ahead_kb"), "512\n").unwrap();
+        std::os::unix::fs::symlink("../../devices/sda/sda1", path("dev/block/8:1")).unwrap();
+        let of = |major, minor| read_ahead_kib(sys.path(), rustix::fs::makedev(major, minor));
+        assert_eq!((of(8, 0), of(8, 1), of(0, 40)), (Some(512), Some(4096), None));
     }
 }

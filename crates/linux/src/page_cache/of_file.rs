@@ -2,8 +2,13 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 
 use isotherm_core::AddrRange;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::process::geteuid;
+use rustix::thread::{CapabilitySet, capabilities};
 
 use super::OVERLAYFS;
 use crate::sys::{cachestat, mincore};
@@ -25,7 +30,8 @@ pub struct Cached {
 /// `cachestat` does not find, and on kernels before 6.5.
 ///
 /// # Errors
-/// If the kernel refuses both.
+/// If the kernel refuses both. If `mincore` would report all pages as cached: it does so to users who neither own the
+/// file nor may write to it.
 pub fn cached(file: &File) -> io::Result<Cached> {
     let is_overlay = rustix::fs::fstatfs(file).is_ok_and(|s| s.f_type.cast_unsigned() == OVERLAYFS);
     let counted = if is_overlay { None } else { cachestat(file, AddrRange::new(0, 0)).ok() };
@@ -36,9 +42,23 @@ pub fn cached(file: &File) -> io::Result<Cached> {
             writeback: Some(c.writeback),
             evicted: Some(c.evicted),
         }),
+        None if !may_know(file, is_overlay)? => {
+            let why = "only its owner, and users who may write to it, can count its cached pages";
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+        }
         None => {
             let cached = mincore(file)?.into_iter().filter(|&is_cached| is_cached).count() as u64;
             Ok(Cached { cached, ..Cached::default() })
         }
     }
+}
+
+/// Whether `mincore` reports the truth to this process: the rule of `can_do_mincore` in the kernel. The file below an
+/// overlay may be on a file system that is mounted read-only, whatever the overlay permits.
+fn may_know(file: &File, is_overlay: bool) -> io::Result<bool> {
+    let is_owner = file.metadata()?.uid() == geteuid().as_raw()
+        || capabilities(None).is_ok_and(|c| c.effective.contains(CapabilitySet::FOWNER));
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let may_write = || accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok();
+    Ok(is_owner || !is_overlay && may_write())
 }

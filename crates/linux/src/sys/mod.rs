@@ -45,7 +45,7 @@ pub use privileges::{
 pub use process_madvise::{Advice, advise_all, process_madvise, supports_advice};
 #[cfg(test)]
 pub(crate) use read_regular::with_other_kinds;
-pub use read_regular::{open_regular, read_regular};
+pub use read_regular::{open_regular, open_regular_itself, read_regular};
 pub use signal::is_ignored;
 pub use swapon::{swap_off, swap_on};
 pub use touch::touch;

@@ -13,11 +13,32 @@ use rustix::fs::{Mode, OFlags, open};
 /// # Errors
 /// If it cannot be read, or is another kind of file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    let found = File::from(open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?);
-    if !found.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    reopen(&find_regular(path, OFlags::empty())?, OFlags::CLOEXEC)
+}
+
+/// Like [`open_regular`], but does not follow a link in the place of the file, does not wait for the holder of a lease,
+/// and leaves the time of the last access unchanged where the kernel permits that.
+///
+/// # Errors
+/// If it cannot be read, or is a link or another kind of file.
+pub fn open_regular_itself(path: &Path) -> io::Result<File> {
+    let found = find_regular(path, OFlags::NOFOLLOW)?;
+    let flags = OFlags::CLOEXEC | OFlags::NONBLOCK;
+    reopen(&found, flags | OFlags::NOATIME).or_else(|_| reopen(&found, flags))
+}
+
+/// A regular file, which is not open yet.
+fn find_regular(path: &Path, flags: OFlags) -> io::Result<File> {
+    let found = File::from(open(path, OFlags::PATH | OFlags::CLOEXEC | flags, Mode::empty())?);
+    match found.metadata()?.is_file() {
+        true => Ok(found),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
     }
-    File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))
+}
+
+fn reopen(found: &File, flags: OFlags) -> io::Result<File> {
+    let path = format!("/proc/self/fd/{}", found.as_raw_fd());
+    Ok(open(path, OFlags::RDONLY | flags, Mode::empty())?.into())
 }
 
 /// The first `limit` bytes of a regular file.
@@ -52,9 +73,21 @@ pub(crate) fn with_other_kinds(read: impl Fn(&Path) + Send + 'static) {
 mod tests {
     use super::*;
 
+    /// Whoever may replace a watched file must not choose another one for root to open.
+    #[test]
+    fn a_link_in_the_place_of_a_file_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let [file, link] = ["file", "link"].map(|name| dir.path().join(name));
+        std::fs::write(&file, "text").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert_eq!(open_regular_itself(&file).unwrap().metadata().unwrap().len(), 4);
+        assert!(open_regular(&link).is_ok() && open_regular_itself(&link).is_err());
+    }
+
     #[test]
     fn only_regular_files_are_opened() {
         with_other_kinds(|path| assert!(open_regular(path).is_err(), "{}", path.display()));
+        with_other_kinds(|path| assert!(open_regular_itself(path).is_err(), "{}", path.display()));
         assert!(open_regular("/".as_ref()).is_err());
         assert_eq!(read_regular("/proc/self/comm".as_ref(), 1).unwrap().len(), 1);
     }

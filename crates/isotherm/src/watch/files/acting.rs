@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use isotherm_core::{Act, Action, Applied, Budget, Failure, OpsError, Support, TargetId, Work};
 use isotherm_linux::page_cache::FileAction;
-use rustix::fs::{Mode, OFlags, open};
+use isotherm_linux::sys::open_regular_itself;
 use tracing::debug;
 
 use super::Files;
@@ -54,7 +54,7 @@ impl Files {
     fn open_target(&mut self, target: TargetId) -> Result<File, Failure> {
         let found = self.files.files.values().find_map(|file| file.is(target));
         let (name, key) = found.ok_or(Failure::Gone)?;
-        let file = open_quietly(Path::new(name)).map_err(|e| {
+        let file = open_regular_itself(Path::new(name)).map_err(|e| {
             debug!("cannot open {name}: {e}");
             why_not_opened(&e)
         })?;
@@ -68,19 +68,15 @@ impl Files {
     }
 }
 
-/// Only a missing file is gone. Another process may open other files, or isotherm may later.
+/// A file is gone if it is missing, or if its name is now that of a link, folder, pipe or device. Another process may
+/// open other files, or isotherm may later.
 fn why_not_opened(e: &io::Error) -> Failure {
     match e.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Failure::Gone,
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidInput => {
+            Failure::Gone
+        }
         _ => Failure::Refused,
     }
-}
-
-/// Opens a file, without changing the time of its last access where that is allowed.
-fn open_quietly(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let opened = open(path, flags | OFlags::NOATIME, Mode::empty());
-    Ok(opened.or_else(|_| open(path, flags, Mode::empty()))?.into())
 }
 
 #[cfg(test)]
@@ -92,10 +88,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         std::fs::write(&file, "").unwrap();
-        let why = |path: &Path| why_not_opened(&open_quietly(path).unwrap_err());
+        let why = |path: &Path| why_not_opened(&open_regular_itself(path).unwrap_err());
         assert_eq!(why(&dir.path().join("none")), Failure::Gone);
         assert_eq!(why(&file.join("below")), Failure::Gone);
         let long = dir.path().join("x".repeat(300));
         assert_eq!(why(&long), Failure::Refused);
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert_eq!(why(&link), Failure::Gone, "another file has its name");
     }
 }

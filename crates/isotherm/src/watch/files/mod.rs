@@ -2,12 +2,13 @@
 //! page tables of the processes that map them.
 
 mod acting;
+mod left;
 mod mapped;
 mod tracer;
 mod turns;
 mod watched;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use isotherm_core::{
@@ -20,6 +21,7 @@ use isotherm_linux::{HeldProcesses, Hold, Way};
 use isotherm_record::TargetInfo;
 use tracing::{info, warn};
 
+use self::left::LeftFiles;
 use self::mapped::MappedFiles;
 use self::tracer::{TracedFiles, Tracer};
 use self::turns::SamplingSlices;
@@ -97,9 +99,28 @@ impl Files {
         Ok(files)
     }
 
-    /// Finds the files again, and their mappings.
+    /// Finds the files, and their mappings.
     fn list(&mut self) -> Result<(), WatchError> {
         let begun = WorkStart::now();
+        let listed = self.find(begun.at);
+        self.files.listed.pause(&begun, &LISTING);
+        listed
+    }
+
+    /// The same, again. If it fails, the earlier list stays until the next attempt. Not each failure is printed.
+    fn list_again(&mut self) {
+        let Err(e) = self.list() else { return };
+        let failed = &mut self.files.failed_listings;
+        *failed += 1;
+        if failed.is_power_of_two() {
+            let (failed, why) = (*failed, crate::words::chain(&e));
+            warn!(
+                "cannot list the files (failure {failed}), so the earlier list stays for now: {why}"
+            );
+        }
+    }
+
+    fn find(&mut self, now: Nanos) -> Result<(), WatchError> {
         let (mut found, cache) = self.reader.find()?;
         if found.len() > MAX_FILES {
             if !std::mem::replace(&mut self.files.is_cut, true) {
@@ -107,13 +128,13 @@ impl Files {
                 info!("watching the {MAX_FILES} of {all} files that have the most cached pages");
             }
             found.sort_by_key(|f| std::cmp::Reverse(f.file.pages));
-            found.truncate(MAX_FILES);
         }
+        let cut = found.split_off(found.len().min(MAX_FILES));
         if let Ok((mapped, _)) = &mut self.mapped {
             let is_any_mapped = found.iter().any(|f| f.file.is_mapped);
             let mut parts = if is_any_mapped { cache.mapped()? } else { Vec::new() };
             let own = i32::try_from(std::process::id()).unwrap_or(0);
-            let wanted: std::collections::HashSet<u64> =
+            let wanted: HashSet<u64> =
                 found.iter().filter(|f| f.file.is_mapped).map(|f| f.file.id()).collect();
             parts.retain(|p| p.holder.pid != own && wanted.contains(&p.holder.file));
             mapped.set_parts(parts);
@@ -122,6 +143,7 @@ impl Files {
         for f in found {
             let key = f.file.key();
             let watched = before.remove(&key).or_else(|| self.files.files.remove(&key));
+            let watched = watched.or_else(|| self.files.left.take(&key));
             let mut watched = watched.unwrap_or_default();
             self.files.news.extend(watched.update(
                 f,
@@ -130,7 +152,8 @@ impl Files {
             ));
             self.files.files.insert(key, watched);
         }
-        self.files.listed.pause(&begun, &LISTING);
+        let cut: HashSet<FileKey> = cut.iter().map(|f| f.file.key()).collect();
+        self.files.left.add(before, |key| cut.contains(key), now);
         Ok(())
     }
 
@@ -153,12 +176,14 @@ impl Files {
 #[derive(Default)]
 struct Watched {
     files: BTreeMap<FileKey, WatchedFile>,
+    left: LeftFiles,
     next_id: u32,
     /// names to report
     news: Vec<TargetInfo>,
     /// There were more files than can be watched.
     is_cut: bool,
     listed: Pace,
+    failed_listings: u64,
     read: Pace,
 }
 
@@ -345,7 +370,7 @@ impl FileWatch {
         let counts = self.take_counts()?;
         if now >= self.files.files.listed.due() {
             self.read_trace(now, true)?;
-            self.files.list().map_err(|e| OpsError::Failed(crate::words::chain(&e)))?;
+            self.files.list_again();
             self.take_trace()?;
         }
         if now >= self.files.files.read.due() {
@@ -459,7 +484,7 @@ impl Watch for FileWatch {
         }
         if self.tracer.is_some() {
             self.read_trace(sys::monotonic(), true)?;
-            self.files.list()?;
+            self.files.list_again();
             self.take_trace()?;
         }
         Ok(())

@@ -11,7 +11,7 @@ use isotherm_core::{
 use isotherm_linux::page_cache::{AccessCount, CachedFile, CachedRange, FileKey, ReadCounter};
 use isotherm_record::TargetInfo;
 
-use super::mapped::MappedRegions;
+use super::mapped::{MappedRegion, MappedRegions};
 use crate::page_cache::FoundFile;
 
 /// Binary logarithm of the pages of a window: 256 KiB, what a node of the page cache covers.
@@ -81,6 +81,8 @@ pub struct WatchedFile {
     targets: Vec<(TargetId, Access, CountedTarget)>,
     /// cached pages by the first page of a part
     parts: BTreeMap<u64, u32>,
+    /// It was not observed since the last interval; whether it was not cached meanwhile.
+    pub(super) was_absent: Option<bool>,
 }
 
 impl WatchedFile {
@@ -125,6 +127,14 @@ impl WatchedFile {
         if is_named { Vec::new() } else { self.targets.iter().map(fact).collect() }
     }
 
+    /// It has returned to the watched files; whether it was not cached meanwhile.
+    pub fn resume(&mut self, was_absent: bool) {
+        if was_absent {
+            self.parts.clear();
+        }
+        self.was_absent = Some(was_absent);
+    }
+
     /// Its path and its identity, if `target` is it.
     pub fn is(&self, target: TargetId) -> Option<(&str, FileKey)> {
         let file =
@@ -165,6 +175,11 @@ impl WatchedFile {
         let counts = interval.counts.get(&id).map(Vec::as_slice).unwrap_or_default();
         let all_mapped = interval.mapped.map(|all| all.get(&id).map(Vec::as_slice));
         let mapped = all_mapped.flatten().unwrap_or_default();
+        if let Some(was_absent) = self.was_absent.take() {
+            let length = u32::try_from(interval.time.as_millis()).unwrap_or(u32::MAX);
+            let start = interval.now_ms.saturating_sub(length);
+            self.targets.iter_mut().for_each(|(.., counted)| counted.resume(was_absent, start));
+        }
         for (target, access, counted) in &mut self.targets {
             let window = counted.set_size(file.size, interval.now_ms);
             let mut sums = Sums { window, windows: HashMap::new() };
@@ -180,7 +195,7 @@ impl WatchedFile {
                 sums.at(count.window.saturating_mul(WINDOW)).counted += count.counted;
             }
             if access.is_mapped() {
-                mapped.iter().for_each(|(range, region)| sums.add_mapped(*range, region));
+                mapped.chunk_by(|a, b| a.pid == b.pid).for_each(|of| sums.add_mapped(of));
             }
             let observing = Observing {
                 counted: interval.counted.filter(|_| !self.is_tmpfs && *access != Access::Mapped),
@@ -207,7 +222,8 @@ impl WatchedFile {
 struct Window {
     resident: u32,
     counted: u64,
-    /// pages in page tables, those of them whose accesses cannot be observed, and why
+    /// Pages in page tables, those of them whose accesses cannot be observed, and why. Several processes mostly map the
+    /// same pages, so these are the most that one of them maps.
     mapped: f64,
     unknown: f64,
     why: Option<Unknown>,
@@ -228,32 +244,72 @@ impl Sums {
         self.windows.entry(offset / self.window).or_default()
     }
 
-    /// Adds a region of the process that maps the file: each window has its share.
-    fn add_mapped(&mut self, range: AddrRange, region: &RegionView) {
+    /// Adds the regions of a process that maps the file.
+    fn add_mapped(&mut self, regions: &[MappedRegion]) {
+        let mut own = Sums { window: self.window, windows: HashMap::new() };
+        regions.iter().for_each(|r| own.add_region(r));
+        for (index, window) in own.windows {
+            self.windows.entry(index).or_default().add_process(&window);
+        }
+    }
+
+    /// Adds a region: each window has its share.
+    fn add_region(&mut self, MappedRegion { range, region, .. }: &MappedRegion) {
         let mut at = range.start;
         while at < range.end {
             let end = ((at / self.window + 1) * self.window).min(range.end);
             let pages = (end - at) as f64 / PAGE_SIZE as f64;
-            let share = |bp: u32| f64::from(bp) / 10_000.0 * pages;
-            let unknown: f64 = region.unknown_bp.0.iter().map(|bp| share(*bp)).sum();
-            let seen = (share(region.resident_bp) - unknown).max(0.0);
-            let window = self.at(at);
-            window.mapped += seen + unknown;
-            window.unknown += unknown;
-            let most = Unknown::ALL.into_iter().max_by_key(|why| region.unknown_bp.0[why.index()]);
-            if unknown > 0.0 {
-                window.why = most;
-            }
-            let touched = f64::from(region.touched_bp) / 10_000.0;
-            let hz = f64::from(region.rate.hz);
-            if hz >= NO_HEAT_HZ {
-                window.touches += hz * touched * seen;
-            }
-            if seen > 0.0 && hz < NO_HEAT_HZ {
-                window.idle = Some(window.idle.map_or(region.age, |idle| idle.min(region.age)));
+            match region {
+                Some(region) => self.at(at).add_region(pages, region),
+                None => self.at(at).add_unobserved(pages),
             }
             at = end;
         }
+    }
+}
+
+impl Window {
+    /// Adds pages of a region of the process that maps them.
+    fn add_region(&mut self, pages: f64, region: &RegionView) {
+        let share = |bp: u32| f64::from(bp) / 10_000.0 * pages;
+        let unknown: f64 = region.unknown_bp.0.iter().map(|bp| share(*bp)).sum();
+        let seen = (share(region.resident_bp) - unknown).max(0.0);
+        self.mapped += seen + unknown;
+        self.unknown += unknown;
+        let most = Unknown::ALL.into_iter().max_by_key(|why| region.unknown_bp.0[why.index()]);
+        if unknown > 0.0 {
+            self.why = most;
+        }
+        let touched = f64::from(region.touched_bp) / 10_000.0;
+        let hz = f64::from(region.rate.hz);
+        if hz >= NO_HEAT_HZ {
+            self.touches += hz * touched * seen;
+        }
+        if seen > 0.0 && hz < NO_HEAT_HZ {
+            self.add_idle(region.age);
+        }
+    }
+
+    /// Adds pages that a process maps of which nobody observes accesses.
+    fn add_unobserved(&mut self, pages: f64) {
+        self.mapped += pages;
+        self.unknown += pages;
+        self.why = Some(Unknown::Unseen);
+    }
+
+    /// Adds what a process maps of the window.
+    fn add_process(&mut self, of: &Window) {
+        if of.unknown > self.unknown {
+            self.why = of.why;
+        }
+        self.unknown = self.unknown.max(of.unknown);
+        self.mapped = self.mapped.max(of.mapped);
+        self.touches += of.touches;
+        of.idle.into_iter().for_each(|idle| self.add_idle(idle));
+    }
+
+    fn add_idle(&mut self, age: Duration) {
+        self.idle = Some(self.idle.map_or(age, |idle| idle.min(age)));
     }
 }
 
@@ -272,7 +328,8 @@ impl Observing {
         let share = ReadCounter::SHARE as f64;
         let accesses = w.counted as f64 + w.touches * seconds / share;
         // Of pages that are not mapped, no access through a mapping is missed.
-        let resident = if self.is_mapped_only { w.mapped.round() as u32 } else { w.resident };
+        let mapped = (w.mapped.round() as u32).min(w.resident);
+        let resident = if self.is_mapped_only { mapped } else { w.resident };
         let hidden = match () {
             () if accesses > 0.0 => 0.0,
             () if self.is_blind => f64::from(resident),
@@ -289,8 +346,79 @@ impl Observing {
             accesses,
             exposure: f64::from(resident - hidden) * seconds / share,
             idle: w.idle,
-            // Page tables keep accesses until they are read. What is neither counted nor mapped is unknown.
-            watched: seconds / self.time.as_secs_f64().max(f64::MIN_POSITIVE),
+            // Page tables keep accesses until they are read. What is neither counted nor mapped is unknown: later it may
+            // be known again, and accesses until then were missed.
+            watched: match hidden < resident {
+                true => seconds / self.time.as_secs_f64().max(f64::MIN_POSITIVE),
+                false => 0.0,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::{Pages, Rate};
+
+    use super::*;
+
+    /// A part of a file in a process, all of it in the page table and touched at this rate.
+    fn region(pid: i32, pages: std::ops::Range<u64>, hz: f32) -> MappedRegion {
+        let range = AddrRange::new(pages.start * PAGE_SIZE, pages.end * PAGE_SIZE);
+        let region = RegionView {
+            range,
+            accesses_bp: 0,
+            age: Duration::from_secs(9),
+            rate: Rate { hz, low: hz, high: hz },
+            touched_bp: if hz > 0.0 { 10_000 } else { 0 },
+            resident_bp: 10_000,
+            unknown_bp: Pages::default(),
+            support: None,
+        };
+        MappedRegion { pid, range, region: Some(region) }
+    }
+
+    /// The first window of a file whose 64 pages are all cached, after a second.
+    fn window(regions: &[MappedRegion], is_mapped_only: bool) -> CountedWindow {
+        let mut sums = Sums { window: WINDOW, windows: HashMap::new() };
+        sums.at(0).resident = 64;
+        regions.chunk_by(|a, b| a.pid == b.pid).for_each(|of| sums.add_mapped(of));
+        let second = Duration::from_secs(1);
+        let counted = Some(second).filter(|_| !is_mapped_only);
+        let observing = Observing { counted, time: second, is_blind: false, is_mapped_only };
+        observing.window(sums.windows.get(&0))
+    }
+
+    fn hz(window: &CountedWindow) -> f64 {
+        window.accesses / window.exposure
+    }
+
+    #[test]
+    fn rates_of_several_processes_add_up() {
+        let processes: Vec<_> = (1..=8).map(|pid| region(pid, 0..64, 2.0)).collect();
+        for is_mapped_only in [true, false] {
+            let window = window(&processes, is_mapped_only);
+            assert_eq!((window.resident, hz(&window)), (64, 16.0), "{is_mapped_only}");
+        }
+        // Two parts in one process are different pages.
+        let parts = window(&[region(1, 0..16, 2.0), region(1, 16..32, 2.0)], true);
+        assert_eq!((parts.resident, hz(&parts)), (32, 2.0));
+        let same = window(&[region(1, 0..16, 2.0), region(2, 0..16, 0.0)], true);
+        assert_eq!((same.resident, hz(&same), same.idle), (16, 2.0, Some(Duration::from_secs(9))));
+    }
+
+    #[test]
+    fn a_part_with_a_process_that_is_not_watched_is_unknown() {
+        let unwatched = |pages| MappedRegion { region: None, ..region(0, pages, 0.0) };
+        let idle = region(1, 0..64, 0.0);
+        for is_mapped_only in [true, false] {
+            let of = |regions: &[MappedRegion]| window(regions, is_mapped_only);
+            assert_eq!(of(&[idle]).unknown, None);
+            let unknown = of(&[idle, unwatched(0..64)]);
+            assert_eq!((unknown.unknown, unknown.watched), (Some((Unknown::Unseen, 64)), 0.0));
+            assert_eq!(of(&[idle, unwatched(0..16)]).unknown, Some((Unknown::Unseen, 16)));
+            let hot = of(&[region(1, 0..64, 2.0), unwatched(0..64)]);
+            assert_eq!((hot.unknown, hz(&hot)), (None, 2.0), "known accesses are known");
         }
     }
 }
