@@ -276,7 +276,7 @@ fn pages_of_a_file_of_another_user_are_not_counted() {
     write(&theirs, 2);
     let file = write(&open, 1);
     fs::set_permissions(&open, fs::Permissions::from_mode(0o666)).unwrap();
-    fadvise(&File::open(&theirs).unwrap(), 0, None, Advice::DontNeed).unwrap();
+    fadvise(File::open(&theirs).unwrap(), 0, None, Advice::DontNeed).unwrap();
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
     command.args([env!("CARGO_BIN_EXE_isotherm"), "files", "--json"]).arg(dir.path());

@@ -243,7 +243,7 @@ fn a_failed_listing_ends_nothing() {
         until [ -s \"$3\" ]; do sleep 0.1; done
         umount -l /proc || exit 77
         until grep -q 'list the files' \"$3.err\" || ! kill -0 $!; do sleep 0.1; done
-        sleep 3; kill -INT $!; wait $!; status=$?; cat \"$3.err\" >&2; exit $status";
+        sleep 3; kill $!; wait $!; status=$?; cat \"$3.err\" >&2; exit $status";
     let mut command = std::process::Command::new("unshare");
     command.args(["--mount", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_isotherm")]);
     let done = finish(command.arg(&tree).arg(&record));
