@@ -63,7 +63,7 @@ test-host:
 
 # The static program on other kernels. Guests have clocks of their own, so they use the CPU time that is left.
 test-guests:
-	chrt --idle 0 env $(tests) --test scenarios -- $(all_guests)
+	chrt --idle 0 env $(tests) --test scenarios -- --nocapture $(all_guests)
 all_guests := every_scenario_holds_on_its_kernels
 
 # A service and a recorder follow processes that come and go, for SOAK_SECONDS; `make test` does so for half a

@@ -34,6 +34,8 @@ struct File {
     by_name: bool,
     #[serde(default)]
     kernels_by_name: Vec<String>,
+    #[serde(default)]
+    oldest_too: bool,
 }
 
 fn two_minutes() -> u64 {
@@ -68,6 +70,8 @@ pub struct Scenario {
     /// kernels on which it only runs if it, or the kernel, is selected by name, because other kernels show the
     /// same
     pub kernels_by_name: Vec<String>,
+    /// `make test` boots the oldest of the kernels as well as the newest, because isotherm differs there
+    pub oldest_too: bool,
 }
 
 impl Scenario {
@@ -105,6 +109,7 @@ impl Scenario {
             systemd: file.systemd,
             by_name: file.by_name,
             kernels_by_name: file.kernels_by_name,
+            oldest_too: file.oldest_too,
         })
     }
 

@@ -28,8 +28,8 @@ pub struct RunOptions {
     pub kernels: Vec<String>,
     /// names of scenarios
     pub scenarios: Vec<String>,
-    /// of the kernels of each scenario only the oldest and the newest
-    pub ends_only: bool,
+    /// of the kernels of each scenario only the newest, and the oldest of those that differ on it
+    pub few: bool,
     /// the folder in which to keep the output of the guests
     pub keep: Option<PathBuf>,
     /// number of guests at a time
@@ -41,7 +41,7 @@ impl Default for RunOptions {
         RunOptions {
             kernels: Vec::new(),
             scenarios: Vec::new(),
-            ends_only: false,
+            few: false,
             keep: None,
             jobs: jobs(),
         }
@@ -110,8 +110,9 @@ pub fn run(
 fn pairs<'a>(asked: &RunOptions, scenarios: &'a [Scenario]) -> Vec<(&'a Scenario, &'a str)> {
     let of_scenario = |s: &'a Scenario| {
         let mut kernels: Vec<_> = s.kernels.keys().filter(|k| asked.has(s, k)).collect();
-        if asked.ends_only && kernels.len() > 2 {
-            kernels.drain(1..kernels.len() - 1);
+        if asked.few {
+            let kept = usize::from(s.oldest_too && kernels.len() > 1);
+            kernels.drain(kept..kernels.len().saturating_sub(1));
         }
         kernels.into_iter().map(move |k| (s, k.as_str()))
     };
@@ -207,10 +208,12 @@ mod tests {
         let pairs = pairs(&asked, &scenarios);
         assert_eq!(pairs.len(), 1);
         assert_eq!((pairs[0].0.name.as_str(), pairs[0].1), ("nodes", "6.12"));
-        let ends = RunOptions { ends_only: true, ..RunOptions::default() };
-        let of_nodes =
-            super::pairs(&ends, &scenarios).into_iter().filter(|(s, _)| s.name == "nodes");
-        assert_eq!(of_nodes.map(|(_, kernel)| kernel).collect::<Vec<_>>(), ["6.1", "7.2"]);
+        let few = RunOptions { few: true, ..RunOptions::default() };
+        let few = super::pairs(&few, &scenarios);
+        let of = |name| few.iter().filter(move |(s, _)| s.name == name).map(|(_, kernel)| *kernel);
+        assert_eq!(of("nodes").collect::<Vec<_>>(), ["7.2"]);
+        assert_eq!(of("record").collect::<Vec<_>>(), ["6.1", "7.2"]);
+        assert_eq!(of("five-levels").count(), 1);
         let all = super::pairs(&RunOptions::default(), &scenarios);
         assert!(!all.is_empty() && all.iter().all(|(s, _)| !s.by_name));
         let asked =
