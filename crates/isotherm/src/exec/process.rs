@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use isotherm_core::AddrRange;
 use isotherm_linux::inject::{self, InjectError, Request};
+use isotherm_linux::proc::ProcError;
 use isotherm_linux::{Thread, proc};
 use rangemap::RangeSet;
 use tracing::{debug, warn};
@@ -21,14 +23,14 @@ struct Process {
     process: Thread,
     /// where each mapping of the advice was found
     found: Vec<Option<AddrRange>>,
-    /// the ranges that are locked by the advice
-    locked: Vec<AddrRange>,
+    /// what is locked by the advice
+    locked: RangeSet<u64>,
     applied: Applied,
 }
 
 impl Process {
     fn new(process: Thread) -> Self {
-        let (found, locked) = (Vec::new(), Vec::new());
+        let (found, locked) = (Vec::new(), RangeSet::new());
         Process { process, found, locked, applied: Applied::default() }
     }
 
@@ -37,11 +39,12 @@ impl Process {
         self.found.iter().flatten().count() == program.mappings.len()
     }
 
-    /// Applies the advice to mappings that have appeared. Returns whether there were any.
+    /// Applies the advice to mappings that have appeared. Returns the time that its calls took; `None` if there were no
+    /// such mappings.
     ///
     /// # Errors
     /// If the process has ended or cannot be made to call the kernel.
-    fn apply(&mut self, program: &Program) -> Result<bool, InjectError> {
+    fn apply(&mut self, program: &Program) -> Result<Option<Duration>, InjectError> {
         let root = Path::new(crate::ROOT);
         if self.applied.locked > 0 && proc::locked(root, self.process.pid)? < self.applied.locked {
             // The program has unmapped some of it, and may have mapped it again.
@@ -49,7 +52,7 @@ impl Process {
             *self = Process { locked, ..Process::new(self.process) };
         }
         if self.is_done(program) {
-            return Ok(false);
+            return Ok(None);
         }
         let live = proc::mappings(root, self.process.pid)?;
         let found = place(&program.mappings, &self.found, &live);
@@ -58,30 +61,36 @@ impl Process {
                 let is_known = self.found.get(i).is_some_and(Option::is_some);
                 Some((mapping, (*at).filter(|_| !is_known)?))
             });
-        let new: Vec<Request> = new.flat_map(|(mapping, at)| requests(mapping, at)).collect();
-        let new = if proc::locked(root, self.process.pid)? > 0 {
-            // What the program has locked itself must stay locked at the end, and what isotherm has locked is done.
-            let areas = proc::usage(root, self.process.pid)?;
-            let areas = areas.iter().filter(|area| area.is_locked());
-            let locked = areas.filter_map(|area| area.range.non_empty()).collect();
-            new.into_iter().flat_map(|request| not_locked(request, &locked)).collect()
-        } else {
-            new
-        };
+        let mut new: Vec<Request> = new.flat_map(|(mapping, at)| requests(mapping, at)).collect();
+        if !new.is_empty() && proc::locked(root, self.process.pid)? > 0 {
+            // What the program has locked itself must stay locked at the end.
+            let own = self.locked_by_itself(root)?;
+            new = new.into_iter().flat_map(|request| not_locked(request, &own)).collect();
+        }
         if new.is_empty() {
             self.found = found;
-            return Ok(false);
+            return Ok(None);
         }
-        let before = self.applied;
+        let (before, begin) = (self.applied, Instant::now());
         let (results, made) = inject::request(root, self.process, &new);
+        let took = begin.elapsed();
         new.iter().zip(results).for_each(|(request, result)| self.note(*request, result));
         if let Err(e) = made {
-            // The rest, and what is not locked, is requested again.
-            self.applied = Applied { locked: self.applied.locked, ..before };
+            // All is requested again.
+            self.applied = before;
             return Err(e);
         }
         self.found = found;
-        Ok(true)
+        Ok(Some(took))
+    }
+
+    /// The memory that the program has locked itself.
+    fn locked_by_itself(&self, root: &Path) -> Result<RangeSet<u64>, ProcError> {
+        let areas = proc::usage(root, self.process.pid)?;
+        let areas = areas.iter().filter(|area| area.is_locked());
+        let mut own: RangeSet<u64> = areas.filter_map(|area| area.range.non_empty()).collect();
+        self.locked.iter().for_each(|ours| own.remove(ours.clone()));
+        Ok(own)
     }
 
     fn note(&mut self, request: Request, result: io::Result<()>) {
@@ -92,7 +101,7 @@ impl Process {
         let is_lock = !matches!(request, Request::HugePages(_));
         if is_lock {
             // A lock that fails at a hole has locked the memory before it.
-            self.locked.push(range);
+            self.locked.extend(range.non_empty());
         }
         let sum = match result {
             Err(e) => {
@@ -107,7 +116,8 @@ impl Process {
 
     /// Undoes the locks.
     fn unlock(&self) -> Result<(), InjectError> {
-        let all: Vec<Request> = self.locked.iter().copied().map(Request::Unlock).collect();
+        let ranges = self.locked.iter().map(|r| AddrRange::new(r.start, r.end));
+        let all: Vec<Request> = ranges.map(Request::Unlock).collect();
         if !all.is_empty() {
             inject::request(Path::new(crate::ROOT), self.process, &all).1?;
         }
@@ -144,18 +154,20 @@ impl<'a> Processes<'a> {
         Processes { programs, all, refused, most: Applied::default() }
     }
 
-    /// Applies the advice in the processes that exist now. Returns whether there was anything new.
-    pub(super) fn apply(&mut self, pids: &[i32]) -> bool {
+    /// Applies the advice in the processes that exist now. Returns the time that calls in them took; `None` if there was
+    /// nothing new.
+    pub(super) fn apply(&mut self, pids: &[i32]) -> Option<Duration> {
         let root = Path::new(crate::ROOT);
         let name = |pid: i32| proc::command(root, pid).map(|line| program(&line).to_owned());
         let names: BTreeMap<i32, String> =
             pids.iter().filter_map(|&pid| Some((pid, name(pid).ok()?))).collect();
         self.find(&names);
-        let mut is_new = false;
+        let mut calls = None;
         for (i, process) in &mut self.all {
             let Some(program) = self.programs.get(*i) else { continue };
             match process.apply(program) {
-                Ok(new) => is_new |= new,
+                Ok(None) => {}
+                Ok(Some(took)) => *calls.get_or_insert(Duration::ZERO) += took,
                 Err(InjectError::Ended(_)) => {}
                 Err(InjectError::Proc(e)) if e.is_gone() => {}
                 Err(e) => {
@@ -172,7 +184,7 @@ impl<'a> Processes<'a> {
             huge: most(self.most.huge, |p| p.applied.huge),
             refused: most(self.most.refused, |p| p.applied.refused),
         };
-        is_new
+        calls
     }
 
     /// Finds a process for each program that has none: the first process of a name has the advice of the first such

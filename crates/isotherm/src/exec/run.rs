@@ -132,14 +132,11 @@ impl<'a> Applying<'a> {
 
     fn round(&mut self, pids: &[i32]) {
         let since = Instant::now();
-        let is_new = self.processes.apply(pids);
-        self.pause = if is_new {
-            // Most of the time was for the calls, which wait for pages, and not for looking.
-            MIN_LOOK_INTERVAL
-        } else {
-            // Looking takes at most a hundredth of the time.
-            (self.pause * 3 / 2).min(MAX_LOOK_INTERVAL).max(since.elapsed() * 100)
-        };
+        let calls = self.processes.apply(pids);
+        let longer = if calls.is_some() { MIN_LOOK_INTERVAL } else { self.pause * 3 / 2 };
+        // Looking takes at most a hundredth of the time. Calls may wait for pages, which is no work of isotherm.
+        let looking = since.elapsed().saturating_sub(calls.unwrap_or_default());
+        self.pause = longer.min(MAX_LOOK_INTERVAL).max(looking * 100);
     }
 }
 
