@@ -16,12 +16,17 @@ use crate::log::{counted, say};
 /// Writes a record of parts of others.
 pub fn run(o: &cli::Edit) -> Result<ExitCode> {
     o.files.iter().try_for_each(|path| keep_input(&o.output, path))?;
+    let failed = |path: &Path, e: anyhow::Error| {
+        let repair = if is_damage(&e) && !o.repair { " without --repair" } else { "" };
+        e.context(format!("cannot edit {}{repair}", path.display()))
+    };
+    let input = |path: &PathBuf| Input { path: path.clone(), skip_damaged: o.repair };
+    let head = |path| Head::read(&input(path)).map_err(|e| failed(path, e.into()));
+    let heads = o.files.iter().map(head).collect::<Result<Vec<_>>>()?;
+    let missing = heads.iter().fold(Missing::default(), |missing, head| missing.or(head.missing));
     let mut rewriter = None;
-    for path in &o.files {
-        add(o, path, &mut rewriter).map_err(|e| {
-            let repair = if is_damage(&e) && !o.repair { " without --repair" } else { "" };
-            e.context(format!("cannot edit {}{repair}", path.display()))
-        })?;
+    for (path, head) in o.files.iter().zip(heads) {
+        add(o, input(path), head, missing, &mut rewriter).map_err(|e| failed(path, e))?;
     }
     let summary = rewriter.map(Rewriter::finish).transpose()?.unwrap_or_default();
     let snapshots = counted(summary.snapshots, "snapshot");
@@ -29,18 +34,22 @@ pub fn run(o: &cli::Edit) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Adds a record to those before it. The first one decides on the facts.
-fn add(o: &cli::Edit, path: &Path, rewriter: &mut Option<Rewriter<AtomicFiles>>) -> Result<()> {
-    let input = Input { path: path.to_owned(), skip_damaged: o.repair };
+/// Adds a record to those before it. The first one decides on the facts, except those that are `missing` in any.
+fn add(
+    o: &cli::Edit,
+    input: Input,
+    head: Head,
+    missing: Missing,
+    rewriter: &mut Option<Rewriter<AtomicFiles>>,
+) -> Result<()> {
     let part = RecordSelection { input, time: None, targets: o.target.clone() };
-    let head = Head::read(&part.input)?;
     let targets = reading::options(&part, &head)?.filter.targets;
     let edit = Edit { time: o.time.clone(), addr: o.addr, targets, aggr: o.aggr };
     let rewriter = match rewriter {
         Some(rewriter) => rewriter,
         none => {
             let facts = head.facts.map_or_else(|| presumed(&part.input), Ok)?;
-            let facts = edited(facts, missing(o));
+            let facts = edited(facts, missing);
             let writer = Writer::create_whole(&o.output, &facts)?;
             none.insert(Rewriter::new(writer, facts))
         }
@@ -50,7 +59,7 @@ fn add(o: &cli::Edit, path: &Path, rewriter: &mut Option<Rewriter<AtomicFiles>>)
         say(format_args!("isotherm: {torn}"));
     }
     if lacked.lost.places > 0 {
-        say(format_args!("isotherm: {}: {}", path.display(), lost_text(&lacked.lost)));
+        say(format_args!("isotherm: {}: {}", part.input.path.display(), lost_text(&lacked.lost)));
     }
     Ok(())
 }
@@ -77,13 +86,6 @@ fn presumed(input: &Input) -> Result<RecordingHeader> {
     });
     let s = snapshot.context("neither its beginning nor any snapshot can be read")?;
     Ok(RecordingHeader::new(env!("CARGO_PKG_VERSION"), s.attrs, s.start))
-}
-
-/// The figures that any of the records does not have. A record that cannot be read fails when it is added.
-fn missing(o: &cli::Edit) -> Missing {
-    let input = |path: &PathBuf| Input { path: path.clone(), skip_damaged: o.repair };
-    let heads = o.files.iter().filter_map(|path| Head::read(&input(path)).ok());
-    heads.fold(Missing::default(), |missing, head| missing.or(head.missing))
 }
 
 /// The facts of an edited record.
