@@ -13,9 +13,9 @@ use landlock::{
 /// The rights that this version of isotherm knows.
 const KNOWN: ABI = ABI::V5;
 
-/// Lets this thread, and threads that it starts later, not write, create, remove or execute files, except below
-/// `scratch`, and not bind or connect TCP sockets. They read files as before, and keep what is open. Earlier kernels know
-/// only a part of these rights, and restrict only these. Returns whether the kernel restricts anything.
+/// Forbids this thread, and threads that it starts later, to write, create or remove files except below `scratch`, to
+/// execute files, and to bind or connect TCP sockets. They read files as before, and keep what is open. A kernel that
+/// knows only some of these rights forbids only those. Returns whether it forbids anything.
 ///
 /// # Errors
 /// If the kernel has Landlock and refuses.

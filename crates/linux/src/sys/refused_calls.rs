@@ -57,7 +57,7 @@ const REFUSED: &[c_long] = &[
     libc::SYS_delete_module,
     libc::SYS_kexec_load,
     libc::SYS_reboot,
-    // use parts of the kernel that intruders like and isotherm does not need
+    // use parts of the kernel that isotherm does not need and that often had faults
     libc::SYS_userfaultfd,
     libc::SYS_add_key,
     libc::SYS_request_key,
