@@ -2,12 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![cfg(feature = "upload")]
 
-use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+mod moto;
+#[path = "../../record/tests/record/python.rs"]
+mod python;
+
+use std::net::TcpStream;
 use std::sync::Arc;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use isotherm_fleet::{
     Bucket, Group, Keep, Lake, LakeRow, MINUTE_MS, Rows, Uploader, compact, read,
@@ -15,57 +16,12 @@ use isotherm_fleet::{
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::{ObjectStoreExt, RetryConfig};
 
+use moto::{Moto, free_port};
+use python::python_with;
+
 /// A whole hour in November 2026.
 const BEGIN: i64 = 1_795_564_800_000;
 const UPLOAD_EVERY: Duration = Duration::from_secs(300);
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A server on a port of this machine.
-struct Server(Child);
-
-impl Server {
-    fn start(python: &Path, port: u16) -> Self {
-        let mut command = Command::new(python);
-        command.args(["-m", "moto.server", "-H", "127.0.0.1", "-p", &port.to_string()]);
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let begin = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(begin.elapsed() < PATIENCE, "moto does not start");
-            sleep(Duration::from_millis(50));
-        }
-        Server(child)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A Python with moto, installed into a virtual environment below target if necessary. `None` without a network.
-fn moto() -> Option<PathBuf> {
-    let run = |command: &mut Command| command.output().is_ok_and(|out| out.status.success());
-    let has = |python: &Path| run(Command::new(python).args(["-c", "import moto.server"]));
-    let system = PathBuf::from("python3");
-    if has(&system) {
-        return Some(system);
-    }
-    let venv = Path::new(env!("CARGO_TARGET_TMPDIR")).join("moto");
-    let python = venv.join("bin/python");
-    if !has(&python) {
-        run(Command::new(system).args(["-m", "venv"]).arg(&venv));
-        run(Command::new(&python).args(["-m", "pip", "install", "-q", "moto[server]"]));
-    }
-    let found = has(&python).then_some(python);
-    let required = std::env::var("ISOTHERM_REQUIRE_ALL").is_ok_and(|v| v == "1");
-    assert!(found.is_some() || !required, "moto is neither there nor can it be installed");
-    if found.is_none() {
-        eprintln!("skipped: moto is neither there nor can it be installed");
-    }
-    found
-}
 
 fn store(port: u16) -> AmazonS3 {
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -132,8 +88,8 @@ fn pass(lake: &mut Lake, uploader: &mut Uploader, minutes: std::ops::Range<i64>)
 
 #[test]
 fn an_hour_without_the_bucket_is_caught_up_and_what_is_dropped_is_counted() {
-    let Some(moto) = moto() else { return };
-    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let Some(python) = python_with("moto.server", "moto[server]") else { return };
+    let port = free_port();
     let dir = tempfile::tempdir().unwrap();
     let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
     let store = store(port);
@@ -141,7 +97,7 @@ fn an_hour_without_the_bucket_is_caught_up_and_what_is_dropped_is_counted() {
     let uploader = |most| Uploader::new(place(), UPLOAD_EVERY, most);
     let mut upload = uploader(64 << 20);
 
-    let server = Server::start(&moto, port);
+    let server = Moto::start(&python, port);
     make_bucket(port);
     assert_eq!(pass(&mut lake, &mut upload, 0..90), 0);
     // Finished hours leave the directory, and the last minutes are not due yet.
@@ -151,7 +107,7 @@ fn an_hour_without_the_bucket_is_caught_up_and_what_is_dropped_is_counted() {
     // The bucket cannot be reached for an hour. moto forgets everything when it ends.
     drop(server);
     assert_eq!(pass(&mut lake, &mut upload, 90..150), 12);
-    let server = Server::start(&moto, port);
+    let server = Moto::start(&python, port);
     make_bucket(port);
     assert_eq!(pass(&mut lake, &mut upload, 150..186), 0);
     let (minutes, dropped) = bucket(&store, 4);
@@ -165,7 +121,7 @@ fn an_hour_without_the_bucket_is_caught_up_and_what_is_dropped_is_counted() {
     assert!(pass(&mut lake, &mut upload, 186..186 + 10 * 60) > 100);
     let waiting: u64 = lake.finished().unwrap().iter().map(|h| h.bytes).sum();
     assert!(waiting <= 3 * hour, "{waiting} bytes wait");
-    let _server = Server::start(&moto, port);
+    let _server = Moto::start(&python, port);
     make_bucket(port);
     assert_eq!(pass(&mut lake, &mut upload, 186 + 10 * 60..186 + 11 * 60), 0);
     upload.finish(&mut lake).unwrap();

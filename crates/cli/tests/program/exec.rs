@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -78,22 +78,32 @@ fn advise(dir: &Path, name: &str, heap: u64) {
     fs::write(dir.join("advice.json"), advice.to_string()).unwrap();
 }
 
+/// Applies the advice of a folder to a process.
+fn exec_in(dir: &Path, pid: u32) -> Child {
+    let mut exec = isotherm(["exec", "--advice", "advice.json", "--pid", &pid.to_string()]);
+    exec.current_dir(dir).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Ends it, and returns its messages.
+fn end(mut exec: Child) -> String {
+    kill_process(Pid::from_child(&exec), Signal::TERM).unwrap();
+    assert_eq!(wait(&mut exec).code(), Some(0));
+    let mut said = String::new();
+    exec.stderr.unwrap().read_to_string(&mut said).unwrap();
+    said
+}
+
 #[test]
 fn a_running_process_is_locked_until_isotherm_ends() {
     let (dir, mut cat) = (TempDir::new().unwrap(), Cat::start());
     let heap = cat.heap().unwrap();
     advise(dir.path(), "cat", heap);
-    let pid = cat.0.id().to_string();
-    let mut exec = isotherm(["exec", "--advice", "advice.json", "--pid", &pid]);
-    let mut exec = exec.current_dir(dir.path()).stderr(Stdio::piped()).spawn().unwrap();
+    let exec = exec_in(dir.path(), cat.0.id());
     until("the lock", || cat.locked() == heap - 4096);
     cat.answers();
-    kill_process(Pid::from_child(&exec), Signal::TERM).unwrap();
-    assert_eq!(wait(&mut exec).code(), Some(0));
+    let said = end(exec);
     assert_eq!(cat.locked(), 0);
     cat.answers();
-    let mut said = String::new();
-    exec.stderr.unwrap().read_to_string(&mut said).unwrap();
     assert!(said.contains("locked 128.0 KiB at most"), "{said}");
 }
 
@@ -118,12 +128,9 @@ fn what_a_program_has_locked_itself_stays_locked() {
     let heap = heap(id).unwrap();
     let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap();
     advise(dir.path(), name.trim_end(), heap);
-    let pid = id.to_string();
-    let mut exec = isotherm(["exec", "--advice", "advice.json", "--pid", &pid]);
-    let mut exec = exec.current_dir(dir.path()).spawn().unwrap();
+    let exec = exec_in(dir.path(), id);
     until("the lock", || locked(id) == heap);
-    kill_process(Pid::from_child(&exec), Signal::TERM).unwrap();
-    assert_eq!(wait(&mut exec).code(), Some(0));
+    end(exec);
     assert_eq!(locked(id), own);
 }
 
@@ -147,17 +154,12 @@ fn a_program_with_a_filter_is_not_interrupted() {
     until("its filter", || status(Path::new(&proc), "Seccomp:") == "1");
     until("that it sleeps", || status(Path::new(&proc), "State:").starts_with('S'));
     advise(dir.path(), "python3", heap(python.id()).unwrap());
-    let pid = python.id().to_string();
-    let mut exec = isotherm(["exec", "--advice", "advice.json", "--pid", &pid]);
-    let mut exec = exec.current_dir(dir.path()).stderr(Stdio::piped()).spawn().unwrap();
+    let exec = exec_in(dir.path(), python.id());
     let switches = || status(Path::new(&proc), "voluntary_ctxt_switches:");
     let before = switches();
     std::thread::sleep(std::time::Duration::from_secs(2));
     assert_eq!(switches(), before);
-    kill_process(Pid::from_child(&exec), Signal::TERM).unwrap();
-    assert_eq!(wait(&mut exec).code(), Some(0));
-    let mut said = String::new();
-    exec.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    let said = end(exec);
     assert!(said.contains("seccomp"), "{said}");
 }
 

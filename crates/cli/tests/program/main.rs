@@ -43,6 +43,8 @@ mod load;
 mod long_record;
 mod looks;
 mod metrics;
+#[path = "../../../fleet/tests/moto/mod.rs"]
+mod moto;
 mod need;
 mod notified;
 mod object_storage;

@@ -1,7 +1,6 @@
 //! A lake in object storage, from the service that writes it to the report: moto, in a process of its own.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -11,8 +10,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::agent::files;
-use crate::kill_on_drop::KillOnDrop;
 use crate::load::Load;
+use crate::moto::{Moto, free_port};
 use crate::python::python_with;
 use crate::run::{finish, isotherm, needs_root, until, wait};
 
@@ -29,33 +28,14 @@ for path in root.rglob('*.parquet'):
     s3.upload_file(str(path), 'lake', f'old/{path.relative_to(root)}')
 ";
 
-/// An S3 server on a port of this machine.
-struct Server {
-    _process: KillOnDrop,
-    port: u16,
-}
-
-impl Server {
-    fn start(python: &Path) -> Self {
-        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-        let mut command = Command::new(python);
-        command.args(["-m", "moto.server", "-H", "127.0.0.1", "-p", &port.to_string()]);
-        let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let server = Server { _process: KillOnDrop(process), port };
-        until("moto answers", || TcpStream::connect(("127.0.0.1", port)).is_ok());
-        server
+/// Gives a command the place and the credentials of the server.
+fn reach(command: &mut Command, port: u16) -> &mut Command {
+    for (name, value) in
+        [("ACCESS_KEY_ID", "a"), ("SECRET_ACCESS_KEY", "b"), ("REGION", "us-east-1")]
+    {
+        command.env(format!("AWS_{name}"), value);
     }
-
-    fn reach<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        for (name, value) in
-            [("ACCESS_KEY_ID", "a"), ("SECRET_ACCESS_KEY", "b"), ("REGION", "us-east-1")]
-        {
-            command.env(format!("AWS_{name}"), value);
-        }
-        command
-            .env("AWS_ENDPOINT", format!("http://127.0.0.1:{}", self.port))
-            .env("AWS_ALLOW_HTTP", "true")
-    }
+    command.env("AWS_ENDPOINT", format!("http://127.0.0.1:{port}")).env("AWS_ALLOW_HTTP", "true")
 }
 
 /// Two minutes of two hosts, on a day that has ended.
@@ -82,10 +62,11 @@ fn a_lake_in_object_storage_is_written_copied_and_answered() {
     let Some(python) = python_with("moto.server", "moto[server]") else { return };
     let Some(duckdb) = python_with("duckdb", "duckdb==2.0.1") else { return };
     let dir = TempDir::new().unwrap();
-    let server = Server::start(&python);
+    let port = free_port();
+    let _server = Moto::start(&python, port);
     old_lake(&dir.path().join("old"));
     let mut put = Command::new(&python);
-    let put = server.reach(put.args(["-c", PUT]).arg(dir.path().join("old")));
+    let put = reach(put.args(["-c", PUT]).arg(dir.path().join("old")), port);
     assert!(put.status().unwrap().success());
 
     // The service keeps rows in its spool until it has put them.
@@ -93,7 +74,7 @@ fn a_lake_in_object_storage_is_written_copied_and_answered() {
     let pid = load.pid().to_string();
     let mut service = isotherm(["reclaim", "--dry-run", "--pid", &pid, "--control", "none"]);
     service.args(["--lake", "s3://lake/live", "--spool", "spool"]).current_dir(&dir);
-    let mut service = server.reach(&mut service).stderr(Stdio::null()).spawn().unwrap();
+    let mut service = reach(&mut service, port).stderr(Stdio::null()).spawn().unwrap();
     until("there is a row", || !files(&dir.path().join("spool")).is_empty());
     kill_process(Pid::from_child(&service), Signal::TERM).unwrap();
     assert_eq!(wait(&mut service).code(), Some(0));
@@ -101,7 +82,7 @@ fn a_lake_in_object_storage_is_written_copied_and_answered() {
     let day = spooled.iter().find_map(|part| part.to_str()?.strip_prefix("date=")).unwrap();
     let copied = |lake: &str, to: &str, more: &[&str]| {
         let mut command = isotherm(["fleet", "compact", "--lake", lake, "--to", to]);
-        finish(server.reach(command.args(more).current_dir(&dir)))
+        finish(reach(command.args(more).current_dir(&dir), port))
     };
     let done = copied("s3://lake/live", "live", &["--date", day]);
     assert_eq!(done.status, 0, "{}", done.err);
@@ -115,7 +96,7 @@ fn a_lake_in_object_storage_is_written_copied_and_answered() {
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap_or_default());
         let mut command = isotherm(["fleet", "report", "--json"]);
-        finish(server.reach(command.args(more).current_dir(&dir).env("PATH", path)))
+        finish(reach(command.args(more).current_dir(&dir).env("PATH", path), port))
     };
     for said in ["2026-11-02: 4 rows of 2 hosts", ""] {
         let done = report(&["--lake", "s3://lake/old", "--copy", "copy"]);
