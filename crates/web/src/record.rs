@@ -79,7 +79,7 @@ pub fn show(inputs: &[RecordInput], logs: &[PathBuf], options: &WebOptions) -> R
 }
 
 fn open(log: &Path) -> Result<File> {
-    File::open(log).with_context(|| format!("cannot open the log {}", log.display()))
+    sys::open_regular(log).with_context(|| format!("cannot open the log {}", log.display()))
 }
 
 /// Reads a record twice: a sample of its frames, if it is long, and then all of it; and the logs.

@@ -148,6 +148,7 @@ fn it_says_what_is_missing() {
         (&["web"][..], 2, "nothing to show"),
         (&["web", "none.rec"], 1, "none.rec"),
         (&["web", "a.rec", "--log", "none.jsonl"], 1, "none.jsonl"),
+        (&["web", "a.rec", "--log", "."], 1, "cannot open the log ."),
         (&["web", "--log", "a"], 2, "FILE"),
         (&["web", "--service", "--log", "a"], 2, "cannot be used with"),
         (&["web", "--pid", "1", "--skip-damaged"], 2, "cannot be used with"),
