@@ -10,12 +10,20 @@ use tempfile::TempDir;
 use crate::load::Load;
 use crate::run::{Record, isotherm, needs_root, run_in, until, wait};
 
-/// Whether tmux is there. If all tests must run, its absence is a failure.
-fn tmux_or_skip(test: &str) -> bool {
-    let found = Command::new("tmux").arg("-V").stdout(Stdio::null()).status().is_ok();
-    assert!(found || std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "{test} requires tmux");
+/// ssh requires the full path of its server.
+const SSHD: &str = "/usr/sbin/sshd";
+
+/// Whether these programs are installed. If all tests must run, the absence of one is a failure.
+fn installed_or_skip(test: &str, programs: &[&str]) -> bool {
+    let is_here = |p: &&str| Command::new(p).arg("-V").output().is_ok();
+    let missing: Vec<_> = programs.iter().filter(|p| !is_here(p)).collect();
+    let found = missing.is_empty();
+    assert!(
+        found || std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(),
+        "{test} requires {missing:?}"
+    );
     if !found {
-        eprintln!("skipped {test}: it requires tmux, which is not installed");
+        eprintln!("skipped {test}: it requires {missing:?}, not installed here");
     }
     found
 }
@@ -100,7 +108,7 @@ impl Drop for Tmux {
 #[test]
 fn a_process_is_shown_and_saved() {
     needs_root!();
-    if !tmux_or_skip("a_process_is_shown_and_saved") {
+    if !installed_or_skip("a_process_is_shown_and_saved", &["tmux"]) {
         return;
     }
     let (load, tmux) = (Load::start(32, 8), Tmux::start());
@@ -134,7 +142,7 @@ fn a_process_is_shown_and_saved() {
 #[test]
 fn a_signal_restores_the_terminal() {
     needs_root!();
-    if !tmux_or_skip("a_signal_restores_the_terminal") {
+    if !installed_or_skip("a_signal_restores_the_terminal", &["tmux"]) {
         return;
     }
     let (load, tmux) = (Load::start(16, 4), Tmux::start());
@@ -153,7 +161,7 @@ fn a_signal_restores_the_terminal() {
 #[test]
 fn the_end_of_the_terminal_ends_it() {
     needs_root!();
-    if !tmux_or_skip("the_end_of_the_terminal_ends_it") {
+    if !installed_or_skip("the_end_of_the_terminal_ends_it", &["tmux"]) {
         return;
     }
     let (load, tmux) = (Load::start(16, 4), Tmux::start());
@@ -164,11 +172,51 @@ fn the_end_of_the_terminal_ends_it() {
     until("the end of isotherm", || !Path::new(&process).exists());
 }
 
+/// Over ssh, which passes the size and the kind of the terminal, but not `COLORTERM`: 256 colours. The server serves
+/// one connection on pipes, so that it needs no port.
+#[test]
+fn it_works_over_ssh() {
+    needs_root!();
+    if !installed_or_skip("it_works_over_ssh", &["tmux", "ssh", SSHD]) {
+        return;
+    }
+    // which the server requires, and its unit would make
+    fs::create_dir_all("/run/sshd").unwrap();
+    let (load, tmux) = (Load::start(32, 8), Tmux::start());
+    let key = tmux.path().join("key");
+    let mut keygen = Command::new("ssh-keygen");
+    keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key);
+    assert!(keygen.status().unwrap().success());
+    let server =
+        "HostKey key\nAuthorizedKeysFile key.pub\nPermitRootLogin yes\nStrictModes no\nUsePAM no\n";
+    let here = tmux.path().display();
+    let server = server.replace("key", &format!("{here}/key"));
+    fs::write(tmux.path().join("sshd"), server).unwrap();
+    let client = format!(
+        "IdentityFile {here}/key\nUserKnownHostsFile /dev/null\nStrictHostKeyChecking no\nLogLevel ERROR\n\
+         ProxyCommand {SSHD} -i -f {here}/sshd\n"
+    );
+    fs::write(tmux.path().join("ssh"), client).unwrap();
+    let (program, pid) = (env!("CARGO_BIN_EXE_isotherm"), load.pid());
+    let command = format!("cd {here}; ssh -t -F ssh root@here {program} top --pid {pid}");
+    tmux.keys(&[&format!("clear; {command}"), "Enter"]);
+    tmux.shows(&["1 proc", "NAME", &pid.to_string()]);
+    until("hot memory", || !tmux.screen().contains("hot 0 "));
+    tmux.keys(&["Enter"]);
+    tmux.shows(&["MAPPING", "▀"]);
+    let colors = tmux.run(&["capture-pane", "-e", "-p"]);
+    assert!(colors.contains("38;5;") && !colors.contains("38;2;"), "{colors}");
+    tmux.run(&["resize-window", "-x", "120", "-y", "40"]);
+    until("a wider screen", || tmux.screen().lines().any(|line| line.chars().count() > 100));
+    tmux.keys(&["q"]);
+    tmux.is_restored(0);
+}
+
 /// A record is played without root and without colours.
 #[test]
 fn a_record_is_played_without_colours() {
     needs_root!();
-    if !tmux_or_skip("a_record_is_played_without_colours") {
+    if !installed_or_skip("a_record_is_played_without_colours", &["tmux"]) {
         return;
     }
     let (load, tmux) = (Load::start(32, 8), Tmux::start());
@@ -197,7 +245,7 @@ fn a_record_is_played_without_colours() {
 #[test]
 fn a_service_is_shown() {
     needs_root!();
-    if !tmux_or_skip("a_service_is_shown") {
+    if !installed_or_skip("a_service_is_shown", &["tmux"]) {
         return;
     }
     let (load, tmux) = (Load::start(32, 8), Tmux::start());
