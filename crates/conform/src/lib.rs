@@ -1,8 +1,7 @@
 //! `isotherm interleave verify --kernel`: tests the kernel's memory policies on memory of our own.
 //!
-//! The cases follow the tests of `set_mempolicy` and `mbind` in the Linux Test Project, written again, and
-//! repeat them with the weights of this machine. docs/reference/interleave.md lists the cases that are missing
-//! here.
+//! The cases follow the tests of `set_mempolicy` and `mbind` in the Linux Test Project, but share no code with them.
+//! They also use the weights of this machine. docs/reference/interleave.md lists the missing cases.
 
 mod errors;
 mod files;

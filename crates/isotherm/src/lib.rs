@@ -1,11 +1,11 @@
-//! Finds out which memory of running programs is hot, records it, and acts on it.
+//! Measures which memory of running programs is hot, records the result, and acts on the memory.
 //!
 //! A [`Session`] selects processes, follows them as they start and end, chooses a way to look, and delivers
 //! snapshots. [`record::record`] writes the snapshots to a file. [`service`] acts on memory by schemes. The
 //! program `isotherm` is this library with a command line.
 //!
-//! [`core`] contains the policy, [`linux`] the mechanism on Linux, and [`file`](isotherm_record) the record
-//! file.
+//! [`core`] contains the policy, [`linux`] the mechanism on Linux, and [`file`](isotherm_record) the format of
+//! records.
 
 pub mod agent;
 mod beside;

@@ -1,7 +1,7 @@
 //! The real machine: `/proc`, system calls, and page tables read by BPF.
 //!
-//! [`Way`] lists the ways to look at processes and opens the best one that works here; [`doctor`] reports
-//! what works and why not.
+//! [`Way`] lists the ways to look at processes, and opens the best one that works on this machine; [`doctor`]
+//! reports which ones work, and why others do not.
 
 mod act;
 pub mod allocations;

@@ -1,7 +1,7 @@
 //! The native part of the Python package `isotherm`: records as Arrow tables.
 //!
-//! A table gives a stream by the Arrow PyCapsule interface. The stream reads the record batch by batch, so that a
-//! record may be larger than memory, and its consumer gets the columns without a copy.
+//! A table exports a stream through the Arrow PyCapsule interface. The stream reads the record batch by batch, so that
+//! a record may be larger than memory. Its consumer receives the columns without a copy.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

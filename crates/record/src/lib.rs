@@ -1,9 +1,10 @@
 //! The record file: the stored snapshots of a [`Source`](isotherm_core::Source).
 //!
-//! A record consists of nine tables (snapshots, mappings, targets, attribution, ages, faults, code, traces, end),
-//! whose rows are written alternately as they grow. Each table is an Arrow IPC stream. Each of its messages is in a frame of its own, so
-//! that damage to one frame does not affect the others. The schema message of the snapshots contains the
-//! [`RecordingHeader`]. `docs/abi/testing/record.md` is the specification.
+//! A record consists of nine tables: snapshots, mappings, targets, attribution, ages, faults, code, traces and end.
+//! Each table is an Arrow IPC stream, and each of its messages is in a frame of its own, so that damage to one frame
+//! does not affect the others. The frames of all tables are interleaved, in the order in which they are written. The
+//! schema message of the snapshots contains the [`RecordingHeader`]. `docs/abi/testing/record.md` is the
+//! specification.
 //!
 //! ```
 //! use isotherm_core::{Attrs, Nanos};
@@ -24,7 +25,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`import`] makes records of the recordings of other tools, and [`edit`] changes records.
+//! [`import`] converts recordings of other tools to records, and [`edit`] writes changed copies of records.
 
 mod ages;
 mod attributions;
