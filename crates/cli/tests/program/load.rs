@@ -224,7 +224,7 @@ pub fn obey() {
         loop {
             touch(hot);
             touch(locked);
-            std::thread::sleep(Duration::from_millis(2));
+            std::thread::sleep(Duration::from_millis(4));
         }
     });
     let ends = [memory, hot, locked].map(|r| format!("{} {}", r.start, r.end));
