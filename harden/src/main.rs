@@ -4,6 +4,7 @@
 //! keeps their results in a file, and continues where it was interrupted. Trials run in a [`sandbox`] of their own
 //! namespaces, so that no trial can reach a process of the machine.
 
+mod agents;
 mod arguments;
 mod calls;
 mod campaign;
@@ -51,6 +52,8 @@ pub enum ExperimentKind {
     Kills,
     /// kills of commands that change settings of the machine; not in the short form
     Settings,
+    /// kills of agents while they write to their lakes; a trial is twenty kills and takes two minutes
+    Agents,
     /// system calls that fail
     Calls,
     /// targets that misbehave, and a process that the program must not touch
@@ -71,6 +74,7 @@ impl ExperimentKind {
             ExperimentKind::Arguments => [100_000, 400][usize::from(short)],
             ExperimentKind::Kills => [1000, 10][usize::from(short)],
             ExperimentKind::Settings => [1000, 0][usize::from(short)],
+            ExperimentKind::Agents => [10, 0][usize::from(short)],
             ExperimentKind::Calls => [10_000, 12][usize::from(short)],
             ExperimentKind::Targets => [10_000, 8][usize::from(short)],
             ExperimentKind::Soak => [60, 0][usize::from(short)],
@@ -83,6 +87,7 @@ impl ExperimentKind {
             ExperimentKind::Arguments => Privileges::None,
             ExperimentKind::Kills
             | ExperimentKind::Settings
+            | ExperimentKind::Agents
             | ExperimentKind::Calls
             | ExperimentKind::Targets
             | ExperimentKind::Soak => Privileges::Root,
@@ -92,6 +97,7 @@ impl ExperimentKind {
     fn experiment(self) -> Result<Box<dyn Experiment>> {
         Ok(match self {
             ExperimentKind::Arguments => Box::new(arguments::Arguments::new()?),
+            ExperimentKind::Agents => Box::new(agents::Agents::new()?),
             ExperimentKind::Calls => Box::new(calls::Calls::new()?),
             ExperimentKind::Targets => Box::new(targets::Targets::new()?),
             ExperimentKind::Soak => Box::new(soak::Soak::new()?),
