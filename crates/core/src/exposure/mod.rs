@@ -109,6 +109,8 @@ pub struct Exposure<O> {
     has_none: bool,
     /// ranges cleared in this round, by target
     armed: Vec<(TargetId, Vec<AddrRange>)>,
+    /// time of the last clear of this round, or of its begin
+    cleared_at: Nanos,
     /// buffer of the last read, kept for reuse
     blocks: Vec<Block>,
     /// index of the target that clears first; grows by one each round
@@ -150,6 +152,7 @@ impl<O: Space + Look> Exposure<O> {
             handed_over: false,
             has_none: false,
             armed: Vec::new(),
+            cleared_at: Nanos(0),
             blocks: Vec::new(),
             turn: 0,
             nr_samples: 0,
@@ -256,10 +259,12 @@ impl<O: Space + Look> Exposure<O> {
         let armed = self.armed.iter().any(|(_, runs)| !runs.is_empty());
         let (mut early, mut late) = (Vec::new(), Vec::new());
         for (i, &delay) in delays.filter(|_| armed) {
-            let event = (now + delay, DueEvent::Early(i));
+            // Reading and clearing all targets takes time too.
+            let event = (self.cleared_at + delay, DueEvent::Early(i));
             if delay <= PUBLISHED_AFTER { early.push(event) } else { late.push(event) }
         }
         let published = early.last().map_or(now, |(at, _)| *at);
+        let last = late.last().map_or(published, |(at, _)| *at);
         // The jitter prevents periodic accesses from always meeting the same phase of a round.
         let next =
             self.spending.round.mul_f64(0.9 + below(&mut self.rng, 1 << 20) as f64 / 5_242_880.0);
@@ -268,7 +273,7 @@ impl<O: Space + Look> Exposure<O> {
             self.events.push_back((published, DueEvent::Publish));
         }
         self.events.extend(late);
-        self.events.push_back((now + next, DueEvent::Round));
+        self.events.push_back(((now + next).max(last), DueEvent::Round));
         self.pay_for_reckoning()
     }
 
@@ -311,6 +316,7 @@ impl<O: Space + Look> Exposure<O> {
         now: Nanos,
     ) -> Result<RoundKind, OpsError> {
         self.armed.clear();
+        self.cleared_at = now;
         let nr_targets = targets.len().max(1);
         let mut blocks = std::mem::take(&mut self.blocks);
         let mut reactivated = Vec::with_capacity(targets.len());
@@ -519,6 +525,7 @@ impl<O: Space + Look> Exposure<O> {
             self.spending.pay_for_rest(reckoned);
             let cost = survey.clear(w.id, &ranges, &mut done)?;
             self.spending.pay_for_clearing(cost, pages, first_pages(w, runs), w.is_new);
+            self.cleared_at = done.iter().map(|c| c.cleared_at).fold(self.cleared_at, Nanos::max);
             let terms = self.terms(w);
             w.clear(&done, &ran, &terms, self.began.unwrap_or_default());
             if w.is_new {
