@@ -541,21 +541,25 @@ impl<O: Space + Look> Exposure<O> {
         self.pay_for_others()?;
         let armed = std::mem::take(&mut self.armed);
         let mut blocks = std::mem::take(&mut self.blocks);
+        let mut all_spent = true;
         for (id, ranges) in armed.iter().filter(|(_, ranges)| !ranges.is_empty()) {
             let Some(at) = self.roster.targets.iter().position(|w| w.id == *id) else { continue };
             let Some(survey) = self.ops.survey() else { break };
+            let (spent, ranges): (Vec<AddrRange>, Vec<AddrRange>) =
+                ranges.iter().copied().partition(|range| self.roster.targets[at].is_spent(range));
             blocks.clear();
-            let cost = survey.survey(*id, ranges, &mut blocks)?;
-            self.spending.pay_for_early(cost);
+            if !ranges.is_empty() {
+                let cost = survey.survey(*id, &ranges, &mut blocks)?;
+                self.spending.pay_for_early(cost);
+            }
             let at_ns = blocks.last().map_or(now, |b| b.read_at).max(now);
             let (ms, ran) = (self.ms(at_ns), self.ops.ran(*id));
             let terms = self.terms(&self.roster.targets[at]);
-            self.roster.targets[at].read_some(
-                (ranges, &blocks),
-                Some(class),
-                &Moment { at: at_ns, ms, ran },
-                &terms,
-            );
+            let moment = Moment { at: at_ns, ms, ran };
+            let w = &mut self.roster.targets[at];
+            w.stay_spent(&spent, class, &moment, &terms);
+            w.read_some((&ranges, &blocks), Some(class), &moment, &terms);
+            all_spent &= ranges.iter().all(|range| w.is_spent(range));
         }
         (self.armed, self.blocks) = (armed, blocks);
         let reckoned = self.reckoned()?;
@@ -565,8 +569,19 @@ impl<O: Space + Look> Exposure<O> {
             // epoch begins.
             let cost = self.ops.look(&[], &mut Vec::new())?;
             self.spending.pay_for_asking(cost);
+        } else if all_spent {
+            self.end_early_reads();
         }
         Ok(())
+    }
+
+    /// Removes the remaining early reads, which would find nothing new. The one before the snapshot stays: it needs
+    /// no wakeup of its own, and completes the exposures.
+    fn end_early_reads(&mut self) {
+        let published = self.events.iter().find(|(_, event)| *event == DueEvent::Publish);
+        let published = published.map(|(at, _)| *at);
+        let is_early = |event| matches!(event, DueEvent::Early(_));
+        self.events.retain(|(at, event)| !is_early(*event) || Some(*at) == published);
     }
 
     /// Asks which pages that are no longer resident are in swap, or were evicted; the others were freed, and have no

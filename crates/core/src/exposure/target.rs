@@ -386,6 +386,26 @@ impl ExposureTarget {
         reactivated
     }
 
+    /// Whether further reads of `range` find nothing new.
+    pub fn is_spent(&self, range: &AddrRange) -> bool {
+        self.pieces[overlapping(&self.pieces, range)].iter().all(Piece::is_spent)
+    }
+
+    /// Notes that the pieces of `ranges`, in which nothing can change, were looked at for an early read of class
+    /// `class`.
+    pub fn stay_spent(
+        &mut self,
+        ranges: &[AddrRange],
+        class: usize,
+        now: &Moment,
+        t: &ExposureTerms,
+    ) {
+        for range in ranges {
+            let pieces = overlapping(&self.pieces, range);
+            self.pieces[pieces].iter_mut().for_each(|p| p.stay_spent(class, now, t));
+        }
+    }
+
     /// The ranges of these pieces, joined within mappings: no range crosses the end of a mapping.
     pub fn joined(&self, pieces: std::ops::Range<usize>) -> Vec<AddrRange> {
         let mut out: Vec<AddrRange> = Vec::new();
@@ -636,6 +656,13 @@ pub(super) struct CalmRead {
     pub whole: Vec<AddrRange>,
 }
 
+/// The pieces that overlap `range`, as indices.
+fn overlapping(pieces: &[Piece], range: &AddrRange) -> std::ops::Range<usize> {
+    let first = pieces.partition_point(|p| p.range.end <= range.start);
+    let rest = &pieces[first..];
+    first..first + rest.partition_point(|p| p.range.start < range.end)
+}
+
 /// Appends a range of the mapping that begins at `mapping`, joined with the previous range of it.
 fn push(ranges: &mut Vec<AddrRange>, range: AddrRange, mapping: u64) {
     match ranges.last_mut().filter(|last| last.end == range.start && range.start > mapping) {
@@ -781,8 +808,7 @@ mod tests {
         let of_range = |range: &AddrRange| {
             let (range, first) = (*range, align_down(range.start, BLOCK_SIZE));
             (first..range.end).step_by(BLOCK_SIZE as usize).map(move |start| {
-                let page =
-                    |addr: u64| (addr.clamp(start, start + BLOCK_SIZE) - start) / PAGE_SIZE;
+                let page = |addr: u64| (addr.clamp(start, start + BLOCK_SIZE) - start) / PAGE_SIZE;
                 let (first, end) = (page(range.start) as usize, page(range.end) as usize);
                 Block { start, resident: PageMask::span(first, end), ..Block::default() }
             })
