@@ -350,9 +350,16 @@ impl<O: Space + Look> Exposure<O> {
             let reckoned = survey.survey(w.id, &[], &mut blocks)?;
             self.spending.pay_for_rest(reckoned);
             let cost = survey.survey(w.id, &ranges, &mut blocks)?;
+            let ended_early = survey.ended_early();
+            self.spending.pay_for_reading(cost);
+            if ended_early {
+                // The blocks that were not read would seem to have left.
+                w.rest.note_whole(None);
+                reactivated.push(starts);
+                continue;
+            }
             let at = blocks.last().map_or(now, |b| b.read_at).max(now);
             let moment = Moment { at, ms: self.ms(at), ..moment };
-            self.spending.pay_for_reading(cost);
             w.running.update(at, moment.ran);
             let pieces = &w.pieces;
             // A round may read a part only, and at first there are no pieces.

@@ -146,3 +146,17 @@ fn early_reads_count_from_the_clear() {
     }
     assert!(clears > 10, "{clears} clears");
 }
+
+/// For four seconds, reads end early, as they may while the machine lacks memory. The ages of idle memory continue.
+#[test]
+fn a_read_that_ends_early_is_no_sign_of_absence() {
+    let (ops, target) = machine(1, a_quarter_hot);
+    let (snapshots, _) = watched(20.0, Attrs::default(), &ops, target, |tapped| {
+        let is_short = |now| (seconds(12.0)..seconds(16.0)).contains(&now);
+        tapped.ends_early = Some(Box::new(is_short));
+    });
+    for s in snapshots.iter().filter(|s| s.start > seconds(9.0)) {
+        let cold = called(s, mib(34, 28), Heat::Cold);
+        assert!(cold > 0.99, "{cold:.2} of the idle memory is cold at {:?}", s.end);
+    }
+}
