@@ -135,7 +135,7 @@ fn early_reads_count_from_the_clear() {
     let (_, events) = watched(10.0, Attrs::default(), &ops, target, |tapped| {
         tapped.meddle = Some(Box::new(meddle));
     });
-    let settled = |e: &&Event| e.clears && (seconds(5.0)..seconds(9.5)).contains(&e.at);
+    let settled = |e: &&Event| e.clears && (seconds(2.0)..seconds(9.5)).contains(&e.at);
     let mut clears = 0;
     for clear in events.iter().filter(settled) {
         let is_early = |e: &&Event| !e.clears && e.ranges == clear.ranges && e.at >= clear.at;
@@ -144,7 +144,7 @@ fn early_reads_count_from_the_clear() {
         assert_eq!(delays, [1, 3, 10, 30], "at {:?}", clear.at);
         clears += 1;
     }
-    assert!(clears > 10, "{clears} clears");
+    assert!(clears > 4, "{clears} clears");
 }
 
 /// For four seconds, reads end early, as they may while the machine lacks memory. The ages of idle memory continue.
