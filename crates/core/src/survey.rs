@@ -73,6 +73,12 @@ pub trait Survey {
         out: &mut Vec<Block>,
     ) -> Result<Cost, OpsError>;
 
+    /// Whether the last call of [`Survey::survey`] ended early for a temporary reason: then a missing block means
+    /// nothing.
+    fn ended_early(&self) -> bool {
+        false
+    }
+
     /// Whether a page of `ranges` (same requirements) is young, by a [sample](sample_pages): other young pages
     /// are overlooked.
     ///

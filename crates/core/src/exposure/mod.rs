@@ -109,6 +109,8 @@ pub struct Exposure<O> {
     has_none: bool,
     /// ranges cleared in this round, by target
     armed: Vec<(TargetId, Vec<AddrRange>)>,
+    /// time of the last clear of this round, or of its begin
+    cleared_at: Nanos,
     /// buffer of the last read, kept for reuse
     blocks: Vec<Block>,
     /// index of the target that clears first; grows by one each round
@@ -150,6 +152,7 @@ impl<O: Space + Look> Exposure<O> {
             handed_over: false,
             has_none: false,
             armed: Vec::new(),
+            cleared_at: Nanos(0),
             blocks: Vec::new(),
             turn: 0,
             nr_samples: 0,
@@ -256,10 +259,12 @@ impl<O: Space + Look> Exposure<O> {
         let armed = self.armed.iter().any(|(_, runs)| !runs.is_empty());
         let (mut early, mut late) = (Vec::new(), Vec::new());
         for (i, &delay) in delays.filter(|_| armed) {
-            let event = (now + delay, DueEvent::Early(i));
+            // Reading and clearing all targets takes time too.
+            let event = (self.cleared_at + delay, DueEvent::Early(i));
             if delay <= PUBLISHED_AFTER { early.push(event) } else { late.push(event) }
         }
         let published = early.last().map_or(now, |(at, _)| *at);
+        let last = late.last().map_or(published, |(at, _)| *at);
         // The jitter prevents periodic accesses from always meeting the same phase of a round.
         let next =
             self.spending.round.mul_f64(0.9 + below(&mut self.rng, 1 << 20) as f64 / 5_242_880.0);
@@ -268,7 +273,7 @@ impl<O: Space + Look> Exposure<O> {
             self.events.push_back((published, DueEvent::Publish));
         }
         self.events.extend(late);
-        self.events.push_back((now + next, DueEvent::Round));
+        self.events.push_back(((now + next).max(last), DueEvent::Round));
         self.pay_for_reckoning()
     }
 
@@ -311,6 +316,7 @@ impl<O: Space + Look> Exposure<O> {
         now: Nanos,
     ) -> Result<RoundKind, OpsError> {
         self.armed.clear();
+        self.cleared_at = now;
         let nr_targets = targets.len().max(1);
         let mut blocks = std::mem::take(&mut self.blocks);
         let mut reactivated = Vec::with_capacity(targets.len());
@@ -344,9 +350,16 @@ impl<O: Space + Look> Exposure<O> {
             let reckoned = survey.survey(w.id, &[], &mut blocks)?;
             self.spending.pay_for_rest(reckoned);
             let cost = survey.survey(w.id, &ranges, &mut blocks)?;
+            let ended_early = survey.ended_early();
+            self.spending.pay_for_reading(cost);
+            if ended_early {
+                // The blocks that were not read would seem to have left.
+                w.rest.note_whole(None);
+                reactivated.push(starts);
+                continue;
+            }
             let at = blocks.last().map_or(now, |b| b.read_at).max(now);
             let moment = Moment { at, ms: self.ms(at), ..moment };
-            self.spending.pay_for_reading(cost);
             w.running.update(at, moment.ran);
             let pieces = &w.pieces;
             // A round may read a part only, and at first there are no pieces.
@@ -519,6 +532,7 @@ impl<O: Space + Look> Exposure<O> {
             self.spending.pay_for_rest(reckoned);
             let cost = survey.clear(w.id, &ranges, &mut done)?;
             self.spending.pay_for_clearing(cost, pages, first_pages(w, runs), w.is_new);
+            self.cleared_at = done.iter().map(|c| c.cleared_at).fold(self.cleared_at, Nanos::max);
             let terms = self.terms(w);
             w.clear(&done, &ran, &terms, self.began.unwrap_or_default());
             if w.is_new {
@@ -534,21 +548,25 @@ impl<O: Space + Look> Exposure<O> {
         self.pay_for_others()?;
         let armed = std::mem::take(&mut self.armed);
         let mut blocks = std::mem::take(&mut self.blocks);
+        let mut all_spent = true;
         for (id, ranges) in armed.iter().filter(|(_, ranges)| !ranges.is_empty()) {
             let Some(at) = self.roster.targets.iter().position(|w| w.id == *id) else { continue };
             let Some(survey) = self.ops.survey() else { break };
+            let (spent, ranges): (Vec<AddrRange>, Vec<AddrRange>) =
+                ranges.iter().copied().partition(|range| self.roster.targets[at].is_spent(range));
             blocks.clear();
-            let cost = survey.survey(*id, ranges, &mut blocks)?;
-            self.spending.pay_for_early(cost);
+            if !ranges.is_empty() {
+                let cost = survey.survey(*id, &ranges, &mut blocks)?;
+                self.spending.pay_for_early(cost);
+            }
             let at_ns = blocks.last().map_or(now, |b| b.read_at).max(now);
             let (ms, ran) = (self.ms(at_ns), self.ops.ran(*id));
             let terms = self.terms(&self.roster.targets[at]);
-            self.roster.targets[at].read_some(
-                (ranges, &blocks),
-                Some(class),
-                &Moment { at: at_ns, ms, ran },
-                &terms,
-            );
+            let moment = Moment { at: at_ns, ms, ran };
+            let w = &mut self.roster.targets[at];
+            w.stay_spent(&spent, class, &moment, &terms);
+            w.read_some((&ranges, &blocks), Some(class), &moment, &terms);
+            all_spent &= ranges.iter().all(|range| w.is_spent(range));
         }
         (self.armed, self.blocks) = (armed, blocks);
         let reckoned = self.reckoned()?;
@@ -558,8 +576,19 @@ impl<O: Space + Look> Exposure<O> {
             // epoch begins.
             let cost = self.ops.look(&[], &mut Vec::new())?;
             self.spending.pay_for_asking(cost);
+        } else if all_spent {
+            self.end_early_reads();
         }
         Ok(())
+    }
+
+    /// Removes the remaining early reads, which would find nothing new. The one before the snapshot stays: it needs
+    /// no wakeup of its own, and completes the exposures.
+    fn end_early_reads(&mut self) {
+        let published = self.events.iter().find(|(_, event)| *event == DueEvent::Publish);
+        let published = published.map(|(at, _)| *at);
+        let is_early = |event| matches!(event, DueEvent::Early(_));
+        self.events.retain(|(at, event)| !is_early(*event) || Some(*at) == published);
     }
 
     /// Asks which pages that are no longer resident are in swap, or were evicted; the others were freed, and have no

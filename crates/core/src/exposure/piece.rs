@@ -609,6 +609,11 @@ impl Piece {
         self.expose(&PageMask::default(), class, now, t);
     }
 
+    /// Records what a read of class `class` would have shown while all pages are young: nothing new.
+    pub fn stay_spent(&mut self, class: usize, now: &Moment, t: &ExposureTerms) {
+        self.expose(&PageMask::default(), class, now, t);
+    }
+
     /// Drops the earlier evidence of quiet memory that no longer applies. Returns the common state of the
     /// windows, if they agree.
     fn calm_down(&mut self, t: &ExposureTerms) -> Option<Calm> {

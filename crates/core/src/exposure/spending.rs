@@ -32,6 +32,8 @@ const MAX_ROUND: Duration = Duration::from_millis(2500);
 const STRETCH_SHARE: f64 = 0.7;
 /// Minimum share of the budget that remains, regardless of the use by other code in this thread.
 const MIN_BUDGET_SHARE: f64 = 0.25;
+/// The rest of the budget pays later for use beyond it, up to the income of this time, in s.
+const OWED_S: f64 = 5.0;
 /// Time constant of the average of this use, in s.
 const OVERHEAD_TIME_CONSTANT_S: f64 = 5.0;
 /// Maximum growth of the round from one round to the next: the first reads cost more than later ones.
@@ -107,6 +109,8 @@ pub(super) struct Spending {
     for_sentinels: f64,
     /// cost of other code in this thread since the round began
     by_others: f64,
+    /// cost of other code that is not paid yet
+    owed: f64,
     /// this cost per second in the previous round
     last_rate: f64,
     /// average of this cost per second
@@ -179,6 +183,7 @@ impl Spending {
             sentinel: Mean::default(),
             for_sentinels: 0.0,
             by_others: 0.0,
+            owed: 0.0,
             last_rate: 0.0,
             others: 0.0,
             settled: None,
@@ -206,13 +211,18 @@ impl Spending {
     }
 
     fn pay(&mut self, cost: Cost) -> f64 {
-        self.cost += cost;
-        let seconds = (cost.cpu + cost.lost).as_secs_f64();
+        let seconds = self.note(cost);
         self.seconds.spend(seconds);
+        seconds
+    }
+
+    /// Adds a cost to the sum of all costs, and returns it in s.
+    fn note(&mut self, cost: Cost) -> f64 {
+        self.cost += cost;
         if let Some(shootdowns) = &mut self.shootdowns {
             shootdowns.spend(cost.clears as f64);
         }
-        seconds
+        (cost.cpu + cost.lost).as_secs_f64()
     }
 
     /// Pays for reading one target's part in this round.
@@ -263,9 +273,9 @@ impl Spending {
         }
     }
 
-    /// Pays for work with a constant cost per second, however long a round is.
+    /// Pays for work with a constant cost per second, however long a round is, when the round is settled.
     pub fn pay_for_others(&mut self, cost: Cost) {
-        self.by_others += self.pay(cost);
+        self.by_others += self.note(cost);
     }
 
     /// Whether hidden memory may be asked about.
@@ -275,9 +285,9 @@ impl Spending {
 
     /// Pays for asking about hidden memory.
     pub fn pay_for_asking(&mut self, cost: Cost) {
-        let seconds = self.pay(cost);
-        self.asking.spend(seconds);
+        let seconds = self.note(cost);
         // It also has an account of its own.
+        self.asking.spend(seconds);
         self.by_others += seconds;
     }
 
@@ -298,6 +308,7 @@ impl Spending {
 
     /// Ends the round, and sets the length and the part of the next one from the cost of reading.
     pub fn settle(&mut self, now: Nanos, extent: Extent) {
+        self.settle_others(now);
         let (_, sweeping) = std::mem::take(&mut self.swept);
         if sweeping > 0 {
             // The first sweep may exceed the budget; the allowance limits it.
@@ -319,15 +330,6 @@ impl Spending {
             self.readings.add(reading / self.part, read);
             self.rests.add(rest, read);
         }
-        if let Some(before) = self.settled.replace(now) {
-            let seconds = now.since(before).as_secs_f64();
-            let rate = std::mem::take(&mut self.by_others) / seconds.max(1e-3);
-            // A single event, such as attaching many targets, does not predict the next round.
-            let steady = rate.min(std::mem::replace(&mut self.last_rate, rate));
-            // A measurement over 5 s has a weight of one half.
-            self.others = (self.others * OVERHEAD_TIME_CONSTANT_S + steady * seconds)
-                / (seconds + OVERHEAD_TIME_CONSTANT_S);
-        }
         self.targets = extent.targets;
         // With very many targets, rounds are too long for samples anyway.
         self.restless = extent.is_restless && self.stretched(extent) < MAX_ROUND;
@@ -340,6 +342,25 @@ impl Spending {
         self.for_sentinels = if extent.is_large { for_reading * SENTINEL_SHARE } else { 0.0 };
         let for_reading = for_reading - self.for_sentinels;
         self.part = (for_reading / all.max(1e-9)).clamp(least, 1.0);
+    }
+
+    /// Pays for other code, which leaves the minimum share of the income since the last round: a debt would end all
+    /// clears. Also averages its cost.
+    fn settle_others(&mut self, now: Nanos) {
+        let used = std::mem::take(&mut self.by_others);
+        let seconds = self.settled.replace(now).map(|before| now.since(before).as_secs_f64());
+        let income = self.seconds.per_second();
+        let due = self.owed + used;
+        let paid = due.min((1.0 - MIN_BUDGET_SHARE) * income * seconds.unwrap_or(0.0));
+        self.seconds.spend(paid);
+        self.owed = (due - paid).min(OWED_S * income);
+        let Some(seconds) = seconds else { return };
+        let rate = used / seconds.max(1e-3);
+        // A single event, such as attaching many targets, does not predict the next round.
+        let steady = rate.min(std::mem::replace(&mut self.last_rate, rate));
+        // A measurement over 5 s has a weight of one half.
+        self.others = (self.others * OVERHEAD_TIME_CONSTANT_S + steady * seconds)
+            / (seconds + OVERHEAD_TIME_CONSTANT_S);
     }
 
     /// The expected length of a round, from the present cost estimates.
@@ -567,5 +588,45 @@ mod tests {
         once[3].3 = 1.0;
         let once = rounds(&mut settled(1, 0.001, 0.02), &once);
         assert!(once.iter().all(|round| round.abs_diff(alone) < 200), "{once:?}");
+    }
+
+    /// Whether budget remains at the end of each round, with reads for half of the remaining budget, and then each of
+    /// these costs of other code.
+    fn in_credit(others: impl Iterator<Item = f64>) -> Vec<bool> {
+        let mut spending = settled(1, 0.0, 0.0);
+        let mut now = spending.settled.unwrap();
+        let mut round = |others| {
+            spending.pay_for_others(cpu(others));
+            now = now + MIN_ROUND;
+            spending.settle(now, Extent { targets: 1, ..Extent::default() });
+            let affordable = spending.left() * MIN_ROUND.as_secs_f64() / 2.0;
+            spending.pay_for_reading(cpu(affordable));
+            spending.is_in_credit()
+        };
+        others.map(&mut round).collect()
+    }
+
+    /// Otherwise no memory would be cleared, also for a long time after.
+    #[test]
+    fn however_much_others_take_something_is_left_for_clears() {
+        // Twice the budget for ten minutes.
+        let steady = in_credit(std::iter::repeat_n(0.02 * 0.25, 2400));
+        let last = steady.iter().rev().take(100).filter(|credit| **credit).count();
+        assert!(last > 90, "{last} of the last 100 rounds");
+        let long = steady.iter().take(120).filter(|credit| **credit).count();
+        assert!(long > 60, "{long} of the first 120 rounds");
+    }
+
+    /// A single event is paid for later, up to the income of 5 s.
+    #[test]
+    fn a_debt_for_others_is_paid_but_limited() {
+        let rounds = |event| {
+            let credit = in_credit(std::iter::once(event).chain(std::iter::repeat_n(0.0, 200)));
+            credit.iter().rposition(|credit| !credit).unwrap_or(0)
+        };
+        assert_eq!(rounds(0.001), 0);
+        let (income_of_5_s, more) = (rounds(0.05), rounds(5.0));
+        assert!((12..60).contains(&income_of_5_s), "{income_of_5_s}");
+        assert!(more <= income_of_5_s + 4, "{more} rounds, not {income_of_5_s}");
     }
 }

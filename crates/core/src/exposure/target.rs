@@ -176,19 +176,18 @@ impl ExposureTarget {
         let total: u64 = self.visible.iter().map(AddrRange::len).sum();
         let mut left = ((total as f64 * part) as u64).max(BLOCK_SIZE);
         let rest = AddrRange::new(self.read_to, u64::MAX);
+        let mut end = u64::MAX;
         let mut ranges = Vec::new();
         for range in self.visible.iter().filter_map(|r| r.intersect(&rest)) {
-            // Whole blocks, so that no piece is read in part.
-            let end = range.start.saturating_add(left).next_multiple_of(BLOCK_SIZE);
-            let range = AddrRange::new(range.start, range.end.min(end));
+            // Whole blocks, which several mappings may share: each piece in a block that is read must be read.
+            if left > 0 {
+                end = range.start.saturating_add(left).next_multiple_of(BLOCK_SIZE);
+            }
+            let Some(range) = range.intersect(&AddrRange::new(0, end)) else { break };
             left = left.saturating_sub(range.len());
             ranges.push(range);
-            if left == 0 {
-                break;
-            }
         }
         let from = self.read_to;
-        let end = ranges.last().map_or(u64::MAX, |r| r.end);
         let is_last = self.visible.last().is_none_or(|r| r.end <= end);
         self.read_to = if is_last { 0 } else { end };
         (ranges, AddrRange::new(from, if is_last { u64::MAX } else { end }))
@@ -385,6 +384,26 @@ impl ExposureTarget {
         }
         self.reactivate(&stretches, now);
         reactivated
+    }
+
+    /// Whether further reads of `range` find nothing new.
+    pub fn is_spent(&self, range: &AddrRange) -> bool {
+        self.pieces[overlapping(&self.pieces, range)].iter().all(Piece::is_spent)
+    }
+
+    /// Notes that the pieces of `ranges`, in which nothing can change, were looked at for an early read of class
+    /// `class`.
+    pub fn stay_spent(
+        &mut self,
+        ranges: &[AddrRange],
+        class: usize,
+        now: &Moment,
+        t: &ExposureTerms,
+    ) {
+        for range in ranges {
+            let pieces = overlapping(&self.pieces, range);
+            self.pieces[pieces].iter_mut().for_each(|p| p.stay_spent(class, now, t));
+        }
     }
 
     /// The ranges of these pieces, joined within mappings: no range crosses the end of a mapping.
@@ -637,6 +656,13 @@ pub(super) struct CalmRead {
     pub whole: Vec<AddrRange>,
 }
 
+/// The pieces that overlap `range`, as indices.
+fn overlapping(pieces: &[Piece], range: &AddrRange) -> std::ops::Range<usize> {
+    let first = pieces.partition_point(|p| p.range.end <= range.start);
+    let rest = &pieces[first..];
+    first..first + rest.partition_point(|p| p.range.start < range.end)
+}
+
 /// Appends a range of the mapping that begins at `mapping`, joined with the previous range of it.
 fn push(ranges: &mut Vec<AddrRange>, range: AddrRange, mapping: u64) {
     match ranges.last_mut().filter(|last| last.end == range.start && range.start > mapping) {
@@ -772,3 +798,45 @@ impl RunShare {
 #[cfg(test)]
 #[path = "summary_tests.rs"]
 mod summary_tests;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The blocks of `ranges`, with all pages resident and old.
+    fn blocks(ranges: &[AddrRange]) -> Vec<Block> {
+        let of_range = |range: &AddrRange| {
+            let (range, first) = (*range, align_down(range.start, BLOCK_SIZE));
+            (first..range.end).step_by(BLOCK_SIZE as usize).map(move |start| {
+                let page = |addr: u64| (addr.clamp(start, start + BLOCK_SIZE) - start) / PAGE_SIZE;
+                let (first, end) = (page(range.start) as usize, page(range.end) as usize);
+                Block { start, resident: PageMask::span(first, end), ..Block::default() }
+            })
+        };
+        ranges.iter().flat_map(of_range).collect()
+    }
+
+    /// A block that two mappings share is read as a whole: otherwise the memory of one would seem to have left.
+    #[test]
+    fn a_part_ends_where_a_block_ends() {
+        let size = BLOCK_SIZE / 4 * 3;
+        let map = |n: u64| Mapping {
+            range: AddrRange::new(n * size, (n + 1) * size),
+            kind: MappingKind::Anonymous,
+            name: "".into(),
+            unknown: None,
+        };
+        let mut w = ExposureTarget::new(TargetId(1), true);
+        w.map((0..64).map(map).collect(), Nanos(0));
+        let terms = ExposureTerms { share: 1.0, recent: 500, long: 8.0 };
+        for (round, part) in [0.1, 0.03, 0.37].into_iter().cycle().take(60).enumerate() {
+            let ms = 1_000 + 250 * round as u32;
+            let now = Moment { at: Nanos(u64::from(ms) * 1_000_000), ms, ran: None };
+            let (ranges, bounds) = w.next_part(part);
+            w.read_all(&blocks(&ranges), bounds, &now, &terms, 64 << 10);
+            let is_whole = |p: &Piece| u64::from(p.nr_resident()) == p.range.len() / PAGE_SIZE;
+            assert!(w.pieces.iter().all(is_whole), "round {round}: {ranges:?}");
+        }
+        assert_eq!(w.resident_pages(), 64 * size / PAGE_SIZE);
+    }
+}

@@ -111,7 +111,9 @@ impl Charge {
             return;
         }
         let used = self.bytes;
-        if self.began.is_some() && quota.is_bounded() && self.is_full(quota, unit) {
+        // A reached goal allows nothing, which is no quota to use up.
+        let allowed = self.began.is_some() && self.bound >= unit;
+        if allowed && quota.is_bounded() && self.is_full(quota, unit) {
             self.exceeded += 1;
         }
         self.began = Some(now);

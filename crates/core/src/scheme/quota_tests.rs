@@ -94,6 +94,18 @@ fn goals_that_come_in_the_middle_of_a_window_bound_it() {
 }
 
 #[test]
+fn a_window_without_a_quota_does_not_use_it_up() {
+    let free = |bp| Metrics { free_bp: Some(bp), ..Metrics::default() };
+    let quota = Quota { goals: vec![Goal::Free { bp: 2000 }], ..Quota::default() };
+    let mut charge = Charge::default();
+    for (second, bp) in (0..).zip([3000, 3000, 1000, 1000]) {
+        charge.begin(&quota, PAGE_SIZE, at(second * 1000), &free(bp), u64::MAX);
+        charge.add(charge.bound(), charge.bound(), MS);
+    }
+    assert_eq!(charge.exceeded, 1, "only the third was used up");
+}
+
+#[test]
 fn a_first_guess_is_not_trusted_with_the_whole_quota() {
     let quota = Quota { time: Some(16 * MS), ..Quota::default() };
     let mut charge = Charge::default();

@@ -114,9 +114,10 @@ fn the_budget_is_kept_with_hundreds_of_targets() {
     let events = log.take();
     let from = swept(&events, 2 * N as u64);
     assert!(from < seconds(5.0), "the first sweep took {from:?}");
-    // The cost is known after the first rounds, of which there are four in 15 s.
+    // The cost is known after the first rounds, of which there are four in 15 s. Then all targets are cleared in every
+    // third round, about each 47 s.
     let first: f64 = events.iter().filter(|e| e.at < seconds(20.0)).map(cpu).sum();
-    let most = most(&events, seconds(20.0), 200.0, cpu) / 0.01;
+    let most = most(&events, seconds(20.0), 300.0, cpu) / 0.01;
     println!("{first:.2} s in the first 20 s, then {most:.2} of the budget");
     assert!(most <= 1.1 && first < 2.0, "{most:.2} of the budget, after {first:.2} s");
     let last = snapshots.last().unwrap();

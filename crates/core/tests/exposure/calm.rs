@@ -75,6 +75,37 @@ fn memory_that_comes_during_a_calm_is_found_at_once() {
     assert!(after.is_some_and(|after| after <= ms(600)), "{after:?}");
 }
 
+/// All pages of a run are young after a few ms. The snapshot follows 100 ms after the clear, without a further read.
+#[test]
+fn a_run_that_is_young_is_not_read_early_again() {
+    let (ops, target) = machine(1, |m, t| {
+        m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
+        m.touch(t, mib(16, 16), poisson(2000.0)).unwrap();
+    });
+    let (snapshots, events) = watched(20.0, Attrs::default(), &ops, target, |_| {});
+    let settled = |e: &&Event| e.clears && (seconds(5.0)..seconds(19.5)).contains(&e.at);
+    let mut reads = Vec::new();
+    for clear in events.iter().filter(settled) {
+        let is_early = |e: &&Event| {
+            let within = |r: &AddrRange| clear.ranges.iter().any(|c| c.intersect(r) == Some(*r));
+            !e.clears && !e.ranges.is_empty() && e.ranges.iter().all(within) && e.at > clear.at
+        };
+        reads.push(events.iter().filter(is_early).filter(|e| e.at < clear.at + ms(200)).count());
+    }
+    let mean = reads.iter().sum::<usize>() as f64 / reads.len() as f64;
+    assert!(reads.len() > 10 && mean <= 3.5, "{reads:?}");
+    let late: Vec<f64> = snapshots
+        .iter()
+        .filter(|s| s.end > seconds(5.0))
+        .map(|s| {
+            assert!(called(s, mib(16, 16), Heat::Hot) > 0.99, "at {:?}", s.end);
+            mean_hz(&s.targets[0], mib(16, 16))
+        })
+        .collect();
+    let mean = late.iter().sum::<f64>() / late.len() as f64;
+    assert!((1000.0..4000.0).contains(&mean), "{mean} Hz");
+}
+
 /// A part of memory that was evenly hot for long becomes `part_hz` instead of 100 Hz. How long until its rate is
 /// within a factor of two, by size of the part in MiB.
 #[test]

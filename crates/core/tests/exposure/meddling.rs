@@ -119,3 +119,44 @@ fn foreign_clears_are_counted_and_widen_intervals() {
     assert!(externally_cleared > 2048, "{externally_cleared} pages");
     assert!(after > before, "{before} {after}");
 }
+
+/// Reading and clearing may take longer than the first delays.
+#[test]
+fn early_reads_count_from_the_clear() {
+    let (ops, target) = machine(1, a_quarter_hot);
+    let mut last = Nanos(0);
+    // The first read of each round takes 20 ms.
+    let meddle = move |ops: &mut Ops, now: Nanos, cleared: bool| {
+        if !cleared && now.since(last) > ms(90) {
+            ops.machine().advance(ms(20));
+        }
+        last = ops.machine().now();
+    };
+    let (_, events) = watched(10.0, Attrs::default(), &ops, target, |tapped| {
+        tapped.meddle = Some(Box::new(meddle));
+    });
+    let settled = |e: &&Event| e.clears && (seconds(2.0)..seconds(9.5)).contains(&e.at);
+    let mut clears = 0;
+    for clear in events.iter().filter(settled) {
+        let is_early = |e: &&Event| !e.clears && e.ranges == clear.ranges && e.at >= clear.at;
+        let delays = events.iter().filter(is_early).map(|e| e.at.since(clear.at).as_millis());
+        let delays: Vec<u128> = delays.take(4).collect();
+        assert_eq!(delays, [1, 3, 10, 30], "at {:?}", clear.at);
+        clears += 1;
+    }
+    assert!(clears > 4, "{clears} clears");
+}
+
+/// For four seconds, reads end early, as they may while the machine lacks memory. The ages of idle memory continue.
+#[test]
+fn a_read_that_ends_early_is_no_sign_of_absence() {
+    let (ops, target) = machine(1, a_quarter_hot);
+    let (snapshots, _) = watched(20.0, Attrs::default(), &ops, target, |tapped| {
+        let is_short = |now| (seconds(12.0)..seconds(16.0)).contains(&now);
+        tapped.ends_early = Some(Box::new(is_short));
+    });
+    for s in snapshots.iter().filter(|s| s.start > seconds(9.0)) {
+        let cold = called(s, mib(34, 28), Heat::Cold);
+        assert!(cold > 0.99, "{cold:.2} of the idle memory is cold at {:?}", s.end);
+    }
+}

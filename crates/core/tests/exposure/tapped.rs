@@ -43,6 +43,9 @@ pub struct Tapped {
     /// computing time of each reading of a target, reported when nothing is requested
     pub dear: Duration,
     reckoned: Duration,
+    /// whether a read that begins at a time ends before its first block
+    pub ends_early: Option<Box<dyn Fn(Nanos) -> bool>>,
+    ended_early: bool,
     /// whether a range may extend beyond the end of a mapping
     pub lax: bool,
 }
@@ -59,6 +62,8 @@ impl Tapped {
             mappings: BTreeMap::new(),
             dear: Duration::ZERO,
             reckoned: Duration::ZERO,
+            ends_early: None,
+            ended_early: false,
             lax: true,
         }
     }
@@ -125,9 +130,17 @@ impl Survey for Tapped {
             true => cost.cpu += std::mem::take(&mut self.reckoned),
             false => self.reckoned += self.dear,
         }
+        self.ended_early = self.ends_early.as_ref().is_some_and(|ends| ends(self.now()));
+        if self.ended_early {
+            out.clear();
+        }
         let (at, ranges, armed) = (self.now(), ranges.to_vec(), Vec::new());
         self.log.borrow_mut().push(Event { at, target, ranges, clears: false, cost, armed });
         Ok(cost)
+    }
+
+    fn ended_early(&self) -> bool {
+        self.ended_early
     }
 
     fn clear(

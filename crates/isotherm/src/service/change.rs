@@ -59,7 +59,8 @@ impl SchemeJob {
             .map_err(ServiceError::Commit)?;
         notes.extend(meter.missing().iter().cloned());
         self.engine.set_schemes(new)?;
-        self.meter = meter.selecting(&self.config.acting().targets);
+        let before = std::mem::take(&mut self.meter);
+        self.meter = meter.selecting(&self.config.acting().targets).after(before);
         self.warned = false;
         Ok(notes)
     }

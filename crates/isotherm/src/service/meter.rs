@@ -14,6 +14,7 @@ use isotherm_linux::{counts_stalls, fragmentation, free, of_group, of_machine, p
 use tracing::info;
 
 use super::MeterError;
+use super::continued_pressure::ContinuedPressure;
 use super::needs::{Need, is_of_targets, needs};
 use crate::follow::Selection;
 use crate::schemes::TARGETS;
@@ -59,6 +60,8 @@ pub struct Meter {
     by_group: bool,
     /// whether a scheme uses the memory pressure of the targets' group
     pressure_of_targets: bool,
+    /// this pressure, whichever group has it
+    pressure: ContinuedPressure,
     /// why that pressure cannot be read
     rests: Option<String>,
     /// name of the scheme that was made from options
@@ -123,6 +126,11 @@ impl Meter {
     /// processes, and is left alone.
     pub fn selecting(self, targets: &Selection) -> Self {
         Meter { by_cache: self.by_cache && targets.is_of_whole_groups(), ..self }
+    }
+
+    /// The same as the successor of another meter: counters continue.
+    pub fn after(self, before: Meter) -> Self {
+        Meter { pressure: before.pressure, ..self }
     }
 
     /// Whether a scheme reads a number from a file, which may belong to another user.
@@ -324,7 +332,10 @@ impl Meter {
     ) -> Option<MemoryMetrics> {
         if name == TARGETS {
             let pressure = match common(self.of_targets.values(), self.pressure_by_option) {
-                Ok(group) => group.map_or_else(|| of_machine(root), |g| of_group(&g)).pressure,
+                Ok(group) => {
+                    let now = group.as_ref().map_or_else(|| of_machine(root), of_group).pressure;
+                    now.map(|now| self.pressure.next(group, now))
+                }
                 Err(e) => {
                     self.rests.get_or_insert_with(|| e.to_string());
                     None

@@ -203,6 +203,39 @@ fn a_process_that_moves_is_in_its_new_group() {
     assert!(group("/b").ends_with("/unified/b"));
 }
 
+/// Otherwise the difference to the earlier counters would be that of two groups.
+#[test]
+fn counters_continue_while_the_group_of_the_targets_changes() {
+    let root = machine();
+    let scheme = stalled(targets());
+    let mut meter = Meter::new(root.path(), [&scheme].into_iter(), &[7], None).unwrap();
+    let of_group = BTreeMap::from([(TargetId(1), 7)]);
+    let group = |n: u64| {
+        let stat = root.path().join("cgroup/unified/a/memory.stat");
+        fs::write(stat, format!("pgmajfault {n}\n")).unwrap();
+    };
+    let mut faults = |pids: &BTreeMap<TargetId, i32>| {
+        let metrics = meter.read(root.path(), &snapshot(), pids);
+        let faults = metrics.groups[TARGETS].pressure.unwrap().major_faults;
+        // The next schemes use the same counters.
+        let next = Meter::new(root.path(), [&scheme].into_iter(), &[7], None).unwrap();
+        meter = next.after(std::mem::take(&mut meter));
+        faults
+    };
+    assert_eq!(faults(&of_group), 9);
+    group(12);
+    assert_eq!(faults(&of_group), 12);
+    // Without targets, the figures are those of the machine.
+    fs::write(root.path().join("proc/vmstat"), "pgmajfault 3000\n").unwrap();
+    assert_eq!(faults(&BTreeMap::new()), 12);
+    fs::write(root.path().join("proc/vmstat"), "pgmajfault 3004\n").unwrap();
+    assert_eq!(faults(&BTreeMap::new()), 16);
+    group(20);
+    assert_eq!((faults(&of_group), faults(&of_group)), (16, 16));
+    group(21);
+    assert_eq!(faults(&of_group), 17);
+}
+
 #[test]
 fn targets_of_several_groups_have_no_pressure_and_that_is_reported() {
     let root = machine();

@@ -3,6 +3,7 @@
 mod aim_line;
 mod answer;
 mod change;
+mod continued_pressure;
 mod dry;
 mod error;
 mod event;

@@ -42,6 +42,8 @@ pub struct Vaddr {
     pub(crate) targets: Targets<Process>,
     pub(crate) cpu: CpuLaps,
     pub(super) pressure: PressureCache,
+    /// The last read of all memory ended early.
+    pub(super) ended_early: bool,
     /// of actions so far
     pub(crate) page_times: PageTimes,
 }
@@ -86,6 +88,7 @@ impl Vaddr {
             clearing,
             epochs: Epochs::new(scope, soft_dirty),
             pressure: PressureCache::new(&root),
+            ended_early: false,
             root,
             targets: Targets::default(),
             cpu: CpuLaps::begin(),

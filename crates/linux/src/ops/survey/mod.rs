@@ -32,7 +32,7 @@ impl Survey for Vaddr {
             ranges.iter().map(|&range| Span { range, plain: Plain::Nowhere }).collect();
         let process = self.targets.get(target)?;
         let (mut cost, before) = (Cost::default(), out.len());
-        read_blocks(&mut self.walker, process, &spans, |block| {
+        let is_same = read_blocks(&mut self.walker, process, &spans, |block| {
             cost.looks += 1;
             let Some(range) = ranges.get(block.span) else { return };
             let asked = pages_in_block(block.start, *range);
@@ -43,9 +43,14 @@ impl Survey for Vaddr {
                 out.push(Block { start, huge, resident, young, read_at });
             }
         })?;
+        self.ended_early = !is_same && !process.has_ended();
         out.iter().skip(before).for_each(|block| process.note_read(block));
         cost.cpu = self.cpu.lap();
         Ok(cost)
+    }
+
+    fn ended_early(&self) -> bool {
+        self.ended_early
     }
 
     fn probe(
