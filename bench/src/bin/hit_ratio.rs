@@ -19,7 +19,7 @@ use isotherm_core::PAGE_SIZE;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::fs::{Advice, fadvise};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 
 #[derive(Parser)]
@@ -193,9 +193,8 @@ fn run(
     };
     let mut line = String::new();
     load.0.stdout.take().context("no output")?.read_to_string(&mut line)?;
-    if let Some(mut recorder) = recorder {
-        kill_process(Pid::from_child(&recorder.0), Signal::INT)?;
-        ensure!(recorder.0.wait()?.success(), "the recorder has failed");
+    if let Some(recorder) = recorder {
+        ensure!(recorder.stop(Signal::INT)?.success(), "the recorder has failed");
     }
     let mut numbers = line.split_whitespace().map(str::parse);
     let mut number =

@@ -12,7 +12,7 @@ use isotherm_bench::limited::Limited;
 use isotherm_bench::postgres;
 use isotherm_bench::program::{Ended, beside};
 use rustix::fs::{Advice, fadvise};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 #[derive(Parser)]
 struct Options {
@@ -121,10 +121,7 @@ fn run(
     for_seconds(o.settle)?;
     let text = for_seconds(o.seconds)?;
     drop(scanning);
-    if let Some(mut acting) = acting {
-        kill_process(Pid::from_child(&acting.0), Signal::INT)?;
-        acting.0.wait()?;
-    }
+    acting.map(|acting| acting.stop(Signal::INT)).transpose()?;
     postgres::stop(server)?;
     let rate =
         text.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
