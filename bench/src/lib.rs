@@ -10,6 +10,7 @@ pub mod limited;
 pub mod load;
 pub mod many;
 pub mod output;
+pub mod page_cache;
 pub mod postgres;
 pub mod prediction;
 pub mod program;

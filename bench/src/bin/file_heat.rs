@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use io_uring::{IoUring, opcode, types};
+use isotherm_bench::bootstrap::middle;
 use isotherm_bench::program::{self, Ended, Helper, asked};
 use isotherm_core::{BLOCK_SIZE, PAGE_SIZE, Snapshot};
 use isotherm_linux::sys::{process_cpu, thread_cpu};
@@ -409,16 +410,12 @@ fn cost(isotherm: &Path, path: &Path, reads: u64, o: &Options) -> Result<bool> {
         rates.push(with.1);
         times.push(without);
     }
-    let [slower, control, own, rate, time] = [slower, control, own, rates, times].map(median);
+    let [slower, control, own, rate, time] =
+        [slower, control, own, rates, times].map(|all| middle(all).unwrap_or(f64::NAN));
     println!(
         "{rate:.0} preads a second, {time:.0} ns each: {slower:.2} % slower (control {control:.2} %), own CPU \
          {own:.2} % (medians of {})",
         o.pairs
     );
     Ok(slower <= 1.0 && own <= 1.0)
-}
-
-fn median(mut all: Vec<f64>) -> f64 {
-    all.sort_by(f64::total_cmp);
-    all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use isotherm_bench::limited::Limited;
+use isotherm_bench::page_cache::drop_cache;
 use isotherm_bench::postgres;
 use isotherm_bench::program::{Ended, beside};
 use isotherm_core::PAGE_SIZE;
@@ -246,20 +247,6 @@ fn reads(need: &Value, ran: &Ran) -> Result<f64> {
     }
     let figure = |key: &str| need["cache"][key].as_f64().context("no figure");
     Ok(figure("reads_per_second")? * figure("counted_ms")? / 1e3)
-}
-
-/// Removes the files of a folder from the cache.
-fn drop_cache(dir: &Path) -> Result<()> {
-    rustix::fs::sync();
-    for entry in fs::read_dir(dir)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            drop_cache(&path)?;
-        } else if path.is_file() {
-            fadvise(File::open(&path)?, 0, None, Advice::DontNeed)?;
-        }
-    }
-    Ok(())
 }
 
 /// Page cache of a group, without its shared memory, in bytes.

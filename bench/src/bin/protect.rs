@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use isotherm_bench::limited::Limited;
+use isotherm_bench::page_cache::drop_cache;
 use isotherm_bench::postgres;
 use isotherm_bench::program::{Ended, beside};
-use rustix::fs::{Advice, fadvise};
 use rustix::process::Signal;
 
 #[derive(Parser)]
@@ -144,18 +144,4 @@ fn start_isotherm(isotherm: &Path, dir: &Path) -> Result<Ended> {
     let acting = Ended(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
     sleep(Duration::from_secs(1));
     Ok(acting)
-}
-
-/// Removes the files of a folder from the cache.
-fn drop_cache(dir: &Path) -> Result<()> {
-    rustix::fs::sync();
-    for entry in std::fs::read_dir(dir)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            drop_cache(&path)?;
-        } else if path.is_file() {
-            fadvise(std::fs::File::open(&path)?, 0, None, Advice::DontNeed)?;
-        }
-    }
-    Ok(())
 }
