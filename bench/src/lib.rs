@@ -25,4 +25,5 @@ pub mod threads;
 pub mod toucher;
 pub mod usage;
 pub mod user;
+pub mod watch_for;
 pub mod watched_load;

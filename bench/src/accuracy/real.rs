@@ -1,7 +1,6 @@
 //! A workload in its own process, watched by a monitor in this process.
 
 use std::fs::File;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use isotherm_core::{Monitor, Nanos, Snapshot, watch as monitor_of};
-use isotherm_linux::{Processes, sys, watch_for};
+use isotherm_linux::{Processes, sys};
 use isotherm_record::{FileEndReason, Limits, RecordingHeader, Writer};
 use isotherm_sim::{AGED, GroundTruth};
 use rustix::process::{Signal, geteuid};
@@ -18,6 +17,7 @@ use serde::Deserialize;
 use super::Observation;
 use crate::program::{self, Helper};
 use crate::setups::Setup;
+use crate::watch_for::watch_for;
 
 /// The workload is started for this much longer than it is watched, and is then ended.
 const LONGER: Duration = Duration::from_secs(10);
@@ -63,16 +63,12 @@ fn snapshots(
     let mut snapshots = Vec::new();
     let mut from = (sys::monotonic(), sys::own_cpu());
     let aged = from.0 + AGED;
-    let ended = watch_for(monitor, length, |_, s| {
+    watch_for(monitor, length, |s| {
         if s.start < aged && s.end >= aged {
             from = (sys::monotonic(), sys::own_cpu());
         }
         snapshots.push(s);
-        anyhow::Ok(ControlFlow::Continue(()))
     })?;
-    if let Some(why) = ended {
-        bail!("the workload ended: {why:?}");
-    }
     let used = sys::own_cpu().saturating_sub(from.1).as_secs_f64();
     Ok((snapshots, used / sys::monotonic().since(from.0).as_secs_f64().max(1e-9)))
 }
