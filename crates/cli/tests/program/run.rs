@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::kill_on_drop::KillOnDrop;
 pub(crate) use crate::root::needs_root;
-pub use crate::root::root_or_skip;
+pub use crate::root::{has_or_skip, root_or_skip};
 
 /// No step takes as long as this, on any slow or busy machine.
 pub const TIMEOUT: Duration = Duration::from_secs(300);

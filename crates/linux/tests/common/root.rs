@@ -1,13 +1,19 @@
-//! Tests that require root.
+//! Tests that require root, or something else that a machine may lack.
 
-/// Whether this test can run here: it requires root. If all tests must run, its absence is a failure.
-pub fn root_or_skip(test: &str) -> bool {
-    let root = rustix::process::geteuid().is_root();
-    assert!(root || std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "{test} requires root");
-    if !root {
-        eprintln!("skipped {test}: it requires root to read page tables of another process");
+/// Whether a test has what it requires. Without that it is skipped, or fails if all tests must run.
+pub fn has_or_skip(has: bool, test: &str, requires: impl std::fmt::Display) -> bool {
+    let may_skip = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none();
+    assert!(has || may_skip, "{test} requires {requires}");
+    if !has {
+        eprintln!("skipped {test}: it requires {requires}");
     }
-    root
+    has
+}
+
+/// The same for a test that requires root.
+pub fn root_or_skip(test: &str) -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    has_or_skip(is_root, test, "root to read page tables of another process")
 }
 
 /// Skips the rest of a test without root. The name of the test is that of the function.
