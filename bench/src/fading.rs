@@ -1,14 +1,14 @@
 //! A process whose memory becomes idle stretch by stretch, and that records the last touch of each page.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::io::{BufRead, Read, Write};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use isotherm_linux::sys::{self, Arena, Backing};
-use rustix::process::{Signal, set_parent_process_death_signal};
+
+use crate::program::{Helper, asked};
 
 /// The argument with which a bench starts itself as this process.
 const ARGUMENT: &str = "--be-the-fading";
@@ -17,11 +17,7 @@ const TOUCH_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Runs as this process until its standard input ends, if the command line asks for it. Otherwise does nothing.
 pub fn run_if_asked() -> Result<()> {
-    let mut words = std::env::args().skip(1);
-    if words.next().as_deref() != Some(ARGUMENT) {
-        return Ok(());
-    }
-    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let Some(mut words) = asked(ARGUMENT)? else { return Ok(()) };
     let pages: u64 = words.next().context("no pages")?.parse()?;
     let ends = words.map(|ms| Ok(Duration::from_millis(ms.parse()?))).collect::<Result<_>>()?;
     fade(pages, ends)?;
@@ -60,9 +56,7 @@ fn fade(pages: u64, ends: Vec<Duration>) -> Result<()> {
 /// The process, killed when dropped.
 #[derive(Debug)]
 pub struct Fading {
-    child: Child,
-    to: ChildStdin,
-    from: BufReader<ChildStdout>,
+    process: Helper,
     range: AddrRange,
 }
 
@@ -70,27 +64,17 @@ impl Fading {
     /// Starts this program again, with a stretch of `pages` pages for each of `ends`. A stretch becomes idle at
     /// that time after [`Fading::begin`].
     pub fn start(pages: u64, ends: &[Duration]) -> Result<Self> {
-        let words = ends.iter().map(|end| end.as_millis().to_string());
-        let mut child = Command::new(std::env::current_exe()?)
-            .args([ARGUMENT, &pages.to_string()])
-            .args(words)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let to = child.stdin.take().context("no standard input")?;
-        let from = BufReader::new(child.stdout.take().context("no standard output")?);
-        let mut fading = Fading { child, to, from, range: AddrRange::default() };
-        let mut line = String::new();
-        fading.from.read_line(&mut line)?;
-        let start: u64 =
-            line.trim().parse().context("the process that fades printed no address")?;
-        fading.range = AddrRange::new(start, start + pages * ends.len() as u64 * PAGE_SIZE);
-        Ok(fading)
+        let ends_ms = ends.iter().map(|end| end.as_millis().to_string());
+        let words = std::iter::once(pages.to_string()).chain(ends_ms);
+        let mut process = Helper::again(ARGUMENT, words)?;
+        let start: u64 = process.line()?.parse()?;
+        let range = AddrRange::new(start, start + pages * ends.len() as u64 * PAGE_SIZE);
+        Ok(Fading { process, range })
     }
 
     /// Its pid.
     pub fn pid(&self) -> i32 {
-        i32::try_from(self.child.id()).unwrap_or(0)
+        self.process.pid()
     }
 
     /// All its memory.
@@ -100,22 +84,15 @@ impl Fading {
 
     /// Starts the clock of `ends`.
     pub fn begin(&mut self) -> Result<()> {
-        Ok(writeln!(self.to, "begin")?)
+        self.process.tell("begin")
     }
 
     /// When each page was touched last, in ns of the monotonic clock. Waits until all is idle.
     pub fn last_touches(&mut self) -> Result<Vec<u64>> {
         let mut bytes = vec![0; usize::try_from(self.range.len() / PAGE_SIZE * 8)?];
-        self.from.read_exact(&mut bytes).context("the process that fades has ended")?;
+        self.process.from.read_exact(&mut bytes).context("the process that fades has ended")?;
         let (words, rest) = bytes.as_chunks();
         ensure!(rest.is_empty(), "half a number");
         Ok(words.iter().map(|&word| u64::from_ne_bytes(word)).collect())
-    }
-}
-
-impl Drop for Fading {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

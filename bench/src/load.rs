@@ -1,17 +1,17 @@
 //! A process that touches memory in a known way.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use isotherm_core::{AddrRange, PAGE_SIZE};
-use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::cpus;
+use crate::program::{Helper, asked};
 
 const MIB: u64 = 1 << 20;
 /// Maximum number of threads of a load.
@@ -91,16 +91,10 @@ static TOUCHED: [Touched; MAX_THREADS] = [const { Touched(AtomicU64::new(0)) }; 
 /// Runs the load that the command line asks for until it is killed. First prints the addresses of its memory
 /// and its counters. Without such a request, does nothing.
 pub fn run_if_asked() -> Result<()> {
-    let mut words = std::env::args().skip(1);
-    if words.next().as_deref() == Some(ARGUMENT) {
-        run(&Shape::from_arguments(words)?)
-    } else {
-        Ok(())
-    }
+    asked(ARGUMENT)?.map_or(Ok(()), |words| run(&Shape::from_arguments(words)?))
 }
 
 fn run(shape: &Shape) -> Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL))?;
     cpus::pin(&shape.cpus)?;
     let len = usize::try_from(shape.total)?;
     let mut memory = vec![0u8; len + 4096];
@@ -164,7 +158,7 @@ fn touch(memory: &mut [u8], touched: &AtomicU64) {
 /// The load as a child process, killed when dropped.
 #[derive(Debug)]
 pub struct Load {
-    child: Child,
+    process: Helper,
     memory: File,
     base: u64,
     counters: u64,
@@ -180,20 +174,17 @@ impl Load {
         if shape.fifo {
             command.args(["--fifo", "1"]).arg(&me);
         }
-        let mut child = command.args(shape.arguments()).stdout(Stdio::piped()).spawn()?;
-        let mut line = String::new();
-        let out = child.stdout.as_mut().context("no standard output")?;
-        BufReader::with_capacity(64, out).read_line(&mut line)?;
-        let (base, counters) =
-            line.trim().split_once(' ').context("the load printed no address")?;
+        let mut process = Helper::start(command.args(shape.arguments()))?;
+        let line = process.line()?;
+        let (base, counters) = line.split_once(' ').context("the load printed no address")?;
         let (base, counters) = (u64::from_str_radix(base, 16)?, u64::from_str_radix(counters, 16)?);
-        let memory = File::open(format!("/proc/{}/mem", child.id()))?;
-        Ok(Load { child, memory, base, counters, shape })
+        let memory = File::open(format!("/proc/{}/mem", process.pid()))?;
+        Ok(Load { process, memory, base, counters, shape })
     }
 
     /// Its pid.
     pub fn pid(&self) -> i32 {
-        i32::try_from(self.child.id()).unwrap_or(0)
+        self.process.pid()
     }
 
     /// Whether it runs under `SCHED_FIFO`.
@@ -225,12 +216,5 @@ impl Load {
             sum += u64::from_ne_bytes(count);
         }
         Ok(sum)
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -1,50 +1,37 @@
 //! Many processes that touch little of their memory.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::io::Write;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::sys::Arena;
-use rustix::process::{Signal, set_parent_process_death_signal};
 
-use crate::program::Ended;
+use crate::program::{Ended, Helper, asked};
 
 /// The argument with which this program starts itself as one of the processes.
 const ARGUMENT: &str = "--be-one-of-them";
 /// Number of touched pages.
 const TOUCHED: u64 = 64;
 
-/// The bytes of memory if this program was started as one of the processes.
-pub fn asked() -> Result<Option<u64>> {
-    let mut words = std::env::args().skip(1);
-    Ok(match words.next().as_deref() == Some(ARGUMENT) {
-        true => Some(words.next().context("no size")?.parse()?),
-        false => None,
-    })
-}
-
 /// Starts one of the processes, and waits until its memory exists.
 pub fn start(bytes: u64) -> Result<Ended> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args([ARGUMENT, &bytes.to_string()]).stdout(Stdio::piped());
-    let mut child = Ended(command.spawn()?);
-    let out = child.0.stdout.take().context("no standard output")?;
-    BufReader::new(out).read_line(&mut String::new())?;
-    Ok(child)
+    Helper::again(ARGUMENT, [bytes.to_string()])?.ready()
 }
 
-/// Is one of the processes: touches 256 KiB, one page every 200 ms.
-pub fn touch_now_and_then(bytes: u64) -> Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    let memory = Arena::map(bytes)?;
-    (0..bytes / PAGE_SIZE).for_each(|page| memory.write(page));
+/// Is one of the processes, if the command line asks for it: touches 256 KiB, one page every 200 ms. Otherwise does
+/// nothing.
+pub fn run_if_asked() -> Result<()> {
+    let Some(mut words) = asked(ARGUMENT)? else { return Ok(()) };
+    let pages = words.next().context("no size")?.parse::<u64>()? / PAGE_SIZE;
+    let memory = Arena::map(pages * PAGE_SIZE)?;
+    (0..pages).for_each(|page| memory.write(page));
     println!("ready");
     std::io::stdout().flush()?;
-    for page in (0..TOUCHED.min(bytes / PAGE_SIZE)).cycle() {
-        memory.write(page);
-        std::thread::sleep(Duration::from_millis(200));
+    loop {
+        for page in 0..TOUCHED.min(pages) {
+            memory.write(page);
+            std::thread::sleep(Duration::from_millis(200));
+        }
     }
-    Ok(())
 }

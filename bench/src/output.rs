@@ -1,35 +1,23 @@
 //! Files that benches write.
 
-use std::fs::{File, Permissions};
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use isotherm::output_file::OutputFile;
 use serde::Serialize;
 
-/// Writes `value` as JSON to `path`. A regular file is replaced only once the new one is complete; if writing
-/// fails, the previous file remains. A device or a pipe is written directly.
+/// Writes `value` as JSON to `path`. An existing file is replaced only once the new one is complete.
 pub fn save_json(path: &Path, value: &impl Serialize) -> Result<()> {
-    let cannot = || format!("cannot write {}", path.display());
     let text = serde_json::to_string_pretty(value)? + "\n";
-    if path.metadata().is_ok_and(|m| !m.is_file()) {
-        let mut file = File::options().write(true).open(path).with_context(cannot)?;
-        return file.write_all(text.as_bytes()).with_context(cannot);
-    }
-    // A link stays one.
-    let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let dir = place.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".bench.").permissions(Permissions::from_mode(0o666));
-    let mut file = builder.tempfile_in(dir).with_context(cannot)?;
-    file.write_all(text.as_bytes()).with_context(cannot)?;
-    file.persist(&place).map(drop).map_err(|e| e.error).with_context(cannot)
+    let mut file = OutputFile::create(path)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.finish());
+    written.with_context(|| format!("cannot write {}", path.display()))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::fs::{self, File};
 
     use super::*;
 

@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use crate::program::Ended;
 
@@ -54,10 +54,8 @@ pub fn start(dir: &Path) -> Result<Ended> {
 }
 
 /// Stops a server.
-pub fn stop(mut server: Ended) -> Result<()> {
-    kill_process(Pid::from_child(&server.0), Signal::INT)?;
-    server.0.wait()?;
-    Ok(())
+pub fn stop(server: Ended) -> Result<()> {
+    server.stop(Signal::INT).map(drop)
 }
 
 /// pgbench, connected to the server of a folder.

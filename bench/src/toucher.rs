@@ -1,14 +1,14 @@
 //! A process that touches pages on request, and keeps a CPU busy otherwise.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use isotherm_linux::sys::{Arena, Backing};
-use rustix::process::{Signal, set_parent_process_death_signal};
+
+use crate::program::{Helper, asked};
 
 /// The argument with which a bench starts itself as this process.
 const ARGUMENT: &str = "--be-the-toucher";
@@ -22,11 +22,7 @@ static MAX_TOUCH_NS: AtomicU64 = AtomicU64::new(0);
 
 /// If the command line requests it, executes orders until its standard input ends. Does nothing otherwise.
 pub fn run_if_asked() -> Result<()> {
-    let mut words = std::env::args().skip(1);
-    if words.next().as_deref() != Some(ARGUMENT) {
-        return Ok(());
-    }
-    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let Some(mut words) = asked(ARGUMENT)? else { return Ok(()) };
     let len: u64 = words.next().context("no size")?.parse()?;
     let backing = match words.next().as_deref() {
         Some("huge") => Some(Backing::Huge),
@@ -108,9 +104,7 @@ fn answer(value: u64) -> Result<()> {
 /// The process, killed when dropped.
 #[derive(Debug)]
 pub struct Toucher {
-    child: Child,
-    to: ChildStdin,
-    from: BufReader<ChildStdout>,
+    process: Helper,
     range: AddrRange,
 }
 
@@ -119,22 +113,14 @@ impl Toucher {
     /// of the machine.
     pub fn start(len: u64, huge: Option<bool>) -> Result<Self> {
         let kind = huge.map_or("plain", |huge| if huge { "huge" } else { "small" });
-        let mut child = Command::new(std::env::current_exe()?)
-            .args([ARGUMENT, &len.to_string(), kind])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let to = child.stdin.take().context("no standard input")?;
-        let from = BufReader::new(child.stdout.take().context("no standard output")?);
-        let mut toucher = Toucher { child, to, from, range: AddrRange::default() };
-        let start = toucher.answer()?;
-        toucher.range = AddrRange::new(start, start + len);
-        Ok(toucher)
+        let mut process = Helper::again(ARGUMENT, [len.to_string().as_str(), kind])?;
+        let start: u64 = process.line()?.parse()?;
+        Ok(Toucher { process, range: AddrRange::new(start, start + len) })
     }
 
     /// Its pid.
     pub fn pid(&self) -> i32 {
-        i32::try_from(self.child.id()).unwrap_or(0)
+        self.process.pid()
     }
 
     /// The addresses of its memory.
@@ -144,12 +130,12 @@ impl Toucher {
 
     /// Makes it touch `pages` pages, from the first on, every `step`-th.
     pub fn touch(&mut self, pages: u64, step: u64) -> Result<()> {
-        self.tell(&format!("touch {pages} {step}")).map(drop)
+        self.process.ask(&format!("touch {pages} {step}")).map(drop)
     }
 
     /// Makes it touch every `step`-th page repeatedly, in addition to its other work.
     pub fn keep_touching(&mut self, step: u64) -> Result<()> {
-        self.tell(&format!("keep-touching {step}")).map(drop)
+        self.process.ask(&format!("keep-touching {step}")).map(drop)
     }
 
     /// Makes it touch nothing until the next order.
@@ -159,29 +145,11 @@ impl Toucher {
 
     /// The longest time of one of these touches since the last request.
     pub fn longest(&mut self) -> Result<Duration> {
-        self.tell("longest").map(Duration::from_nanos)
+        Ok(Duration::from_nanos(self.process.ask("longest")?.parse()?))
     }
 
     /// Makes it check and rewrite all words of its memory, `rounds` times. Returns the number of wrong words.
     pub fn wrong_words(&mut self, rounds: u64) -> Result<u64> {
-        self.tell(&format!("words {rounds}"))
-    }
-
-    fn tell(&mut self, order: &str) -> Result<u64> {
-        writeln!(self.to, "{order}")?;
-        self.answer()
-    }
-
-    fn answer(&mut self) -> Result<u64> {
-        let mut line = String::new();
-        self.from.read_line(&mut line)?;
-        line.trim().parse().context("the process that touches pages has ended")
-    }
-}
-
-impl Drop for Toucher {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Ok(self.process.ask(&format!("words {rounds}"))?.parse()?)
     }
 }

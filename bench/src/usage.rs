@@ -1,8 +1,10 @@
 //! The resource use of a program.
 
 use std::io;
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
 
 /// The resource use of a run.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +37,17 @@ pub fn run(command: &mut Command) -> io::Result<Usage> {
     let peak_rss = u64::try_from(usage.ru_maxrss).unwrap_or(0) << 10;
     let cpu = duration(usage.ru_utime) + duration(usage.ru_stime);
     Ok(Usage { time: begin.elapsed(), cpu, peak_rss, status: ExitStatus::from_raw(status) })
+}
+
+/// Runs isotherm with these arguments, and prints them with its time, CPU time and peak memory.
+pub fn print_run(command: &mut Command, args: &[&str]) -> Result<()> {
+    let used = run(command.stdout(Stdio::null())).context("cannot run isotherm")?;
+    let args = args.join(" ");
+    ensure!(used.status.success(), "isotherm {args} has failed");
+    let (seconds, cpu) = (used.time.as_secs_f64(), used.cpu.as_secs_f64());
+    let mib = used.peak_rss as f64 / (1 << 20) as f64;
+    println!("{args:<64} {seconds:>8.2} {cpu:>8.2} {mib:>10.1}");
+    Ok(())
 }
 
 fn duration(t: libc::timeval) -> Duration {

@@ -1,7 +1,5 @@
 //! A process that uses memory page by page, at random or in turn, so that each page has an age of its own.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -11,8 +9,8 @@ use isotherm_core::{AddrRange, PAGE_SIZE};
 use isotherm_linux::sys::{Arena, Backing};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rustix::process::{Signal, set_parent_process_death_signal};
 
+use crate::program::{Helper, asked};
 use crate::usage::{self, own_major_faults};
 
 /// The argument with which a bench starts itself as this process.
@@ -99,11 +97,7 @@ pub fn touches_per_second(name: &str) -> Result<f64> {
 
 /// Runs as this process until its standard input ends, if the command line asks for it. Otherwise does nothing.
 pub fn run_if_asked() -> Result<()> {
-    let mut words = std::env::args().skip(1);
-    if words.next().as_deref() != Some(ARGUMENT) {
-        return Ok(());
-    }
-    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let Some(mut words) = asked(ARGUMENT)? else { return Ok(()) };
     let name = words.next().context("no workload")?;
     let mut number =
         || -> Result<u64> { Ok(words.next().context("a number is missing")?.parse()?) };
@@ -259,10 +253,7 @@ impl<'a> PartUser<'a> {
 
 /// The process, killed when dropped.
 #[derive(Debug)]
-pub struct User {
-    child: Child,
-    answers: BufReader<ChildStdout>,
-}
+pub struct User(Helper);
 
 /// The truth about a [`User`] for each of [`AGES`], in bytes.
 #[derive(Debug, Clone, Copy)]
@@ -284,16 +275,13 @@ impl User {
     /// The same, larger or slower.
     pub fn start_scaled(name: &str, mib: u64, scale: Scale) -> Result<Self> {
         let numbers = [mib, scale.size, scale.time].map(|n| n.to_string());
-        let args = [ARGUMENT.to_owned(), name.to_owned()].into_iter().chain(numbers);
-        let mut command = Command::new(std::env::current_exe()?);
-        let mut child = command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let answers = BufReader::new(child.stdout.take().context("no standard output")?);
-        Ok(User { child, answers })
+        let args = std::iter::once(name.to_owned()).chain(numbers);
+        Ok(User(Helper::again(ARGUMENT, args)?))
     }
 
     /// Its pid.
     pub fn pid(&self) -> i32 {
-        i32::try_from(self.child.id()).unwrap_or(0)
+        self.0.pid()
     }
 
     /// How much of its memory is idle, and was touched after it was idle.
@@ -301,9 +289,7 @@ impl User {
     /// # Errors
     /// If the process has ended.
     pub fn idle(&mut self) -> Result<Idle> {
-        self.child.stdin.as_mut().context("no standard input")?.write_all(b"\n")?;
-        let mut line = String::new();
-        self.answers.read_line(&mut line)?;
+        let line = self.0.ask("")?;
         let counts = line.split_whitespace().map(str::parse::<u64>);
         let mut counts = counts.collect::<Result<Vec<u64>, _>>()?;
         let stalled = Duration::from_micros(counts.pop().context("no answer")?);
@@ -318,12 +304,5 @@ impl User {
     /// If the process has ended.
     pub fn major_faults(&self) -> Result<u64> {
         Ok(usage::of(self.pid())?.major_faults)
-    }
-}
-
-impl Drop for User {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -1,7 +1,6 @@
 //! Processes that a run starts, all of which end with it.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -78,22 +77,6 @@ impl Process {
     /// The name of the process, for messages.
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// The process itself.
-    pub fn child(&mut self) -> &mut Child {
-        &mut self.child
-    }
-
-    /// The first line of its standard output.
-    pub fn first_line(&mut self) -> Result<String> {
-        let out = self.child.stdout.as_mut().context("no standard output")?;
-        let mut line = String::new();
-        BufReader::with_capacity(64, out).read_line(&mut line)?;
-        if line.is_empty() {
-            bail!("{} has ended before it was ready", self.name);
-        }
-        Ok(line)
     }
 
     /// Its exit status, if it has ended.
@@ -203,6 +186,7 @@ pub fn last_words(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs::read_to_string;
+    use std::io::{BufRead, BufReader};
     use std::os::unix::process::ExitStatusExt;
 
     use super::*;
@@ -220,7 +204,9 @@ mod tests {
             let mut command = Command::new("sh");
             command.args(["-c", script]).stdout(Stdio::piped());
             let mut process = Process::start_group("sh", &mut command, Signal::TERM).unwrap();
-            let below: i32 = process.first_line().unwrap().trim().parse().unwrap();
+            let mut line = String::new();
+            BufReader::new(process.child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+            let below: i32 = line.trim().parse().unwrap();
             process.end().unwrap();
             let begin = Instant::now();
             while !is_over(below) {

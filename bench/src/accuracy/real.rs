@@ -1,24 +1,23 @@
 //! A workload in its own process, watched by a monitor in this process.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::ops::ControlFlow;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use isotherm_core::{Monitor, Nanos, Snapshot, watch as monitor_of};
-use isotherm_linux::{Processes, sys, watch_for};
+use isotherm_linux::{Processes, sys};
 use isotherm_record::{FileEndReason, Limits, RecordingHeader, Writer};
 use isotherm_sim::{AGED, GroundTruth};
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use rustix::process::{Signal, geteuid};
 use serde::Deserialize;
 
 use super::Observation;
-use crate::program;
+use crate::program::{self, Helper};
 use crate::setups::Setup;
+use crate::watch_for::watch_for;
 
 /// The workload is started for this much longer than it is watched, and is then ended.
 const LONGER: Duration = Duration::from_secs(10);
@@ -36,12 +35,15 @@ pub fn watch(setup: &Setup, seed: u64, name: &str, length: Duration) -> Result<O
     }
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("truth.json");
-    let (process, ready) = Process::start(seed, name, &path, length)?;
+    let (workload, ready) = start(seed, name, &path, length)?;
     let mut ops = setup.look.open()?;
     let target = ops.attach(ready.pid)?;
     let mut monitor = monitor_of(ops, setup.attrs, &[target], seed)?;
     let (snapshots, own_cpu) = snapshots(&mut *monitor, length)?;
-    process.end()?;
+    // It writes its ground truth at the end.
+    if !workload.process.stop(Signal::TERM)?.success() {
+        bail!("the workload failed");
+    }
     let record_bytes = Some(recorded(setup, &dir.path().join("a.rec"), &snapshots)?);
     Ok(Observation {
         snapshots,
@@ -61,16 +63,12 @@ fn snapshots(
     let mut snapshots = Vec::new();
     let mut from = (sys::monotonic(), sys::own_cpu());
     let aged = from.0 + AGED;
-    let ended = watch_for(monitor, length, |_, s| {
+    watch_for(monitor, length, |s| {
         if s.start < aged && s.end >= aged {
             from = (sys::monotonic(), sys::own_cpu());
         }
         snapshots.push(s);
-        anyhow::Ok(ControlFlow::Continue(()))
     })?;
-    if let Some(why) = ended {
-        bail!("the workload ended: {why:?}");
-    }
     let used = sys::own_cpu().saturating_sub(from.1).as_secs_f64();
     Ok((snapshots, used / sys::monotonic().since(from.0).as_secs_f64().max(1e-9)))
 }
@@ -92,40 +90,12 @@ fn recorded(setup: &Setup, path: &Path, snapshots: &[Arc<Snapshot>]) -> Result<u
     Ok(writer.finish(FileEndReason::Stopped, "")?.bytes)
 }
 
-/// `isotherm lab workload`, killed when dropped.
-struct Process(Child);
-
-impl Process {
-    fn start(seed: u64, name: &str, truth: &Path, length: Duration) -> Result<(Self, Ready)> {
-        let seconds = (length + LONGER).as_secs_f64().to_string();
-        let child = Command::new(program::beside()?)
-            .args(["lab", "workload", name, "--seed", &seed.to_string(), "--duration", &seconds])
-            .arg("--truth")
-            .arg(truth)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let mut process = Process(child);
-        let mut line = String::new();
-        let out = process.0.stdout.as_mut().context("no standard output")?;
-        BufReader::new(out).read_line(&mut line)?;
-        let ready = serde_json::from_str(&line).context("the workload did not begin")?;
-        Ok((process, ready))
-    }
-
-    /// Asks it to end, and waits until it has written its ground truth.
-    fn end(mut self) -> Result<()> {
-        kill_process(Pid::from_child(&self.0), Signal::TERM)?;
-        if !self.0.wait()?.success() {
-            bail!("the workload failed");
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts `isotherm lab workload`.
+fn start(seed: u64, name: &str, truth: &Path, length: Duration) -> Result<(Helper, Ready)> {
+    let seconds = (length + LONGER).as_secs_f64().to_string();
+    let mut command = Command::new(program::beside()?);
+    command.args(["lab", "workload", name, "--seed", &seed.to_string(), "--duration", &seconds]);
+    let mut process = Helper::start(command.arg("--truth").arg(truth).stderr(Stdio::null()))?;
+    let ready = serde_json::from_str(&process.line()?).context("the workload did not begin")?;
+    Ok((process, ready))
 }

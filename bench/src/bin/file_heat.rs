@@ -1,11 +1,11 @@
 //! Recording files: the accuracy of the heat of their parts, and the cost for their readers.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,14 +14,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use io_uring::{IoUring, opcode, types};
-use isotherm_bench::program::{self, Ended};
+use isotherm_bench::bootstrap::middle;
+use isotherm_bench::program::{self, Ended, Helper, asked};
 use isotherm_core::{BLOCK_SIZE, PAGE_SIZE, Snapshot};
 use isotherm_linux::sys::{process_cpu, thread_cpu};
 use isotherm_record::{Event, Reader};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::fs::{Advice, fadvise};
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::Signal;
 
 /// Measures `isotherm record --file` while a program accesses known parts of a file at known rates.
 #[derive(Parser)]
@@ -76,11 +77,10 @@ const ZONES: [&str; 12] = [
 ];
 
 fn main() -> Result<ExitCode> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    if let [ARGUMENT, path, zones @ ..] = &words.iter().map(String::as_str).collect::<Vec<_>>()[..]
-    {
-        let zones = zones.iter().map(|zone| zone.parse()).collect::<Result<Vec<Zone>>>()?;
-        return be_a_load(Path::new(path), &zones);
+    if let Some(mut words) = asked(ARGUMENT)? {
+        let path = words.next().context("no path")?;
+        let zones = words.map(|zone| zone.parse()).collect::<Result<Vec<Zone>>>()?;
+        return be_a_load(Path::new(&path), &zones);
     }
     let o = Options::parse();
     let isotherm = o.isotherm.clone().map_or_else(program::beside, Ok)?;
@@ -150,11 +150,7 @@ impl FromStr for Zone {
 }
 
 /// The load. It answers each line with the accesses and the CPU time of each zone so far.
-struct Load {
-    _child: Ended,
-    ask: ChildStdin,
-    answers: BufReader<ChildStdout>,
-}
+struct Load(Helper);
 
 /// Accesses and CPU seconds of a zone.
 type Done = (f64, f64);
@@ -162,24 +158,17 @@ type Done = (f64, f64);
 impl Load {
     fn start(path: &Path, zones: &[String]) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg(ARGUMENT).arg(path).args(zones).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child: Child = command.spawn()?;
-        let (ask, out) = (child.stdin.take(), child.stdout.take());
-        let (ask, out) = ask.zip(out).context("no standard input or output")?;
-        Ok(Load { _child: Ended(child), ask, answers: BufReader::new(out) })
+        Ok(Load(Helper::start(command.arg(ARGUMENT).arg(path).args(zones))?))
     }
 
     fn done(&mut self) -> Result<Vec<Done>> {
-        writeln!(self.ask)?;
-        let mut line = String::new();
-        self.answers.read_line(&mut line)?;
+        let line = self.0.ask("")?;
         let numbers = line.split_whitespace().map(str::parse).collect::<Result<Vec<f64>, _>>()?;
         Ok(numbers.as_chunks().0.iter().map(|&[accesses, cpu]| (accesses, cpu)).collect())
     }
 }
 
 fn be_a_load(path: &Path, zones: &[Zone]) -> Result<ExitCode> {
-    set_parent_process_death_signal(Some(Signal::KILL))?;
     let file = File::open(path)?;
     fadvise(&file, 0, None, Advice::Random)?;
     let all: Vec<Arc<[AtomicU64; 2]>> = zones.iter().map(|_| Arc::default()).collect();
@@ -302,10 +291,8 @@ fn recorder(isotherm: &Path, path: &Path, record: &Path) -> Result<Ended> {
 }
 
 /// Ends the recorder. Ctrl-C would not do: a shell in the background makes its programs ignore it.
-fn end(mut recorder: Ended) -> Result<()> {
-    let pid = rustix::process::Pid::from_child(&recorder.0);
-    rustix::process::kill_process(pid, Signal::TERM)?;
-    ensure!(recorder.0.wait()?.success(), "the recorder has failed");
+fn end(recorder: Ended) -> Result<()> {
+    ensure!(recorder.stop(Signal::TERM)?.success(), "the recorder has failed");
     Ok(())
 }
 
@@ -409,7 +396,7 @@ fn cost(isotherm: &Path, path: &Path, reads: u64, o: &Options) -> Result<bool> {
     for _ in 0..o.pairs {
         let before = slice()?;
         let recorder = recorder(isotherm, path, &record)?;
-        let pid = i32::try_from(recorder.0.id())?;
+        let pid = recorder.pid();
         std::thread::sleep(SETTLE);
         let cpu = process_cpu(pid).context("the recorder has ended")?;
         let with = slice()?;
@@ -423,16 +410,12 @@ fn cost(isotherm: &Path, path: &Path, reads: u64, o: &Options) -> Result<bool> {
         rates.push(with.1);
         times.push(without);
     }
-    let [slower, control, own, rate, time] = [slower, control, own, rates, times].map(median);
+    let [slower, control, own, rate, time] =
+        [slower, control, own, rates, times].map(|all| middle(all).unwrap_or(f64::NAN));
     println!(
         "{rate:.0} preads a second, {time:.0} ns each: {slower:.2} % slower (control {control:.2} %), own CPU \
          {own:.2} % (medians of {})",
         o.pairs
     );
     Ok(slower <= 1.0 && own <= 1.0)
-}
-
-fn median(mut all: Vec<f64>) -> f64 {
-    all.sort_by(f64::total_cmp);
-    all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
 }

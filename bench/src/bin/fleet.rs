@@ -29,9 +29,7 @@ struct Options {
 }
 
 fn main() -> Result<()> {
-    if let Some(bytes) = many::asked()? {
-        return many::touch_now_and_then(bytes);
-    }
+    many::run_if_asked()?;
     let o = Options::parse();
     ensure!(geteuid().is_root(), "control groups and observing processes require root");
     ensure!((1..=500).contains(&o.groups), "{} groups: choose 1 to 500", o.groups);

@@ -13,13 +13,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use isotherm_bench::limited::Limited;
+use isotherm_bench::page_cache::drop_cache;
 use isotherm_bench::postgres;
 use isotherm_bench::program::{Ended, beside};
 use isotherm_core::PAGE_SIZE;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::fs::{Advice, fadvise};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 
 #[derive(Parser)]
@@ -193,9 +194,8 @@ fn run(
     };
     let mut line = String::new();
     load.0.stdout.take().context("no output")?.read_to_string(&mut line)?;
-    if let Some(mut recorder) = recorder {
-        kill_process(Pid::from_child(&recorder.0), Signal::INT)?;
-        ensure!(recorder.0.wait()?.success(), "the recorder has failed");
+    if let Some(recorder) = recorder {
+        ensure!(recorder.stop(Signal::INT)?.success(), "the recorder has failed");
     }
     let mut numbers = line.split_whitespace().map(str::parse);
     let mut number =
@@ -247,20 +247,6 @@ fn reads(need: &Value, ran: &Ran) -> Result<f64> {
     }
     let figure = |key: &str| need["cache"][key].as_f64().context("no figure");
     Ok(figure("reads_per_second")? * figure("counted_ms")? / 1e3)
-}
-
-/// Removes the files of a folder from the cache.
-fn drop_cache(dir: &Path) -> Result<()> {
-    rustix::fs::sync();
-    for entry in fs::read_dir(dir)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            drop_cache(&path)?;
-        } else if path.is_file() {
-            fadvise(File::open(&path)?, 0, None, Advice::DontNeed)?;
-        }
-    }
-    Ok(())
 }
 
 /// Page cache of a group, without its shared memory, in bytes.

@@ -1,15 +1,15 @@
 //! Own CPU and wakeups of a recorder with default options where little happens.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
-use isotherm_bench::program::{self, Ended};
+use isotherm_bench::program::{self, Ended, Helper, asked};
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::sys::{Arena, process_cpu};
-use rustix::process::{Signal, geteuid, set_parent_process_death_signal};
+use rustix::process::geteuid;
 
 #[derive(Parser)]
 struct Options {
@@ -70,10 +70,10 @@ const fn row(
 }
 
 fn main() -> Result<ExitCode> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    if let [ARGUMENT, mib, hot, threads] = words.iter().map(String::as_str).collect::<Vec<_>>()[..]
-    {
-        return be_a_target(mib.parse()?, hot.parse()?, threads.parse()?);
+    if let Some(words) = asked(ARGUMENT)? {
+        let numbers = words.map(|n| n.parse()).collect::<Result<Vec<u64>, _>>()?;
+        let [mib, hot, threads] = numbers[..] else { bail!("a target has three numbers") };
+        return be_a_target(mib, hot, threads);
     }
     let o = Options::parse();
     ensure!(geteuid().is_root(), "observing processes requires root");
@@ -125,7 +125,7 @@ fn measure(row: &Row, o: &Options) -> Result<(f64, f64)> {
     let recorder = recorder.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     let recorder = Ended(recorder);
     std::thread::sleep(Duration::from_secs(o.lead_in));
-    let pid = i32::try_from(recorder.0.id())?;
+    let pid = recorder.pid();
     let used = || -> Result<_> { Ok((process_cpu(pid).context("it has ended")?, wakeups(pid)?)) };
     let (begin, before) = (Instant::now(), used()?);
     std::thread::sleep(Duration::from_secs(o.seconds));
@@ -144,15 +144,10 @@ fn wakeups(pid: i32) -> Result<u64> {
 /// Starts a target, and waits until its memory exists.
 fn start(row: &Row) -> Result<Ended> {
     let sizes = [row.mib, row.hot_mib, row.threads.into()].map(|n| n.to_string());
-    let mut command = Command::new(std::env::current_exe()?);
-    let mut child = Ended(command.arg(ARGUMENT).args(sizes).stdout(Stdio::piped()).spawn()?);
-    let out = child.0.stdout.take().context("no standard output")?;
-    BufReader::new(out).read_line(&mut String::new())?;
-    Ok(child)
+    Helper::again(ARGUMENT, sizes)?.ready()
 }
 
 fn be_a_target(mib: u64, hot_mib: u64, threads: u64) -> Result<ExitCode> {
-    set_parent_process_death_signal(Some(Signal::KILL))?;
     let memory = Arena::map(mib * MIB)?;
     (0..mib * MIB / PAGE_SIZE).for_each(|page| memory.write(page));
     for _ in 1..threads {

@@ -34,9 +34,7 @@ struct Options {
 }
 
 fn main() -> Result<()> {
-    if let Some(bytes) = many::asked()? {
-        return many::touch_now_and_then(bytes);
-    }
+    many::run_if_asked()?;
     let o = Options::parse();
     ensure!(geteuid().is_root(), "observing processes requires root");
     ensure!((1..=10_000).contains(&o.processes), "{} processes: choose 1 to 10000", o.processes);
@@ -54,7 +52,7 @@ fn main() -> Result<()> {
     let said = dir.path().join("said");
     service.stdout(Stdio::null()).stderr(File::create(&said)?);
     let service = Ended(service.spawn()?);
-    let pid = i32::try_from(service.0.id())?;
+    let pid = service.pid();
     println!(
         "| after, s | own CPU, % | seen, % | processes | regions | own memory, MiB | 20 MiB + 1 KiB a region |\n\
          |---|---|---|---|---|---|---|"

@@ -9,10 +9,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use isotherm_bench::limited::Limited;
+use isotherm_bench::page_cache::drop_cache;
 use isotherm_bench::postgres;
 use isotherm_bench::program::{Ended, beside};
-use rustix::fs::{Advice, fadvise};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 #[derive(Parser)]
 struct Options {
@@ -121,10 +121,7 @@ fn run(
     for_seconds(o.settle)?;
     let text = for_seconds(o.seconds)?;
     drop(scanning);
-    if let Some(mut acting) = acting {
-        kill_process(Pid::from_child(&acting.0), Signal::INT)?;
-        acting.0.wait()?;
-    }
+    acting.map(|acting| acting.stop(Signal::INT)).transpose()?;
     postgres::stop(server)?;
     let rate =
         text.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next()?.parse().ok());
@@ -147,18 +144,4 @@ fn start_isotherm(isotherm: &Path, dir: &Path) -> Result<Ended> {
     let acting = Ended(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
     sleep(Duration::from_secs(1));
     Ok(acting)
-}
-
-/// Removes the files of a folder from the cache.
-fn drop_cache(dir: &Path) -> Result<()> {
-    rustix::fs::sync();
-    for entry in std::fs::read_dir(dir)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            drop_cache(&path)?;
-        } else if path.is_file() {
-            fadvise(std::fs::File::open(&path)?, 0, None, Advice::DontNeed)?;
-        }
-    }
-    Ok(())
 }

@@ -1,11 +1,12 @@
 //! Time and memory of each report on a record of ten million regions.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use clap::Parser;
-use isotherm_bench::{program, synthetic, usage};
+use isotherm_bench::usage::print_run;
+use isotherm_bench::{program, synthetic};
 
 /// Measures time and memory of each report on a long record.
 #[derive(Parser)]
@@ -44,17 +45,9 @@ fn main() -> Result<()> {
     synthetic::write(&record, o.snapshots, o.regions)?;
     let (size, regions) = (record.metadata()?.len(), o.snapshots * o.regions);
     println!("{regions} regions in {} snapshots, {} MiB", o.snapshots, size >> 20);
-    println!("{:<36} {:>8} {:>8} {:>10}", "isotherm", "s", "CPU s", "peak MiB");
-    REPORTS.iter().try_for_each(|args| measure(&isotherm, dir.path(), args))
-}
-
-fn measure(isotherm: &Path, dir: &Path, args: &[&str]) -> Result<()> {
-    let mut command = Command::new(isotherm);
-    command.args(args).current_dir(dir).stdout(Stdio::null()).stderr(Stdio::null());
-    let used = usage::run(&mut command).context("cannot run isotherm")?;
-    ensure!(used.status.success(), "isotherm {} has failed", args.join(" "));
-    let (seconds, cpu) = (used.time.as_secs_f64(), used.cpu.as_secs_f64());
-    let mib = used.peak_rss as f64 / (1 << 20) as f64;
-    println!("{:<36} {seconds:>8.2} {cpu:>8.2} {mib:>10.1}", args.join(" "));
-    Ok(())
+    println!("{:<64} {:>8} {:>8} {:>10}", "isotherm", "s", "CPU s", "peak MiB");
+    REPORTS.iter().try_for_each(|args| {
+        let mut command = Command::new(&isotherm);
+        print_run(command.args(*args).current_dir(dir.path()).stderr(Stdio::null()), args)
+    })
 }

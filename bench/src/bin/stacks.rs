@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use isotherm::stacks::{StackNews, StackOptions, Stacks};
 use isotherm_bench::bootstrap::median_of;
+use isotherm_bench::program::Ended;
 use isotherm_bench::{cpus, usage};
 use isotherm_core::{FaultKind, Nanos, TargetId};
 use isotherm_linux::sys::{monotonic, own_cpu};
@@ -53,7 +54,7 @@ fn main() -> Result<()> {
         "", "faults/s", "CPU time of the program", "samples/s", "own CPU"
     );
     // One program at a time: they share a CPU.
-    let figures = |kind, rate| compare(&Program::start(kind, rate, its)?, &o);
+    let figures = |kind, rate| compare(&start(kind, rate, its)?, &o);
     for &rate in &o.rate {
         show(&format!("{} new pages a second", words(rate)), &figures("new", rate)?);
     }
@@ -66,30 +67,15 @@ fn words(rate: u64) -> String {
     if rate == u64::MAX { "all possible".to_owned() } else { rate.to_string() }
 }
 
-/// A program under `SCHED_FIFO`; ended when dropped.
-struct Program(Child);
-
-impl Program {
-    fn start(kind: &str, rate: u64, cpu: usize) -> Result<Self> {
-        let me = std::env::current_exe()?;
-        let mut command = Command::new("taskset");
-        command.args(["-c", &cpu.to_string(), "chrt", "--fifo", "1"]).arg(me);
-        let child = command.args(["--be", kind, &rate.to_string()]).spawn()?;
-        // It fills its memory first.
-        std::thread::sleep(Duration::from_secs(2));
-        Ok(Program(child))
-    }
-
-    fn pid(&self) -> Result<i32> {
-        Ok(i32::try_from(self.0.id())?)
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts a program under `SCHED_FIFO`.
+fn start(kind: &str, rate: u64, cpu: usize) -> Result<Ended> {
+    let me = std::env::current_exe()?;
+    let mut command = Command::new("taskset");
+    command.args(["-c", &cpu.to_string(), "chrt", "--fifo", "1"]).arg(me);
+    let program = Ended(command.args(["--be", kind, &rate.to_string()]).spawn()?);
+    // It fills its memory first.
+    std::thread::sleep(Duration::from_secs(2));
+    Ok(program)
 }
 
 /// What happened in a slice.
@@ -107,7 +93,7 @@ struct Slice {
     represented: u64,
 }
 
-fn compare(program: &Program, o: &Options) -> Result<Vec<(Slice, Slice)>> {
+fn compare(program: &Ended, o: &Options) -> Result<Vec<(Slice, Slice)>> {
     let pair = |i: usize| -> Result<(Slice, Slice)> {
         let seconds = Duration::from_secs(o.seconds);
         if i.is_multiple_of(2) {
@@ -121,8 +107,8 @@ fn compare(program: &Program, o: &Options) -> Result<Vec<(Slice, Slice)>> {
     (0..o.pairs).map(pair).collect()
 }
 
-fn slice(program: &Program, with_stacks: bool, time: Duration) -> Result<Slice> {
-    let pid = program.pid()?;
+fn slice(program: &Ended, with_stacks: bool, time: Duration) -> Result<Slice> {
+    let pid = program.pid();
     let mut stacks =
         with_stacks.then(|| Stacks::open(false, StackOptions::default())).transpose()?;
     let fact = TargetInfo { id: TargetId(0), pid: Some(program.0.id()), command: String::new() };

@@ -41,9 +41,7 @@ enum Page {
 }
 
 fn main() -> Result<()> {
-    if let Some(bytes) = many::asked()? {
-        return many::touch_now_and_then(bytes);
-    }
+    many::run_if_asked()?;
     let o = Options::parse();
     ensure!(geteuid().is_root(), "observing processes requires root");
     ensure!((1..=1000).contains(&o.processes), "{} processes: choose 1 to 1000", o.processes);

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, ValueEnum};
 use hdrhistogram::Histogram;
+use isotherm_bench::bootstrap::middle;
 use isotherm_bench::program::{self, Ended};
 use isotherm_bench::synthetic;
 use isotherm_bench::threads::Threads;
@@ -403,8 +404,9 @@ fn live(isotherm: &Path, time: Duration, rounds: usize) -> Result<()> {
         }
     }
     println!("| live page | watching, % of a CPU | server, % of a CPU |\n|---|---|---|");
+    let median = |values| middle(values).unwrap_or(f64::NAN);
     let [alone, with_client] =
-        shares.map(|(mut watching, mut serving)| (median(&mut watching), median(&mut serving)));
+        shares.map(|(watching, serving)| (median(watching), median(serving)));
     for (name, (watching, serving)) in [("no client", alone), ("one client", with_client)] {
         println!("| {name} | {watching:.2} | {serving:.2} |");
     }
@@ -415,11 +417,6 @@ fn live(isotherm: &Path, time: Duration, rounds: usize) -> Result<()> {
     let serving = with_client.1;
     ensure!(serving <= MAX_PERCENT, "the server needs {serving:.2} %, more than {MAX_PERCENT} %");
     Ok(())
-}
-
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// Asks as the page does: at each event for the new columns of the tiles in view, each second for the table, and more

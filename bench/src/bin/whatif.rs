@@ -1,12 +1,13 @@
 //! What `isotherm whatif` takes of a record of a week.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use clap::Parser;
-use isotherm_bench::{program, synthetic, usage};
+use isotherm_bench::usage::print_run;
+use isotherm_bench::{program, synthetic};
 
 /// What playing a long record takes.
 #[derive(Parser)]
@@ -45,16 +46,7 @@ fn main() -> Result<()> {
     }
     println!("{} days, {} regions, {} MiB", o.days, o.regions, record.metadata()?.len() >> 20);
     println!("{:<64} {:>8} {:>8} {:>10}", "isotherm whatif", "s", "CPU s", "peak MiB");
-    SETTINGS.iter().try_for_each(|args| measure(&isotherm, &record, args))
-}
-
-fn measure(isotherm: &Path, record: &Path, args: &[&str]) -> Result<()> {
-    let mut command = Command::new(isotherm);
-    command.arg("whatif").arg(record).args(args).stdout(Stdio::null());
-    let used = usage::run(&mut command).context("cannot run isotherm")?;
-    ensure!(used.status.success(), "isotherm whatif {} has failed", args.join(" "));
-    let (seconds, cpu) = (used.time.as_secs_f64(), used.cpu.as_secs_f64());
-    let mib = used.peak_rss as f64 / (1 << 20) as f64;
-    println!("{:<64} {seconds:>8.2} {cpu:>8.2} {mib:>10.1}", args.join(" "));
-    Ok(())
+    SETTINGS.iter().try_for_each(|args| {
+        print_run(Command::new(&isotherm).arg("whatif").arg(&record).args(*args), args)
+    })
 }

@@ -5,6 +5,8 @@
 
 #[path = "program/kill_on_drop.rs"]
 mod kill_on_drop;
+#[path = "../../linux/tests/common/root.rs"]
+mod root;
 
 use std::path::Path;
 use std::process::Command;
@@ -89,12 +91,7 @@ fn leaves_nothing(times: u32, mut f: impl FnMut()) {
 
 #[test]
 fn a_thousand_recordings_leave_nothing_behind() {
-    let root = rustix::process::geteuid().is_root();
-    assert!(root || std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "it requires root");
-    if !root {
-        eprintln!("skipped a_thousand_recordings_leave_nothing_behind: it requires root");
-        return;
-    }
+    root::needs_root!();
     let sleeper = KillOnDrop(Command::new("sleep").arg("1000").spawn().unwrap());
     let pid = sleeper.0.id().cast_signed();
     let dir = tempfile::TempDir::new().unwrap();

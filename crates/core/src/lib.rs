@@ -88,6 +88,6 @@ pub use unknown::{Pages, Unknown};
 pub mod rules {
     pub use crate::region::{
         SplitPlan, age_regions, apply_min_nr_regions, evenly_split, merge_regions, merge_two,
-        moving_sum, set_regions, size_limit, split_regions,
+        set_regions, size_limit, split_regions,
     };
 }

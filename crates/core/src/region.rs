@@ -188,17 +188,6 @@ impl Region {
         Region { range, window: None, ..self.clone() }
     }
 
-    /// Accesses over the length of a full interval that ends now: see [`moving_sum`].
-    #[must_use]
-    pub fn moving_accesses_bp(&self, left_bp: u32) -> u32 {
-        let passed = u64::from(self.tally.accesses_bp()) * u64::from(10_000 - left_bp.min(10_000));
-        moving_sum(
-            u32::try_from(passed / 10_000).unwrap_or(u32::MAX),
-            self.last_accesses_bp,
-            left_bp,
-        )
-    }
-
     /// Whether a window should be chosen and cleared in sampling interval `tick`.
     pub(crate) fn wants_window(&self, tick: u64) -> bool {
         self.window.is_none() && self.next_clear <= tick
@@ -279,16 +268,6 @@ impl Region {
             self.resized(AddrRange::new(addr, self.range.end)),
         )
     }
-}
-
-/// Accesses of the current interval, completed with those of the last one for the part still to come.
-///
-/// `left_bp` is that part, of 10,000. Example: 3 so far, 10 in the last interval, 70 % left: 3 + 7 = 10. As
-/// `damon_mvsum` of Linux 7.3.
-#[must_use]
-pub fn moving_sum(current: u32, last: u32, left_bp: u32) -> u32 {
-    let rest = u64::from(last) * u64::from(left_bp) / 10_000;
-    current.saturating_add(u32::try_from(rest).unwrap_or(u32::MAX))
 }
 
 /// Increments the age of regions that kept their heat, and resets the age of the others. Heat changes by a

@@ -113,31 +113,6 @@ fn split_above_half_progresses() {
 }
 
 #[test]
-fn mvsum() {
-    let cases = [
-        (0, 49, 10_000, 49),
-        (3, 10, 7000, 10),
-        (3, 10, 5000, 8),
-        (32, 100, 1000, 42),
-        (42, 49, 0, 42),
-    ];
-    for (current, last, left_bp, want) in cases {
-        assert_eq!(moving_sum(current, last, left_bp), want);
-    }
-}
-
-#[test]
-fn moving_accesses_of_a_region() {
-    // Half of the interval has passed with every page accessed, none in the interval before.
-    let mut r = region(0, 4096, 0, 0);
-    let seen = Seen { pages: 1, present: 1, young: 1, ..Seen::default() };
-    r.tally.add(&seen, Nanos(0), 1);
-    assert_eq!(r.moving_accesses_bp(5000), 5000);
-    r.last_accesses_bp = 2000;
-    assert_eq!(r.moving_accesses_bp(5000), 6000);
-}
-
-#[test]
 fn set_regions_keeps_valid_regions() {
     let old = [region(4, 16, 7, 3), region(24, 32, 8, 4)];
     let new = set_regions(&old, &[AddrRange::new(8, 28)]);

@@ -32,7 +32,6 @@ pub mod sys;
 mod testing;
 pub mod unwind;
 mod walker;
-mod watch_for;
 mod ways;
 pub mod x86;
 
@@ -50,7 +49,6 @@ pub use state::{Thread, boot_id, lock as lock_file};
 pub use walker::{
     Answer, Batch, Identity, MAX_ENTRIES, MAX_WINDOWS, WalkError, WalkMethod, Walker, Want, fitting,
 };
-pub use watch_for::watch_for;
 pub use ways::{Best, Way, WayError};
 
 /// Generated from `walk.bpf.c` by libbpf-cargo.

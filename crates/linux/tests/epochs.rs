@@ -4,7 +4,8 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Obedient, look, needs_root, obey as be_obedient, part, root_or_skip};
+use common::root::{self, root_or_skip};
+use common::{Obedient, look, needs_root, obey as be_obedient, part};
 use isotherm_core::{AddrRange, Ask, Look, Nanos, Seen, Space, TargetId, Unknown};
 use isotherm_linux::{Clearing, Hold, Vaddr, WalkError, WalkMethod};
 

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use common::{Obedient, needs_root, obey as be_obedient};
+use common::{Obedient, needs_root, obey as be_obedient, root};
 use isotherm_core::{
     AddrRange, Ask, Attrs, Cleared, Liveness, Look, Monitor, Nanos, PAGE_SIZE, RegionSampler, Seen,
     Source, Space, Step, TargetId,

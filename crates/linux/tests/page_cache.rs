@@ -9,7 +9,7 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Command;
 
-use common::needs_root;
+use common::{needs_root, root};
 use isotherm_core::{AddrRange, Budget, PAGE_SIZE};
 use isotherm_linux::page_cache::{
     AccessCount, BLOCK_DEVICES, CachedFile, CachedRange, Directories, FileAction, HUGETLBFS,

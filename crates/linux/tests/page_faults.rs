@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::{attached, needs_root, obey as be_obedient, part};
+use common::{attached, needs_root, obey as be_obedient, part, root};
 use isotherm_core::{AddrRange, PAGE_SIZE, sample_level};
 use isotherm_linux::faults::{FaultNews, FaultSampler, SampleKind, Sampled};
 

@@ -6,7 +6,9 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use common::settings::{HUGE_PAGES, folios_of_64_kib, mthp};
-use common::{about, attached, look, needs_root, obey as be_obedient, part, young};
+use common::{
+    about, attached, look, needs_root, obey as be_obedient, part, root, with_memory, young,
+};
 use isotherm_core::{
     AddrRange, Block, Cleared, Cost, Liveness, Look, PAGE_SIZE, PageMask, SAMPLES, Space, TargetId,
     Unknown, sample_pages,
@@ -110,10 +112,8 @@ fn a_probe_finds_the_young_pages_of_its_sample() {
 #[test]
 fn a_long_hot_stretch_needs_few_shootdowns() {
     needs_root!();
-    let (mut process, mut ops, target) = attached();
     let pages = 64 << 8;
-    let memory = process.map(pages, "small");
-    process.touch(memory);
+    let (mut process, mut ops, target, memory) = with_memory(pages, "small");
     ops.mappings(target, &mut Vec::new()).unwrap();
     let (cleared, cost) = clear(&mut ops, target, &[memory]);
     assert_eq!(u64::from(armed(&cleared)), pages);
@@ -134,10 +134,8 @@ fn a_long_hot_stretch_needs_few_shootdowns() {
 fn huge_pages_are_cleared_whole_and_never_split() {
     needs_root!();
     let _alone = HUGE_PAGES.lock();
-    let (mut process, mut ops, target) = attached();
     let pages = 32 * 512;
-    let memory = process.map(pages, "huge");
-    process.touch(memory);
+    let (mut process, mut ops, target, memory) = with_memory(pages, "huge");
     let before = process.rollup("AnonHugePages");
     assert!(before >= 32 * 2048 - 4 * 2048, "no huge pages to be had: {before} KiB");
     ops.mappings(target, &mut Vec::new()).unwrap();
@@ -214,9 +212,7 @@ fn large_folios_are_cleared_in_long_runs_and_never_split() {
 #[test]
 fn pages_mapped_more_than_once_are_hidden() {
     needs_root!();
-    let (mut process, mut ops, target) = attached();
-    let memory = process.map(1024, "small");
-    process.touch(memory);
+    let (mut process, mut ops, target, memory) = with_memory(1024, "small");
     ops.mappings(target, &mut Vec::new()).unwrap();
     let child = process.tell("fork");
     process.touch(part(memory, 100, 64)); // copied: these are its own again
@@ -234,9 +230,7 @@ fn pages_mapped_more_than_once_are_hidden() {
 #[test]
 fn locked_memory_is_hidden() {
     needs_root!();
-    let (mut process, mut ops, target) = attached();
-    let memory = process.map(64, "locked");
-    process.touch(memory);
+    let (_process, mut ops, target, memory) = with_memory(64, "locked");
     ops.mappings(target, &mut Vec::new()).unwrap();
     let (cleared, cost) = clear(&mut ops, target, &[memory]);
     assert_eq!((hidden(&cleared, Unknown::Mlocked), armed(&cleared), cost.clears), (64, 0, 0));
@@ -265,9 +259,7 @@ fn zero_pages_are_not_resident() {
 #[test]
 fn a_failed_range_does_not_stop_the_others() {
     needs_root!();
-    let (mut process, mut ops, target) = attached();
-    let memory = process.map(20 * 512, "small");
-    process.touch(memory);
+    let (mut process, mut ops, target, memory) = with_memory(20 * 512, "small");
     ops.mappings(target, &mut Vec::new()).unwrap();
     // Unknown by now: a hole, and a locked part.
     process.tell(&format!("unmap {} 10", part(memory, 3000, 10).start));
@@ -283,9 +275,7 @@ fn a_failed_range_does_not_stop_the_others() {
 #[test]
 fn exec_and_end_leave_nothing() {
     needs_root!();
-    let (mut process, mut ops, target) = attached();
-    let memory = process.map(64, "small");
-    process.touch(memory);
+    let (mut process, mut ops, target, memory) = with_memory(64, "small");
     ops.mappings(target, &mut Vec::new()).unwrap();
     process.tell("exec");
     assert!(survey(&mut ops, target, &[memory]).is_empty());
@@ -324,9 +314,7 @@ fn a_huge_reservation_costs_next_to_nothing() {
 #[test]
 fn the_cost_to_the_target_is_reported() {
     needs_root!();
-    let (mut process, mut ops, target) = attached();
-    let memory = process.map(2048, "small");
-    process.touch(memory);
+    let (_process, mut ops, target, memory) = with_memory(2048, "small");
     ops.mappings(target, &mut Vec::new()).unwrap();
     let (_, first) = clear(&mut ops, target, &[memory]);
     assert!(first.lost > Duration::ZERO, "{first:?}");

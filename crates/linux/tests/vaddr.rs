@@ -3,7 +3,10 @@
 mod common;
 
 use common::settings::{HUGE_PAGES, Setting, folios_of_64_kib, mthp};
-use common::{Obedient, about, attached, look, needs_root, obey as be_obedient, part, young};
+use common::{
+    Obedient, about, attached, look, needs_root, obey as be_obedient, part, root, with_memory,
+    young,
+};
 use isotherm_core::{AddrRange, Liveness, PAGE_SIZE, Space, Unknown};
 use isotherm_linux::{AttachError, Hold, Vaddr, WalkMethod, Walker};
 
@@ -76,10 +79,8 @@ fn mappings_are_read_when_they_may_have_changed() {
 fn huge_pages_are_never_split() {
     needs_root!();
     let _alone = HUGE_PAGES.lock();
-    let (mut process, mut ops, target) = attached();
     let pages = 32 * 512;
-    let memory = process.map(pages, "huge");
-    process.touch(memory);
+    let (mut process, mut ops, target, memory) = with_memory(pages, "huge");
     let before = process.rollup("AnonHugePages");
     assert!(before >= 32 * 2048 - 4 * 2048, "no huge pages to be had: {before} KiB");
     ops.mappings(target, &mut Vec::new()).unwrap();
@@ -137,9 +138,7 @@ fn large_folios_are_never_split() {
 #[test]
 fn pages_mapped_more_than_once_are_unknown() {
     needs_root!();
-    let (mut process, mut ops, target) = attached();
-    let memory = process.map(256, "small");
-    process.touch(memory);
+    let (mut process, mut ops, target, memory) = with_memory(256, "small");
     ops.mappings(target, &mut Vec::new()).unwrap();
     let seen = look(&mut ops, target, memory, true);
     assert_eq!(unknown(&seen, Unknown::Shared), 0);
@@ -160,9 +159,7 @@ fn pages_mapped_more_than_once_are_unknown() {
 #[test]
 fn locked_memory_is_unknown() {
     needs_root!();
-    let (mut process, mut ops, target) = attached();
-    let memory = process.map(64, "locked");
-    process.touch(memory);
+    let (_process, mut ops, target, memory) = with_memory(64, "locked");
     let mut mappings = Vec::new();
     ops.mappings(target, &mut mappings).unwrap();
     let of = mappings.iter().find(|m| m.range.contains(memory.start)).unwrap();
@@ -177,9 +174,7 @@ fn hugetlb_memory_is_unknown() {
     const POOL: &str = "/proc/sys/vm/nr_hugepages";
     let before: u64 = std::fs::read_to_string(POOL).unwrap().trim().parse().unwrap();
     let _pages = Setting::set(POOL, &(before + 4).to_string()).expect("hugetlb");
-    let (mut process, mut ops, target) = attached();
-    let memory = process.map(2 * 512, "hugetlb");
-    process.touch(memory);
+    let (process, mut ops, target, memory) = with_memory(2 * 512, "hugetlb");
     let mut mappings = Vec::new();
     ops.mappings(target, &mut mappings).unwrap();
     let of = mappings.iter().find(|m| m.range.contains(memory.start)).unwrap();
@@ -204,9 +199,7 @@ fn the_zero_page_is_not_resident() {
 #[test]
 fn exec_and_end_are_seen() {
     needs_root!();
-    let (mut process, mut ops, target) = attached();
-    let memory = process.map(64, "small");
-    process.touch(memory);
+    let (mut process, mut ops, target, memory) = with_memory(64, "small");
     let mut mappings = Vec::new();
     assert_eq!(ops.mappings(target, &mut mappings), Ok(Liveness::Alive));
     process.tell("exec");

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use isotherm::page_cache::{By, SortBy};
 use isotherm::units;
+
+use super::named;
 
 /// Options of `files`.
 #[derive(Debug, Args)]
@@ -21,14 +22,14 @@ pub struct Files {
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<PathBuf>,
     /// Kind of the rows: a file, a folder, a control group, a process or a file system
-    #[arg(long, value_name = "WHAT", default_value = "file", value_parser = by())]
+    #[arg(long, value_name = "WHAT", default_value = "file", value_parser = named(By::ALL))]
     pub by: By,
     /// With --by dir, show folders with this many names in their paths, each with all files below it
     /// [default: the folder of each file]
     #[arg(long, value_name = "N")]
     pub depth: Option<usize>,
     /// Sort by this figure: names in alphabetical order, all others in descending order
-    #[arg(long, value_name = "WHAT", default_value = "resident", value_parser = sort())]
+    #[arg(long, value_name = "WHAT", default_value = "resident", value_parser = named(SortBy::ALL))]
     pub sort: SortBy,
     /// Before each print, count for this long how often each file is read; requires Linux 6.12
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
@@ -48,14 +49,4 @@ pub struct Files {
     /// Print JSON: one object, or with --watch one per line
     #[arg(long)]
     pub json: bool,
-}
-
-fn by() -> impl TypedValueParser<Value = By> {
-    let find = |word: String| By::ALL.into_iter().find(|by| by.1 == word).map(|by| by.0);
-    PossibleValuesParser::new(By::ALL.map(|by| by.1)).map(move |w| find(w).unwrap_or_default())
-}
-
-fn sort() -> impl TypedValueParser<Value = SortBy> {
-    let find = |word: String| SortBy::ALL.into_iter().find(|s| s.1 == word).map(|s| s.0);
-    PossibleValuesParser::new(SortBy::ALL.map(|s| s.1)).map(move |w| find(w).unwrap_or_default())
 }

@@ -25,7 +25,7 @@ mod whatif;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::builder::{PathBufValueParser, TypedValueParser};
+use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use isotherm::units;
 
@@ -198,6 +198,15 @@ pub struct NeedNow {
     pub json: bool,
     #[command(flatten)]
     pub watching: Watching,
+}
+
+/// The names of values.
+fn named<T: Copy + Send + Sync + 'static, const N: usize>(
+    all: [(T, &'static str); N],
+) -> impl TypedValueParser<Value = T> {
+    let find = move |word: String| all.into_iter().find(|(_, name)| *name == word);
+    PossibleValuesParser::new(all.map(|(_, name)| name))
+        .try_map(move |word| find(word).map(|(value, _)| value).ok_or("no such value"))
 }
 
 /// The path of a record that takes its place once it is whole.

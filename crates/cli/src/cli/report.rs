@@ -4,16 +4,17 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use isotherm::reading;
 use isotherm::units;
 use isotherm_core::{AddrRange, Thresholds};
 use isotherm_report::{AdviceThresholds, By, Choice, CodeBy, Objective, Pick, SortBy};
 
-use super::DEFAULT_RECORD;
+use super::{DEFAULT_RECORD, named};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
+/// Kinds of rows of a report.
+const BY: [(By, &str); 2] = [(By::Cgroup, "cgroup"), (By::Process, "process")];
 
 /// The record to read.
 #[derive(Debug, Clone, Args)]
@@ -211,7 +212,7 @@ pub struct Access {
 #[derive(Debug, Args)]
 pub struct Order {
     /// Sort by this figure: addresses in ascending order, all others in descending order
-    #[arg(long, value_name = "WHAT", default_value = "addr", value_parser = sort())]
+    #[arg(long, value_name = "WHAT", default_value = "addr", value_parser = named(SortBy::ALL))]
     pub sort: SortBy,
     /// Reverse the order
     #[arg(long)]
@@ -255,11 +256,6 @@ impl Order {
     }
 }
 
-fn sort() -> impl TypedValueParser<Value = SortBy> {
-    let find = |word: String| SortBy::ALL.into_iter().find(|s| s.1 == word).map(|s| s.0);
-    PossibleValuesParser::new(SortBy::ALL.map(|s| s.1)).map(move |w| find(w).unwrap_or_default())
-}
-
 /// Options of `report raw`.
 #[derive(Debug, Args)]
 pub struct Raw {
@@ -297,7 +293,7 @@ pub struct NeedAsked {
     #[arg(long, value_name = "TIME", default_value = "20us", value_parser = units::duration)]
     pub fault: Duration,
     /// Rows below the sum: processes, or control groups, each including the groups below it
-    #[arg(long, value_name = "cgroup|process", default_value = "process", value_parser = by())]
+    #[arg(long, value_name = "cgroup|process", default_value = "process", value_parser = named(BY))]
     pub by: By,
     /// Of files, also show the hit ratio of a page cache of this size; repeatable
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
@@ -312,12 +308,6 @@ impl NeedAsked {
         objective.fault = self.fault;
         objective
     }
-}
-
-/// Reads what the rows of a report are.
-fn by() -> impl TypedValueParser<Value = By> {
-    PossibleValuesParser::new(["cgroup", "process"])
-        .map(|name| if name == "process" { By::Process } else { By::Cgroup })
 }
 
 /// Options of `report advice`.
@@ -362,7 +352,7 @@ pub struct Cgroups {
     #[command(flatten)]
     pub selection: Selection,
     /// Rows are control groups, each including the groups below it, or processes
-    #[arg(long, value_name = "cgroup|process", default_value = "cgroup", value_parser = by())]
+    #[arg(long, value_name = "cgroup|process", default_value = "cgroup", value_parser = named(BY))]
     pub by: By,
     /// Print one line for each part of the time of this length, instead of means and the last
     /// snapshot; JSON has both. If there were more than 1024 parts, they are 2, 4, 8, ... times as
@@ -383,7 +373,7 @@ pub struct Code {
     pub selection: Selection,
     /// Rows of the table: the innermost function of the program itself, its line or its file, the whole call path,
     /// or the thread. data: the global variable or the mapping
-    #[arg(long, value_name = "WHAT", default_value = "function", value_parser = code_by())]
+    #[arg(long, value_name = "WHAT", default_value = "function", value_parser = named(CodeBy::ALL))]
     pub by: CodeBy,
     /// Show which code touched memory first, even if the record has sampled allocations (record --alloc)
     #[arg(long)]
@@ -406,11 +396,6 @@ pub struct Code {
     /// of pprof (.pb.gz), or folded stacks of all resident memory (.folded) [default: print a table]
     #[arg(short, long, value_name = "FILE.svg|FILE.html|FILE.pb.gz|FILE.folded")]
     pub output: Option<PathBuf>,
-}
-
-fn code_by() -> impl TypedValueParser<Value = CodeBy> {
-    let find = |word: String| CodeBy::ALL.into_iter().find(|b| b.1 == word).map(|b| b.0);
-    PossibleValuesParser::new(CodeBy::ALL.map(|b| b.1)).map(move |w| find(w).unwrap_or_default())
 }
 
 /// Options of `report accuracy`.

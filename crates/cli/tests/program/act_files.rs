@@ -13,7 +13,7 @@ use rustix::fs::{Advice, fadvise};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::record_files::{MIB, PAGE, at_rate, cached, counts_reads, folder, page};
+use crate::record_files::{MIB, PAGE, at_rate, cached, counted_file, counts_reads, folder, page};
 use crate::run::{finish, isotherm, needs_root, until};
 
 /// MiB of a file that the kernel may evict during a test.
@@ -54,12 +54,7 @@ fn of_scheme<'a>(table: &'a Value, name: &str) -> &'a Value {
 #[test]
 fn cold_parts_of_a_file_are_dropped() {
     needs_root!();
-    if !counts_reads() {
-        return;
-    }
-    let dir = folder();
-    let path = dir.path().canonicalize().unwrap().join("data");
-    let file = cached(&path, SIZE);
+    let Some((dir, path, file)) = counted_file(SIZE) else { return };
     file.write_all_at(&[2], 24 * MIB).unwrap();
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -149,12 +144,7 @@ fn small_files_that_are_read_stay() {
 #[test]
 fn parts_that_are_seldom_read_stay() {
     needs_root!();
-    if !counts_reads() {
-        return;
-    }
-    let dir = folder();
-    let root = dir.path().canonicalize().unwrap();
-    let file = cached(&root.join("data"), 2 * SIZE);
+    let Some((_dir, path, file)) = counted_file(2 * SIZE) else { return };
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         // Each part of 256 KiB of the first half twice a second.
@@ -165,7 +155,7 @@ fn parts_that_are_seldom_read_stay() {
             })
         };
         scope.spawn(reader);
-        let bytes = dropped(&root);
+        let bytes = dropped(path.parent().unwrap());
         ended.store(true, Ordering::Relaxed);
         // A part without a read for 8 s is one of nine millions.
         assert!(resident(&file, 0..SIZE) >= SIZE as f64 - EVICTED);
@@ -178,12 +168,7 @@ fn parts_that_are_seldom_read_stay() {
 #[test]
 fn hot_parts_of_a_file_are_protected_and_read_back() {
     needs_root!();
-    if !counts_reads() {
-        return;
-    }
-    let dir = folder();
-    let path = dir.path().canonicalize().unwrap().join("data");
-    let file = cached(&path, SIZE);
+    let Some((dir, path, file)) = counted_file(SIZE) else { return };
     let ended = AtomicBool::new(false);
     let lines = ["4K max 1Hz max min max protect", "4K max 1Hz max 1s max prefetch"];
     let mut command = act(&dir, &path, &lines, &["--duration", "25s"]);
@@ -224,12 +209,7 @@ fn limited(dir: &TempDir, high: &str) -> std::path::PathBuf {
 #[test]
 fn quotas_and_watermarks_hold_for_files() {
     needs_root!();
-    if !counts_reads() {
-        return;
-    }
-    let dir = folder();
-    let path = dir.path().canonicalize().unwrap().join("data");
-    let file = cached(&path, SIZE);
+    let Some((dir, path, file)) = counted_file(SIZE) else { return };
     let run = |scheme: &Path| {
         let mut command = isotherm(["run", "--json", "--duration", "14s", "--file"]);
         let done = finish(command.arg(&path).arg("--scheme").arg(scheme).current_dir(dir.path()));

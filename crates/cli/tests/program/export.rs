@@ -10,18 +10,14 @@ use tempfile::TempDir;
 use crate::import::{FILTERED, UNFILTERED, percentiles, rows, samples};
 use crate::load::{Load, MIB};
 use crate::python::python_with;
-use crate::run::{Recorder, needs_root, run_in};
+use crate::run::{Recorder, has_or_skip, needs_root, run_in};
 use crate::synthetic;
 
 /// damo of PyPI. It asks `file` for the format of a record.
 fn damo() -> Option<PathBuf> {
-    if Command::new("file").arg("--version").output().is_err() {
-        let required = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some();
-        assert!(!required, "damo requires the program file: apt-get install file");
-        eprintln!("skipped: damo requires the program file");
-        return None;
-    }
-    python_with("damo", "damo==3.4.3")
+    let has_file = Command::new("file").arg("--version").output().is_ok();
+    has_or_skip(has_file, "damo", "the program file: apt-get install file")
+        .then(|| python_with("damo", "damo==3.4.3"))?
 }
 
 /// What damo prints on standard output.

@@ -8,12 +8,11 @@ use std::process::Command;
 use rustix::fs::{Advice, fadvise};
 use serde_json::Value;
 
-use crate::record_files::folder;
+use crate::record_files::{MIB, folder};
 use crate::run::{Done, finish, isotherm, needs_root, until};
 
-const MIB: u64 = 1 << 20;
-
-fn write(path: &Path, mib: u64) -> File {
+/// Writes a file, whose pages are cached then.
+pub fn write(path: &Path, mib: u64) -> File {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let file =
         File::options().read(true).write(true).create(true).truncate(true).open(path).unwrap();

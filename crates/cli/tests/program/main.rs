@@ -59,6 +59,8 @@ mod record_files;
 mod refused;
 mod report;
 mod reports;
+#[path = "../../../linux/tests/common/root.rs"]
+mod root;
 mod run;
 mod schemes;
 mod schemes_quota;

@@ -14,6 +14,7 @@ use isotherm_record::{Event, Reader};
 use rustix::fs::{Advice, fadvise};
 use tempfile::TempDir;
 
+use crate::files::write;
 use crate::run::{Recorder, finish, isotherm, needs_root, until};
 
 pub const MIB: u64 = 1 << 20;
@@ -26,11 +27,7 @@ pub fn folder() -> TempDir {
 
 /// A cached file, whose next reads go page by page.
 pub fn cached(path: &Path, mib: u64) -> File {
-    let file =
-        File::options().read(true).write(true).create(true).truncate(true).open(path).unwrap();
-    let bytes = vec![1; MIB as usize];
-    (0..mib).for_each(|at| file.write_all_at(&bytes, at * MIB).unwrap());
-    file.sync_all().unwrap();
+    let file = write(path, mib);
     fadvise(&file, 0, None, Advice::Random).unwrap();
     file
 }
@@ -41,6 +38,16 @@ pub fn counts_reads() -> bool {
         eprintln!("skipped: this kernel has no tracepoint for reads");
     }
     counts
+}
+
+/// A cached file in a folder of its own, if this kernel counts reads.
+pub fn counted_file(mib: u64) -> Option<(TempDir, PathBuf, File)> {
+    counts_reads().then(|| {
+        let dir = folder();
+        let path = dir.path().canonicalize().unwrap().join("data");
+        let file = cached(&path, mib);
+        (dir, path, file)
+    })
 }
 
 /// Names of the targets, and the last snapshot.
@@ -92,12 +99,7 @@ pub fn page(i: u64, pages: u64) -> u64 {
 #[test]
 fn parts_of_a_file_by_kind_of_access() {
     needs_root!();
-    if !counts_reads() {
-        return;
-    }
-    let dir = folder();
-    let path = dir.path().canonicalize().unwrap().join("data");
-    let file = cached(&path, 48);
+    let Some((dir, path, file)) = counted_file(48) else { return };
     let (record, ended) = (dir.path().join("rec"), AtomicBool::new(false));
     let words = ["record", "--by-access", "--duration", "12s", "--file"];
     let mut recorder = isotherm(words);
@@ -257,13 +259,8 @@ fn a_failed_listing_ends_nothing() {
 #[test]
 fn mapped_memory_is_unknown_in_a_pid_namespace() {
     needs_root!();
-    if !counts_reads() {
-        return;
-    }
-    let dir = folder();
-    let (path, record) =
-        (dir.path().canonicalize().unwrap().join("mapped"), dir.path().join("rec"));
-    let file = cached(&path, 4);
+    let Some((dir, path, file)) = counted_file(4) else { return };
+    let record = dir.path().join("rec");
     let _map = Mapped::of(&file, 4 * MIB);
     let mut command = std::process::Command::new("unshare");
     command.args(["--pid", "--fork", "--mount-proc", env!("CARGO_BIN_EXE_isotherm"), "record"]);
@@ -317,12 +314,7 @@ fn what_makes_no_sense_is_reported() {
 #[test]
 fn the_hit_ratio_of_caches_of_other_sizes() {
     needs_root!();
-    if !counts_reads() {
-        return;
-    }
-    let dir = folder();
-    let path = dir.path().canonicalize().unwrap().join("data");
-    let file = cached(&path, 32);
+    let Some((_dir, path, file)) = counted_file(32) else { return };
     let ended = AtomicBool::new(false);
     let mut watching = isotherm(["need", "--for", "8s", "--json", "--page-cache", "16M", "--file"]);
     watching.arg(&path);

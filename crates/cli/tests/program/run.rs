@@ -16,6 +16,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::kill_on_drop::KillOnDrop;
+pub(crate) use crate::root::needs_root;
+pub use crate::root::{has_or_skip, root_or_skip};
 
 /// No step takes as long as this, on any slow or busy machine.
 pub const TIMEOUT: Duration = Duration::from_secs(300);
@@ -26,29 +28,6 @@ pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
     let copied = Command::new("cp").arg(from.as_ref()).arg(to.as_ref()).status().unwrap();
     assert!(copied.success(), "{copied}");
 }
-
-/// Whether this test can run here: it requires root. If all tests must run, its absence is a failure.
-pub fn root_or_skip(test: &str) -> bool {
-    let root = rustix::process::geteuid().is_root();
-    assert!(root || std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "{test} requires root");
-    if !root {
-        eprintln!("skipped {test}: it requires root to read page tables of another process");
-    }
-    root
-}
-
-/// Skips the rest of a test without root. The name of the test is that of the function.
-macro_rules! needs_root {
-    () => {
-        fn here() {}
-        // For example `program::record::a_test::here`.
-        let path = std::any::type_name_of_val(&here);
-        if !$crate::run::root_or_skip(path.rsplit("::").nth(1).unwrap_or(path)) {
-            return;
-        }
-    };
-}
-pub(crate) use needs_root;
 
 /// A process in the background of a script ignores SIGINT, and so would all processes that the tests start.
 fn heed_signals() {

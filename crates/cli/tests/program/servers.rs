@@ -15,18 +15,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::load::MIB;
-use crate::run::{Record, Recorder, finish, root_or_skip, until};
+use crate::run::{Record, Recorder, finish, has_or_skip, root_or_skip, until};
 
-/// Whether the test can run here. If all tests must run, a missing server is a failure.
+/// The server, if the test can run here.
 fn server_or_skip(test: &str, program: Option<PathBuf>) -> Option<PathBuf> {
     if !root_or_skip(test) {
         return None;
     }
-    let required = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some();
-    assert!(program.is_some() || !required, "{test} takes a server that is not installed");
-    if program.is_none() {
-        eprintln!("skipped {test}: the server is not installed");
-    }
+    has_or_skip(program.is_some(), test, "a server that is not installed");
     program
 }
 

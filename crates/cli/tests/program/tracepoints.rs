@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::load::Load;
-use crate::run::{Recorder, root_or_skip, until, wait};
+use crate::run::{Recorder, has_or_skip, root_or_skip, until, wait};
 use crate::schemes::Run;
 
 /// A running bpftrace on the program, which writes lines; ended when dropped.
@@ -32,15 +32,9 @@ impl Trace {
         let mut command = Command::new("bpftrace");
         command.args(["-B", "line", "-e", &program]).stdin(Stdio::null());
         command.stdout(File::create(&out).unwrap()).stderr(File::create(&err).unwrap());
-        match command.spawn() {
-            Ok(child) => Some(Trace { child, dir }),
-            Err(e) => {
-                let all = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some();
-                assert!(!all, "{test} takes bpftrace: {e}");
-                eprintln!("skipped {test}: bpftrace: {e}");
-                None
-            }
-        }
+        let started = command.spawn();
+        has_or_skip(started.is_ok(), test, format_args!("bpftrace: {started:?}"));
+        Some(Trace { child: started.ok()?, dir })
     }
 
     fn out(&self) -> PathBuf {

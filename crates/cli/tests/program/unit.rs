@@ -8,7 +8,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use crate::load::Load;
-use crate::run::{finish, root_or_skip};
+use crate::run::{finish, has_or_skip, root_or_skip};
 
 const RECLAIM: &[&str] = &["isotherm-reclaim.service"];
 const AGENT: &[&str] = &["isotherm-agent.service"];
@@ -23,13 +23,7 @@ fn unit(names: &[&str]) -> String {
 }
 
 fn has(test: &str, tool: &str) -> bool {
-    let there = Command::new(tool).arg("--version").output().is_ok();
-    let required = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some();
-    assert!(there || !required, "{test} requires {tool}");
-    if !there {
-        eprintln!("skipped {test}: there is no {tool}");
-    }
-    there
+    has_or_skip(Command::new(tool).arg("--version").output().is_ok(), test, tool)
 }
 
 #[test]

@@ -8,7 +8,7 @@ use isotherm_record::WriteError;
 use crate::control::ControlError;
 use crate::follow::FollowError;
 use crate::metrics::MetricsError;
-use crate::session::SessionError;
+use crate::session::{SessionError, via_session};
 use crate::stop::StopError;
 use crate::usage::UsageError;
 use crate::watch::WatchError;
@@ -49,14 +49,4 @@ pub enum AgentError {
     OnlyRows,
 }
 
-macro_rules! from {
-    ($($error:ty => $via:ty),*) => {
-        $(impl From<$error> for AgentError {
-            fn from(e: $error) -> Self {
-                <$via>::from(e).into()
-            }
-        })*
-    };
-}
-
-from!(StopError => SessionError, FollowError => SessionError, WatchError => SessionError);
+via_session!(AgentError: StopError, FollowError, WatchError);

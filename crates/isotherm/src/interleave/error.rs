@@ -8,7 +8,7 @@ use isotherm_linux::proc::ProcError;
 use isotherm_mm::mempolicy::WeightsError;
 
 use crate::follow::FollowError;
-use crate::session::SessionError;
+use crate::session::{SessionError, via_session};
 use crate::stop::StopError;
 use crate::usage::UsageError;
 use crate::watch::WatchError;
@@ -58,20 +58,4 @@ pub enum InterleaveError {
     Policy(String),
 }
 
-impl From<WayError> for InterleaveError {
-    fn from(e: WayError) -> Self {
-        SessionError::from(e).into()
-    }
-}
-
-impl From<WatchError> for InterleaveError {
-    fn from(e: WatchError) -> Self {
-        SessionError::from(e).into()
-    }
-}
-
-impl From<StopError> for InterleaveError {
-    fn from(e: StopError) -> Self {
-        SessionError::from(e).into()
-    }
-}
+via_session!(InterleaveError: WayError, WatchError, StopError);

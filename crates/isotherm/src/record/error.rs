@@ -8,7 +8,7 @@ use isotherm_record::WriteError;
 use crate::control::ControlError;
 use crate::follow::FollowError;
 use crate::metrics::MetricsError;
-use crate::session::SessionError;
+use crate::session::{SessionError, via_session};
 use crate::stacks::StacksError;
 use crate::stop::StopError;
 use crate::usage::UsageError;
@@ -66,20 +66,4 @@ pub enum RecordError {
     Recording(PathBuf),
 }
 
-impl From<WatchError> for RecordError {
-    fn from(e: WatchError) -> Self {
-        SessionError::from(e).into()
-    }
-}
-
-impl From<FollowError> for RecordError {
-    fn from(e: FollowError) -> Self {
-        SessionError::from(e).into()
-    }
-}
-
-impl From<StopError> for RecordError {
-    fn from(e: StopError) -> Self {
-        SessionError::from(e).into()
-    }
-}
+via_session!(RecordError: WatchError, FollowError, StopError);

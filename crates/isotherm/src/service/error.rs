@@ -15,7 +15,7 @@ use crate::control::ControlError;
 use crate::files::TextError;
 use crate::follow::FollowError;
 use crate::metrics::MetricsError;
-use crate::session::SessionError;
+use crate::session::{SessionError, via_session};
 use crate::stacks::StacksError;
 use crate::stop::StopError;
 use crate::usage::UsageError;
@@ -152,29 +152,7 @@ pub enum ServiceError {
     KernelWorks,
 }
 
-impl From<WatchError> for ServiceError {
-    fn from(e: WatchError) -> Self {
-        SessionError::from(e).into()
-    }
-}
-
-impl From<WayError> for ServiceError {
-    fn from(e: WayError) -> Self {
-        SessionError::from(e).into()
-    }
-}
-
-impl From<FollowError> for ServiceError {
-    fn from(e: FollowError) -> Self {
-        SessionError::from(e).into()
-    }
-}
-
-impl From<StopError> for ServiceError {
-    fn from(e: StopError) -> Self {
-        SessionError::from(e).into()
-    }
-}
+via_session!(ServiceError: WatchError, WayError, FollowError, StopError);
 
 /// Failures of reading the figures that schemes use.
 #[derive(Debug, thiserror::Error)]

@@ -51,3 +51,15 @@ impl From<UsageError> for SessionError {
         WatchError::from(e).into()
     }
 }
+
+/// Conversions into the errors of a job, by way of [`SessionError`].
+macro_rules! via_session {
+    ($job:ty: $($error:ty),*) => {
+        $(impl From<$error> for $job {
+            fn from(e: $error) -> Self {
+                SessionError::from(e).into()
+            }
+        })*
+    };
+}
+pub(crate) use via_session;

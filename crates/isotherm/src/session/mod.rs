@@ -37,6 +37,7 @@ use crate::watch::{DefaultAttrs, Looks, Ready, Watch, WatchError};
 
 pub use attributions::Attributions;
 pub use error::SessionError;
+pub(crate) use error::via_session;
 pub use events::{EventReceiver, EventSender, Weighed, events};
 pub use gauge::{CostShares, SupportShares};
 pub use history::{History, KeptSnapshots};

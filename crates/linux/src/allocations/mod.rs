@@ -23,9 +23,7 @@ const NAME: &str = "libisotherm-alloc";
 const ALLOCATED: &str = "isotherm_allocated";
 const RELEASED: &str = "isotherm_released";
 
-/// Mean number of bytes from one sampled allocation to the next.
-pub const DEFAULT_BYTES: u64 = 512 << 10;
-/// The variable of the environment that sets another number.
+/// The variable of the environment that sets the mean number of bytes from one sampled allocation to the next.
 pub const BYTES_VARIABLE: &str = "ISOTHERM_ALLOC_BYTES";
 
 /// Allocations cannot be sampled.

@@ -33,7 +33,7 @@ pub use mempolicy::{
     Existing, PolicyMode, allowed_nodes, bind, bind_unreadable, policy, policy_at, set_policy,
     set_policy_unreadable,
 };
-pub use move_pages::{STATUS_NOT_STORED, migrate_pages, move_pages, page_nodes};
+pub use move_pages::{STATUS_NOT_STORED, move_pages, page_nodes};
 pub use node_mask::{MAX_NODES, NodeMask};
 pub(crate) use own_pages::OwnPages;
 pub use pagemap_scan::{PageState, page_frame, page_state, resident_ranges};

@@ -1,9 +1,7 @@
-//! `move_pages(2)` and `migrate_pages(2)`.
+//! `move_pages(2)`.
 
 use std::io;
 use std::ptr;
-
-use super::NodeMask;
 
 /// The status of a page for which the kernel has stored none, because it had stopped before.
 pub const STATUS_NOT_STORED: i32 = i32::MIN;
@@ -47,18 +45,6 @@ fn call(pid: i32, pages: &[u64], nodes: Option<&[i32]>) -> (io::Result<u64>, Vec
     (u64::try_from(left).map_err(|_| io::Error::last_os_error()), status)
 }
 
-/// Moves all pages of a process from the nodes `from` to the nodes `to`, in the same order. Returns the
-/// number of pages that could not be moved.
-///
-/// # Errors
-/// ESRCH, EPERM, EINVAL.
-pub fn migrate_pages(pid: i32, from: &NodeMask, to: &NodeMask) -> io::Result<u64> {
-    let ((from, bits), (to, _)) = (from.raw(), to.raw());
-    // SAFETY: the kernel reads both masks, which live until the call returns and have the stated length.
-    let left = unsafe { libc::syscall(libc::SYS_migrate_pages, pid, bits, from, to) };
-    u64::try_from(left).map_err(|_| io::Error::last_os_error())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,7 +80,5 @@ mod tests {
         let absent = move_pages(own_pid(), &[4096], &[1000]).0.unwrap_err();
         assert_eq!(errno(absent), Some(libc::ENODEV));
         assert!(move_pages(own_pid(), &[4096], &[]).0.is_err());
-        let allowed = allowed_nodes().unwrap();
-        assert_eq!(migrate_pages(own_pid(), &allowed, &allowed).unwrap(), 0);
     }
 }

@@ -11,7 +11,7 @@ mod touches;
 
 use std::time::Duration;
 
-use common::{Obedient, attached, obey as be_obedient};
+use common::{obey as be_obedient, root, with_memory};
 use isotherm_core::{Act, Action, AddrRange, Applied, Budget, Look, PAGE_SIZE, TargetId, Work};
 use isotherm_linux::Vaddr;
 
@@ -33,14 +33,6 @@ fn apply(ops: &mut Vaddr, work: Work<'_>) -> Applied {
     ops.apply(&[work], &mut out).unwrap();
     assert_eq!(out.len(), 1);
     out[0]
-}
-
-/// A watched process with `pages` pages of a kind, all of them touched.
-fn with_memory(pages: u64, kind: &str) -> (Obedient, Vaddr, TargetId, AddrRange) {
-    let (mut process, ops, target) = attached();
-    let memory = process.map(pages, kind);
-    process.touch(memory);
-    (process, ops, target, memory)
 }
 
 /// Tried, applied and passed memory, in pages.

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::undocumented_unsafe_blocks)]
 
+pub mod root;
 pub mod settings;
 pub mod swap;
 pub mod words;
@@ -12,34 +13,12 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use isotherm_core::{AddrRange, Ask, Look, PAGE_SIZE, Seen, TargetId};
 use isotherm_linux::{Hold, Vaddr};
+#[allow(unused_imports, reason = "each test binary uses a part")]
+pub(crate) use root::needs_root;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
 /// Set in the environment of the test binary when it is to be the obedient process.
 const ROLE: &str = "ISOTHERM_TEST_ROLE";
-
-/// Whether this test can run here: it requires root. If all tests must run, its absence is a failure.
-pub fn root_or_skip(test: &str) -> bool {
-    let root = rustix::process::geteuid().is_root();
-    assert!(root || std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "{test} requires root");
-    if !root {
-        eprintln!("skipped {test}: it requires root to read page tables of another process");
-    }
-    root
-}
-
-/// Skips the rest of a test without root. The name of the test is that of the function.
-macro_rules! needs_root {
-    () => {
-        fn here() {}
-        // For example `program::record::a_test::here`.
-        let path = std::any::type_name_of_val(&here);
-        if !$crate::common::root_or_skip(path.rsplit("::").nth(1).unwrap_or(path)) {
-            return;
-        }
-    };
-}
-#[allow(unused_imports, reason = "each test binary uses a part")]
-pub(crate) use needs_root;
 
 /// An obedient process, and an operations set that watches it.
 pub fn attached() -> (Obedient, Vaddr, TargetId) {
@@ -47,6 +26,14 @@ pub fn attached() -> (Obedient, Vaddr, TargetId) {
     let mut ops = Vaddr::new().unwrap();
     let target = ops.attach(process.pid()).unwrap();
     (process, ops, target)
+}
+
+/// A watched process with `pages` pages of a kind, all of them touched.
+pub fn with_memory(pages: u64, kind: &str) -> (Obedient, Vaddr, TargetId, AddrRange) {
+    let (mut process, ops, target) = attached();
+    let memory = process.map(pages, kind);
+    process.touch(memory);
+    (process, ops, target, memory)
 }
 
 /// `pages` pages of `range`, from the `first`th on.

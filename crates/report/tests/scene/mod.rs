@@ -1,4 +1,4 @@
-//! Snapshots made by hand, for tests and the example.
+//! Snapshots made by hand, for tests.
 #![allow(dead_code, reason = "each user takes what it needs")]
 
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use isotherm::functions::RecordedFunctions;
 use isotherm::output_file::create;
-use isotherm::reading::{Head, each_event, open};
+use isotherm::reading::{Head, each_shown};
 use isotherm_record::Event;
 use isotherm_report::{
     Code, CodeBuilder, CodeChange, CodeMemory, change_graph, code_change_text, code_text,
@@ -74,7 +74,7 @@ fn read(o: &cli::Code, selection: &cli::Selection) -> Result<Code> {
     let builder = CodeBuilder::new(options_with(selection, &head)?, o.by);
     let mut builder = builder.by_first_touch(o.first_touch);
     let mut any = false;
-    let torn = each_event(open(input)?, |event, _| {
+    each_shown(input, true, |event| {
         match event {
             Event::Code { target, code } => {
                 any = true;
@@ -87,9 +87,6 @@ fn read(o: &cli::Code, selection: &cli::Selection) -> Result<Code> {
         }
         anyhow::Ok(())
     })?;
-    if let Some(torn) = torn {
-        say(format_args!("isotherm: {torn}"));
-    }
     if !any {
         bail!(
             "the record {} has no call stacks: record with --stacks or --alloc (isotherm record --stacks -- ./app)",

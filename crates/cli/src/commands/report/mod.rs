@@ -12,9 +12,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use isotherm::UsageError;
-use isotherm::reading::{
-    self, Head, Input, RecordSelection, each_event, each_shown, each_snapshot, open,
-};
+use isotherm::reading::{self, Head, Input, RecordSelection, each_shown, each_snapshot};
 use isotherm_core::Snapshot;
 use isotherm_record::Event;
 use isotherm_report::{
@@ -27,7 +25,6 @@ use isotherm_report::{
 use self::output::{Form, Output, show};
 use crate::cli;
 use crate::cli::{NeedAsked, ReportKind, Selection};
-use crate::log::say;
 
 /// Makes the requested report.
 pub fn run(o: cli::Report) -> Result<ExitCode> {
@@ -140,7 +137,7 @@ fn cgroups(o: &cli::Cgroups) -> Result<ExitCode> {
     let options = options_with(&o.selection, &head)?;
     let mut firsts = head.attributions.into_iter();
     let mut builder = GroupsBuilder::new(options, o.by, o.every);
-    let torn = each_event(open(&o.selection.part.input.input())?, |event, _| {
+    each_shown(&o.selection.part.input.input(), true, |event| {
         match event {
             Event::Header(_) => builder.begin(firsts.next().unwrap_or_default().into_values()),
             Event::Attribution(a) => builder.attribution(a),
@@ -149,9 +146,6 @@ fn cgroups(o: &cli::Cgroups) -> Result<ExitCode> {
         }
         anyhow::Ok(())
     })?;
-    if let Some(torn) = torn {
-        say(format_args!("isotherm: {torn}"));
-    }
     let groups = builder.finish()?;
     show(o.selection.shown.json, &groups, || groups_text(&groups, o.top, o.every.is_some()))
 }
