@@ -49,10 +49,10 @@ impl<'a> ReadRef<'a> for &'a ElfFile {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CodeSegment {
     /// offset in the file
-    offset: u64,
-    len: u64,
+    pub offset: u64,
+    pub len: u64,
     /// address in the file
-    address: u64,
+    pub address: u64,
 }
 
 /// The parts of a file with code.
