@@ -146,16 +146,36 @@ pub struct FaultSampler {
     /// The events by the process that they were opened for. [`COMMAND`] stands for this process, and is for the
     /// command that it starts.
     events: HashMap<i32, Vec<OwnedFd>>,
-    /// The threads that inherit their events: from the process with which key in `events`.
-    inherited: HashMap<i32, i32>,
+    heirs: Heirs,
     /// attached processes, and the key of their events
     attached: BTreeMap<i32, i32>,
     names: HashMap<i32, Arc<str>>,
-    /// threads that have ended since the last drain: the next one may still find samples of them
-    ended: Vec<i32>,
     /// read from the rings, and not drained yet
     news: Vec<FaultNews>,
     lost: u64,
+}
+
+/// The threads that inherit their events.
+#[derive(Debug, Default)]
+struct Heirs {
+    /// from the process with which key in the events of the sampler
+    keys: HashMap<i32, i32>,
+    /// threads that have ended since the last drain, and when: the next one may still find samples of them
+    ended: HashMap<i32, Nanos>,
+}
+
+impl Heirs {
+    /// Notes that a thread has started at this time. Its end may stand in a ring that was read before.
+    fn begin(&mut self, tid: i32, at: Nanos, key: i32) {
+        if self.ended.get(&tid).is_none_or(|&end| end < at) {
+            self.keys.insert(tid, key);
+        }
+    }
+
+    fn end(&mut self, tid: i32, at: Nanos) {
+        self.keys.remove(&tid);
+        self.ended.insert(tid, at);
+    }
 }
 
 struct Rings {
@@ -221,10 +241,9 @@ impl FaultSampler {
             thinner,
             probes: HashMap::new(),
             events: HashMap::new(),
-            inherited: HashMap::new(),
+            heirs: Heirs::default(),
             attached: BTreeMap::new(),
             names: HashMap::new(),
-            ended: Vec::new(),
             news: Vec::new(),
             lost: 0,
         })
@@ -276,7 +295,7 @@ impl FaultSampler {
 
     /// Notes the pid of the started command.
     pub fn started(&mut self, pid: i32) {
-        self.inherited.insert(pid, COMMAND);
+        self.heirs.keys.insert(pid, COMMAND);
     }
 
     /// Samples a process, its threads, and the processes that it starts. It is no error if it has ended.
@@ -287,7 +306,7 @@ impl FaultSampler {
         if self.attached.contains_key(&pid) {
             return Ok(());
         }
-        if let Some(&key) = self.inherited.get(&pid) {
+        if let Some(&key) = self.heirs.keys.get(&pid) {
             self.attached.insert(pid, key);
             return Ok(());
         }
@@ -296,7 +315,7 @@ impl FaultSampler {
         // Threads may start at the same time. Those that a thread with events starts inherit them.
         loop {
             self.read_rings();
-            let inherits = |tid: &i32| self.inherited.contains_key(tid);
+            let inherits = |tid: &i32| self.heirs.keys.contains_key(tid);
             let new = tids(&self.root, pid).into_iter().filter(|t| !inherits(t) && seen.insert(*t));
             let new: Vec<i32> = new.collect();
             if new.is_empty() {
@@ -363,7 +382,7 @@ impl FaultSampler {
 
     /// Returns the new faults and programs, in the order of time.
     pub fn drain(&mut self) -> Vec<FaultNews> {
-        let ended = std::mem::take(&mut self.ended);
+        let ended: Vec<i32> = self.heirs.ended.keys().copied().collect();
         self.read_rings();
         let mut news = std::mem::take(&mut self.news);
         news.sort_by_key(FaultNews::at);
@@ -375,13 +394,13 @@ impl FaultSampler {
         // The last samples of a thread may stand in a ring that was read before the one with its end.
         for tid in ended {
             self.names.remove(&tid);
+            self.heirs.ended.remove(&tid);
         }
         news
     }
 
     fn read_rings(&mut self) {
-        let FaultSampler { cpus, thinner, inherited, attached, names, ended, news, lost, .. } =
-            self;
+        let FaultSampler { cpus, thinner, heirs, attached, names, news, lost, .. } = self;
         let [minor, major] =
             [Event::Minor, Event::Major].map(|event| match thinner.has_program() {
                 true => Counts::Selected,
@@ -401,19 +420,15 @@ impl FaultSampler {
                     news.push(FaultNews::Exec { pid, at });
                 }
             }
-            Record::Fork { tid, parent, parent_pid } => {
-                let key = inherited.get(&parent).or_else(|| attached.get(&parent_pid));
-                let key = key.copied().unwrap_or(parent_pid);
-                inherited.insert(tid, key);
+            Record::Fork { at, tid, parent, parent_pid, .. } => {
+                let key = heirs.keys.get(&parent).or_else(|| attached.get(&parent_pid));
+                heirs.begin(tid, at, key.copied().unwrap_or(parent_pid));
                 if let Some(name) = names.get(&parent).cloned() {
                     // Its own new name may stand in the ring of another CPU, which was read before.
                     names.entry(tid).or_insert(name);
                 }
             }
-            Record::Exit { tid } => {
-                inherited.remove(&tid);
-                ended.push(tid);
-            }
+            Record::Exit { at, tid } => heirs.end(tid, at),
             Record::Lost(n) => *lost += n,
         };
         let mut read = |ring: &mut Ring, counts| {
@@ -471,5 +486,18 @@ mod tests {
             assert!(released.iter().all(|block| allocated.contains(block)), "{released:?}");
         }
         assert_eq!(allocated.len(), 14, "of 16; the last two are in the rings");
+    }
+
+    /// A later process with the pid of such a thread was never sampled, because it seemed to inherit events.
+    #[test]
+    fn a_thread_whose_end_is_read_before_its_begin_inherits_nothing() {
+        let mut heirs = Heirs::default();
+        heirs.end(5, Nanos(20));
+        heirs.begin(5, Nanos(10), 1);
+        assert!(heirs.keys.is_empty());
+        heirs.begin(5, Nanos(30), 1);
+        assert_eq!(heirs.keys, HashMap::from([(5, 1)]));
+        heirs.end(5, Nanos(40));
+        assert!(heirs.keys.is_empty());
     }
 }

@@ -98,13 +98,16 @@ pub(super) enum Record {
         name: String,
         exec: bool,
     },
-    /// a thread has started another thread or process
+    /// a thread has started another thread, or a process
     Fork {
+        at: Nanos,
+        pid: i32,
         tid: i32,
         parent: i32,
         parent_pid: i32,
     },
     Exit {
+        at: Nanos,
         tid: i32,
     },
     /// this number of records did not fit into the ring
@@ -165,12 +168,13 @@ pub(super) fn parse(kind: u32, misc: u16, content: &[u8], counts: Counts) -> Opt
             Some(Record::Name { at: Nanos(u64::from_ne_bytes(*time)), pid, tid, name, exec })
         }
         sys::PERF_RECORD_FORK | sys::PERF_RECORD_EXIT => {
-            let (_pid, parent_pid) = (rest.id()?, rest.id()?);
+            let (pid, parent_pid) = (rest.id()?, rest.id()?);
             let (tid, parent) = (rest.id()?, rest.id()?);
+            let at = Nanos(rest.long()?);
             let fork = kind == sys::PERF_RECORD_FORK;
             Some(match fork {
-                true => Record::Fork { tid, parent, parent_pid },
-                false => Record::Exit { tid },
+                true => Record::Fork { at, pid, tid, parent, parent_pid },
+                false => Record::Exit { at, tid },
             })
         }
         sys::PERF_RECORD_LOST => {
@@ -338,9 +342,11 @@ mod tests {
         assert_eq!(parse(sys::PERF_RECORD_COMM, 0, &named, COUNTS), Some(name(false)));
         assert_eq!(parse(sys::PERF_RECORD_COMM, exec, &named, COUNTS), Some(name(true)));
         let task = bytes(&[9, 7, 10, 8], &[5]);
-        let fork = Record::Fork { tid: 10, parent: 8, parent_pid: 7 };
+        let at = Nanos(5);
+        let fork = Record::Fork { at, pid: 9, tid: 10, parent: 8, parent_pid: 7 };
         assert_eq!(parse(sys::PERF_RECORD_FORK, 0, &task, COUNTS), Some(fork));
-        assert_eq!(parse(sys::PERF_RECORD_EXIT, 0, &task, COUNTS), Some(Record::Exit { tid: 10 }));
+        let exit = Record::Exit { at, tid: 10 };
+        assert_eq!(parse(sys::PERF_RECORD_EXIT, 0, &task, COUNTS), Some(exit));
         assert_eq!(
             parse(sys::PERF_RECORD_LOST, 0, &bytes(&[], &[1, 42]), COUNTS),
             Some(Record::Lost(42))
