@@ -123,6 +123,16 @@ struct Followed {
     again: bool,
     /// its page frame when it was resident last; 0 if unknown
     frame: u64,
+    /// how many processes its process had started at its last fault
+    forks: u64,
+}
+
+impl Followed {
+    /// Whether a minor fault leaves the page to its owner: it returns from the swap cache, or it is written to for the
+    /// first time after a fork. Its process has started `forks` processes.
+    fn keeps_owner(&self, forks: u64) -> bool {
+        !self.resident || self.forks < forks
+    }
 }
 
 struct Process {
@@ -132,13 +142,15 @@ struct Process {
     reread: (Nanos, Duration),
     pagemap: Option<File>,
     unwinder: Option<StackUnwinder>,
+    /// the number of processes that it has started
+    forks: u64,
 }
 
 impl Process {
     fn new(pid: i32, target: TargetId) -> Self {
         let pagemap = File::open(Path::new(ROOT).join(format!("proc/{pid}/pagemap"))).ok();
         let code = Arc::default();
-        Process { target, code, reread: (Nanos(0), REREAD), pagemap, unwinder: None }
+        Process { target, code, reread: (Nanos(0), REREAD), pagemap, unwinder: None, forks: 0 }
     }
 
     /// The state of a page; resident if the kernel cannot say.
@@ -323,7 +335,7 @@ impl Stacks {
         let samples = || {
             new.iter().filter_map(|n| match n {
                 FaultNews::Fault(s) => Some(s),
-                FaultNews::Exec { .. } => None,
+                FaultNews::Fork { .. } | FaultNews::Exec { .. } => None,
             })
         };
         let allocations = samples().filter(|s| s.is_of_allocation()).count();
@@ -345,6 +357,9 @@ impl Stacks {
                     if may_be_ours && s.at + EARLY > now && self.early.len() < MAX_EARLY_SAMPLES {
                         self.early.push_back(s);
                     }
+                }
+                FaultNews::Fork { pid, .. } => {
+                    self.processes.entry(pid).and_modify(|process| process.forks += 1);
                 }
                 FaultNews::Exec { pid, at } => self.exec(pid, at, &mut out),
             }
@@ -392,8 +407,8 @@ impl Stacks {
     }
 
     /// A thread has touched a page of the sample: from now on the page belongs to its code. A page that returns
-    /// from swap keeps its owner. Without one, it existed before isotherm attached, and belongs to the code that
-    /// brings it back.
+    /// from swap keeps its owner, and so does one that a fork made shared. Without one, it existed before isotherm
+    /// attached, and belongs to the code that brings it back.
     fn page(&mut self, s: Sampled, out: &mut Vec<StackNews>) {
         let Some(process) = self.processes.get_mut(&s.pid) else { return };
         let size = match process.state(s.address) {
@@ -411,24 +426,30 @@ impl Stacks {
         }
         let key = (s.pid, start);
         let (since, frame) = (s.at, process.frame(start));
-        if s.kind == SampleKind::Read {
-            if let Some(followed) = self.followed.get_mut(&key) {
-                *followed = Followed { resident: true, frame, ..*followed };
+        let (is_read, forks) = (s.kind == SampleKind::Read, process.forks);
+        if let Some(page) = self.followed.get_mut(&key)
+            && (is_read || page.keeps_owner(forks))
+        {
+            let was_resident = page.resident;
+            *page = Followed { resident: true, frame, forks, ..*page };
+            if is_read || !was_resident {
                 let page = AddrRange::new(start, start + size);
                 let returned = change(process.target, s.at, FaultKind::Returned, page);
-                return out.push(StackNews::Fault(returned));
+                out.push(StackNews::Fault(returned));
             }
-            // If it was filled when only a finer sample was taken, pages of that sample represent it.
-            if self.unseen.get(level as usize).is_some_and(|at| at.0 > 0) {
-                return;
-            }
+            return;
+        }
+        // If it was filled when only a finer sample was taken, pages of that sample represent it.
+        if is_read && self.unseen.get(level as usize).is_some_and(|at| at.0 > 0) {
+            return;
         }
         let again = self.followed.contains_key(&key);
         if self.followed.len() >= MAX_FOLLOWED && !again {
             return;
         }
         let (level, shift) = (level as usize, shift as usize);
-        self.followed.insert(key, Followed { resident: true, since, level, shift, again, frame });
+        let new = Followed { resident: true, since, level, shift, again, frame, forks };
+        self.followed.insert(key, new);
         self.sampled += 1;
         out.push(process.sample(s, FaultKind::Minor, AddrRange::new(start, start + size)));
     }
@@ -578,6 +599,7 @@ mod tests {
             shift,
             again,
             frame: 0,
+            forks: 0,
         };
         let mut unseen = [Nanos(0); LEVELS];
         unseen[6] = Nanos(5);
@@ -593,5 +615,21 @@ mod tests {
         let first = page(5, 7, 7, false);
         assert_eq!(sides((7, first), first), 0, "filled for the first time, in another order");
         assert_eq!(sides((8, refilled), refilled), 1, "another process");
+    }
+
+    /// A page belonged to whoever wrote to it next after a fork, or after it came back from the swap cache.
+    #[test]
+    fn a_write_after_a_fork_makes_no_new_owner() {
+        let page = |resident| Followed {
+            resident,
+            since: Nanos(1),
+            level: 6,
+            shift: 6,
+            again: false,
+            frame: 0,
+            forks: 3,
+        };
+        assert!(page(true).keeps_owner(4) && page(false).keeps_owner(3));
+        assert!(!page(true).keeps_owner(3), "it was freed and filled again");
     }
 }

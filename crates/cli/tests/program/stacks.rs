@@ -319,6 +319,13 @@ fn memory_that_is_filled_again_and_again_counts_once() {
     assert_refilled("drop", 1, 2, 1000);
 }
 
+/// The function that writes to it next after a fork does not own it.
+#[test]
+fn memory_that_is_shared_by_a_fork_keeps_its_owner() {
+    needs_root!();
+    assert_refilled("fork", 64, 100, 5);
+}
+
 /// So many faults that fewer and fewer are sampled.
 #[test]
 fn memory_that_is_filled_at_full_speed_counts_once() {

@@ -90,6 +90,13 @@ pub enum FaultsError {
 pub enum FaultNews {
     /// a fault
     Fault(Sampled),
+    /// A process has started another one, and may share its memory with it until one of them writes to it.
+    Fork {
+        /// the process
+        pid: i32,
+        /// the time
+        at: Nanos,
+    },
     /// A process runs another program: its earlier memory is gone.
     Exec {
         /// the process
@@ -103,7 +110,7 @@ impl FaultNews {
     fn at(&self) -> Nanos {
         match self {
             FaultNews::Fault(s) => s.at,
-            FaultNews::Exec { at, .. } => *at,
+            FaultNews::Fork { at, .. } | FaultNews::Exec { at, .. } => *at,
         }
     }
 }
@@ -420,7 +427,10 @@ impl FaultSampler {
                     news.push(FaultNews::Exec { pid, at });
                 }
             }
-            Record::Fork { at, tid, parent, parent_pid, .. } => {
+            Record::Fork { at, pid, tid, parent, parent_pid } => {
+                if pid != parent_pid {
+                    news.push(FaultNews::Fork { pid: parent_pid, at });
+                }
                 let key = heirs.keys.get(&parent).or_else(|| attached.get(&parent_pid));
                 heirs.begin(tid, at, key.copied().unwrap_or(parent_pid));
                 if let Some(name) = names.get(&parent).cloned() {
