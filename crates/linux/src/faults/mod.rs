@@ -20,7 +20,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use isotherm_core::Nanos;
+use isotherm_core::{AddrRange, Nanos};
 
 use event::{Counts, EventScope};
 use record::{Record, parse};
@@ -90,6 +90,15 @@ pub enum FaultsError {
 pub enum FaultNews {
     /// a fault
     Fault(Sampled),
+    /// A process may execute this memory from now on: it holds other code than before.
+    Mapped {
+        /// the process
+        pid: i32,
+        /// the time
+        at: Nanos,
+        /// the memory
+        range: AddrRange,
+    },
     /// A process has started another one, and may share its memory with it until one of them writes to it.
     Fork {
         /// the process
@@ -110,7 +119,9 @@ impl FaultNews {
     fn at(&self) -> Nanos {
         match self {
             FaultNews::Fault(s) => s.at,
-            FaultNews::Fork { at, .. } | FaultNews::Exec { at, .. } => *at,
+            FaultNews::Mapped { at, .. }
+            | FaultNews::Fork { at, .. }
+            | FaultNews::Exec { at, .. } => *at,
         }
     }
 }
@@ -427,6 +438,7 @@ impl FaultSampler {
                     news.push(FaultNews::Exec { pid, at });
                 }
             }
+            Record::Mapped { at, pid, range } => news.push(FaultNews::Mapped { pid, at, range }),
             Record::Fork { at, pid, tid, parent, parent_pid } => {
                 if pid != parent_pid {
                     news.push(FaultNews::Fork { pid: parent_pid, at });

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isotherm_core::Nanos;
+use isotherm_core::{AddrRange, Nanos};
 use perf_event_open_sys::bindings as sys;
 
 use super::event::Counts;
@@ -98,6 +98,12 @@ pub(super) enum Record {
         name: String,
         exec: bool,
     },
+    /// a process may execute this memory from now on
+    Mapped {
+        at: Nanos,
+        pid: i32,
+        range: AddrRange,
+    },
     /// a thread has started another thread, or a process
     Fork {
         at: Nanos,
@@ -163,9 +169,13 @@ pub(super) fn parse(kind: u32, misc: u16, content: &[u8], counts: Counts) -> Opt
             let name = rest.0.split(|&b| b == 0).next().unwrap_or_default();
             let name = String::from_utf8_lossy(name).into_owned();
             let exec = u32::from(misc) & sys::PERF_RECORD_MISC_COMM_EXEC != 0;
-            // Records that are no samples end with the ids of the thread and the time.
-            let (_, time) = rest.0.split_last_chunk()?;
-            Some(Record::Name { at: Nanos(u64::from_ne_bytes(*time)), pid, tid, name, exec })
+            Some(Record::Name { at: rest.time()?, pid, tid, name, exec })
+        }
+        sys::PERF_RECORD_MMAP => {
+            let (pid, _tid) = (rest.id()?, rest.id()?);
+            let (start, len) = (rest.long()?, rest.long()?);
+            let range = AddrRange::new(start, start.checked_add(len)?);
+            Some(Record::Mapped { at: rest.time()?, pid, range })
         }
         sys::PERF_RECORD_FORK | sys::PERF_RECORD_EXIT => {
             let (pid, parent_pid) = (rest.id()?, rest.id()?);
@@ -230,6 +240,12 @@ impl Fields<'_> {
         self.0 = rest;
         let valid = usize::try_from(self.long()?).ok()?;
         Some((first, StackCopy { registers, bytes: bytes.get(..valid)?.into() }))
+    }
+
+    /// The time of a record that is no sample: it ends with the ids of the thread and the time.
+    fn time(&self) -> Option<Nanos> {
+        let (_, time) = self.0.split_last_chunk()?;
+        Some(Nanos(u64::from_ne_bytes(*time)))
     }
 
     fn id(&mut self) -> Option<i32> {
@@ -347,6 +363,12 @@ mod tests {
         assert_eq!(parse(sys::PERF_RECORD_FORK, 0, &task, COUNTS), Some(fork));
         let exit = Record::Exit { at, tid: 10 };
         assert_eq!(parse(sys::PERF_RECORD_EXIT, 0, &task, COUNTS), Some(exit));
+        let mut mapped = bytes(&[7, 8], &[0x7f00, 0x100, 0]);
+        mapped.extend(b"/lib/a.so\0\0\0\0\0\0\0");
+        mapped.extend(bytes(&[7, 8], &[5]));
+        let range = AddrRange::new(0x7f00, 0x8000);
+        let expected = Some(Record::Mapped { at, pid: 7, range });
+        assert_eq!(parse(sys::PERF_RECORD_MMAP, 0, &mapped, COUNTS), expected);
         assert_eq!(
             parse(sys::PERF_RECORD_LOST, 0, &bytes(&[], &[1, 42]), COUNTS),
             Some(Record::Lost(42))
