@@ -223,7 +223,8 @@ impl Process {
         }
         self.read.1 = pause.min(REREAD_NEW);
         let root = Path::new(ROOT).join(format!("proc/{pid}/root"));
-        self.unwinder = Some(StackUnwinder::new(&root, &read, tables));
+        let files = read.iter().map(|(file, _)| file);
+        self.unwinder = Some(StackUnwinder::new(&root, files, tables));
         self.code = Arc::new(code);
         Some(StackNews::Code(self.target, Arc::clone(&self.code)))
     }

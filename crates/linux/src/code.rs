@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufReader};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
@@ -30,16 +30,31 @@ const MAX_IDS: usize = 1 << 16;
 /// Longer build ids, in bytes, are none: linkers make 8, 16 or 20.
 const MAX_BUILD_ID_BYTES: usize = 64;
 
+/// A file with this content. A number of a deleted file may be that of another one later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct FileVersion {
+    pub device: u64,
+    pub inode: u64,
+    pub len: u64,
+    /// seconds and nanoseconds
+    pub changed: (i64, i64),
+}
+
+impl FileVersion {
+    pub fn of(file: &Metadata) -> Self {
+        let changed = (file.ctime(), file.ctime_nsec());
+        FileVersion { device: file.dev(), inode: file.ino(), len: file.len(), changed }
+    }
+}
+
 /// Reads which files processes execute. It reads the build id of each file once.
 #[derive(Default)]
 pub struct CodeReader {
-    /// by device and inode
-    build_ids: HashMap<(u64, u64), Arc<str>>,
+    build_ids: HashMap<FileVersion, Arc<str>>,
 }
 
 impl CodeReader {
-    /// The files that `pid` may execute, each with its GNU build id in hexadecimal digits, which is empty if
-    /// there is none.
+    /// The files that `pid` may execute, each with its identity, as in [`isotherm_core::CodeMapping`].
     ///
     /// # Errors
     /// If the mappings of the process cannot be read.
@@ -59,22 +74,27 @@ impl CodeReader {
         if self.build_ids.len() >= MAX_IDS {
             self.build_ids.clear();
         }
-        let id = self.build_ids.entry((file.dev(), file.ino())).or_insert_with(|| id_of(path));
-        Arc::clone(id)
+        let version = FileVersion::of(&file);
+        Arc::clone(self.build_ids.entry(version).or_insert_with(|| id_of(path)))
     }
 }
 
+/// The build id of a file in hexadecimal digits. Without one, the size and the time of the last change stand for it; their
+/// number of digits is odd, so that they are no build id. Empty if it is no file that can be read.
 fn id_of(path: &Path) -> Arc<str> {
-    let read = || {
-        let elf = ElfFile::open(path).ok()?;
-        let file = object::File::parse(&elf).ok()?;
-        let id = file.build_id().ok().flatten().filter(|id| id.len() <= MAX_BUILD_ID_BYTES)?;
-        Some(id.iter().fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        }))
-    };
-    read().unwrap_or_default().into()
+    let Ok(file) = open_regular(path) else { return "".into() };
+    let Ok(found) = file.metadata() else { return "".into() };
+    let without_id = || format!("{:017x}{:016x}", found.len(), found.mtime());
+    build_id_of(&ElfFile::new(file)).unwrap_or_else(without_id).into()
+}
+
+fn build_id_of(elf: &ElfFile) -> Option<String> {
+    let file = object::File::parse(elf).ok()?;
+    let id = file.build_id().ok().flatten().filter(|id| id.len() <= MAX_BUILD_ID_BYTES)?;
+    Some(id.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    }))
 }
 
 /// A function at an address of code, and its line.
@@ -90,7 +110,7 @@ pub struct Function {
 /// a program runs (`/tmp/perf-PID.map`, jitdump).
 pub struct Functions {
     symbolizer: Symbolizer,
-    /// whether the file at a path has the expected build id
+    /// whether the file at a path has the expected build id, or size and time
     checked: HashMap<(PathBuf, Arc<str>), bool>,
     /// by process and dump
     generated: HashMap<(u32, Option<PathBuf>), GeneratedCode>,
@@ -170,8 +190,7 @@ impl Functions {
 
     /// Whether it is a regular file with this build id. A record may be forged, and name a pipe.
     fn is_same(&mut self, path: &Path, build_id: &Arc<str>) -> bool {
-        let has_id = || build_id.is_empty() || *id_of(path) == **build_id;
-        let same = || open_regular(path).is_ok() && has_id();
+        let same = || !build_id.is_empty() && *id_of(path) == **build_id;
         *self.checked.entry((path.to_owned(), Arc::clone(build_id))).or_insert_with(same)
     }
 
@@ -272,6 +291,36 @@ mod tests {
         // Another build of the file would give wrong names.
         let other: Arc<str> = "00ff".into();
         assert_eq!(functions.in_file(file.path.as_ref().as_ref(), &other, offset), []);
+        assert_eq!(functions.in_file(file.path.as_ref().as_ref(), &"".into(), offset), []);
+
+        // Without a build id, as from some linkers, only the same file will do.
+        let mut content = std::fs::read(&*file.path).unwrap();
+        let digits = |at: usize| u8::from_str_radix(&id[at..at + 2], 16).unwrap();
+        let note: Vec<u8> = (0..id.len() / 2).map(|n| digits(2 * n)).collect();
+        let note = [b"GNU\0", &*note].concat();
+        let at = content.windows(note.len()).position(|bytes| bytes == note).unwrap();
+        content[at] = b'X';
+        let copy = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(copy.path(), content).unwrap();
+        let id = id_of(copy.path());
+        assert_eq!(id.len(), 33);
+        assert_eq!(functions.in_file(copy.path(), &id, offset).last(), Some(last));
+        copy.as_file().set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(Functions::default().in_file(copy.path(), &id, offset), []);
+    }
+
+    /// A deleted file and a new one with its number had the same build id, which was read once.
+    #[test]
+    fn the_id_of_a_file_is_that_of_its_content() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut reader = CodeReader::default();
+        let mut id_with = |content: &str| {
+            std::fs::write(file.path(), content).unwrap();
+            reader.build_id(file.path())
+        };
+        let first = id_with("a");
+        assert_ne!(id_with("another"), first);
+        assert!(!first.is_empty());
     }
 
     /// A pipe with the name of a file that a process executes, or that a forged record names, hung isotherm.

@@ -23,8 +23,11 @@ pub(crate) struct ElfFile {
 
 impl ElfFile {
     pub fn open(path: &Path) -> io::Result<Self> {
-        let cache = ReadCache::new(open_regular(path)?);
-        Ok(ElfFile { cache, left: Cell::new(MAX_BYTES) })
+        open_regular(path).map(ElfFile::new)
+    }
+
+    pub fn new(file: File) -> Self {
+        ElfFile { cache: ReadCache::new(file), left: Cell::new(MAX_BYTES) }
     }
 }
 

@@ -13,6 +13,7 @@ use gimli::{
 };
 use object::{Object, ObjectSection};
 
+use crate::code::FileVersion;
 use crate::elf::{CodeSegment, ElfFile, base, code_segments};
 use crate::faults::StackCopy;
 use crate::proc::FileCode;
@@ -190,13 +191,10 @@ fn to_eh_frame(section: &mut [u8]) {
     }
 }
 
-/// The path and the build id of a file.
-type FileKey = (Arc<str>, Arc<str>);
-
 /// The tables of the files that were read.
 #[derive(Debug, Default)]
 pub struct UnwindTables {
-    files: HashMap<FileKey, Option<Arc<Tables>>>,
+    files: HashMap<FileVersion, Option<Arc<Tables>>>,
 }
 
 impl UnwindTables {
@@ -214,11 +212,12 @@ impl UnwindTables {
         parts.map(|bytes| bytes.len()).sum::<usize>() < most && self.files.len() < MAX_FILES
     }
 
-    fn read(&mut self, key: FileKey, path: &Path) -> Option<Arc<Tables>> {
-        if !self.files.contains_key(&key) && !self.has_room(MAX_BYTES) {
+    fn read(&mut self, path: &Path) -> Option<Arc<Tables>> {
+        let version = FileVersion::of(&path.metadata().ok()?);
+        if !self.files.contains_key(&version) && !self.has_room(MAX_BYTES) {
             return None;
         }
-        self.files.entry(key).or_insert_with(|| Tables::read(path).map(Arc::new)).clone()
+        self.files.entry(version).or_insert_with(|| Tables::read(path).map(Arc::new)).clone()
     }
 }
 
@@ -229,14 +228,17 @@ pub struct StackUnwinder {
 }
 
 impl StackUnwinder {
-    /// For a process that executes these files, which lie below `root`. Each has its build id.
+    /// For a process that executes these files, which lie below `root`.
     #[must_use]
-    pub fn new(root: &Path, code: &[(FileCode, Arc<str>)], tables: &mut UnwindTables) -> Self {
+    pub fn new<'a>(
+        root: &Path,
+        code: impl Iterator<Item = &'a FileCode>,
+        tables: &mut UnwindTables,
+    ) -> Self {
         let mut unwinder = UnwinderX86_64::new();
-        for (file, id) in code {
+        for file in code {
             let path = root.join(file.path.trim_start_matches('/'));
-            let key = (Arc::clone(&file.path), Arc::clone(id));
-            if let Some(module) = tables.read(key, &path).and_then(|t| t.module(file)) {
+            if let Some(module) = tables.read(&path).and_then(|t| t.module(file)) {
                 unwinder.add_module(module);
             }
         }
@@ -325,18 +327,19 @@ mod tests {
     #[test]
     fn tables_of_files_that_no_process_executes_give_way() {
         let mut tables = UnwindTables::default();
-        let mut add = |name: &str| {
+        let mut add = |inode| {
             let bytes: Bytes = vec![0; 100].into();
             let frames = FrameTable { address: 0, entries: bytes.clone(), search: [].into() };
             let read = Tables { frames: Some(frames), ..Tables::default() };
-            tables.files.insert((name.into(), "".into()), Some(read.into()));
+            let version = FileVersion { inode, ..FileVersion::default() };
+            tables.files.insert(version, Some(read.into()));
             bytes
         };
-        let _used = add("used");
-        drop(add("unused"));
+        let _used = add(1);
+        drop(add(2));
         assert!(tables.has_room(201) && tables.files.len() == 2);
         assert!(tables.has_room(200));
-        assert_eq!(tables.files.keys().map(|(path, _)| &**path).collect::<Vec<_>>(), ["used"]);
+        assert_eq!(tables.files.keys().map(|version| version.inode).collect::<Vec<_>>(), [1]);
         assert!(!tables.has_room(100));
     }
 
@@ -426,6 +429,18 @@ mod tests {
         };
         let modules: Vec<_> = (0..10).map(module).collect();
         assert!(tables.parts().all(|part| Arc::strong_count(part) == modules.len() + 1));
+    }
+
+    /// Of two files with the same path in two containers, or one after the other, the second had the tables of the first.
+    #[test]
+    fn each_file_has_its_own_tables() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut tables = UnwindTables::default();
+        let mut len_of = |copies| {
+            std::fs::write(file.path(), with_debug_frame(&compressed(copies))).unwrap();
+            tables.read(file.path()).unwrap().frames.as_ref().map(|f| f.entries.len())
+        };
+        assert_eq!([1, 2000].map(&mut len_of), [Some(259), Some(516_001)]);
     }
 
     /// A pipe with the name of a file that a process executes hung the recorder, until it was killed.
