@@ -15,7 +15,7 @@ use isotherm_linux::allocations::{AllocationsError, BYTES_VARIABLE, PreloadLibra
 use isotherm_linux::code::CodeReader;
 use isotherm_linux::faults::{FaultNews, FaultSampler, FaultsError, SampleKind, Sampled};
 use isotherm_linux::proc::FileCode;
-use isotherm_linux::sys::{self, PageState, page_frame, page_state};
+use isotherm_linux::sys::{self, PageState, page_frame, page_state, resident_ranges};
 use isotherm_linux::unwind::{StackUnwinder, UnwindTables};
 use isotherm_record::TargetInfo;
 use tracing::warn;
@@ -114,6 +114,8 @@ pub struct Stacks {
 /// A sampled page or huge page that belongs to the code of its fault.
 #[derive(Debug, Clone, Copy)]
 struct Followed {
+    /// its bytes
+    size: u64,
     resident: bool,
     /// the time of its fault
     since: Nanos,
@@ -167,6 +169,13 @@ impl Process {
     fn state(&self, address: u64) -> PageState {
         let read = self.pagemap.as_ref().map(|pagemap| page_state(pagemap, address));
         read.and_then(Result::ok).unwrap_or(PageState::Base)
+    }
+
+    /// Whether a part of the memory is resident.
+    fn has_resident(&self, range: AddrRange) -> bool {
+        let mut found = Vec::new();
+        let Some(pagemap) = &self.pagemap else { return true };
+        resident_ranges(pagemap, range, 1, &mut found).is_ok() && !found.is_empty()
     }
 
     /// The page frame of a resident page; 0 without the right to know it.
@@ -491,7 +500,7 @@ impl Stacks {
             return;
         }
         let (level, shift) = (level as usize, shift as usize);
-        let new = Followed { resident: true, since, level, shift, again, frame, forks };
+        let new = Followed { size, resident: true, since, level, shift, again, frame, forks };
         self.followed.insert(key, new);
         self.sampled += 1;
         self.sample(s, FaultKind::Minor, AddrRange::new(start, start + size), now, out);
@@ -557,9 +566,15 @@ impl Stacks {
             *checked = key;
             let Some(process) = processes.get(&key.0) else { continue };
             let Some(&page) = followed.get(&key) else { continue };
-            let state = process.state(key.1);
-            let is_resident = matches!(state, PageState::Base | PageState::Huge);
-            let frame = if is_resident { process.frame(key.1) } else { page.frame };
+            let range = AddrRange::new(key.1, key.1 + page.size);
+            let (state, frame) = match process.state(key.1) {
+                state @ (PageState::Base | PageState::Huge) => (state, process.frame(key.1)),
+                // Only the begin of a huge page was freed.
+                _ if page.size > PAGE_SIZE && process.has_resident(range) => {
+                    (PageState::Base, page.frame)
+                }
+                state => (state, page.frame),
+            };
             // A page that was freed and filled again has another frame, unless the same frames went around. So has
             // one that was moved, or was in swap in between.
             let is_other = || match sides_filled_again(followed, key, unseen) {
@@ -587,8 +602,7 @@ impl Stacks {
                     followed.insert(key, Followed { resident, frame, ..page })
                 }
             };
-            let page = AddrRange::new(key.1, key.1 + PAGE_SIZE);
-            out.push(StackNews::Fault(change(process.target, now, kind, page)));
+            out.push(StackNews::Fault(change(process.target, now, kind, range)));
         }
     }
 }
@@ -637,6 +651,7 @@ mod tests {
     #[test]
     fn memory_around_a_page_tells_whether_it_was_filled_again() {
         let page = |since, level, shift, again| Followed {
+            size: PAGE_SIZE,
             resident: true,
             since: Nanos(since),
             level,
@@ -665,6 +680,7 @@ mod tests {
     #[test]
     fn a_write_after_a_fork_makes_no_new_owner() {
         let page = |resident| Followed {
+            size: PAGE_SIZE,
             resident,
             since: Nanos(1),
             level: 6,

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attribution, CodeMapping, Fault, FaultKind, HeatBytes, Nanos, RegionView, Snapshot,
-    TargetId, TargetView,
+    AddrRange, Attribution, CodeMapping, Fault, FaultKind, HeatBytes, Nanos, PAGE_SIZE, RegionView,
+    Snapshot, TargetId, TargetView,
 };
 use serde::Serialize;
 
@@ -371,7 +371,9 @@ impl CodeBuilder {
                 true => c.allocations().map(|c| (c, of_allocation(c, &regions, heat))).collect(),
                 false => {
                     let resident = c.pages().filter(|c| c.resident);
-                    resident.map(|c| (c, of_page(c, &regions, heat))).collect::<Vec<_>>()
+                    resident
+                        .map(|p| (p, of_page(p, c.refilled(p), &regions, heat)))
+                        .collect::<Vec<_>>()
                 }
             });
             for (claim, sum) in sums {
@@ -476,19 +478,22 @@ fn entry<T: Default>(stacks: &mut HashMap<Owner, T>, owner: Owner) -> &mut T {
     stacks.entry(owner).or_default()
 }
 
-/// The memory that a sampled page stands for, by the heat of the regions that it is in.
+/// The memory that a sampled page stands for, by the heat of the regions that it is in. Of a huge page, other code has
+/// filled the share `refilled` since.
 fn of_page(
     claim: &Claim,
+    refilled: f64,
     regions: &[RegionView],
     heat: impl Fn(&RegionView) -> HeatBytes,
 ) -> HeatSum {
-    // The sampled page itself was found resident.
-    joined(
-        claim,
-        regions,
-        |part, _, heat| if heat.resident() > 0 { part as f64 } else { 0.0 },
-        heat,
-    )
+    let bytes = |part: u64, region: &RegionView, heat: &HeatBytes| match claim.range.len() {
+        // The sampled page itself was found resident.
+        PAGE_SIZE if heat.resident() > 0 => part as f64,
+        PAGE_SIZE => 0.0,
+        // A part of a huge page may have been freed.
+        _ => resident_share(part, region, heat) * (1.0 - refilled),
+    };
+    joined(claim, regions, bytes, heat)
 }
 
 /// The memory that a sampled allocation stands for. It may not be touched yet, or paged out: it is as resident as the
@@ -498,10 +503,12 @@ fn of_allocation(
     regions: &[RegionView],
     heat: impl Fn(&RegionView) -> HeatBytes,
 ) -> HeatSum {
-    let resident = |part: u64, region: &RegionView, heat: &HeatBytes| {
-        part as f64 * heat.resident() as f64 / region.range.len() as f64
-    };
-    joined(claim, regions, resident, heat)
+    joined(claim, regions, resident_share, heat)
+}
+
+/// The resident bytes of a part of a region, if they are spread evenly over it.
+fn resident_share(part: u64, region: &RegionView, heat: &HeatBytes) -> f64 {
+    part as f64 * heat.resident() as f64 / region.range.len() as f64
 }
 
 /// The sum over the parts of a sample in each region. `bytes` computes the resident bytes of a part.
