@@ -305,8 +305,9 @@ impl Stacks {
         let Some(pid) = fact.pid.and_then(|pid| i32::try_from(pid).ok()) else { return Ok(()) };
         if self.processes.get(&pid).is_none_or(|p| p.target != fact.id) {
             self.sampler.attach(pid)?;
-            self.probe(pid)?;
             self.processes.insert(pid, Process::new(pid, fact.id));
+            // Its page faults are sampled even if its allocations cannot be.
+            self.probe(pid)?;
         }
         Ok(())
     }
@@ -549,7 +550,10 @@ impl Stacks {
     }
 
     fn forget(&mut self, pid: i32) {
-        self.followed.retain(|&(of, _), _| of != pid);
+        let pages = self.followed.range((pid, 0)..=(pid, u64::MAX)).map(|(key, _)| *key);
+        for key in pages.collect::<Vec<_>>() {
+            self.followed.remove(&key);
+        }
     }
 
     /// Reads the state of up to `most` followed pages, beginning after the one that was checked last.
