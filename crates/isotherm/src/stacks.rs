@@ -303,7 +303,10 @@ impl Stacks {
     /// If the kernel refuses it.
     pub fn target(&mut self, fact: &TargetInfo) -> Result<(), StacksError> {
         let Some(pid) = fact.pid.and_then(|pid| i32::try_from(pid).ok()) else { return Ok(()) };
-        if self.processes.get(&pid).is_none_or(|p| p.target != fact.id) {
+        let known = self.processes.get(&pid).map(|process| process.target);
+        if known != Some(fact.id) {
+            // A new process has the pid of one that has ended, but is not reported yet.
+            known.into_iter().for_each(|ended| self.gone(ended));
             self.sampler.attach(pid)?;
             self.processes.insert(pid, Process::new(pid, fact.id));
             // Its page faults are sampled even if its allocations cannot be.
