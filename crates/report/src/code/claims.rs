@@ -25,7 +25,7 @@ pub(crate) struct Claims {
     /// By the first address and the length: a page of a huge page may have got another owner.
     pages: BTreeMap<(u64, u64), Claim>,
     allocations: BTreeMap<u64, Claim>,
-    /// Allocations were sampled.
+    /// Allocations of the present program were sampled.
     pub has_allocations: bool,
     /// the files that it executes now
     pub code: Arc<Vec<CodeMapping>>,
@@ -103,6 +103,7 @@ impl Claims {
         if range == AddrRange::new(0, u64::MAX) {
             self.pages.clear();
             self.allocations.clear();
+            self.has_allocations = false;
         }
         let inside: Vec<_> = self.pages_in(range).map(|(&key, _)| key).collect();
         inside.iter().for_each(|key| {
@@ -166,7 +167,7 @@ mod tests {
         assert_eq!(claims.allocations().count(), 1);
         let all = AddrRange::new(0, u64::MAX);
         claims.push(&Fault { range: all, ..at(FaultKind::Freed, 0, 50, 0) });
-        assert_eq!(claims.allocations().count(), 0);
+        assert!(claims.allocations().count() == 0 && !claims.has_allocations);
     }
 
     #[test]

@@ -358,24 +358,26 @@ impl CodeBuilder {
         let Some((last_time, s)) = self.last else { return Err(FilterError::Empty) };
         let thresholds = self.options.thresholds;
         let views: Vec<&TargetView> = self.options.filter.views(&s).collect();
-        // Page faults would describe the same memory once more.
-        let by_allocation =
-            !self.first_touch && self.claims.values().any(|claims| claims.has_allocations);
+        // Page faults would describe the same memory once more. A program that has not loaded the library has no others.
+        let by_allocation = |claims: &Claims| !self.first_touch && claims.has_allocations;
+        let mut has_allocations = false;
         let mut stacks: HashMap<Owner, HeatSum> = HashMap::new();
         let (mut with_stack, mut samples) = (HeatSum::default(), 0);
         for view in &views {
             let regions: Vec<RegionView> = self.options.filter.clipped(view).collect();
             let heat = |r: &RegionView| r.bytes(&thresholds);
-            let claims = self.claims.get(&view.id).into_iter();
-            let sums = claims.flat_map(|c| match by_allocation {
-                true => c.allocations().map(|c| (c, of_allocation(c, &regions, heat))).collect(),
-                false => {
-                    let resident = c.pages().filter(|c| c.resident);
-                    resident
-                        .map(|p| (p, of_page(p, c.refilled(p), &regions, heat)))
-                        .collect::<Vec<_>>()
+            let Some(claims) = self.claims.get(&view.id) else { continue };
+            has_allocations |= by_allocation(claims);
+            let sums: Vec<_> = match by_allocation(claims) {
+                true => {
+                    claims.allocations().map(|c| (c, of_allocation(c, &regions, heat))).collect()
                 }
-            });
+                false => {
+                    let resident = claims.pages().filter(|p| p.resident);
+                    let of_page = |p| of_page(p, claims.refilled(p), &regions, heat);
+                    resident.map(|p| (p, of_page(p))).collect()
+                }
+            };
             for (claim, sum) in sums {
                 if sum.resident.bytes <= 0.0 {
                     continue;
@@ -429,7 +431,7 @@ impl CodeBuilder {
             schema_version: 1,
             basis: tally.basis(&self.options, &last_time),
             by: self.by.name(),
-            owner: if by_allocation { ALLOCATION } else { "first_touch" },
+            owner: if has_allocations { ALLOCATION } else { "first_touch" },
             all: CodeMemory::exact(&all, idle),
             with_stack: CodeMemory::of(&with_stack),
             samples,
