@@ -1,11 +1,13 @@
 //! The files that a process executes, and the names of their functions.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fmt::Write;
 use std::fs::{File, Metadata};
 use std::io::{self, BufReader};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -112,6 +114,8 @@ pub struct Functions {
     symbolizer: Symbolizer,
     /// whether the file at a path has the expected build id, or size and time
     checked: HashMap<(PathBuf, Arc<str>), bool>,
+    /// whether the files with the debug information of a file may be read
+    debug_files: HashMap<PathBuf, bool>,
     /// by process and dump
     generated: HashMap<(u32, Option<PathBuf>), GeneratedCode>,
     /// bytes that may still be read of maps of generated code
@@ -139,6 +143,7 @@ impl Default for Functions {
         Functions {
             symbolizer: Symbolizer::new(),
             checked: HashMap::new(),
+            debug_files: HashMap::new(),
             generated: HashMap::new(),
             maps_left: MAX_MAPS,
             variables: HashMap::new(),
@@ -153,7 +158,10 @@ impl Functions {
         if !self.is_same(path, build_id) {
             return Vec::new();
         }
-        let source = Source::Elf(Elf::new(path));
+        let debug = self.debug_files.entry(path.to_owned());
+        let mut elf = Elf::new(path);
+        elf.debug_syms = *debug.or_insert_with(|| has_regular_debug_files(path));
+        let source = Source::Elf(elf);
         let found = self.symbolizer.symbolize_single(&source, Input::FileOffset(offset));
         let Ok(Symbolized::Sym(found)) = found else { return Vec::new() };
         let outer = (&*found.name, found.code_info.as_deref());
@@ -224,6 +232,33 @@ impl Functions {
     }
 }
 
+/// Whether the other files that blazesym would read for the file at `path` are regular ones, or missing. It opens whatever
+/// the file names, and would wait for the writer of a pipe. Those below `/usr/lib/debug` belong to the system.
+fn has_regular_debug_files(path: &Path) -> bool {
+    let is_regular = |path: &Path| path.metadata().ok().is_none_or(|found| found.is_file());
+    let mut package = path.as_os_str().to_owned();
+    package.push(".dwp");
+    let Ok(place) = path.canonicalize() else { return false };
+    let is_sibling_fine = |link: &Path| {
+        let sibling = place.with_file_name(link);
+        is_regular(&sibling) && (!sibling.exists() || refers_only_to(&sibling, |_| true))
+    };
+    is_regular(package.as_ref()) && refers_only_to(path, is_sibling_fine)
+}
+
+/// Whether an ELF file refers to no other file with debug information but one in its folder that is `fine`.
+fn refers_only_to(path: &Path, is_fine: impl FnOnce(&Path) -> bool) -> bool {
+    let Ok(elf) = ElfFile::open(path) else { return false };
+    let Ok(file) = object::File::parse(&elf) else { return false };
+    let has = |name| file.section_by_name(name).is_some();
+    let Ok(link) = file.gnu_debuglink() else { return false };
+    let link = link.map(|(name, _)| Path::new(OsStr::from_bytes(name)));
+    let is_name = |link: &Path| link.file_name() == Some(link.as_os_str());
+    !has(".gnu_debugaltlink")
+        && !has(".debug_sup")
+        && link.is_none_or(|link| is_name(link) && is_fine(link))
+}
+
 /// Whether an executed file is a jitdump: `jit-PID.dump`, of which a program maps a part so that profilers find it.
 #[must_use]
 pub fn is_dump(path: &str) -> bool {
@@ -265,6 +300,7 @@ mod tests {
     use std::os::unix::fs::{chown, symlink};
 
     use super::*;
+    use crate::elf::tests::with_section;
     use crate::generated;
     use crate::sys::with_other_kinds;
     use crate::walker::own_pid;
@@ -331,6 +367,34 @@ mod tests {
             assert_eq!(&*id_of(path), "");
             assert_eq!(functions.in_file(path, &"".into(), 0), []);
             assert_eq!(functions.variables(path, &"".into(), 0, 0), []);
+        });
+    }
+
+    /// A pipe in the place of a file with debug information hung `report code`.
+    #[test]
+    fn a_pipe_in_the_place_of_debug_information_hangs_nothing() {
+        with_other_kinds(|path| {
+            let beside = |name: &str| path.with_file_name(name);
+            let program = path.with_extension("program");
+            symlink(std::env::current_exe().unwrap(), &program).unwrap();
+            symlink(path, path.with_extension("program.dwp")).unwrap();
+            let address = a_known_function as fn() -> u64 as usize as u64;
+            let code = CodeReader::default().read("/".as_ref(), own_pid()).unwrap();
+            let (file, id) = code.iter().find(|(f, _)| f.range.contains(address)).unwrap();
+            let offset = address - file.range.start + file.offset;
+            let found = Functions::default().in_file(&program, id, offset);
+            assert!(found.last().unwrap().name.contains("a_known_function"), "{found:?}");
+
+            let with = |name: &str, link: &str| {
+                let section = [link.as_bytes(), &[0; 8][link.len() % 4..]].concat();
+                std::fs::write(beside("elf"), with_section(name, 0, &section)).unwrap();
+                has_regular_debug_files(&beside("elf"))
+            };
+            let name = path.file_name().unwrap().to_str().unwrap();
+            assert!(!with(".gnu_debuglink", name), "{name}");
+            assert!(!with(".gnu_debuglink", "../a") && !with(".gnu_debuglink", "/a"));
+            assert!(!with(".gnu_debugaltlink", "a") && !with(".debug_sup", "a"));
+            assert!(with(".gnu_debuglink", "missing") && with(".gnu_debuglink", "elf"));
         });
     }
 

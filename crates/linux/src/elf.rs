@@ -114,13 +114,33 @@ fn demangled(name: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::proc::code;
     use crate::walker::own_pid;
 
     /// A table that the test finds again.
     static TABLE: [u64; 4096] = [7; 4096];
+
+    /// An ELF file with this section.
+    pub(crate) fn with_section(name: &str, flags: u64, section: &[u8]) -> Vec<u8> {
+        let names = format!("\0{name}\0.shstrtab\0");
+        let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+        file.resize(16, 0);
+        [3_u16, 62, 1, 0].iter().for_each(|half| file.extend(half.to_le_bytes()));
+        [0_u64, 0, 64].iter().for_each(|word| file.extend(word.to_le_bytes()));
+        let rest = [0_u16, 0, 64, 56, 0, 64, 3, 2];
+        rest.iter().for_each(|half| file.extend(half.to_le_bytes()));
+        file.resize(128, 0);
+        let (at, len) = (256 + names.len() as u64, section.len() as u64);
+        // Name and type, flags, address, offset, size, link and info, alignment, size of an entry.
+        let headers = [
+            [(1 << 32) | 1, flags, 0, at, len, 0, 1, 0],
+            [(3 << 32) | (name.len() as u64 + 2), 0, 0, 256, names.len() as u64, 0, 1, 0],
+        ];
+        headers.as_flattened().iter().for_each(|word: &u64| file.extend(word.to_le_bytes()));
+        [&*file, names.as_bytes(), section].concat()
+    }
 
     /// A file may be sparse and state any size.
     #[test]

@@ -271,6 +271,7 @@ mod tests {
     use isotherm_core::AddrRange;
 
     use super::*;
+    use crate::elf::tests::with_section;
     use crate::sys::with_other_kinds;
 
     /// A section of zeros, compressed by a factor of 160: one literal, and copies of 258 bytes at distance 1.
@@ -291,24 +292,9 @@ mod tests {
         section
     }
 
-    /// An ELF file with the compressed section `.debug_frame`.
     fn with_debug_frame(section: &[u8]) -> Vec<u8> {
-        let names = b"\0.debug_frame\0.shstrtab\0";
-        let mut file = b"\x7fELF\x02\x01\x01".to_vec();
-        file.resize(16, 0);
-        [3_u16, 62, 1, 0].iter().for_each(|half| file.extend(half.to_le_bytes()));
-        [0_u64, 0, 64].iter().for_each(|word| file.extend(word.to_le_bytes()));
-        let rest = [0_u16, 0, 64, 56, 0, 64, 3, 2];
-        rest.iter().for_each(|half| file.extend(half.to_le_bytes()));
-        file.resize(128, 0);
-        let (at, len) = (256 + names.len() as u64, section.len() as u64);
-        // Name and type, flags, address, offset, size, link and info, alignment, size of an entry.
-        let headers = [
-            [(1 << 32) | 1, 0x800, 0, at, len, 0, 1, 0],
-            [(3 << 32) | 14, 0, 0, 256, names.len() as u64, 0, 1, 0],
-        ];
-        headers.as_flattened().iter().for_each(|word: &u64| file.extend(word.to_le_bytes()));
-        [&file, &names[..], section].concat()
+        // SHF_COMPRESSED
+        with_section(".debug_frame", 0x800, section)
     }
 
     /// A program could make the recorder allocate any amount by a small file.
