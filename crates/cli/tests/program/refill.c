@@ -4,6 +4,7 @@
    - drop: fills it, and drops the pages
    - page_out: pages it out, and touches it again
    - fork: shares all memory with a child, and writes to it
+   - free: drops the pages at the end, after another line of input
    At the end it is filled, and as much other memory, which was touched only once, in a scattered order: pages that were
    touched early and late are neighbours. */
 #define _GNU_SOURCE
@@ -98,6 +99,11 @@ int main(int argc, char **argv)
 	}
 	puts("done");
 	fflush(stdout);
+	if (!strcmp(how, "free") && getchar() != EOF) {
+		madvise(memory, size, MADV_DONTNEED);
+		puts("freed");
+		fflush(stdout);
+	}
 	pause();
 	return 0;
 }
