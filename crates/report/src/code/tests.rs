@@ -96,7 +96,7 @@ fn a_huge_page_counts_as_far_as_it_is_resident_and_not_filled_again() {
     let mut builder = CodeBuilder::new(Options::default(), CodeBy::Function);
     [huge].iter().chain(&pages).for_each(|f| builder.fault(f));
     let region = scene::region(2 << 20, 4 << 20, 0.0);
-    let regions = vec![isotherm_core::RegionView { resident_bp: 5000, ..region }];
+    let regions = vec![RegionView { resident_bp: 5000, ..region }];
     let maps = vec![scene::mapping(2 << 20, 4 << 20, "[heap]")];
     builder.push(&Arc::new(scene::snapshot(0, 1.0, vec![scene::target(0, maps, regions)])));
     let code = builder.finish(&mut Numbers).unwrap();
