@@ -165,8 +165,8 @@ static void adapt(void)
 	uint64_t was = atomic_load(&begin), now = now_ns(), passed = now - was;
 	uint64_t bytes = atomic_load(&mean);
 
-	/* After a burst, few samples may come for a long time. */
-	if (n < CHECKED_EVERY && passed <= 4 * allowed)
+	/* After a burst, few samples may come for a long time. A program that starts may have a longer burst. */
+	if (n < CHECKED_EVERY && (!was || passed <= 4 * allowed))
 		return;
 	if (!atomic_compare_exchange_strong(&begin, &was, now))
 		return; /* another thread does it */
