@@ -90,7 +90,8 @@ pub struct CodeMapping {
     pub offset: u64,
     /// path of the file, as the target sees it
     pub path: Arc<str>,
-    /// GNU build id of the file, in hexadecimal digits; empty if it has none or cannot be read
+    /// GNU build id of the file, in hexadecimal digits. If it has none, 33 digits: its size in bytes (17), and the time
+    /// of its last change in seconds since 1970 (16). Empty if it cannot be read.
     pub build_id: Arc<str>,
 }
 

@@ -14,7 +14,8 @@ use isotherm_core::{
 use isotherm_linux::allocations::{AllocationsError, BYTES_VARIABLE, PreloadLibrary, Probe};
 use isotherm_linux::code::CodeReader;
 use isotherm_linux::faults::{FaultNews, FaultSampler, FaultsError, SampleKind, Sampled};
-use isotherm_linux::sys::{self, PageState, page_frame, page_state};
+use isotherm_linux::proc::FileCode;
+use isotherm_linux::sys::{self, PageState, page_frame, page_state, resident_ranges};
 use isotherm_linux::unwind::{StackUnwinder, UnwindTables};
 use isotherm_record::TargetInfo;
 use tracing::warn;
@@ -42,7 +43,7 @@ const EARLY: Duration = Duration::from_secs(10);
 /// Time until the mappings of a program are read again, if a frame is in none of them. It is short at first, because a
 /// program that starts maps its libraries one by one, and doubles with each reading.
 const REREAD: Duration = Duration::from_millis(10);
-/// Maximum of that time, while reading finds new files.
+/// Maximum of that time, while reading finds new files, or if the program has replaced one.
 const REREAD_NEW: Duration = Duration::from_secs(1);
 /// Maximum of that time, if reading does not help, because the program generates code.
 const REREAD_MOST: Duration = Duration::from_secs(64);
@@ -113,6 +114,8 @@ pub struct Stacks {
 /// A sampled page or huge page that belongs to the code of its fault.
 #[derive(Debug, Clone, Copy)]
 struct Followed {
+    /// its bytes
+    size: u64,
     resident: bool,
     /// the time of its fault
     since: Nanos,
@@ -123,28 +126,56 @@ struct Followed {
     again: bool,
     /// its page frame when it was resident last; 0 if unknown
     frame: u64,
+    /// how many processes its process had started at its last fault
+    forks: u64,
+}
+
+impl Followed {
+    /// Whether a minor fault leaves the page to its owner: it returns from the swap cache, or it is written to for the
+    /// first time after a fork. Its process has started `forks` processes.
+    fn keeps_owner(&self, forks: u64) -> bool {
+        !self.resident || self.forks < forks
+    }
 }
 
 struct Process {
     target: TargetId,
     code: Arc<Vec<CodeMapping>>,
-    /// the earliest time to read its mappings again, and the pause after that
-    reread: (Nanos, Duration),
+    /// It has mapped other code in the place of some of it.
+    is_replaced: bool,
+    /// when its mappings were read last, and the pause after that
+    read: (Nanos, Duration),
     pagemap: Option<File>,
     unwinder: Option<StackUnwinder>,
+    /// the number of processes that it has started
+    forks: u64,
 }
 
 impl Process {
     fn new(pid: i32, target: TargetId) -> Self {
         let pagemap = File::open(Path::new(ROOT).join(format!("proc/{pid}/pagemap"))).ok();
-        let code = Arc::default();
-        Process { target, code, reread: (Nanos(0), REREAD), pagemap, unwinder: None }
+        Process {
+            target,
+            code: Arc::default(),
+            is_replaced: false,
+            read: (Nanos(0), Duration::ZERO),
+            pagemap,
+            unwinder: None,
+            forks: 0,
+        }
     }
 
     /// The state of a page; resident if the kernel cannot say.
     fn state(&self, address: u64) -> PageState {
         let read = self.pagemap.as_ref().map(|pagemap| page_state(pagemap, address));
         read.and_then(Result::ok).unwrap_or(PageState::Base)
+    }
+
+    /// Whether a part of the memory is resident.
+    fn has_resident(&self, range: AddrRange) -> bool {
+        let mut found = Vec::new();
+        let Some(pagemap) = &self.pagemap else { return true };
+        resident_ranges(pagemap, range, 1, &mut found).is_ok() && !found.is_empty()
     }
 
     /// The page frame of a resident page; 0 without the right to know it.
@@ -163,17 +194,48 @@ impl Process {
         }
     }
 
-    fn sample(&mut self, s: Sampled, kind: FaultKind, range: AddrRange) -> StackNews {
-        StackNews::Fault(Fault {
-            target: self.target,
-            at: s.at,
-            kind,
-            tid: u32::try_from(s.tid).unwrap_or(0),
-            frames: self.frames(&s),
-            thread: s.thread,
-            range,
-            weight: s.weight,
-        })
+    /// Notes that the process may execute this memory from now on.
+    fn mapped(&mut self, range: AddrRange) {
+        self.is_replaced |= self.code.iter().any(|c| c.range.intersect(&range).is_some());
+    }
+
+    /// Whether to read its code again: a frame of a sample is in none of it, or in a file that may be another one now.
+    fn should_read(&self, frames: &[u64], now: Nanos) -> bool {
+        let (at, pause) = self.read;
+        let pause = if self.is_replaced { pause.min(REREAD_NEW) } else { pause };
+        let is_old = self.is_replaced || frames.iter().any(|&f| !self.has_code(f));
+        is_old && now >= at + pause
+    }
+
+    /// Reads its code. None if it is the same.
+    fn read_code(
+        &mut self,
+        pid: i32,
+        reader: &mut CodeReader,
+        tables: &mut UnwindTables,
+        now: Nanos,
+    ) -> Option<StackNews> {
+        // Also if it fails: there may be too much to read.
+        let pause = (self.read.1 * 2).clamp(REREAD, REREAD_MOST);
+        self.read = (now, pause);
+        let read = reader.read(ROOT.as_ref(), pid).ok()?;
+        self.is_replaced = false;
+        let mapping = |(file, build_id): &(FileCode, Arc<str>)| CodeMapping {
+            range: file.range,
+            offset: file.offset,
+            path: Arc::clone(&file.path),
+            build_id: Arc::clone(build_id),
+        };
+        let code: Vec<CodeMapping> = read.iter().map(mapping).collect();
+        if code == *self.code {
+            return None;
+        }
+        self.read.1 = pause.min(REREAD_NEW);
+        let root = Path::new(ROOT).join(format!("proc/{pid}/root"));
+        let files = read.iter().map(|(file, _)| file);
+        self.unwinder = Some(StackUnwinder::new(&root, files, tables));
+        self.code = Arc::new(code);
+        Some(StackNews::Code(self.target, Arc::clone(&self.code)))
     }
 
     fn has_code(&self, address: u64) -> bool {
@@ -241,10 +303,14 @@ impl Stacks {
     /// If the kernel refuses it.
     pub fn target(&mut self, fact: &TargetInfo) -> Result<(), StacksError> {
         let Some(pid) = fact.pid.and_then(|pid| i32::try_from(pid).ok()) else { return Ok(()) };
-        if self.processes.get(&pid).is_none_or(|p| p.target != fact.id) {
+        let known = self.processes.get(&pid).map(|process| process.target);
+        if known != Some(fact.id) {
+            // A new process has the pid of one that has ended, but is not reported yet.
+            known.into_iter().for_each(|ended| self.gone(ended));
             self.sampler.attach(pid)?;
-            self.probe(pid)?;
             self.processes.insert(pid, Process::new(pid, fact.id));
+            // Its page faults are sampled even if its allocations cannot be.
+            self.probe(pid)?;
         }
         Ok(())
     }
@@ -323,7 +389,7 @@ impl Stacks {
         let samples = || {
             new.iter().filter_map(|n| match n {
                 FaultNews::Fault(s) => Some(s),
-                FaultNews::Exec { .. } => None,
+                _ => None,
             })
         };
         let allocations = samples().filter(|s| s.is_of_allocation()).count();
@@ -345,6 +411,12 @@ impl Stacks {
                     if may_be_ours && s.at + EARLY > now && self.early.len() < MAX_EARLY_SAMPLES {
                         self.early.push_back(s);
                     }
+                }
+                FaultNews::Mapped { pid, range, .. } => {
+                    self.processes.entry(pid).and_modify(|process| process.mapped(range));
+                }
+                FaultNews::Fork { pid, .. } => {
+                    self.processes.entry(pid).and_modify(|process| process.forks += 1);
                 }
                 FaultNews::Exec { pid, at } => self.exec(pid, at, &mut out),
             }
@@ -368,20 +440,19 @@ impl Stacks {
     }
 
     fn fault(&mut self, s: Sampled, now: Nanos, out: &mut Vec<StackNews>) {
-        self.read_code(&s, now, out);
         let Some(process) = self.processes.get_mut(&s.pid) else { return };
         match s.kind {
-            SampleKind::Minor | SampleKind::Read => self.page(s, out),
+            SampleKind::Minor | SampleKind::Read => self.page(s, now, out),
             SampleKind::Major => {
                 self.sampled += 1;
                 let start = align_down(s.address, PAGE_SIZE);
                 let range = AddrRange::new(start, start + PAGE_SIZE);
-                out.push(process.sample(s, FaultKind::Major, range));
+                self.sample(s, FaultKind::Major, range, now, out);
             }
             SampleKind::Allocated(size) => {
                 self.allocations += 1;
                 let range = AddrRange::new(s.address, s.address.saturating_add(size));
-                out.push(process.sample(s, FaultKind::Allocated, range));
+                self.sample(s, FaultKind::Allocated, range, now, out);
             }
             SampleKind::Released => {
                 let range = AddrRange::new(s.address, s.address.saturating_add(1));
@@ -392,9 +463,9 @@ impl Stacks {
     }
 
     /// A thread has touched a page of the sample: from now on the page belongs to its code. A page that returns
-    /// from swap keeps its owner. Without one, it existed before isotherm attached, and belongs to the code that
-    /// brings it back.
-    fn page(&mut self, s: Sampled, out: &mut Vec<StackNews>) {
+    /// from swap keeps its owner, and so does one that a fork made shared. Without one, it existed before isotherm
+    /// attached, and belongs to the code that brings it back.
+    fn page(&mut self, s: Sampled, now: Nanos, out: &mut Vec<StackNews>) {
         let Some(process) = self.processes.get_mut(&s.pid) else { return };
         let size = match process.state(s.address) {
             PageState::Huge => BLOCK_SIZE,
@@ -411,55 +482,62 @@ impl Stacks {
         }
         let key = (s.pid, start);
         let (since, frame) = (s.at, process.frame(start));
-        if s.kind == SampleKind::Read {
-            if let Some(followed) = self.followed.get_mut(&key) {
-                *followed = Followed { resident: true, frame, ..*followed };
+        let (is_read, forks) = (s.kind == SampleKind::Read, process.forks);
+        if let Some(page) = self.followed.get_mut(&key)
+            && (is_read || page.keeps_owner(forks))
+        {
+            let was_resident = page.resident;
+            *page = Followed { resident: true, frame, forks, ..*page };
+            if is_read || !was_resident {
                 let page = AddrRange::new(start, start + size);
                 let returned = change(process.target, s.at, FaultKind::Returned, page);
-                return out.push(StackNews::Fault(returned));
+                out.push(StackNews::Fault(returned));
             }
-            // If it was filled when only a finer sample was taken, pages of that sample represent it.
-            if self.unseen.get(level as usize).is_some_and(|at| at.0 > 0) {
-                return;
-            }
+            return;
+        }
+        // If it was filled when only a finer sample was taken, pages of that sample represent it.
+        if is_read && self.unseen.get(level as usize).is_some_and(|at| at.0 > 0) {
+            return;
         }
         let again = self.followed.contains_key(&key);
         if self.followed.len() >= MAX_FOLLOWED && !again {
             return;
         }
         let (level, shift) = (level as usize, shift as usize);
-        self.followed.insert(key, Followed { resident: true, since, level, shift, again, frame });
+        let new = Followed { size, resident: true, since, level, shift, again, frame, forks };
+        self.followed.insert(key, new);
         self.sampled += 1;
-        out.push(process.sample(s, FaultKind::Minor, AddrRange::new(start, start + size)));
+        self.sample(s, FaultKind::Minor, AddrRange::new(start, start + size), now, out);
     }
 
-    /// Reads the code of a process again if a frame of the sample is in none of it.
-    fn read_code(&mut self, s: &Sampled, now: Nanos, out: &mut Vec<StackNews>) {
-        let Some(process) = self.processes.get_mut(&s.pid) else { return };
-        let (due, pause) = process.reread;
-        if now < due || s.frames.iter().all(|&f| process.has_code(f)) {
-            return;
+    /// Reports a sample with its stack, and the code of its process if that is new.
+    fn sample(
+        &mut self,
+        s: Sampled,
+        kind: FaultKind,
+        range: AddrRange,
+        now: Nanos,
+        out: &mut Vec<StackNews>,
+    ) {
+        let Stacks { processes, reader, tables, .. } = self;
+        let Some(process) = processes.get_mut(&s.pid) else { return };
+        let mut frames = process.frames(&s);
+        if process.should_read(&frames, now)
+            && let Some(code) = process.read_code(s.pid, reader, tables, now)
+        {
+            out.push(code);
+            frames = process.frames(&s);
         }
-        // Also if it fails: there may be too much to read.
-        process.reread = (now + pause, (pause * 2).min(REREAD_MOST));
-        let Ok(read) = self.reader.read(ROOT.as_ref(), s.pid) else { return };
-        let code: Vec<CodeMapping> = read
-            .iter()
-            .map(|(file, build_id)| CodeMapping {
-                range: file.range,
-                offset: file.offset,
-                path: Arc::clone(&file.path),
-                build_id: Arc::clone(build_id),
-            })
-            .collect();
-        let is_new = code != *process.code;
-        if is_new {
-            process.reread = (now + pause.min(REREAD_NEW), (pause * 2).min(REREAD_NEW));
-            let root = Path::new(ROOT).join(format!("proc/{}/root", s.pid));
-            process.unwinder = Some(StackUnwinder::new(&root, &read, &mut self.tables));
-            process.code = Arc::new(code);
-            out.push(StackNews::Code(process.target, Arc::clone(&process.code)));
-        }
+        out.push(StackNews::Fault(Fault {
+            target: process.target,
+            at: s.at,
+            kind,
+            tid: u32::try_from(s.tid).unwrap_or(0),
+            frames,
+            thread: s.thread,
+            range,
+            weight: s.weight,
+        }));
     }
 
     fn exec(&mut self, pid: i32, at: Nanos, out: &mut Vec<StackNews>) {
@@ -475,7 +553,10 @@ impl Stacks {
     }
 
     fn forget(&mut self, pid: i32) {
-        self.followed.retain(|&(of, _), _| of != pid);
+        let pages = self.followed.range((pid, 0)..=(pid, u64::MAX)).map(|(key, _)| *key);
+        for key in pages.collect::<Vec<_>>() {
+            self.followed.remove(&key);
+        }
     }
 
     /// Reads the state of up to `most` followed pages, beginning after the one that was checked last.
@@ -492,9 +573,15 @@ impl Stacks {
             *checked = key;
             let Some(process) = processes.get(&key.0) else { continue };
             let Some(&page) = followed.get(&key) else { continue };
-            let state = process.state(key.1);
-            let is_resident = matches!(state, PageState::Base | PageState::Huge);
-            let frame = if is_resident { process.frame(key.1) } else { page.frame };
+            let range = AddrRange::new(key.1, key.1 + page.size);
+            let (state, frame) = match process.state(key.1) {
+                state @ (PageState::Base | PageState::Huge) => (state, process.frame(key.1)),
+                // Only the begin of a huge page was freed.
+                _ if page.size > PAGE_SIZE && process.has_resident(range) => {
+                    (PageState::Base, page.frame)
+                }
+                state => (state, page.frame),
+            };
             // A page that was freed and filled again has another frame, unless the same frames went around. So has
             // one that was moved, or was in swap in between.
             let is_other = || match sides_filled_again(followed, key, unseen) {
@@ -522,8 +609,7 @@ impl Stacks {
                     followed.insert(key, Followed { resident, frame, ..page })
                 }
             };
-            let page = AddrRange::new(key.1, key.1 + PAGE_SIZE);
-            out.push(StackNews::Fault(change(process.target, now, kind, page)));
+            out.push(StackNews::Fault(change(process.target, now, kind, range)));
         }
     }
 }
@@ -572,12 +658,14 @@ mod tests {
     #[test]
     fn memory_around_a_page_tells_whether_it_was_filled_again() {
         let page = |since, level, shift, again| Followed {
+            size: PAGE_SIZE,
             resident: true,
             since: Nanos(since),
             level,
             shift,
             again,
             frame: 0,
+            forks: 0,
         };
         let mut unseen = [Nanos(0); LEVELS];
         unseen[6] = Nanos(5);
@@ -593,5 +681,42 @@ mod tests {
         let first = page(5, 7, 7, false);
         assert_eq!(sides((7, first), first), 0, "filled for the first time, in another order");
         assert_eq!(sides((8, refilled), refilled), 1, "another process");
+    }
+
+    /// A page belonged to whoever wrote to it next after a fork, or after it came back from the swap cache.
+    #[test]
+    fn a_write_after_a_fork_makes_no_new_owner() {
+        let page = |resident| Followed {
+            size: PAGE_SIZE,
+            resident,
+            since: Nanos(1),
+            level: 6,
+            shift: 6,
+            again: false,
+            frame: 0,
+            forks: 3,
+        };
+        assert!(page(true).keeps_owner(4) && page(false).keeps_owner(3));
+        assert!(!page(true).keeps_owner(3), "it was freed and filled again");
+    }
+
+    /// Another library at the address of one that was closed had the names of its functions.
+    #[test]
+    fn code_is_read_again_where_it_was_replaced() {
+        let mut process = Process::new(0, TargetId(0));
+        let second = |n| Nanos(n * 1_000_000_000);
+        assert!(process.should_read(&[0x1010], Nanos(0)), "nothing is known");
+        let range = AddrRange::new(0x1000, 0x2000);
+        let code = CodeMapping { range, offset: 0, path: "/a".into(), build_id: "".into() };
+        process.code = Arc::new(vec![code]);
+        process.read = (second(100), REREAD_MOST);
+        assert!(!process.should_read(&[0x1010], second(300)));
+        assert!(process.should_read(&[0x1010, 0x2010], second(164)));
+        assert!(!process.should_read(&[0x1010, 0x2010], second(163)), "it generates code");
+        process.mapped(AddrRange::new(0x2000, 0x3000));
+        assert!(!process.should_read(&[0x1010], second(300)));
+        process.mapped(AddrRange::new(0x1800, 0x3000));
+        assert!(process.should_read(&[0x1010], second(101)));
+        assert!(!process.should_read(&[0x1010], second(100)), "at most once a second");
     }
 }

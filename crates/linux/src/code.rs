@@ -1,11 +1,13 @@
 //! The files that a process executes, and the names of their functions.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fmt::Write;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufReader};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,16 +32,31 @@ const MAX_IDS: usize = 1 << 16;
 /// Longer build ids, in bytes, are none: linkers make 8, 16 or 20.
 const MAX_BUILD_ID_BYTES: usize = 64;
 
+/// A file with this content. A number of a deleted file may be that of another one later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) struct FileVersion {
+    pub device: u64,
+    pub inode: u64,
+    pub len: u64,
+    /// seconds and nanoseconds
+    pub changed: (i64, i64),
+}
+
+impl FileVersion {
+    pub fn of(file: &Metadata) -> Self {
+        let changed = (file.ctime(), file.ctime_nsec());
+        FileVersion { device: file.dev(), inode: file.ino(), len: file.len(), changed }
+    }
+}
+
 /// Reads which files processes execute. It reads the build id of each file once.
 #[derive(Default)]
 pub struct CodeReader {
-    /// by device and inode
-    build_ids: HashMap<(u64, u64), Arc<str>>,
+    build_ids: HashMap<FileVersion, Arc<str>>,
 }
 
 impl CodeReader {
-    /// The files that `pid` may execute, each with its GNU build id in hexadecimal digits, which is empty if
-    /// there is none.
+    /// The files that `pid` may execute, each with its identity, as in [`isotherm_core::CodeMapping`].
     ///
     /// # Errors
     /// If the mappings of the process cannot be read.
@@ -59,22 +76,27 @@ impl CodeReader {
         if self.build_ids.len() >= MAX_IDS {
             self.build_ids.clear();
         }
-        let id = self.build_ids.entry((file.dev(), file.ino())).or_insert_with(|| id_of(path));
-        Arc::clone(id)
+        let version = FileVersion::of(&file);
+        Arc::clone(self.build_ids.entry(version).or_insert_with(|| id_of(path)))
     }
 }
 
+/// The build id of a file in hexadecimal digits. Without one, the size and the time of the last change stand for it; their
+/// number of digits is odd, so that they are no build id. Empty if it is no file that can be read.
 fn id_of(path: &Path) -> Arc<str> {
-    let read = || {
-        let elf = ElfFile::open(path).ok()?;
-        let file = object::File::parse(&elf).ok()?;
-        let id = file.build_id().ok().flatten().filter(|id| id.len() <= MAX_BUILD_ID_BYTES)?;
-        Some(id.iter().fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        }))
-    };
-    read().unwrap_or_default().into()
+    let Ok(file) = open_regular(path) else { return "".into() };
+    let Ok(found) = file.metadata() else { return "".into() };
+    let without_id = || format!("{:017x}{:016x}", found.len(), found.mtime());
+    build_id_of(&ElfFile::new(file)).unwrap_or_else(without_id).into()
+}
+
+fn build_id_of(elf: &ElfFile) -> Option<String> {
+    let file = object::File::parse(elf).ok()?;
+    let id = file.build_id().ok().flatten().filter(|id| id.len() <= MAX_BUILD_ID_BYTES)?;
+    Some(id.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    }))
 }
 
 /// A function at an address of code, and its line.
@@ -90,8 +112,10 @@ pub struct Function {
 /// a program runs (`/tmp/perf-PID.map`, jitdump).
 pub struct Functions {
     symbolizer: Symbolizer,
-    /// whether the file at a path has the expected build id
+    /// whether the file at a path has the expected build id, or size and time
     checked: HashMap<(PathBuf, Arc<str>), bool>,
+    /// whether the files with the debug information of a file may be read
+    debug_files: HashMap<PathBuf, bool>,
     /// by process and dump
     generated: HashMap<(u32, Option<PathBuf>), GeneratedCode>,
     /// bytes that may still be read of maps of generated code
@@ -119,6 +143,7 @@ impl Default for Functions {
         Functions {
             symbolizer: Symbolizer::new(),
             checked: HashMap::new(),
+            debug_files: HashMap::new(),
             generated: HashMap::new(),
             maps_left: MAX_MAPS,
             variables: HashMap::new(),
@@ -133,7 +158,10 @@ impl Functions {
         if !self.is_same(path, build_id) {
             return Vec::new();
         }
-        let source = Source::Elf(Elf::new(path));
+        let debug = self.debug_files.entry(path.to_owned());
+        let mut elf = Elf::new(path);
+        elf.debug_syms = *debug.or_insert_with(|| has_regular_debug_files(path));
+        let source = Source::Elf(elf);
         let found = self.symbolizer.symbolize_single(&source, Input::FileOffset(offset));
         let Ok(Symbolized::Sym(found)) = found else { return Vec::new() };
         let outer = (&*found.name, found.code_info.as_deref());
@@ -170,8 +198,7 @@ impl Functions {
 
     /// Whether it is a regular file with this build id. A record may be forged, and name a pipe.
     fn is_same(&mut self, path: &Path, build_id: &Arc<str>) -> bool {
-        let has_id = || build_id.is_empty() || *id_of(path) == **build_id;
-        let same = || open_regular(path).is_ok() && has_id();
+        let same = || !build_id.is_empty() && *id_of(path) == **build_id;
         *self.checked.entry((path.to_owned(), Arc::clone(build_id))).or_insert_with(same)
     }
 
@@ -203,6 +230,33 @@ impl Functions {
         let code = self.generated.entry(key).or_insert_with(&mut read);
         Some(Function { name: code.at(address)?.to_owned(), line: None })
     }
+}
+
+/// Whether the other files that blazesym would read for the file at `path` are regular ones, or missing. It opens whatever
+/// the file names, and would wait for the writer of a pipe. Those below `/usr/lib/debug` belong to the system.
+fn has_regular_debug_files(path: &Path) -> bool {
+    let is_regular = |path: &Path| path.metadata().ok().is_none_or(|found| found.is_file());
+    let mut package = path.as_os_str().to_owned();
+    package.push(".dwp");
+    let Ok(place) = path.canonicalize() else { return false };
+    let is_sibling_fine = |link: &Path| {
+        let sibling = place.with_file_name(link);
+        is_regular(&sibling) && (!sibling.exists() || refers_only_to(&sibling, |_| true))
+    };
+    is_regular(package.as_ref()) && refers_only_to(path, is_sibling_fine)
+}
+
+/// Whether an ELF file refers to no other file with debug information but one in its folder that is `fine`.
+fn refers_only_to(path: &Path, is_fine: impl FnOnce(&Path) -> bool) -> bool {
+    let Ok(elf) = ElfFile::open(path) else { return false };
+    let Ok(file) = object::File::parse(&elf) else { return false };
+    let has = |name| file.section_by_name(name).is_some();
+    let Ok(link) = file.gnu_debuglink() else { return false };
+    let link = link.map(|(name, _)| Path::new(OsStr::from_bytes(name)));
+    let is_name = |link: &Path| link.file_name() == Some(link.as_os_str());
+    !has(".gnu_debugaltlink")
+        && !has(".debug_sup")
+        && link.is_none_or(|link| is_name(link) && is_fine(link))
 }
 
 /// Whether an executed file is a jitdump: `jit-PID.dump`, of which a program maps a part so that profilers find it.
@@ -246,6 +300,7 @@ mod tests {
     use std::os::unix::fs::{chown, symlink};
 
     use super::*;
+    use crate::elf::tests::with_section;
     use crate::generated;
     use crate::sys::with_other_kinds;
     use crate::walker::own_pid;
@@ -272,6 +327,36 @@ mod tests {
         // Another build of the file would give wrong names.
         let other: Arc<str> = "00ff".into();
         assert_eq!(functions.in_file(file.path.as_ref().as_ref(), &other, offset), []);
+        assert_eq!(functions.in_file(file.path.as_ref().as_ref(), &"".into(), offset), []);
+
+        // Without a build id, as from some linkers, only the same file will do.
+        let mut content = std::fs::read(&*file.path).unwrap();
+        let digits = |at: usize| u8::from_str_radix(&id[at..at + 2], 16).unwrap();
+        let note: Vec<u8> = (0..id.len() / 2).map(|n| digits(2 * n)).collect();
+        let note = [b"GNU\0", &*note].concat();
+        let at = content.windows(note.len()).position(|bytes| bytes == note).unwrap();
+        content[at] = b'X';
+        let copy = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(copy.path(), content).unwrap();
+        let id = id_of(copy.path());
+        assert_eq!(id.len(), 33);
+        assert_eq!(functions.in_file(copy.path(), &id, offset).last(), Some(last));
+        copy.as_file().set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(Functions::default().in_file(copy.path(), &id, offset), []);
+    }
+
+    /// A deleted file and a new one with its number had the same build id, which was read once.
+    #[test]
+    fn the_id_of_a_file_is_that_of_its_content() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut reader = CodeReader::default();
+        let mut id_with = |content: &str| {
+            std::fs::write(file.path(), content).unwrap();
+            reader.build_id(file.path())
+        };
+        let first = id_with("a");
+        assert_ne!(id_with("another"), first);
+        assert!(!first.is_empty());
     }
 
     /// A pipe with the name of a file that a process executes, or that a forged record names, hung isotherm.
@@ -282,6 +367,34 @@ mod tests {
             assert_eq!(&*id_of(path), "");
             assert_eq!(functions.in_file(path, &"".into(), 0), []);
             assert_eq!(functions.variables(path, &"".into(), 0, 0), []);
+        });
+    }
+
+    /// A pipe in the place of a file with debug information hung `report code`.
+    #[test]
+    fn a_pipe_in_the_place_of_debug_information_hangs_nothing() {
+        with_other_kinds(|path| {
+            let beside = |name: &str| path.with_file_name(name);
+            let program = path.with_extension("program");
+            symlink(std::env::current_exe().unwrap(), &program).unwrap();
+            symlink(path, path.with_extension("program.dwp")).unwrap();
+            let address = a_known_function as fn() -> u64 as usize as u64;
+            let code = CodeReader::default().read("/".as_ref(), own_pid()).unwrap();
+            let (file, id) = code.iter().find(|(f, _)| f.range.contains(address)).unwrap();
+            let offset = address - file.range.start + file.offset;
+            let found = Functions::default().in_file(&program, id, offset);
+            assert!(found.last().unwrap().name.contains("a_known_function"), "{found:?}");
+
+            let with = |name: &str, link: &str| {
+                let section = [link.as_bytes(), &[0; 8][link.len() % 4..]].concat();
+                std::fs::write(beside("elf"), with_section(name, 0, &section)).unwrap();
+                has_regular_debug_files(&beside("elf"))
+            };
+            let name = path.file_name().unwrap().to_str().unwrap();
+            assert!(!with(".gnu_debuglink", name), "{name}");
+            assert!(!with(".gnu_debuglink", "../a") && !with(".gnu_debuglink", "/a"));
+            assert!(!with(".gnu_debugaltlink", "a") && !with(".debug_sup", "a"));
+            assert!(with(".gnu_debuglink", "missing") && with(".gnu_debuglink", "elf"));
         });
     }
 

@@ -23,8 +23,11 @@ pub(crate) struct ElfFile {
 
 impl ElfFile {
     pub fn open(path: &Path) -> io::Result<Self> {
-        let cache = ReadCache::new(open_regular(path)?);
-        Ok(ElfFile { cache, left: Cell::new(MAX_BYTES) })
+        open_regular(path).map(ElfFile::new)
+    }
+
+    pub fn new(file: File) -> Self {
+        ElfFile { cache: ReadCache::new(file), left: Cell::new(MAX_BYTES) }
     }
 }
 
@@ -49,10 +52,10 @@ impl<'a> ReadRef<'a> for &'a ElfFile {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CodeSegment {
     /// offset in the file
-    offset: u64,
-    len: u64,
+    pub offset: u64,
+    pub len: u64,
     /// address in the file
-    address: u64,
+    pub address: u64,
 }
 
 /// The parts of a file with code.
@@ -111,13 +114,33 @@ fn demangled(name: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::proc::code;
     use crate::walker::own_pid;
 
     /// A table that the test finds again.
     static TABLE: [u64; 4096] = [7; 4096];
+
+    /// An ELF file with this section.
+    pub(crate) fn with_section(name: &str, flags: u64, section: &[u8]) -> Vec<u8> {
+        let names = format!("\0{name}\0.shstrtab\0");
+        let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+        file.resize(16, 0);
+        [3_u16, 62, 1, 0].iter().for_each(|half| file.extend(half.to_le_bytes()));
+        [0_u64, 0, 64].iter().for_each(|word| file.extend(word.to_le_bytes()));
+        let rest = [0_u16, 0, 64, 56, 0, 64, 3, 2];
+        rest.iter().for_each(|half| file.extend(half.to_le_bytes()));
+        file.resize(128, 0);
+        let (at, len) = (256 + names.len() as u64, section.len() as u64);
+        // Name and type, flags, address, offset, size, link and info, alignment, size of an entry.
+        let headers = [
+            [(1 << 32) | 1, flags, 0, at, len, 0, 1, 0],
+            [(3 << 32) | (name.len() as u64 + 2), 0, 0, 256, names.len() as u64, 0, 1, 0],
+        ];
+        headers.as_flattened().iter().for_each(|word: &u64| file.extend(word.to_le_bytes()));
+        [&*file, names.as_bytes(), section].concat()
+    }
 
     /// A file may be sparse and state any size.
     #[test]

@@ -1,14 +1,19 @@
 //! Call stacks of programs without frame pointers, from a copy of the stack and the tables of their files.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, Module, Unwinder};
+use gimli::CallFrameInstruction::{DefCfaExpression, Expression, ValExpression};
+use gimli::{
+    BaseAddresses, CallFrameInstructionIter, CieOrFde, DW_EH_PE_udata4, EhFrame, Encoding,
+    EndianSlice, LittleEndian, Operation, UnwindSection,
+};
 use object::{Object, ObjectSection};
 
+use crate::code::FileVersion;
 use crate::elf::{CodeSegment, ElfFile, base, code_segments};
 use crate::faults::StackCopy;
 use crate::proc::FileCode;
@@ -17,20 +22,30 @@ use crate::proc::FileCode;
 const MAX_FRAMES: usize = 127;
 /// Longer sections are not read. The file itself states how long they are, also without compression.
 const MAX_SECTION_BYTES: u64 = 32 << 20;
-/// Maximum bytes of the sections of all files, and maximum number of files. Others have no tables.
+/// Longer entries of a table are left out: each frame of their function would evaluate all of it.
+const MAX_ENTRY_BYTES: usize = 1 << 16;
+/// Maximum bytes of the tables of all files, and maximum number of files. Others have no tables.
 const MAX_BYTES: usize = 256 << 20;
 const MAX_FILES: usize = 1 << 14;
 
-/// The content of a section, shared by all processes that execute the file.
+/// A part of the tables of a file, shared by all processes that execute the file.
 type Bytes = Arc<[u8]>;
 
 /// The tables of one file.
 #[derive(Debug, Clone, Default)]
 struct Tables {
     segments: Vec<CodeSegment>,
-    eh_frame: Option<(Range<u64>, Bytes)>,
-    eh_frame_hdr: Option<(Range<u64>, Bytes)>,
-    debug_frame: Option<(Range<u64>, Bytes)>,
+    frames: Option<FrameTable>,
+}
+
+/// How to find the caller at each instruction of a file.
+#[derive(Debug, Clone)]
+struct FrameTable {
+    /// address of `entries` in the file
+    address: u64,
+    /// the section `.eh_frame`
+    entries: Bytes,
+    search: Bytes,
 }
 
 impl Tables {
@@ -43,72 +58,166 @@ impl Tables {
             if section.compressed_file_range().ok()?.uncompressed_size > MAX_SECTION_BYTES {
                 return None;
             }
-            let bytes: Bytes = section.uncompressed_data().ok()?.into_owned().into();
-            let end = section.address().checked_add(section.size())?;
-            Some((section.address()..end, bytes))
+            Some((section.address(), section.uncompressed_data().ok()?.into_owned()))
         };
+        let frames = section(".eh_frame").or_else(|| {
+            let (_, mut entries) = section(".debug_frame")?;
+            to_eh_frame(&mut entries);
+            Some((0, entries))
+        });
         Some(Tables {
             segments: code_segments(&file),
-            eh_frame: section(".eh_frame"),
-            eh_frame_hdr: section(".eh_frame_hdr"),
-            debug_frame: section(".debug_frame"),
+            frames: frames.map(|(address, entries)| FrameTable::new(address, &entries)),
         })
     }
 
-    fn sections(&self) -> impl Iterator<Item = &Bytes> {
-        let all = [&self.eh_frame, &self.eh_frame_hdr, &self.debug_frame];
-        all.into_iter().flatten().map(|(_, bytes)| bytes)
+    fn parts(&self) -> impl Iterator<Item = &Bytes> {
+        self.frames.iter().flat_map(|frames| [&frames.entries, &frames.search])
     }
 
     /// The module of the file that is mapped as `code` says.
     fn module(&self, code: &FileCode) -> Option<Module<Bytes>> {
         let base = base(&self.segments, code.range.start, code.offset)?;
-        let svma =
-            |part: &Option<(Range<u64>, Bytes)>| part.as_ref().map(|(range, _)| range.clone());
-        let bytes =
-            |part: &Option<(Range<u64>, Bytes)>| part.as_ref().map(|(_, bytes)| bytes.clone());
-        let sections = ExplicitModuleSectionInfo {
-            eh_frame_svma: svma(&self.eh_frame),
-            eh_frame: bytes(&self.eh_frame),
-            eh_frame_hdr_svma: svma(&self.eh_frame_hdr),
-            eh_frame_hdr: bytes(&self.eh_frame_hdr),
-            debug_frame: bytes(&self.debug_frame),
-            ..ExplicitModuleSectionInfo::default()
-        };
-        let range = code.range.start..code.range.end;
-        Some(Module::new(code.path.to_string(), range, base, sections))
+        let mut sections = ExplicitModuleSectionInfo::default();
+        if let Some(frames) = &self.frames {
+            let end = frames.address.saturating_add(frames.entries.len() as u64);
+            sections.eh_frame_svma = Some(frames.address..end);
+            sections.eh_frame = Some(Arc::clone(&frames.entries));
+            sections.eh_frame_hdr = Some(Arc::clone(&frames.search));
+        }
+        // The name would be for debugging only.
+        Some(Module::new(String::new(), code.range.start..code.range.end, base, sections))
     }
 }
 
-/// The path and the build id of a file.
-type FileKey = (Arc<str>, Arc<str>);
+impl FrameTable {
+    fn new(address: u64, entries: &[u8]) -> Self {
+        FrameTable {
+            address,
+            entries: entries.into(),
+            search: search_table(address, entries).into(),
+        }
+    }
+}
+
+/// The entries whose evaluation ends, in the form of an `.eh_frame_hdr`. That of the file is of no use: it may point to
+/// entries that this function has not checked. Without any, framehop would make a table of all entries for each mapping.
+fn search_table(address: u64, entries: &[u8]) -> Vec<u8> {
+    let mut section = EhFrame::new(entries, LittleEndian);
+    section.set_address_size(8);
+    let bases = BaseAddresses::default().set_eh_frame(address);
+    let (mut common, mut found) = (HashMap::new(), Vec::new());
+    let mut all = section.entries(&bases);
+    while let Ok(Some(entry)) = all.next() {
+        match entry {
+            CieOrFde::Cie(cie) => {
+                let is_short = cie.entry_len() <= MAX_ENTRY_BYTES;
+                if is_short
+                    && has_no_jump(&section, cie.instructions(&section, &bases), cie.encoding())
+                {
+                    common.insert(cie.offset(), cie);
+                }
+            }
+            CieOrFde::Fde(partial) => {
+                let fde = partial.parse(|_, _, at| {
+                    let missing = gimli::Error::NoEntryAtGivenOffset(at.0 as u64);
+                    common.get(&at.0).cloned().ok_or(missing)
+                });
+                let Ok(fde) = fde else { continue };
+                let is_short = fde.entry_len() <= MAX_ENTRY_BYTES;
+                let encoding = fde.cie().encoding();
+                if is_short && has_no_jump(&section, fde.instructions(&section, &bases), encoding) {
+                    let place = (u32::try_from(fde.initial_address()), u32::try_from(fde.offset()));
+                    found.extend(place.0.ok().zip(place.1.ok()));
+                }
+            }
+        }
+    }
+    found.sort_unstable();
+    let mut table = vec![1];
+    // Of the address of the section, the number of rows, and the rows. Addresses of entries count from the section.
+    table.extend([DW_EH_PE_udata4.0; 3]);
+    let rows = found.iter().flat_map(|&(function, entry)| [function, entry]);
+    let words = [0, u32::try_from(found.len()).unwrap_or(0)].into_iter().chain(rows);
+    words.for_each(|word| table.extend(word.to_le_bytes()));
+    table
+}
+
+/// The sections are in memory, and have the byte order of x86-64.
+type Section<'a> = EndianSlice<'a, LittleEndian>;
+
+/// Whether no expression in these instructions has a jump, by which its evaluation might never end.
+fn has_no_jump(
+    section: &EhFrame<Section<'_>>,
+    mut instructions: CallFrameInstructionIter<'_, Section<'_>>,
+    encoding: Encoding,
+) -> bool {
+    // An evaluation ends at the first error.
+    while let Ok(Some(instruction)) = instructions.next() {
+        let (DefCfaExpression { expression }
+        | Expression { expression, .. }
+        | ValExpression { expression, .. }) = instruction
+        else {
+            continue;
+        };
+        let Ok(expression) = expression.get(section) else { continue };
+        let mut operations = expression.operations(encoding);
+        while let Ok(Some(operation)) = operations.next() {
+            if matches!(operation, Operation::Skip { .. } | Operation::Bra { .. }) {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// Gives a `.debug_frame` the form of an `.eh_frame`: there, common entries have another mark, and the others state the
+/// distance to their common entry, instead of its place.
+fn to_eh_frame(section: &mut [u8]) {
+    let (mut rest, mut at) = (section, 0u32);
+    while let Some((len, after)) = rest.split_first_chunk_mut() {
+        let len = u32::from_le_bytes(*len);
+        let end = usize::try_from(len).unwrap_or(usize::MAX);
+        let Some((entry, next)) = after.split_at_mut_checked(end) else { return };
+        at += 4;
+        if let Some(common) = entry.first_chunk_mut() {
+            let new = match u32::from_le_bytes(*common) {
+                u32::MAX => 0,
+                place => at.wrapping_sub(place),
+            };
+            *common = new.to_le_bytes();
+        }
+        (rest, at) = (next, at + len);
+    }
+}
 
 /// The tables of the files that were read.
 #[derive(Debug, Default)]
 pub struct UnwindTables {
-    files: HashMap<FileKey, Option<Arc<Tables>>>,
+    files: HashMap<FileVersion, Option<Arc<Tables>>>,
 }
 
 impl UnwindTables {
     /// Whether fewer than `most` bytes are kept. Above that, the files that no process executes are dropped first.
     fn has_room(&mut self, most: usize) -> bool {
         if !self.is_below(most) {
-            let is_used = |t: &Arc<Tables>| t.sections().any(|bytes| Arc::strong_count(bytes) > 1);
+            let is_used = |t: &Arc<Tables>| t.parts().any(|bytes| Arc::strong_count(bytes) > 1);
             self.files.retain(|_, tables| tables.as_ref().is_some_and(is_used));
         }
         self.is_below(most)
     }
 
     fn is_below(&self, most: usize) -> bool {
-        let sections = self.files.values().flatten().flat_map(|tables| tables.sections());
-        sections.map(|bytes| bytes.len()).sum::<usize>() < most && self.files.len() < MAX_FILES
+        let parts = self.files.values().flatten().flat_map(|tables| tables.parts());
+        parts.map(|bytes| bytes.len()).sum::<usize>() < most && self.files.len() < MAX_FILES
     }
 
-    fn read(&mut self, key: FileKey, path: &Path) -> Option<Arc<Tables>> {
-        if !self.files.contains_key(&key) && !self.has_room(MAX_BYTES) {
+    fn read(&mut self, path: &Path) -> Option<Arc<Tables>> {
+        let version = FileVersion::of(&path.metadata().ok()?);
+        if !self.files.contains_key(&version) && !self.has_room(MAX_BYTES) {
             return None;
         }
-        self.files.entry(key).or_insert_with(|| Tables::read(path).map(Arc::new)).clone()
+        self.files.entry(version).or_insert_with(|| Tables::read(path).map(Arc::new)).clone()
     }
 }
 
@@ -119,14 +228,17 @@ pub struct StackUnwinder {
 }
 
 impl StackUnwinder {
-    /// For a process that executes these files, which lie below `root`. Each has its build id.
+    /// For a process that executes these files, which lie below `root`.
     #[must_use]
-    pub fn new(root: &Path, code: &[(FileCode, Arc<str>)], tables: &mut UnwindTables) -> Self {
+    pub fn new<'a>(
+        root: &Path,
+        code: impl Iterator<Item = &'a FileCode>,
+        tables: &mut UnwindTables,
+    ) -> Self {
         let mut unwinder = UnwinderX86_64::new();
-        for (file, id) in code {
+        for file in code {
             let path = root.join(file.path.trim_start_matches('/'));
-            let key = (Arc::clone(&file.path), Arc::clone(id));
-            if let Some(module) = tables.read(key, &path).and_then(|t| t.module(file)) {
+            if let Some(module) = tables.read(&path).and_then(|t| t.module(file)) {
                 unwinder.add_module(module);
             }
         }
@@ -156,7 +268,10 @@ impl StackUnwinder {
 
 #[cfg(test)]
 mod tests {
+    use isotherm_core::AddrRange;
+
     use super::*;
+    use crate::elf::tests::with_section;
     use crate::sys::with_other_kinds;
 
     /// A section of zeros, compressed by a factor of 160: one literal, and copies of 258 bytes at distance 1.
@@ -177,24 +292,9 @@ mod tests {
         section
     }
 
-    /// An ELF file with the compressed section `.debug_frame`.
     fn with_debug_frame(section: &[u8]) -> Vec<u8> {
-        let names = b"\0.debug_frame\0.shstrtab\0";
-        let mut file = b"\x7fELF\x02\x01\x01".to_vec();
-        file.resize(16, 0);
-        [3_u16, 62, 1, 0].iter().for_each(|half| file.extend(half.to_le_bytes()));
-        [0_u64, 0, 64].iter().for_each(|word| file.extend(word.to_le_bytes()));
-        let rest = [0_u16, 0, 64, 56, 0, 64, 3, 2];
-        rest.iter().for_each(|half| file.extend(half.to_le_bytes()));
-        file.resize(128, 0);
-        let (at, len) = (256 + names.len() as u64, section.len() as u64);
-        // Name and type, flags, address, offset, size, link and info, alignment, size of an entry.
-        let headers = [
-            [(1 << 32) | 1, 0x800, 0, at, len, 0, 1, 0],
-            [(3 << 32) | 14, 0, 0, 256, names.len() as u64, 0, 1, 0],
-        ];
-        headers.as_flattened().iter().for_each(|word: &u64| file.extend(word.to_le_bytes()));
-        [&file, &names[..], section].concat()
+        // SHF_COMPRESSED
+        with_section(".debug_frame", 0x800, section)
     }
 
     /// A program could make the recorder allocate any amount by a small file.
@@ -203,8 +303,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let read = |copies| {
             std::fs::write(file.path(), with_debug_frame(&compressed(copies))).unwrap();
-            let (_, bytes) = Tables::read(file.path()).unwrap().debug_frame?;
-            Some(bytes.len())
+            Some(Tables::read(file.path()).unwrap().frames?.entries.len())
         };
         assert_eq!(read(1000), Some(258_001));
         assert_eq!(read(140_000), None, "36 MB");
@@ -214,18 +313,120 @@ mod tests {
     #[test]
     fn tables_of_files_that_no_process_executes_give_way() {
         let mut tables = UnwindTables::default();
-        let mut add = |name: &str| {
+        let mut add = |inode| {
             let bytes: Bytes = vec![0; 100].into();
-            let read = Tables { eh_frame: Some((0..100, bytes.clone())), ..Tables::default() };
-            tables.files.insert((name.into(), "".into()), Some(read.into()));
+            let frames = FrameTable { address: 0, entries: bytes.clone(), search: [].into() };
+            let read = Tables { frames: Some(frames), ..Tables::default() };
+            let version = FileVersion { inode, ..FileVersion::default() };
+            tables.files.insert(version, Some(read.into()));
             bytes
         };
-        let _used = add("used");
-        drop(add("unused"));
+        let _used = add(1);
+        drop(add(2));
         assert!(tables.has_room(201) && tables.files.len() == 2);
         assert!(tables.has_room(200));
-        assert_eq!(tables.files.keys().map(|(path, _)| &**path).collect::<Vec<_>>(), ["used"]);
+        assert_eq!(tables.files.keys().map(|version| version.inode).collect::<Vec<_>>(), [1]);
         assert!(!tables.has_room(100));
+    }
+
+    /// An entry of `.debug_frame` or `.eh_frame`: its length, the reference to a common one, and the content.
+    fn entry(common: u32, content: &[u8]) -> Vec<u8> {
+        let len = u32::try_from(4 + content.len()).unwrap();
+        [&len.to_le_bytes(), &common.to_le_bytes(), content].concat()
+    }
+
+    /// The common entry of a `.debug_frame`: the caller is above the return address.
+    fn common() -> Vec<u8> {
+        // Version, no augmentation, alignment of code and data, the register of the return address. Then
+        // DW_CFA_def_cfa: rsp + 8, and DW_CFA_offset: the return address is below.
+        entry(u32::MAX, &[1, 0, 1, 0x78, 16, 0x0c, 7, 8, 0x90, 1])
+    }
+
+    /// The entry of a function of 256 bytes.
+    fn function(common: u32, address: u64, instructions: &[u8]) -> Vec<u8> {
+        let range = [address, 256].map(u64::to_le_bytes);
+        entry(common, &[range.as_flattened(), instructions].concat())
+    }
+
+    fn functions_of(frames: &FrameTable) -> Vec<u32> {
+        let (head, rows) = frames.search.split_at(12);
+        assert_eq!(head[..8], [1, 3, 3, 3, 0, 0, 0, 0]);
+        assert_eq!(head[8..], u32::to_le_bytes((rows.len() / 8).try_into().unwrap()));
+        rows.chunks(8).map(|row| u32::from_le_bytes(row[..4].try_into().unwrap())).collect()
+    }
+
+    /// A program whose file had such an expression hung the recorder for ever.
+    #[test]
+    fn an_expression_that_never_ends_is_left_out() {
+        // DW_CFA_def_cfa_expression
+        let with_expression = |common, address, expression: &[u8]| {
+            let len = u8::try_from(expression.len()).unwrap();
+            function(common, address, &[&[0x0f, len], expression].concat())
+        };
+        let endless = entry(u32::MAX, &[1, 0, 1, 0x78, 16, 0x0f, 3, 0x2f, 0xfd, 0xff]);
+        let of_endless = u32::try_from(common().len()).unwrap();
+        let mut entries = [
+            common(),
+            endless,
+            // DW_OP_skip to itself
+            with_expression(0, 0x1000, &[0x2f, 0xfd, 0xff]),
+            // DW_CFA_def_cfa_offset
+            function(0, 0x4000, &[0x0e, 16]),
+            // DW_OP_lit1, and DW_OP_bra to it
+            with_expression(0, 0x2000, &[0x31, 0x28, 0xfc, 0xff]),
+            // DW_OP_breg7
+            with_expression(0, 0x3000, &[0x77, 16]),
+            function(of_endless, 0x5000, &[]),
+            // DW_CFA_nop
+            function(0, 0x6000, &[0; MAX_ENTRY_BYTES]),
+        ]
+        .concat();
+        to_eh_frame(&mut entries);
+        let frames = FrameTable::new(0, &entries);
+        assert_eq!(functions_of(&frames), [0x3000, 0x4000]);
+
+        let segment = CodeSegment { offset: 0, len: 0x8000, address: 0 };
+        let tables = Tables { segments: vec![segment], frames: Some(frames) };
+        let range = AddrRange::new(0x7000_0000, 0x7000_8000);
+        let module = tables.module(&FileCode { range, offset: 0, path: "a".into() });
+        let mut unwinder = UnwinderX86_64::new();
+        unwinder.add_module(module.unwrap());
+        let mut unwinder = StackUnwinder { unwinder, cache: CacheX86_64::new() };
+        let mut caller = |function: u64| {
+            let bytes = [1u64, 2, 3, 4].map(u64::to_ne_bytes).as_flattened().into();
+            let copy = StackCopy { registers: [0, 0x9000, function + 0x7000_0010], bytes };
+            unwinder.frames(&copy).get(1).copied()
+        };
+        assert_eq!([0x3000, 0x4000].map(&mut caller), [Some(2); 2]);
+        assert_ne!(caller(0x1000), Some(2), "the loop has no caller, but an end");
+    }
+
+    /// A file that was mapped in a thousand parts took a thousand tables of all of its functions.
+    #[test]
+    fn all_mappings_of_a_file_share_its_tables() {
+        let mut entries = [common(), function(0, 0x1000, &[])].concat();
+        to_eh_frame(&mut entries);
+        let frames = Some(FrameTable::new(0, &entries));
+        let segments = vec![CodeSegment { offset: 0, len: 1 << 20, address: 0 }];
+        let tables = Tables { segments, frames };
+        let module = |page: u64| {
+            let range = AddrRange::new((8 + page) << 12, (9 + page) << 12);
+            tables.module(&FileCode { range, offset: page << 12, path: "a".into() }).unwrap()
+        };
+        let modules: Vec<_> = (0..10).map(module).collect();
+        assert!(tables.parts().all(|part| Arc::strong_count(part) == modules.len() + 1));
+    }
+
+    /// Of two files with the same path in two containers, or one after the other, the second had the tables of the first.
+    #[test]
+    fn each_file_has_its_own_tables() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut tables = UnwindTables::default();
+        let mut len_of = |copies| {
+            std::fs::write(file.path(), with_debug_frame(&compressed(copies))).unwrap();
+            tables.read(file.path()).unwrap().frames.as_ref().map(|f| f.entries.len())
+        };
+        assert_eq!([1, 2000].map(&mut len_of), [Some(259), Some(516_001)]);
     }
 
     /// A pipe with the name of a file that a process executes hung the recorder, until it was killed.

@@ -3,13 +3,17 @@
    - unmap: maps, fills and unmaps it
    - drop: fills it, and drops the pages
    - page_out: pages it out, and touches it again
+   - fork: shares all memory with a child, and writes to it
+   - free: drops the pages at the end, after another line of input
    At the end it is filled, and as much other memory, which was touched only once, in a scattered order: pages that were
    touched early and late are neighbours. */
 #define _GNU_SOURCE
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -45,6 +49,27 @@ __attribute__((noinline)) static void refill(char *memory, size_t size)
 	__asm__ volatile("" : : : "memory");
 }
 
+/* Each page is copied. */
+__attribute__((noinline)) static void write_shared(char *memory, size_t size)
+{
+	touch(memory, size);
+	__asm__ volatile("" : : : "memory");
+}
+
+static void share(char *stays, char *memory, size_t size)
+{
+	pid_t child = fork();
+
+	if (child < 0)
+		exit(1);
+	while (!child)
+		pause();
+	write_shared(stays, size);
+	write_shared(memory, size);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+}
+
 int main(int argc, char **argv)
 {
 	const char *how = argv[1];
@@ -66,12 +91,19 @@ int main(int argc, char **argv)
 			memory = map(size);
 		} else if (!strcmp(how, "drop")) {
 			madvise(memory, size, MADV_DONTNEED);
+		} else if (!strcmp(how, "fork")) {
+			share(stays, memory, size);
 		} else if (madvise(memory, size, MADV_PAGEOUT)) {
 			return 1;
 		}
 	}
 	puts("done");
 	fflush(stdout);
+	if (!strcmp(how, "free") && getchar() != EOF) {
+		madvise(memory, size, MADV_DONTNEED);
+		puts("freed");
+		fflush(stdout);
+	}
 	pause();
 	return 0;
 }

@@ -1,10 +1,13 @@
 //! Call stacks in a record, and the memory by code that follows from them.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use isotherm_core::FaultKind;
 use isotherm_record::{Event, Reader};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::alone::Alone;
@@ -278,6 +281,47 @@ fn code_that_brings_memory_back_is_shown() {
     assert_eq!(wait(&mut service.child).code(), Some(0), "{}", service.err());
 }
 
+/// Memory that was freed shortly before the end stayed in the record: its pages were read in turn.
+#[test]
+fn a_record_of_a_service_ends_with_the_state_of_all_pages() {
+    needs_root!();
+    let dir = tempfile::tempdir().unwrap();
+    let mut program = Command::new(compiled(REFILL, dir.path()));
+    program.args(["free", "192", "0", "1"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut program = Sleeping::of(program.spawn().unwrap());
+    let (mut input, output) = (program.0.stdin.take().unwrap(), program.0.stdout.take().unwrap());
+    let mut lines = BufReader::new(output).lines();
+    let mut step = || {
+        input.write_all(b"\n").unwrap();
+        lines.next().unwrap().unwrap()
+    };
+    let pid = program.0.id().to_string();
+    let mut service = Service::working(&["--stacks", "--dry-run", "--pid", &pid]);
+    service.asked(&["record", "start", "rec"]);
+    assert_eq!(step(), "done");
+    let signal = |signal| kill_process(Pid::from_child(&service.child), signal).unwrap();
+    signal(Signal::STOP);
+    assert_eq!(step(), "freed");
+    let socket = service.socket();
+    let stop = ["service", "record", "stop", "--control", &socket];
+    let mut stop = isotherm(stop).spawn().unwrap();
+    signal(Signal::CONT);
+    assert!(wait(&mut stop).success());
+    let (mut filled, mut freed) = (BTreeSet::new(), 0);
+    for event in Reader::open(&service.dir.path().join("rec")).unwrap() {
+        match event.unwrap() {
+            Event::Fault(f) if f.kind == FaultKind::Minor => filled.extend([f.range.start]),
+            Event::Fault(f) if f.kind == FaultKind::Freed => {
+                freed += u32::from(filled.contains(&f.range.start));
+            }
+            _ => {}
+        }
+    }
+    assert!(f64::from(freed) > 0.45 * filled.len() as f64, "{freed} of {}", filled.len());
+    service.asked(&["stop"]);
+    assert_eq!(wait(&mut service.child).code(), Some(0), "{}", service.err());
+}
+
 /// Memory that a program comes back to `rounds` times counts once: the functions `keep` and `refill` have `mib` MiB each.
 fn assert_refilled(how: &str, mib: u32, pause_ms: u32, rounds: u32) {
     let dir = tempfile::tempdir().unwrap();
@@ -317,6 +361,13 @@ fn memory_that_is_filled_again_and_again_counts_once() {
     assert_refilled("drop", 64, 100, 30);
     // Reused frames are in the same places most often.
     assert_refilled("drop", 1, 2, 1000);
+}
+
+/// The function that writes to it next after a fork does not own it.
+#[test]
+fn memory_that_is_shared_by_a_fork_keeps_its_owner() {
+    needs_root!();
+    assert_refilled("fork", 64, 100, 5);
 }
 
 /// So many faults that fewer and fewer are sampled.

@@ -37,7 +37,10 @@ impl SchemeJob {
                 on.state.follower.set_targets(on.watch.hold(), &add, &remove)?;
                 on.follow(self)?;
             }
-            Request::Record { off: true, .. } => self.recording.stop()?,
+            Request::Record { off: true, .. } => {
+                self.complete_record();
+                self.recording.stop()?;
+            }
             Request::Record { file, max_size, off: false } => {
                 let file = file.unwrap_or_default();
                 let limits = Limits { max_size, rotate: None };

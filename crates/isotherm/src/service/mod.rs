@@ -258,6 +258,7 @@ fn until(session: &mut Session, running: &mut SchemeJob, stop: &Stop) -> Result<
     let ended = session.run(running, stop);
     Notify::say(&[NotifyState::Stopping]);
     session.state().status.clear();
+    running.complete_record();
     running.recording.end();
     let stopped = session.stop();
     let why = ended?;

@@ -115,10 +115,17 @@ impl SchemeJob {
         Some(refaults.rates(sys::monotonic(), &stacks.code(), &pids))
     }
 
-    fn write_stacks(&mut self, now: Nanos) {
+    /// Writes the last faults, and the state of all sampled pages, into a record that ends now.
+    pub(super) fn complete_record(&mut self) {
+        if self.recording.is_on() {
+            self.write_stacks(sys::monotonic(), Stacks::finish);
+        }
+    }
+
+    fn write_stacks(&mut self, now: Nanos, read: fn(&mut Stacks, Nanos) -> Vec<StackNews>) {
         let Some((stacks, refaults)) = &mut self.stacks else { return };
         refaults.turn(now);
-        for news in stacks.turn(now) {
+        for news in read(stacks, now) {
             if let StackNews::Fault(f) = &news {
                 refaults.push(f);
             }
@@ -213,7 +220,7 @@ impl Job for SchemeJob {
     type Error = ServiceError;
 
     fn turn(&mut self, now: Nanos) -> Result<(), ServiceError> {
-        self.write_stacks(now);
+        self.write_stacks(now, Stacks::turn);
         self.recording.flush_if_due(now);
         Ok(())
     }

@@ -178,6 +178,8 @@ impl Probe {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     /// Descendants of a command of root loaded what `nobody` had put in the place of the removed library.
@@ -211,6 +213,22 @@ mod tests {
         assert!(make_own(&own, Uid::from_raw(geteuid().as_raw() + 1), 0o755).is_err());
         std::os::unix::fs::symlink(&own, &link).unwrap();
         assert!(make_own(&link, geteuid(), 0o755).is_err());
+    }
+
+    /// After a burst, samples were reported with another mean than that of their interval, and a rare sample never led
+    /// back to the wanted one. A block that could not grow, or that `sdallocx` freed, had the wrong end.
+    #[test]
+    fn the_library_reports_blocks_until_their_end_and_the_mean_of_their_interval() {
+        let dir = tempfile::tempdir().unwrap();
+        let (library, program) = (write_library(dir.path()).unwrap(), dir.path().join("program"));
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/allocations/preload_test.c");
+        let options = ["-std=gnu17", "-Wall", "-O1", "-fno-builtin", "-pthread", "-rdynamic", "-o"];
+        let mut built = Command::new("clang");
+        assert!(built.args(options).arg(&program).arg(source).status().unwrap().success());
+        let mut checked = Command::new(program);
+        checked.env("LD_PRELOAD", library).env(BYTES_VARIABLE, "1024");
+        let done = checked.output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     }
 
     #[test]

@@ -84,7 +84,7 @@ static int take(uintptr_t address)
 	return 0;
 }
 
-/* isotherm puts its events here. `bytes` is the mean distance of the samples. */
+/* isotherm puts its events here. `bytes` is the mean distance from the previous sample of the thread. */
 EXPORT __attribute__((noinline)) void isotherm_allocated(void *address, size_t size, uint64_t bytes)
 {
 	__asm__ volatile("" : : "r"(address), "r"(size), "r"(bytes) : "memory");
@@ -98,6 +98,8 @@ EXPORT __attribute__((noinline)) void isotherm_released(void *address)
 /* --- which allocations are sampled --- */
 
 THREAD_LOCAL int64_t bytes_left;
+/* the mean with which bytes_left was drawn */
+THREAD_LOCAL uint64_t drawn_mean;
 THREAD_LOCAL uint64_t random_state;
 
 static uint64_t now_ns(void)
@@ -130,18 +132,19 @@ static double log2_of_mantissa(double x)
 	return 2.885390082 * t * (1 + t2 * (1.0 / 3 + t2 * (1.0 / 5 + t2 * (1.0 / 7))));
 }
 
-/* Bytes until the next sample: exponentially distributed, so that each byte is equally likely to be sampled. */
-static int64_t next_interval(uint64_t bytes)
+/* Draws the bytes until the next sample: exponentially distributed, so that each byte is equally likely to be sampled. */
+static void draw_interval(uint64_t bytes)
 {
 	uint64_t u = (next_random() >> 11) | 1; /* up to 2^53 */
 	int exponent = 63 - __builtin_clzll(u);
 	double log2u = exponent - 53 + log2_of_mantissa((double)u / (double)(1ull << exponent));
 
-	return (int64_t)(-log2u * 0.6931471806 * (double)bytes) + 1;
+	bytes_left = (int64_t)(-log2u * 0.6931471806 * (double)bytes) + 1;
+	drawn_mean = bytes;
 }
 
-/* If samples come faster than this, their mean distance doubles; if far slower, it falls again. A sample takes
- * about 10 us, so that this is 0.5 % of a CPU, and as much for the releases. A program that allocates a GiB at full
+/* If CHECKED_EVERY samples come faster than this, their mean distance doubles; if far slower, it falls again. A sample
+ * takes about 10 us, so that this is 0.5 % of a CPU, and as much for the releases. A program that allocates a GiB at full
  * speed has 1400 samples, which fit into the ring of a CPU even if it is read late. */
 #define MOST_SAMPLES_PER_S 500
 #define CHECKED_EVERY 256
@@ -156,24 +159,28 @@ static uint64_t wanted_mean(void)
 
 static void adapt(void)
 {
+	const uint64_t allowed = CHECKED_EVERY * 1000000000ull / MOST_SAMPLES_PER_S;
 	static _Atomic uint64_t samples, begin;
-	uint64_t now, passed, bytes;
+	uint64_t n = atomic_fetch_add(&samples, 1) + 1;
+	uint64_t was = atomic_load(&begin), now = now_ns(), passed = now - was;
+	uint64_t bytes = atomic_load(&mean);
 
-	if ((atomic_fetch_add(&samples, 1) + 1) % CHECKED_EVERY)
+	/* After a burst, few samples may come for a long time. A program that starts may have a longer burst. */
+	if (n < CHECKED_EVERY && (!was || passed <= 4 * allowed))
 		return;
-	now = now_ns();
-	passed = now - atomic_exchange(&begin, now);
-	bytes = atomic_load(&mean);
-	if (passed < CHECKED_EVERY * 1000000000ull / MOST_SAMPLES_PER_S)
+	if (!atomic_compare_exchange_strong(&begin, &was, now))
+		return; /* another thread does it */
+	atomic_store(&samples, 0);
+	if (passed < allowed)
 		atomic_store(&mean, bytes * 2);
-	else if (passed > 4 * CHECKED_EVERY * 1000000000ull / MOST_SAMPLES_PER_S && bytes > wanted_mean())
+	else if (passed > 4 * allowed && bytes > wanted_mean())
 		atomic_store(&mean, bytes / 2);
 }
 
 static __attribute__((noinline)) void sample(void *address, size_t size)
 {
 	int is_first = !random_state;
-	uint64_t bytes = atomic_load_explicit(&mean, memory_order_relaxed);
+	uint64_t bytes = atomic_load_explicit(&mean, memory_order_relaxed), drawn;
 
 	if (UNLIKELY(!bytes)) {
 		bytes = wanted_mean();
@@ -181,15 +188,17 @@ static __attribute__((noinline)) void sample(void *address, size_t size)
 	}
 	if (is_first) {
 		/* A thread begins in the middle of an interval. */
-		bytes_left = next_interval(bytes) - (int64_t)size;
+		draw_interval(bytes);
+		bytes_left -= (int64_t)size;
 		if (bytes_left > 0)
 			return;
 	}
 	/* An allocation in which several samples lie is reported once: isotherm computes with the probability that
 	 * none lies in it. */
-	bytes_left = next_interval(bytes);
+	drawn = drawn_mean;
+	draw_interval(bytes);
 	if (add((uintptr_t)address)) {
-		isotherm_allocated(address, size, bytes);
+		isotherm_allocated(address, size, drawn);
 		adapt();
 	}
 }
@@ -204,10 +213,13 @@ static void *allocated(void *address, size_t size)
 	return address;
 }
 
-static void released(void *address)
+/* Whether it was sampled. */
+static int released(void *address)
 {
-	if (UNLIKELY(take((uintptr_t)address)))
-		isotherm_released(address);
+	if (LIKELY(!take((uintptr_t)address)))
+		return 0;
+	isotherm_released(address);
+	return 1;
 }
 
 /* --- the allocator --- */
@@ -275,8 +287,19 @@ EXPORT void free(void *address)
 	real(address);
 }
 
+/* A sampled allocation that realloc() could not replace remains. */
+static __attribute__((noinline)) void remains(void *address)
+{
+	NEXT(size_t (*)(void *), "malloc_usable_size")
+	if (real && add((uintptr_t)address))
+		isotherm_allocated(address, real(address), atomic_load(&mean));
+}
+
 EXPORT void *realloc(void *address, size_t size)
 {
+	void *result;
+	int was_sampled;
+
 	NEXT(void *(*)(void *, size_t), "realloc")
 	if (UNLIKELY(!real || is_early(address))) {
 		void *new = malloc(size);
@@ -285,9 +308,14 @@ EXPORT void *realloc(void *address, size_t size)
 			memcpy(new, address, size < most ? size : most);
 		return new;
 	}
-	if (address)
-		released(address);
-	return size ? allocated(real(address, size), size) : real(address, size);
+	/* Before another thread can get the address. */
+	was_sampled = address && released(address);
+	result = real(address, size);
+	if (UNLIKELY(was_sampled && !result && size)) {
+		remains(address);
+		errno = ENOMEM;
+	}
+	return size ? allocated(result, size) : result;
 }
 
 /* That of the C library would not call realloc() here. */
@@ -324,6 +352,18 @@ EXPORT void *memalign(size_t alignment, size_t size)
 	return real ? allocated(real(alignment, size), size) : NULL;
 }
 
+EXPORT void *valloc(size_t size)
+{
+	NEXT(void *(*)(size_t), "valloc")
+	return real ? allocated(real(size), size) : NULL;
+}
+
+EXPORT void *pvalloc(size_t size)
+{
+	NEXT(void *(*)(size_t), "pvalloc")
+	return real ? allocated(real(size), size) : NULL;
+}
+
 /* The operators of C++. Those of the C++ library call malloc() and free(), which are counted above. Other
  * allocators have their own, which do not. Without either, as in an interpreter that loads a C++ library later, they
  * are functions of C. */
@@ -339,7 +379,7 @@ EXPORT void *memalign(size_t alignment, size_t size)
 		return address;                                         \
 	}
 
-#define OPERATOR_DELETE(name, arguments, ...)                           \
+#define RELEASE(name, arguments, ...)                                   \
 	EXPORT void name arguments                                      \
 	{                                                               \
 		NEXT(void (*) arguments, #name)                         \
@@ -356,8 +396,8 @@ EXPORT void *memalign(size_t alignment, size_t size)
 	OPERATOR_NEW(_Znw##suffix, __VA_ARGS__)                         \
 	OPERATOR_NEW(_Zna##suffix, __VA_ARGS__)
 #define OPERATORS_DELETE(suffix, ...)                                   \
-	OPERATOR_DELETE(_Zdl##suffix, __VA_ARGS__)                      \
-	OPERATOR_DELETE(_Zda##suffix, __VA_ARGS__)
+	RELEASE(_Zdl##suffix, __VA_ARGS__)                              \
+	RELEASE(_Zda##suffix, __VA_ARGS__)
 
 OPERATORS_NEW(m, (size_t size), malloc(size), size)
 OPERATORS_NEW(mRKSt9nothrow_t, (size_t size, const void *tag), malloc(size), size, tag)
@@ -371,3 +411,9 @@ OPERATORS_DELETE(PvSt11align_val_t, (void *address, size_t alignment), address, 
 OPERATORS_DELETE(PvmSt11align_val_t, (void *address, size_t size, size_t alignment), address, size, alignment)
 OPERATORS_DELETE(PvSt11align_val_tRKSt9nothrow_t, (void *address, size_t alignment, const void *tag), address,
 		 alignment, tag)
+
+/* Functions of C23 and of jemalloc. An allocator without them never sees a call: free() does the same. */
+RELEASE(free_sized, (void *address, size_t size), address, size)
+RELEASE(free_aligned_sized, (void *address, size_t alignment, size_t size), address, alignment, size)
+RELEASE(dallocx, (void *address, int flags), address, flags)
+RELEASE(sdallocx, (void *address, size_t size, int flags), address, size, flags)

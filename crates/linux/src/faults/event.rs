@@ -34,7 +34,7 @@ pub(super) enum Counts {
         /// one in this many is sampled; 1: a BPF program looks at each
         period: u64,
     },
-    /// page faults that did; it also reports new threads, their ends and names
+    /// page faults that did; it also reports new threads, their ends and names, and mapped code
     Major {
         /// one in this many is sampled; 1: a BPF program looks at each
         period: u64,
@@ -105,6 +105,8 @@ fn attr(counts: Counts, begins: EventScope) -> perf_event_attr {
     a.set_inherit(u64::from(counts != Counts::Selected));
     if matches!(counts, Counts::Major { .. }) {
         a.set_task(1);
+        // of memory with code
+        a.set_mmap(1);
         a.set_comm(1);
         a.set_comm_exec(1);
     }

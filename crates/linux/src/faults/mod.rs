@@ -20,7 +20,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use isotherm_core::Nanos;
+use isotherm_core::{AddrRange, Nanos};
 
 use event::{Counts, EventScope};
 use record::{Record, parse};
@@ -32,8 +32,8 @@ use crate::allocations::Probe;
 use crate::proc::{thread_comm, tids};
 use crate::sys::online_cpu_list;
 
-/// The use of the rings of a pair.
-const ALLOCATIONS: [Counts; 2] = [Counts::Allocations, Counts::Releases];
+/// The use of the rings of a pair, in the order in which they are read.
+const ALLOCATIONS: [Counts; 2] = [Counts::Releases, Counts::Allocations];
 /// Data pages of the ring of a CPU.
 const MINOR_PAGES: usize = 1024;
 const MAJOR_PAGES: usize = 256;
@@ -90,6 +90,22 @@ pub enum FaultsError {
 pub enum FaultNews {
     /// a fault
     Fault(Sampled),
+    /// A process may execute this memory from now on: it holds other code than before.
+    Mapped {
+        /// the process
+        pid: i32,
+        /// the time
+        at: Nanos,
+        /// the memory
+        range: AddrRange,
+    },
+    /// A process has started another one, and may share its memory with it until one of them writes to it.
+    Fork {
+        /// the process
+        pid: i32,
+        /// the time
+        at: Nanos,
+    },
     /// A process runs another program: its earlier memory is gone.
     Exec {
         /// the process
@@ -103,7 +119,9 @@ impl FaultNews {
     fn at(&self) -> Nanos {
         match self {
             FaultNews::Fault(s) => s.at,
-            FaultNews::Exec { at, .. } => *at,
+            FaultNews::Mapped { at, .. }
+            | FaultNews::Fork { at, .. }
+            | FaultNews::Exec { at, .. } => *at,
         }
     }
 }
@@ -123,6 +141,19 @@ fn stand_for_lost(news: &mut [FaultNews], lost: u64) {
     }
 }
 
+/// Reads the pairs of rings of all CPUs. A thread may free what another one has allocated, but only later. So with a
+/// release, its allocation is read too, or was read before: releases without one are ignored, and their allocation would
+/// last for ever.
+fn each_allocation_ring<'a, R: 'a>(
+    pairs: impl Iterator<Item = &'a mut [R; 2]>,
+    mut read: impl FnMut(&mut R, Counts),
+) {
+    let (releases, allocations): (Vec<_>, Vec<_>) = pairs.map(|[r, a]| (r, a)).unzip();
+    for (rings, counts) in [releases, allocations].into_iter().zip(ALLOCATIONS) {
+        rings.into_iter().for_each(|ring| read(ring, counts));
+    }
+}
+
 /// Samples page faults of processes.
 pub struct FaultSampler {
     root: PathBuf,
@@ -133,23 +164,43 @@ pub struct FaultSampler {
     /// The events by the process that they were opened for. [`COMMAND`] stands for this process, and is for the
     /// command that it starts.
     events: HashMap<i32, Vec<OwnedFd>>,
-    /// The threads that inherit their events: from the process with which key in `events`.
-    inherited: HashMap<i32, i32>,
+    heirs: Heirs,
     /// attached processes, and the key of their events
     attached: BTreeMap<i32, i32>,
     names: HashMap<i32, Arc<str>>,
-    /// threads that have ended since the last drain: the next one may still find samples of them
-    ended: Vec<i32>,
     /// read from the rings, and not drained yet
     news: Vec<FaultNews>,
     lost: u64,
+}
+
+/// The threads that inherit their events.
+#[derive(Debug, Default)]
+struct Heirs {
+    /// from the process with which key in the events of the sampler
+    keys: HashMap<i32, i32>,
+    /// threads that have ended since the last drain, and when: the next one may still find samples of them
+    ended: HashMap<i32, Nanos>,
+}
+
+impl Heirs {
+    /// Notes that a thread has started at this time. Its end may stand in a ring that was read before.
+    fn begin(&mut self, tid: i32, at: Nanos, key: i32) {
+        if self.ended.get(&tid).is_none_or(|&end| end < at) {
+            self.keys.insert(tid, key);
+        }
+    }
+
+    fn end(&mut self, tid: i32, at: Nanos) {
+        self.keys.remove(&tid);
+        self.ended.insert(tid, at);
+    }
 }
 
 struct Rings {
     cpu: i32,
     minor: Ring,
     major: Ring,
-    /// for allocations and for their releases, if they are sampled
+    /// as in [`ALLOCATIONS`], if allocations are sampled
     allocations: Option<[Ring; 2]>,
 }
 
@@ -167,8 +218,8 @@ impl Rings {
         thinner.output(Event::Major, cpu, major.event())?;
         let pair = |pages| {
             Ok::<_, io::Error>([
-                ring(Counts::Nothing, pages)?,
                 ring(Counts::Nothing, RELEASE_PAGES)?,
+                ring(Counts::Nothing, pages)?,
             ])
         };
         Ok(Rings { cpu, minor, major, allocations: allocations.map(pair).transpose()? })
@@ -208,10 +259,9 @@ impl FaultSampler {
             thinner,
             probes: HashMap::new(),
             events: HashMap::new(),
-            inherited: HashMap::new(),
+            heirs: Heirs::default(),
             attached: BTreeMap::new(),
             names: HashMap::new(),
-            ended: Vec::new(),
             news: Vec::new(),
             lost: 0,
         })
@@ -263,7 +313,7 @@ impl FaultSampler {
 
     /// Notes the pid of the started command.
     pub fn started(&mut self, pid: i32) {
-        self.inherited.insert(pid, COMMAND);
+        self.heirs.keys.insert(pid, COMMAND);
     }
 
     /// Samples a process, its threads, and the processes that it starts. It is no error if it has ended.
@@ -274,7 +324,7 @@ impl FaultSampler {
         if self.attached.contains_key(&pid) {
             return Ok(());
         }
-        if let Some(&key) = self.inherited.get(&pid) {
+        if let Some(&key) = self.heirs.keys.get(&pid) {
             self.attached.insert(pid, key);
             return Ok(());
         }
@@ -283,7 +333,7 @@ impl FaultSampler {
         // Threads may start at the same time. Those that a thread with events starts inherit them.
         loop {
             self.read_rings();
-            let inherits = |tid: &i32| self.inherited.contains_key(tid);
+            let inherits = |tid: &i32| self.heirs.keys.contains_key(tid);
             let new = tids(&self.root, pid).into_iter().filter(|t| !inherits(t) && seen.insert(*t));
             let new: Vec<i32> = new.collect();
             if new.is_empty() {
@@ -350,7 +400,7 @@ impl FaultSampler {
 
     /// Returns the new faults and programs, in the order of time.
     pub fn drain(&mut self) -> Vec<FaultNews> {
-        let ended = std::mem::take(&mut self.ended);
+        let ended: Vec<i32> = self.heirs.ended.keys().copied().collect();
         self.read_rings();
         let mut news = std::mem::take(&mut self.news);
         news.sort_by_key(FaultNews::at);
@@ -362,13 +412,13 @@ impl FaultSampler {
         // The last samples of a thread may stand in a ring that was read before the one with its end.
         for tid in ended {
             self.names.remove(&tid);
+            self.heirs.ended.remove(&tid);
         }
         news
     }
 
     fn read_rings(&mut self) {
-        let FaultSampler { cpus, thinner, inherited, attached, names, ended, news, lost, .. } =
-            self;
+        let FaultSampler { cpus, thinner, heirs, attached, names, news, lost, .. } = self;
         let [minor, major] =
             [Event::Minor, Event::Major].map(|event| match thinner.has_program() {
                 true => Counts::Selected,
@@ -388,33 +438,34 @@ impl FaultSampler {
                     news.push(FaultNews::Exec { pid, at });
                 }
             }
-            Record::Fork { tid, parent, parent_pid } => {
-                let key = inherited.get(&parent).or_else(|| attached.get(&parent_pid));
-                let key = key.copied().unwrap_or(parent_pid);
-                inherited.insert(tid, key);
+            Record::Mapped { at, pid, range } => news.push(FaultNews::Mapped { pid, at, range }),
+            Record::Fork { at, pid, tid, parent, parent_pid } => {
+                if pid != parent_pid {
+                    news.push(FaultNews::Fork { pid: parent_pid, at });
+                }
+                let key = heirs.keys.get(&parent).or_else(|| attached.get(&parent_pid));
+                heirs.begin(tid, at, key.copied().unwrap_or(parent_pid));
                 if let Some(name) = names.get(&parent).cloned() {
                     // Its own new name may stand in the ring of another CPU, which was read before.
                     names.entry(tid).or_insert(name);
                 }
             }
-            Record::Exit { tid } => {
-                inherited.remove(&tid);
-                ended.push(tid);
-            }
+            Record::Exit { at, tid } => heirs.end(tid, at),
             Record::Lost(n) => *lost += n,
         };
-        for rings in cpus {
-            let allocations = rings.allocations.as_mut().into_iter().flatten().zip(ALLOCATIONS);
-            let faults = [(&mut rings.minor, minor), (&mut rings.major, major)];
-            for (ring, counts) in faults.into_iter().chain(allocations) {
-                let (first, before) = (news.len(), *lost);
-                ring.drain(|kind, misc, content| {
-                    let record = parse(kind, misc, content, counts);
-                    record.into_iter().for_each(|r| note(r, news, lost));
-                });
-                stand_for_lost(news.get_mut(first..).unwrap_or_default(), *lost - before);
-            }
+        let mut read = |ring: &mut Ring, counts| {
+            let (first, before) = (news.len(), *lost);
+            ring.drain(|kind, misc, content| {
+                let record = parse(kind, misc, content, counts);
+                record.into_iter().for_each(|r| note(r, news, lost));
+            });
+            stand_for_lost(news.get_mut(first..).unwrap_or_default(), *lost - before);
+        };
+        for rings in &mut *cpus {
+            read(&mut rings.minor, minor);
+            read(&mut rings.major, major);
         }
+        each_allocation_ring(cpus.iter_mut().filter_map(|c| c.allocations.as_mut()), read);
         self.thinner.read();
     }
 
@@ -429,5 +480,46 @@ impl FaultSampler {
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A block that was freed while the rings were read stayed in the report: its release was reported before it.
+    #[test]
+    fn no_release_is_read_before_its_allocation() {
+        // After each read, one CPU allocates a block, and one frees it: the same CPU, or the other one.
+        let (mut content, mut steps) = ([const { Vec::new() }; 4], 0usize);
+        let mut allocated = BTreeSet::new();
+        for _ in 0..4 {
+            let (mut ids, mut released) = ([[0, 1], [2, 3]], Vec::new());
+            each_allocation_ring(ids.iter_mut(), |&mut id, counts| {
+                let read = std::mem::take(&mut content[id]);
+                match counts {
+                    Counts::Releases => released.extend(read),
+                    _ => allocated.extend(read),
+                }
+                content[steps % 2 * 2 + 1].push(steps);
+                content[steps / 2 % 2 * 2].push(steps);
+                steps += 1;
+            });
+            assert!(released.iter().all(|block| allocated.contains(block)), "{released:?}");
+        }
+        assert_eq!(allocated.len(), 14, "of 16; the last two are in the rings");
+    }
+
+    /// A later process with the pid of such a thread was never sampled, because it seemed to inherit events.
+    #[test]
+    fn a_thread_whose_end_is_read_before_its_begin_inherits_nothing() {
+        let mut heirs = Heirs::default();
+        heirs.end(5, Nanos(20));
+        heirs.begin(5, Nanos(10), 1);
+        assert!(heirs.keys.is_empty());
+        heirs.begin(5, Nanos(30), 1);
+        assert_eq!(heirs.keys, HashMap::from([(5, 1)]));
+        heirs.end(5, Nanos(40));
+        assert!(heirs.keys.is_empty());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isotherm_core::Nanos;
+use isotherm_core::{AddrRange, Nanos};
 use perf_event_open_sys::bindings as sys;
 
 use super::event::Counts;
@@ -98,13 +98,22 @@ pub(super) enum Record {
         name: String,
         exec: bool,
     },
-    /// a thread has started another thread or process
+    /// a process may execute this memory from now on
+    Mapped {
+        at: Nanos,
+        pid: i32,
+        range: AddrRange,
+    },
+    /// a thread has started another thread, or a process
     Fork {
+        at: Nanos,
+        pid: i32,
         tid: i32,
         parent: i32,
         parent_pid: i32,
     },
     Exit {
+        at: Nanos,
         tid: i32,
     },
     /// this number of records did not fit into the ring
@@ -160,17 +169,22 @@ pub(super) fn parse(kind: u32, misc: u16, content: &[u8], counts: Counts) -> Opt
             let name = rest.0.split(|&b| b == 0).next().unwrap_or_default();
             let name = String::from_utf8_lossy(name).into_owned();
             let exec = u32::from(misc) & sys::PERF_RECORD_MISC_COMM_EXEC != 0;
-            // Records that are no samples end with the ids of the thread and the time.
-            let (_, time) = rest.0.split_last_chunk()?;
-            Some(Record::Name { at: Nanos(u64::from_ne_bytes(*time)), pid, tid, name, exec })
+            Some(Record::Name { at: rest.time()?, pid, tid, name, exec })
+        }
+        sys::PERF_RECORD_MMAP => {
+            let (pid, _tid) = (rest.id()?, rest.id()?);
+            let (start, len) = (rest.long()?, rest.long()?);
+            let range = AddrRange::new(start, start.checked_add(len)?);
+            Some(Record::Mapped { at: rest.time()?, pid, range })
         }
         sys::PERF_RECORD_FORK | sys::PERF_RECORD_EXIT => {
-            let (_pid, parent_pid) = (rest.id()?, rest.id()?);
+            let (pid, parent_pid) = (rest.id()?, rest.id()?);
             let (tid, parent) = (rest.id()?, rest.id()?);
+            let at = Nanos(rest.long()?);
             let fork = kind == sys::PERF_RECORD_FORK;
             Some(match fork {
-                true => Record::Fork { tid, parent, parent_pid },
-                false => Record::Exit { tid },
+                true => Record::Fork { at, pid, tid, parent, parent_pid },
+                false => Record::Exit { at, tid },
             })
         }
         sys::PERF_RECORD_LOST => {
@@ -226,6 +240,12 @@ impl Fields<'_> {
         self.0 = rest;
         let valid = usize::try_from(self.long()?).ok()?;
         Some((first, StackCopy { registers, bytes: bytes.get(..valid)?.into() }))
+    }
+
+    /// The time of a record that is no sample: it ends with the ids of the thread and the time.
+    fn time(&self) -> Option<Nanos> {
+        let (_, time) = self.0.split_last_chunk()?;
+        Some(Nanos(u64::from_ne_bytes(*time)))
     }
 
     fn id(&mut self) -> Option<i32> {
@@ -338,9 +358,17 @@ mod tests {
         assert_eq!(parse(sys::PERF_RECORD_COMM, 0, &named, COUNTS), Some(name(false)));
         assert_eq!(parse(sys::PERF_RECORD_COMM, exec, &named, COUNTS), Some(name(true)));
         let task = bytes(&[9, 7, 10, 8], &[5]);
-        let fork = Record::Fork { tid: 10, parent: 8, parent_pid: 7 };
+        let at = Nanos(5);
+        let fork = Record::Fork { at, pid: 9, tid: 10, parent: 8, parent_pid: 7 };
         assert_eq!(parse(sys::PERF_RECORD_FORK, 0, &task, COUNTS), Some(fork));
-        assert_eq!(parse(sys::PERF_RECORD_EXIT, 0, &task, COUNTS), Some(Record::Exit { tid: 10 }));
+        let exit = Record::Exit { at, tid: 10 };
+        assert_eq!(parse(sys::PERF_RECORD_EXIT, 0, &task, COUNTS), Some(exit));
+        let mut mapped = bytes(&[7, 8], &[0x7f00, 0x100, 0]);
+        mapped.extend(b"/lib/a.so\0\0\0\0\0\0\0");
+        mapped.extend(bytes(&[7, 8], &[5]));
+        let range = AddrRange::new(0x7f00, 0x8000);
+        let expected = Some(Record::Mapped { at, pid: 7, range });
+        assert_eq!(parse(sys::PERF_RECORD_MMAP, 0, &mapped, COUNTS), expected);
         assert_eq!(
             parse(sys::PERF_RECORD_LOST, 0, &bytes(&[], &[1, 42]), COUNTS),
             Some(Record::Lost(42))

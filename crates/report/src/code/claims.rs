@@ -22,9 +22,10 @@ pub(crate) struct Claim {
 /// The sampled pages and allocations of one target.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
-    by_start: BTreeMap<u64, Claim>,
+    /// By the first address and the length: a page of a huge page may have got another owner.
+    pages: BTreeMap<(u64, u64), Claim>,
     allocations: BTreeMap<u64, Claim>,
-    /// Allocations were sampled.
+    /// Allocations of the present program were sampled.
     pub has_allocations: bool,
     /// the files that it executes now
     pub code: Arc<Vec<CodeMapping>>,
@@ -33,7 +34,15 @@ pub(crate) struct Claims {
 impl Claims {
     /// The sampled pages.
     pub(crate) fn pages(&self) -> impl Iterator<Item = &Claim> {
-        self.by_start.values()
+        self.pages.values()
+    }
+
+    /// The share of a sampled huge page that other code has filled since, estimated from its sampled pages.
+    pub(crate) fn refilled(&self, huge: &Claim) -> f64 {
+        let inside = self.pages.range((huge.range.start, 0)..(huge.range.end, 0));
+        let pages = inside.filter(|(_, c)| c.resident && c.range.len() < huge.range.len());
+        let bytes: f64 = pages.map(|(_, c)| c.weight as f64 * c.range.len() as f64).sum();
+        (bytes / huge.range.len() as f64).min(1.0)
     }
 
     /// The sampled allocations that have not ended.
@@ -47,7 +56,7 @@ impl Claims {
         match f.kind {
             FaultKind::Minor => {
                 self.remove(f.range);
-                self.by_start.insert(f.range.start, self.claim(f));
+                self.pages.insert((f.range.start, f.range.len()), self.claim(f));
             }
             FaultKind::Freed => self.remove(f.range),
             FaultKind::Swapped => self.set_resident(f.range, false),
@@ -92,19 +101,24 @@ impl Claims {
 
     fn remove(&mut self, range: AddrRange) {
         if range == AddrRange::new(0, u64::MAX) {
-            self.by_start.clear();
+            self.pages.clear();
             self.allocations.clear();
+            self.has_allocations = false;
         }
-        let inside: Vec<u64> =
-            self.by_start.range(range.start..range.end).map(|(&start, _)| start).collect();
-        inside.iter().for_each(|start| {
-            self.by_start.remove(start);
+        let inside: Vec<_> = self.pages_in(range).map(|(&key, _)| key).collect();
+        inside.iter().for_each(|key| {
+            self.pages.remove(key);
         });
     }
 
     fn set_resident(&mut self, range: AddrRange, resident: bool) {
-        let inside = self.by_start.range_mut(range.start..range.end);
-        inside.for_each(|(_, claim)| claim.resident = resident);
+        self.pages_in(range).for_each(|(_, claim)| claim.resident = resident);
+    }
+
+    /// The sampled pages that are in the range, but no huge page of which it is a part.
+    fn pages_in(&mut self, range: AddrRange) -> impl Iterator<Item = (&(u64, u64), &mut Claim)> {
+        let pages = self.pages.range_mut((range.start, 0)..(range.end, 0));
+        pages.filter(move |(_, c)| c.range.end <= range.end)
     }
 }
 
@@ -153,7 +167,7 @@ mod tests {
         assert_eq!(claims.allocations().count(), 1);
         let all = AddrRange::new(0, u64::MAX);
         claims.push(&Fault { range: all, ..at(FaultKind::Freed, 0, 50, 0) });
-        assert_eq!(claims.allocations().count(), 0);
+        assert!(claims.allocations().count() == 0 && !claims.has_allocations);
     }
 
     #[test]
@@ -164,6 +178,16 @@ mod tests {
         }
         let mut huge = fault(FaultKind::Minor, 0x20_0000, 2);
         huge.range.end = 0x40_0000;
+        claims.push(&huge);
+        assert_eq!(starts(&claims), [(0x20_0000, 2, true), (0x40_0000, 1, true)]);
+        // Two pages of it were freed, and filled again: each of its sample stands for 64.
+        claims.push(&fault(FaultKind::Minor, 0x20_0000, 3));
+        claims.push(&fault(FaultKind::Minor, 0x20_9000, 3));
+        assert_eq!(claims.pages().count(), 4);
+        let refilled = |claims: &Claims| claims.pages().map(|c| claims.refilled(c)).sum::<f64>();
+        assert_eq!(refilled(&claims), 0.25);
+        claims.push(&fault(FaultKind::Swapped, 0x20_0000, 0));
+        assert_eq!(refilled(&claims), 0.125);
         claims.push(&huge);
         assert_eq!(starts(&claims), [(0x20_0000, 2, true), (0x40_0000, 1, true)]);
         let mut all = fault(FaultKind::Freed, 0, 0);

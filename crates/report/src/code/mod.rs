@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attribution, CodeMapping, Fault, FaultKind, HeatBytes, Nanos, RegionView, Snapshot,
-    TargetId, TargetView,
+    AddrRange, Attribution, CodeMapping, Fault, FaultKind, HeatBytes, Nanos, PAGE_SIZE, RegionView,
+    Snapshot, TargetId, TargetView,
 };
 use serde::Serialize;
 
@@ -358,22 +358,26 @@ impl CodeBuilder {
         let Some((last_time, s)) = self.last else { return Err(FilterError::Empty) };
         let thresholds = self.options.thresholds;
         let views: Vec<&TargetView> = self.options.filter.views(&s).collect();
-        // Page faults would describe the same memory once more.
-        let by_allocation =
-            !self.first_touch && self.claims.values().any(|claims| claims.has_allocations);
+        // Page faults would describe the same memory once more. A program that has not loaded the library has no others.
+        let by_allocation = |claims: &Claims| !self.first_touch && claims.has_allocations;
+        let mut has_allocations = false;
         let mut stacks: HashMap<Owner, HeatSum> = HashMap::new();
         let (mut with_stack, mut samples) = (HeatSum::default(), 0);
         for view in &views {
             let regions: Vec<RegionView> = self.options.filter.clipped(view).collect();
             let heat = |r: &RegionView| r.bytes(&thresholds);
-            let claims = self.claims.get(&view.id).into_iter();
-            let sums = claims.flat_map(|c| match by_allocation {
-                true => c.allocations().map(|c| (c, of_allocation(c, &regions, heat))).collect(),
-                false => {
-                    let resident = c.pages().filter(|c| c.resident);
-                    resident.map(|c| (c, of_page(c, &regions, heat))).collect::<Vec<_>>()
+            let Some(claims) = self.claims.get(&view.id) else { continue };
+            has_allocations |= by_allocation(claims);
+            let sums: Vec<_> = match by_allocation(claims) {
+                true => {
+                    claims.allocations().map(|c| (c, of_allocation(c, &regions, heat))).collect()
                 }
-            });
+                false => {
+                    let resident = claims.pages().filter(|p| p.resident);
+                    let of_page = |p| of_page(p, claims.refilled(p), &regions, heat);
+                    resident.map(|p| (p, of_page(p))).collect()
+                }
+            };
             for (claim, sum) in sums {
                 if sum.resident.bytes <= 0.0 {
                     continue;
@@ -427,7 +431,7 @@ impl CodeBuilder {
             schema_version: 1,
             basis: tally.basis(&self.options, &last_time),
             by: self.by.name(),
-            owner: if by_allocation { ALLOCATION } else { "first_touch" },
+            owner: if has_allocations { ALLOCATION } else { "first_touch" },
             all: CodeMemory::exact(&all, idle),
             with_stack: CodeMemory::of(&with_stack),
             samples,
@@ -476,19 +480,22 @@ fn entry<T: Default>(stacks: &mut HashMap<Owner, T>, owner: Owner) -> &mut T {
     stacks.entry(owner).or_default()
 }
 
-/// The memory that a sampled page stands for, by the heat of the regions that it is in.
+/// The memory that a sampled page stands for, by the heat of the regions that it is in. Of a huge page, other code has
+/// filled the share `refilled` since.
 fn of_page(
     claim: &Claim,
+    refilled: f64,
     regions: &[RegionView],
     heat: impl Fn(&RegionView) -> HeatBytes,
 ) -> HeatSum {
-    // The sampled page itself was found resident.
-    joined(
-        claim,
-        regions,
-        |part, _, heat| if heat.resident() > 0 { part as f64 } else { 0.0 },
-        heat,
-    )
+    let bytes = |part: u64, region: &RegionView, heat: &HeatBytes| match claim.range.len() {
+        // The sampled page itself was found resident.
+        PAGE_SIZE if heat.resident() > 0 => part as f64,
+        PAGE_SIZE => 0.0,
+        // A part of a huge page may have been freed.
+        _ => resident_share(part, region, heat) * (1.0 - refilled),
+    };
+    joined(claim, regions, bytes, heat)
 }
 
 /// The memory that a sampled allocation stands for. It may not be touched yet, or paged out: it is as resident as the
@@ -498,10 +505,12 @@ fn of_allocation(
     regions: &[RegionView],
     heat: impl Fn(&RegionView) -> HeatBytes,
 ) -> HeatSum {
-    let resident = |part: u64, region: &RegionView, heat: &HeatBytes| {
-        part as f64 * heat.resident() as f64 / region.range.len() as f64
-    };
-    joined(claim, regions, resident, heat)
+    joined(claim, regions, resident_share, heat)
+}
+
+/// The resident bytes of a part of a region, if they are spread evenly over it.
+fn resident_share(part: u64, region: &RegionView, heat: &HeatBytes) -> f64 {
+    part as f64 * heat.resident() as f64 / region.range.len() as f64
 }
 
 /// The sum over the parts of a sample in each region. `bytes` computes the resident bytes of a part.

@@ -87,6 +87,49 @@ fn swapped_and_freed_pages_are_no_bytes() {
     assert_eq!(built(CodeBy::Function, &faults).samples, 1);
 }
 
+/// Of a huge page, half was freed, and a quarter was filled again by other code: together they were more than there is.
+#[test]
+fn a_huge_page_counts_as_far_as_it_is_resident_and_not_filled_again() {
+    let mut huge = fault(FaultKind::Minor, 2 << 20, 0xa);
+    (huge.range.end, huge.weight) = (4 << 20, 1);
+    let pages = [0, 5].map(|n| fault(FaultKind::Minor, (2 << 20) + n * 0x1000, 0xb));
+    let mut builder = CodeBuilder::new(Options::default(), CodeBy::Function);
+    [huge].iter().chain(&pages).for_each(|f| builder.fault(f));
+    let region = scene::region(2 << 20, 4 << 20, 0.0);
+    let regions = vec![RegionView { resident_bp: 5000, ..region }];
+    let maps = vec![scene::mapping(2 << 20, 4 << 20, "[heap]")];
+    builder.push(&Arc::new(scene::snapshot(0, 1.0, vec![scene::target(0, maps, regions)])));
+    let code = builder.finish(&mut Numbers).unwrap();
+    let row = |r: &CodeRow| (r.name.clone(), mib(r.memory.cold));
+    let rows: Vec<_> = code.rows.iter().map(row).collect();
+    assert_eq!(rows, [("fa".to_owned(), 0.75), ("fb".to_owned(), 0.5)]);
+}
+
+/// One program that allocates hid the memory of all others.
+#[test]
+fn a_target_without_allocations_shows_first_touches() {
+    let of = |target, kind, address, frame| Fault {
+        target: TargetId(target),
+        ..fault(kind, address, frame)
+    };
+    let faults = [
+        of(0, FaultKind::Allocated, 2 << 20, 0xa),
+        of(0, FaultKind::Minor, 2 << 20, 0xb),
+        of(1, FaultKind::Minor, 2 << 20, 0xc),
+    ];
+    let mut builder = CodeBuilder::new(Options::default(), CodeBy::Function);
+    faults.iter().for_each(|f| builder.fault(f));
+    let target = |id| {
+        let maps = vec![scene::mapping(2 << 20, 4 << 20, "[heap]")];
+        scene::target(id, maps, vec![scene::region(2 << 20, 4 << 20, 0.0)])
+    };
+    builder.push(&Arc::new(scene::snapshot(0, 1.0, vec![target(0), target(1)])));
+    let code = builder.finish(&mut Numbers).unwrap();
+    let mut names: Vec<_> = code.rows.iter().map(|r| &*r.name).collect();
+    names.sort_unstable();
+    assert_eq!((names, code.owner), (vec!["fa", "fc"], "allocation"));
+}
+
 #[test]
 fn rows_are_lines_paths_threads_and_mappings() {
     let mut f = fault(FaultKind::Minor, 2 << 20, 0xb);
