@@ -357,6 +357,25 @@ fn the_column_of_the_order_has_an_arrow() {
 
 #[test]
 fn the_end_of_the_source_is_shown() {
+/// Numbers of targets stand for other processes, so that nothing of the first service may stay.
+#[test]
+fn another_service_is_shown_from_its_start() {
+    let mut app = app(Colors::None, 10);
+    press(&mut app, "h m");
+    key(&mut app, KeyCode::Enter);
+    app.news(SourceEvent::Restarted);
+    app.tick();
+    let waiting = lines(&app, 80, 24);
+    assert!(waiting[2].starts_with("Waiting"), "{waiting:#?}");
+    assert_eq!(waiting[23], "the service was restarted");
+    assert_eq!(app.view().thresholds().hot_hz, 5.0, "the limits stay");
+    let target = scene::target(0, vec![], vec![scene::region(0, MIB, 1.0)]);
+    app.news(SourceEvent::Event(Event::Snapshot(scene::snapshot(0, 1.0, vec![target]).into())));
+    app.tick();
+    let table = lines(&app, 80, 24);
+    assert!(table[1].ends_with("live") && table[4].starts_with(">target 0"), "{table:#?}");
+}
+
     let mut app = app(Colors::None, 10);
     app.news(SourceEvent::Ended(Ok("all processes have ended".into())));
     assert!(lines(&app, 80, 24)[1].ends_with("ENDED: all processes have ended"));

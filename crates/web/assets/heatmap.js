@@ -45,10 +45,15 @@ export class Heatmap {
   async show(target) {
     if (target === this.target) return;
     this.target = target;
-    this.tiles.clear();
-    this.last = null;
+    this.clear();
     this.axis = null;
     await this.readAxis(true);
+  }
+
+  /** Forgets all that was drawn. */
+  clear() {
+    this.tiles.clear();
+    this.last = null;
   }
 
   async readAxis(whole) {
@@ -62,8 +67,7 @@ export class Heatmap {
     if (axis.version !== this.axis?.version) {
       const all = this.view.low <= 0 && this.view.high >= this.height;
       this.axis = axis;
-      this.tiles.clear();
-      this.last = null;
+      this.clear();
       let at = 0;
       this.areas = axis.areas.map((a) => {
         const area = { ...a, at };

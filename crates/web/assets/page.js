@@ -5,6 +5,8 @@ import { Heatmap } from "./heatmap.js";
 
 const LIVE_WINDOW = 60e3;
 const TABLE_EVERY = 1000;
+/** A list of so many targets may lack others. */
+const MAX_LISTED = 512;
 /** What changes slowly is read in one of so many turns. */
 const SLOW_TURNS = 5;
 const COLUMNS = [["name", "process"], ["pid", "pid"], ["resident", "resident"], ["hot", "hot"], ["warm", "warm"],
@@ -136,7 +138,9 @@ class Pane {
 
   /** The state has changed. */
   async update(state, first) {
-    const anew = state.complete !== this.state.complete || this.state.snapshots > state.snapshots;
+    // Another service has taken the place of the one that was shown.
+    const restarted = this.state.snapshots > state.snapshots;
+    const anew = restarted || state.complete !== this.state.complete;
     const grew = state.snapshots !== this.state.snapshots || state.span_ms !== this.state.span_ms;
     this.state = state;
     const counts = `${state.snapshots} snapshots, ${state.regions} regions, ${duration(state.span_ms)}`;
@@ -146,6 +150,10 @@ class Pane {
     for (const element of this.heat.parentElement.querySelectorAll(".byaddress")) element.hidden = without;
     const text = `${counts}${reading}${state.note && `; ${state.note}`}`;
     if (this.note.textContent !== text) this.note.textContent = text;
+    if (restarted) {
+      this.at = null;
+      this.map.clear();
+    }
     if (first || grew || anew) {
       this.map.grown(state.span_ms, anew);
       if (following && this.live) {
@@ -209,7 +217,8 @@ class Pane {
       }));
       if (this.target !== null) this.choice.value = this.target;
     }
-    if (this.target === null && targets.length) this.choose(targets[0].id);
+    const gone = targets.length < MAX_LISTED && !targets.some((t) => t.id === this.target);
+    if (targets.length && (this.target === null || gone)) this.choose(targets[0].id);
   }
 
   choose(target) {

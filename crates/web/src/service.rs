@@ -80,7 +80,10 @@ impl Service<'_> {
             events.into_iter().for_each(|event| index.push(event));
         };
         match snapshots(self.control, self.last, take) {
-            Ok(last) => self.last = last,
+            Ok(last) => {
+                self.last = last;
+                self.source.set_rows(None);
+            }
             // The kernel watches, so that there are no regions.
             Err(ControlError::Refused(_)) => self.totals(status, now),
             Err(e) => return Err(e.into()),
@@ -98,7 +101,7 @@ impl Service<'_> {
     fn totals(&self, status: &Value, now: Nanos) {
         let saved = status["total"]["saved"].as_u64().unwrap_or(0);
         self.source.change().total(now..now + EVERY, &heat(&status["total"]), saved);
-        self.source.set_rows(rows(status));
+        self.source.set_rows(Some(rows(status)));
     }
 }
 
@@ -172,8 +175,38 @@ fn marks(status: &Value, done: &mut BTreeMap<String, u64>, ms: f64) -> Vec<Schem
 }
 
 #[cfg(test)]
+#[path = "../../isotherm/tests/fake_service/mod.rs"]
+mod fake_service;
+
+#[cfg(test)]
 mod tests {
+    use isotherm::control::Answer;
+    use isotherm_core::Thresholds;
+    use isotherm_view::By;
+
     use super::*;
+
+    /// A service whose memory the kernel watches refuses to report snapshots. Another one at its socket may have some.
+    #[test]
+    fn rows_of_a_status_are_shown_until_there_are_snapshots() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("socket");
+        let mut refuses = true;
+        let answer = move |_| match std::mem::replace(&mut refuses, false) {
+            true => Answer::refused("there are no regions".to_owned()),
+            false => Answer::done(),
+        };
+        fake_service::serve(&socket, answer).unwrap();
+        let index = Index::new(live_limits(Thresholds::default()));
+        let source = Source::new(SourceKind::Service, "service".to_owned(), None, index);
+        let (control, done) = (Some(socket.as_path()), BTreeMap::new());
+        let mut service = Service { control, source: &source, last: None, seconds: 0.0, done };
+        let status = json!({ "targets": [{ "pid": 7, "comm": "a", "cgroup": "/a", "hot": 1 }] });
+        service.take(&status).unwrap();
+        assert_eq!(source.table(0.0, By::Process).unwrap()[0]["pid"], 7);
+        service.take(&status).unwrap();
+        assert!(source.table(0.0, By::Process).is_err(), "there is no snapshot yet");
+    }
 
     #[test]
     fn groups_are_sums_of_their_processes_and_of_the_groups_below() {

@@ -286,9 +286,9 @@ impl Source {
         self.record.as_ref().and_then(|(path, _)| path.metadata().ok()).map_or(0, |m| m.len())
     }
 
-    /// Sets the rows of a service.
-    pub fn set_rows(&self, rows: serde_json::Value) {
-        *self.rows.write().unwrap_or_else(PoisonError::into_inner) = Some(rows);
+    /// Sets the rows of a service without snapshots; `None` if they come from snapshots.
+    pub fn set_rows(&self, rows: Option<serde_json::Value>) {
+        *self.rows.write().unwrap_or_else(PoisonError::into_inner) = rows;
     }
 
     /// The state.

@@ -192,6 +192,19 @@ def new_columns(page, address, _):
     assert pixels(page) == grown
 
 
+def restarted(page, address, _):
+    drawn(page, address)
+    chosen = page.locator("select option:checked")
+    expect(chosen).to_contain_text("app")
+    scene("restart")
+    expect(chosen).to_contain_text("other")
+    until(page, f"{KNOWN} === 250")
+    page.mouse.move(*middle(page))
+    expect(page.locator(".point")).to_contain_text("to 0x550010100000")
+    # The browser logs answers about the process that is gone.
+    page.console[:] = [text for text in page.console if "404" not in text]
+
+
 def link_of_another_site(page, address, _):
     page.goto(f"data:text/html,<a href='{address}'>open</a>")
     page.get_by_role("link").click()

@@ -89,13 +89,17 @@ fn run(case: &str, address: &str, folder: Option<&Path>, mut act: impl FnMut(&st
     true
 }
 
-/// A case on live processes, of which `seen` snapshots are there at first. A line is a number of further ones.
+/// A case on live processes, of which `seen` snapshots are there at first. A line is a number of further ones, or
+/// `restart`.
 fn live(case: &str, names: &[&str], seen: u64) {
     let mut scene = Scene::new(names);
     let targets = u32::try_from(names.len()).unwrap();
     scene.snapshots(seen, targets);
     let address = scene.server.address().to_owned();
-    run(case, &address, None, |count| scene.snapshots(count.parse().unwrap(), targets));
+    run(case, &address, None, |line| match line {
+        "restart" => scene.restart(),
+        count => scene.snapshots(count.parse().unwrap(), targets),
+    });
 }
 
 /// A case on records of so many snapshots in a folder, and on its log if it has one. A line asks to read them.
@@ -129,6 +133,11 @@ fn new_columns_complete_the_picture() {
 }
 
 /// Browsers send no strict cookie with a click in another site, nor with a redirect that follows.
+#[test]
+fn another_service_is_shown_with_its_processes() {
+    live("restarted", &["app"], 40);
+}
+
 #[test]
 fn a_link_of_another_site_opens_the_page() {
     live("link_of_another_site", &["app"], 40);

@@ -71,7 +71,7 @@ impl Scene {
         scene
     }
 
-    fn push(&mut self, event: Event) {
+    pub fn push(&mut self, event: Event) {
         self.source.change().push(event);
     }
 
@@ -82,6 +82,23 @@ impl Scene {
             self.seq += 1;
             self.push(Event::Snapshot(Arc::new(s)));
         }
+        self.changes.send_modify(|n| *n += 1);
+    }
+
+    /// Another service takes the place of the one that was shown: it has the process `other`, and another number for
+    /// it.
+    pub fn restart(&mut self) {
+        *self.source.change() = Index::new(limits());
+        let (id, command) = (TargetId(1), "other".to_owned());
+        self.push(Event::Target(TargetInfo { id, pid: Some(5000), command }));
+        let mut s = snapshot(0, 2);
+        s.targets.remove(0);
+        // Its memory is elsewhere, too.
+        let moved = |range: AddrRange| AddrRange::new(range.start + MIB, range.end + MIB);
+        for region in s.targets.iter_mut().flat_map(|view| &mut view.regions) {
+            region.range = moved(region.range);
+        }
+        self.push(Event::Snapshot(Arc::new(s)));
         self.changes.send_modify(|n| *n += 1);
     }
 
