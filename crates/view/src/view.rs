@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attribution, HeatBytes, Nanos, PageAges, Snapshot, TargetId, Thresholds,
+    AddrRange, Attribution, Attrs, HeatBytes, Nanos, PageAges, Snapshot, TargetId, Thresholds,
 };
 use isotherm_record::{Event, RecordingHeader, TargetInfo};
 use isotherm_report::{
@@ -152,6 +152,21 @@ impl View {
     #[must_use]
     pub fn facts(&self) -> Option<&RecordingHeader> {
         self.facts.as_ref()
+    }
+
+    /// The facts of a part of the recording that begins at `start`.
+    #[must_use]
+    pub fn header_from(&self, start: Nanos, attrs: Attrs) -> RecordingHeader {
+        let unknown = || RecordingHeader::new(env!("CARGO_PKG_VERSION"), attrs, start);
+        let whole = self.facts.clone().unwrap_or_else(unknown);
+        // A service sends new facts with each snapshot, so that the start may lie before those.
+        let ms = |n: Nanos| n.0 / 1_000_000;
+        RecordingHeader {
+            started_unix_ms: (whole.started_unix_ms + ms(start)).saturating_sub(ms(whole.started)),
+            started: start,
+            attrs,
+            ..whole
+        }
     }
 
     /// The limits of hot and cold.
