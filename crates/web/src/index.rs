@@ -342,7 +342,7 @@ impl Index {
         let Some(t) = self.targets.get_mut(&target) else { return };
         let mut ranges = Ranges::default();
         t.pyramid.each_resident(|range| ranges.add(range));
-        t.axis = Axis::new(&ranges, &t.mappings, &t.axis, grows);
+        t.axis = Axis::new(&ranges, &t.mappings, grows);
         t.axis_at = now;
     }
 

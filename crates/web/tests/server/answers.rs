@@ -157,6 +157,27 @@ fn a_record_of_all_processes_has_their_attributions_in_order() {
     assert_eq!(events(&record).iter().filter_map(of).collect::<Vec<_>>(), [1, 0]);
 }
 
+/// A record is first shown by a sample, and a service may be restarted: each has an index of its own.
+#[test]
+fn a_tile_of_an_earlier_index_is_refused() {
+    let mut scene = Scene::new(&["app"]);
+    scene.snapshots(4, 2);
+    let axis = |scene: &Scene| {
+        ask(scene, "/api/source/0/axis?target=1").json()["version"].as_u64().unwrap()
+    };
+    let tile = |scene: &Scene, version: u64| {
+        let path = format!(
+            "/api/source/0/tile?target=1&axis={version}&from_ms=0&pixel_ms=250&from_byte=0&row_bytes={MIB}&width=1&height=1"
+        );
+        ask(scene, &path).status
+    };
+    let before = axis(&scene);
+    assert_eq!(tile(&scene, before), 200);
+    scene.restart();
+    let after = axis(&scene);
+    assert_eq!((tile(&scene, before), tile(&scene, after)), (409, 200));
+}
+
 #[test]
 fn questions_without_an_answer_say_why() {
     let scene = Scene::new(&["app"]);
