@@ -17,7 +17,7 @@ const COLUMNS_AGAIN = 4;
 const COLUMNS_AHEAD = 2;
 
 export class Heatmap {
-  /** `ask(path, query)` fetches from the source. `on` has the callbacks `view`, `point` and `chosen`. */
+  /** `ask(path, query)` fetches from the source. `on` has the callbacks `view`, `point`, `chosen`, `follow` and `all`. */
   constructor(canvas, palette, ask, on) {
     Object.assign(this, { canvas, palette, ask, on });
     this.tiles = new Map();
@@ -427,7 +427,7 @@ export class Heatmap {
     } else if (e.key === "-") {
       this.zoom(2, cross, !e.altKey, !e.ctrlKey);
     } else if (e.key === "0") {
-      this.set({ low: 0, high: this.height, from: 0, to: Math.max(this.span, 1000) });
+      this.on.all();
     } else if (e.key === "Enter") {
       this.on.chosen(cross.ms);
     } else if (e.key === "f" || e.key === "F") {

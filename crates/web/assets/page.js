@@ -114,6 +114,7 @@ class Pane {
       point: (p) => this.showPoint(p),
       chosen: (ms) => this.choseTime(ms),
       follow: () => follow(!following),
+      all: showAll,
     });
     const jump = (e) => {
       if (!this.scale || (e.type === "pointermove" && !e.buttons)) return;
@@ -370,12 +371,15 @@ function follow(on) {
   }
 }
 
+/** The time of the longest recording, which all panes show. */
+function longest(states) {
+  return Math.max(1000, ...states.map((s) => s.span_ms));
+}
+
 function showAll() {
   follow(false);
-  for (const pane of panes) {
-    const span = Math.max(...panes.map((p) => p.state.span_ms), 1000);
-    pane.map.set({ from: 0, to: span, low: 0, high: pane.map.height });
-  }
+  const to = longest(panes.map((pane) => pane.state));
+  for (const pane of panes) pane.map.set({ from: 0, to, low: 0, high: pane.map.height });
 }
 
 async function update(state) {
@@ -384,23 +388,21 @@ async function update(state) {
   const what = state.sources.map((s) => kinds[s.kind]).join(" and ");
   say(`${what}; ${state.connections} connections${refused ? `; ${refused} requests refused` : ""}`);
   const first = !panes.length;
+  const before = longest(panes.map((pane) => pane.state));
+  const span = longest(state.sources);
   if (first) {
     state.sources.forEach((source, i) => panes.push(new Pane(i, source)));
     document.getElementById("panes").classList.toggle("two", panes.length > 1);
     document.getElementById("follow").hidden = !panes.some((pane) => pane.live);
     following = panes.some((pane) => pane.live);
     for (const pane of panes) {
-      const span = Math.max(1000, ...state.sources.map((s) => s.span_ms));
-      pane.map.set(pane.live ? { from: 0, to: LIVE_WINDOW } : { from: 0, to: span }, true);
-      pane.untouched = true;
+      pane.map.set({ from: 0, to: pane.live ? LIVE_WINDOW : span }, true);
     }
   }
   await Promise.all(state.sources.map((source, i) => {
     const pane = panes[i];
     // A record that was empty at first shows all that has been read.
-    if (!pane.live && pane.state.span_ms < source.span_ms && pane.map.view.to <= Math.max(1000, pane.state.span_ms)) {
-      pane.map.set({ from: 0, to: source.span_ms }, true);
-    }
+    if (!pane.live && before < span && pane.map.view.to <= before) pane.map.set({ from: 0, to: span }, true);
     return pane.update(source, first);
   }));
 }

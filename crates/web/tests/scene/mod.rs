@@ -112,16 +112,21 @@ impl Scene {
 
 /// Writes a record of two processes.
 pub fn write_record(path: &Path, snapshots: u64) {
+    write_record_of(path, snapshots, 2);
+}
+
+/// Writes a record of so many processes.
+pub fn write_record_of(path: &Path, snapshots: u64, targets: u32) {
     let mut facts = RecordingHeader::new("0.1.0", Attrs::default(), Nanos(0));
     facts.started_unix_ms = STARTED_UNIX_MS;
     let mut writer = Writer::create(path, &facts, RecordLimits::default()).unwrap();
-    for id in 0..2 {
+    for id in 0..targets {
         let command = format!("app{id} --flag");
         let _ =
             writer.target(TargetInfo { id: TargetId(id), pid: Some(4000 + id), command }).unwrap();
     }
     for seq in 0..snapshots {
-        let s = snapshot(seq, 2);
+        let s = snapshot(seq, targets);
         if seq % 40 == 0 {
             let a = Attribution {
                 target: TargetId(1),
