@@ -22,6 +22,18 @@ fn other_machines_need_tls() {
     }
 }
 
+/// Requests name an address of the machine or a name of it, and the server would refuse all of them.
+#[test]
+fn all_addresses_need_a_name() {
+    for all in ["0.0.0.0:0", "[::]:0"] {
+        let tls = Some(("cert.pem".into(), "key.pem".into()));
+        let options = ListenOptions { listen: all.parse().unwrap(), tls, ..listen() };
+        let error = start(&options).err().unwrap();
+        assert!(matches!(error, ServerError::Unnamed(_)), "{error}");
+        assert!(error.to_string().contains("--host"), "{error}");
+    }
+}
+
 #[test]
 fn a_wrong_certificate_is_named() {
     let dir = tempfile::tempdir().unwrap();
