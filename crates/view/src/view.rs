@@ -257,6 +257,12 @@ impl View {
         }
     }
 
+    /// The facts of a target, if they are known.
+    #[must_use]
+    pub fn target(&self, id: TargetId) -> Option<&TargetInfo> {
+        self.targets.get(&id)
+    }
+
     /// The name of a target's program, or its command line.
     #[must_use]
     pub fn name(&self, target: TargetId) -> String {
