@@ -164,7 +164,7 @@ fn above(path: &str) -> Option<&str> {
 fn marks(status: &Value, done: &mut BTreeMap<String, u64>, ms: f64) -> Vec<SchemeMark> {
     let schemes = status["schemes"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mark = |scheme: &Value| {
-        let name = scheme["name"].as_str()?.to_owned();
+        let name = scheme["scheme"].as_str()?.to_owned();
         let bytes = scheme["applied"]["bytes"].as_u64()?;
         let before = done.insert(name.clone(), bytes);
         let new = bytes.checked_sub(before?).filter(|new| *new > 0)?;
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_mark_is_what_was_done_since_the_last_status() {
-        let status = |bytes: u64| json!({ "schemes": [{ "name": "cold", "action": "pageout", "applied": { "bytes": bytes } }] });
+        let status = |bytes: u64| json!({ "schemes": [{ "scheme": "cold", "action": "pageout", "applied": { "bytes": bytes } }] });
         let mut done = BTreeMap::new();
         assert!(marks(&status(100), &mut done, 0.0).is_empty(), "it was before the page");
         let found = marks(&status(150), &mut done, 1.0);
