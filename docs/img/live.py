@@ -99,6 +99,7 @@ def redis(folder, keys):
     words = ["redis-server", "--port", "0", "--unixsocket", path, "--save", "", "--dir", folder]
     server = subprocess.Popen(words, stdout=subprocess.DEVNULL)
     while not os.path.exists(path):
+        assert server.poll() is None, f"{' '.join(words)} has ended with {server.returncode}"
         time.sleep(0.1)
     fill = f'for i = 1, {keys} do redis.call("SET", "cart:" .. i, string.rep("x", 8000)) end'
     subprocess.run(["redis-cli", "-s", path, "EVAL", fill, "0"], check=True, stdout=subprocess.DEVNULL)
@@ -120,7 +121,7 @@ def picture(name):
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
 
 
-def top(isotherm, folder, socket):
+def top(isotherm, folder, server, socket):
     tmux = ["tmux", "-S", f"{folder}/tmux", "-f", "/dev/null"]
 
     def run(*args):
@@ -132,6 +133,8 @@ def top(isotherm, folder, socket):
         run("send-keys", "-")
         use(socket)
         print(run("capture-pane", "-p"))
+        # The selected row is that which was the first one at the start: any of the two.
+        run("send-keys", "/", str(server.pid), "Enter")
         run("send-keys", "Enter")
         time.sleep(2)
         with open(picture("top.svg"), "w") as file:
@@ -155,7 +158,7 @@ def screenshot(address, path):
         browser.close()
 
 
-def web(isotherm, folder, socket):
+def web(isotherm, folder, _, socket):
     words = [isotherm, "web", "--comm", "redis-server"]
     server = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
@@ -174,7 +177,7 @@ def main():
             for keys in (25000, 5000):
                 servers.append(redis(folder, keys))
             for watch in (top, web):
-                watch(isotherm, folder, servers[0][1])
+                watch(isotherm, folder, *servers[0])
         finally:
             for server, _ in servers:
                 server.kill()
