@@ -11,9 +11,10 @@ use isotherm::stop::Stop;
 use isotherm::words::chain;
 use isotherm_core::{HeatBytes, Nanos};
 use isotherm_linux::sys;
+use isotherm_view::Index;
+use isotherm_view::index::SchemeMark;
 use serde_json::{Value, json};
 
-use crate::index::{Index, SchemeMark};
 use crate::server::Server;
 use crate::source::{Source, SourceKind, ms};
 use crate::{WebOptions, announce, farewell, live_limits};

@@ -15,14 +15,14 @@ use isotherm_record::{
 use isotherm_report::{
     Extent, Filter, FilterError, Grid, Options, Picture, RenderError, Shape, heatmap_picture,
 };
-use isotherm_view::{By, Key, Moment};
+use isotherm_view::axis::{Axis, label};
+use isotherm_view::index::{TargetFigures, time};
+use isotherm_view::pyramid::{Column, draw};
+use isotherm_view::series::SeriesFigures;
+use isotherm_view::{By, Index, Key, Moment};
 use serde::Serialize;
 
-use crate::axis::{Axis, label};
-use crate::index::{Index, TargetFigures, time};
-use crate::pyramid::{Column, draw};
 use crate::seeker::Seeker;
-use crate::series::SeriesFigures;
 
 /// A tile of cells that are finer than the index is read from the record, if it lies in so few parts of it.
 const MAX_PARTS: usize = 12;

@@ -12,8 +12,10 @@ use isotherm_core::{
 use isotherm_record::{
     Event, FileEndReason, Limits as RecordLimits, RecordingHeader, TargetInfo, Writer,
 };
-use isotherm_web::pyramid::Retention;
-use isotherm_web::{Index, Limits, ListenOptions, Server, Source, SourceKind, load_record};
+use isotherm_view::Index;
+use isotherm_view::index::Limits;
+use isotherm_view::pyramid::Retention;
+use isotherm_web::{ListenOptions, Server, Source, SourceKind, load_record};
 use tokio::sync::watch;
 
 pub const MIB: u64 = 1 << 20;

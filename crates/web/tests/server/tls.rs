@@ -3,7 +3,8 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use isotherm_web::{Index, ListenOptions, Server, ServerError, Source, SourceKind};
+use isotherm_view::Index;
+use isotherm_web::{ListenOptions, Server, ServerError, Source, SourceKind};
 
 use crate::scene::{limits, listen};
 

@@ -9,13 +9,14 @@ use isotherm_core::{
     Attribution, HeatBytes, HugeAges, Mapping, Nanos, PageAges, Snapshot, TargetId, Thresholds,
 };
 use isotherm_record::{Event, TargetInfo};
-use isotherm_view::{Moment, View};
 use serde::Serialize;
 
 use crate::axis::{Area, Axis, Ranges};
 use crate::cell::Rates;
+use crate::moment::Moment;
 use crate::pyramid::{Column, Pyramid, Retention};
 use crate::series::Series;
+use crate::view::View;
 
 /// Maximum number of targets with a history. A limit, because records come from outside.
 const MAX_TARGETS: usize = 4096;
