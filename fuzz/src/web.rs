@@ -8,8 +8,10 @@ use std::sync::{Arc, LazyLock};
 
 use isotherm_core::Thresholds;
 use isotherm_record::Reader;
-use isotherm_web::pyramid::Retention;
-use isotherm_web::{Index, Limits, ListenOptions, Server, Source, SourceKind};
+use isotherm_view::Index;
+use isotherm_view::index::Limits;
+use isotherm_view::pyramid::Retention;
+use isotherm_web::{ListenOptions, Server, Source, SourceKind};
 use tempfile::TempDir;
 use tokio::sync::watch;
 

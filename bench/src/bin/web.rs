@@ -1,5 +1,8 @@
 //! How fast `isotherm web` shows a long record, and what a live page costs: CPU time, memory, and delays of the monitor.
 
+#[path = "../../../crates/isotherm/tests/fake_service/mod.rs"]
+mod fake_service;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -11,13 +14,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, ValueEnum};
 use hdrhistogram::Histogram;
+use isotherm::control::{Answer, Request};
+use isotherm::session::History;
 use isotherm_bench::bootstrap::middle;
 use isotherm_bench::program::{self, Ended};
 use isotherm_bench::synthetic;
 use isotherm_bench::threads::Threads;
-use isotherm_core::{TargetId, Thresholds};
+use isotherm_core::{Nanos, TargetId};
 use isotherm_record::{Event, TargetInfo};
-use isotherm_web::{Index, ListenOptions, Server, Source, SourceKind, live_limits};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde_json::Value;
@@ -90,7 +94,7 @@ fn main() -> Result<()> {
         record(&isotherm, &path, o.views)?;
     }
     if wants(Part::Day) {
-        day()?;
+        day(&isotherm)?;
     }
     if !rustix::process::geteuid().is_root() {
         println!("the live page requires root: left out");
@@ -356,12 +360,18 @@ const MAX_99: Duration = Duration::from_millis(200);
 const MAX_PERCENT: f64 = 0.5;
 /// Maximum memory after a day.
 const MAX_MEMORY: u64 = 64 << 20;
+/// Snapshots of a day, and so many in an answer of a service: about as many as fit.
+const DAY: usize = 86_400;
+const AT_ONCE_SERVED: usize = 48;
 /// The page reads what changes slowly in one of so many turns.
 const SLOW_TURNS: u64 = 5;
 /// Clients that read, and as many that do not.
 const CROWD: usize = 50;
 /// Maximum 95th percentile of the monitor's intervals with these clients, relative to that without.
 const MAX_LENGTHENING: f64 = 1.05;
+/// The aggregation interval of the live page, and by how much of it the 95th percentile of the deviations from it may grow.
+const AGGR_MS: f64 = 250.0;
+const MAX_JITTER: f64 = 0.05;
 /// The time that a live page shows.
 const WINDOW_MS: f64 = 60e3;
 
@@ -541,22 +551,33 @@ fn crowd(isotherm: &Path, time: Duration, rounds: usize) -> Result<()> {
         dropped = state["refused"]["slow"].as_u64().unwrap_or(0);
         left = left.min(state["connections"].as_u64().unwrap_or(0));
     }
-    println!("| intervals of the monitor | number | median, ms | 95 %, ms |\n|---|---|---|---|");
-    let [before, with] = [("no client", alone), ("100 clients", beside)].map(|(name, mut all)| {
-        all.sort_by(f64::total_cmp);
-        let at = |part: f64| all[(all.len() as f64 * part) as usize];
-        println!("| {name} | {} | {:.1} | {:.1} |", all.len(), at(0.5), at(0.95));
-        at(0.95)
-    });
-    let silent = CROWD * rounds;
     println!(
-        "ratio of the 95 %: {:.3}; dropped: {dropped} of {silent} that never read",
-        with / before
+        "| intervals of the monitor | number | median, ms | 95 %, ms | deviation from {AGGR_MS} ms, 95 %, ms |\n\
+         |---|---|---|---|---|"
+    );
+    let part = |all: &mut [f64], part: f64| {
+        all.sort_by(f64::total_cmp);
+        all[(all.len() as f64 * part) as usize]
+    };
+    let [before, with] = [("no client", alone), ("100 clients", beside)].map(|(name, mut all)| {
+        let mut deviations: Vec<f64> = all.iter().map(|ms| (ms - AGGR_MS).abs()).collect();
+        let (median, most) = (part(&mut all, 0.5), part(&mut all, 0.95));
+        let deviation = part(&mut deviations, 0.95);
+        println!("| {name} | {} | {median:.1} | {most:.1} | {deviation:.2} |", all.len());
+        (most, deviation)
+    });
+    let (silent, ratio, jitter) = (CROWD * rounds, with.0 / before.0, with.1 - before.1);
+    println!(
+        "ratio of the 95 %: {ratio:.3}; growth of the deviation: {jitter:.2} ms; dropped: {dropped} of {silent} that \
+         never read"
     );
     ensure!(dropped == silent as u64, "{dropped} of {silent} silent clients were dropped");
     ensure!(left > CROWD as u64, "{left} clients are left, and {CROWD} have read");
-    let ratio = with / before;
     ensure!(ratio <= MAX_LENGTHENING, "the 95 % are {ratio:.3} times those without clients");
+    ensure!(
+        jitter <= MAX_JITTER * AGGR_MS,
+        "the deviations are {jitter:.2} ms longer, more than {MAX_JITTER} of the interval"
+    );
     Ok(())
 }
 
@@ -585,35 +606,54 @@ fn silent(web: &Web) -> Result<Vec<Client>> {
     (0..CROWD).map(one).collect()
 }
 
-/// Memory of this process after it has shown a day of snapshots of 300 regions, one a second.
-fn day() -> Result<()> {
-    let pid = std::process::id();
-    let before = status(pid, "VmRSS")?;
+/// Memory of the program after it has shown a day of snapshots of 300 regions, one a second, of a service that keeps all
+/// of them.
+fn day(isotherm: &Path) -> Result<()> {
     let start = Instant::now();
-    let index = Index::new(live_limits(Thresholds::default()));
-    let source = Arc::new(Source::new(SourceKind::Live, "a day".to_owned(), None, index));
-    let listen = ListenOptions { listen: "127.0.0.1:0".parse()?, tls: None, hosts: Vec::new() };
-    let (changes, changed) = tokio::sync::watch::channel(0);
-    let server = Server::start(&listen, vec![Arc::clone(&source)], changed)?;
-    let command = "/usr/bin/server --made-up".to_owned();
-    source.change().push(Event::Target(TargetInfo { id: TargetId(0), pid: Some(4711), command }));
-    let mut most = 0;
-    for (n, s) in (0..86_400).zip(synthetic::snapshots(300, Duration::from_secs(1), 60)) {
-        source.change().push(Event::Snapshot(Arc::new(s)));
-        changes.send_modify(|n| *n += 1);
-        if n % 600 == 0 {
-            most = most.max(status(pid, "VmRSS")?);
+    let dir = tempfile::tempdir()?;
+    let socket = dir.path().join("socket");
+    let mut snapshots = synthetic::snapshots(300, Duration::from_secs(1), 60).take(DAY);
+    let answer = move |request| match request {
+        Request::Status => Answer::status(serde_json::json!({ "seconds": DAY })),
+        Request::Snapshot { from: Some(_), .. } => {
+            let command = "/usr/bin/server --made-up".to_owned();
+            let fact = TargetInfo { id: TargetId(0), pid: Some(4711), command };
+            let mut some = History::new(std::iter::once(fact));
+            for s in snapshots.by_ref().take(AT_ONCE_SERVED) {
+                some.push(Event::Snapshot(Arc::new(s)));
+            }
+            match some.since(Nanos(0)) {
+                Ok(answer) => Answer::snapshot(answer),
+                Err(e) => Answer::refused(e.to_string()),
+            }
         }
+        _ => Answer::done(),
+    };
+    fake_service::serve(&socket, answer)?;
+    let mut command = Command::new(isotherm);
+    let web = Web::start(command.args(["web", "--service", "--control"]).arg(&socket))?;
+    let mut client = web.client()?;
+    let shown = |client: &mut Client| -> Result<usize> {
+        let state = client.json("/api/state")?;
+        Ok(state["sources"][0]["snapshots"].as_u64().unwrap_or(0) as usize)
+    };
+    let mut last = 0;
+    while last < DAY {
+        std::thread::sleep(Duration::from_secs(1));
+        last = shown(&mut client)?;
     }
-    let (end, took) = (status(pid, "VmRSS")?, start.elapsed().as_secs_f64());
-    let mib = |bytes: u64| bytes >> 20;
+    // What a page asks of it.
+    for path in ["targets", "series", "table?ms=1e9", "axis?target=0", "ages?target=0&ms=1e9"] {
+        client.json(&format!("/api/source/0/{path}"))?;
+    }
+    let (own, most) = (status(web.pid(), "RssAnon")?, status(web.pid(), "VmHWM")?);
     println!(
-        "a day of 86400 snapshots of 300 regions: memory {} MiB before, {} MiB at the end, {} MiB at most, after {took:.1} s",
-        mib(before),
-        mib(end),
-        mib(most)
+        "a day of {DAY} snapshots of 300 regions: memory of isotherm web --service {} MiB at most, of which {} MiB are \
+         not pages of the program file, after {:.1} s",
+        most >> 20,
+        own >> 20,
+        start.elapsed().as_secs_f64()
     );
-    drop(server);
-    ensure!(most <= MAX_MEMORY, "{} MiB are more than {} MiB", mib(most), mib(MAX_MEMORY));
+    ensure!(most <= MAX_MEMORY, "{} MiB are more than {} MiB", most >> 20, MAX_MEMORY >> 20);
     Ok(())
 }

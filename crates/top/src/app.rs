@@ -84,6 +84,8 @@ pub struct App {
     /// an error of the source
     pub failure: Option<String>,
     save_to: PathBuf,
+    /// maximum memory of the history, in bytes
+    memory: usize,
 }
 
 impl App {
@@ -115,6 +117,7 @@ impl App {
             ended: None,
             failure: None,
             save_to: o.save_to.clone(),
+            memory: o.memory,
         }
     }
 
@@ -130,12 +133,23 @@ impl App {
             SourceEvent::Event(Event::End(_)) => {}
             SourceEvent::Event(event) => self.view.push(event),
             SourceEvent::Pressure(groups) => self.view.set_pressure(groups),
+            SourceEvent::Restarted => self.restart(),
             SourceEvent::Ended(Ok(why)) => self.ended = Some(why),
             SourceEvent::Ended(Err(e)) => {
                 let e = format!("{e:#}");
                 (self.ended, self.failure) = (Some(e.clone()), Some(e));
             }
         }
+    }
+
+    /// Forgets all that was seen: numbers of targets stand for other processes from now on.
+    fn restart(&mut self) {
+        let thresholds = self.view.thresholds();
+        self.view = View::new(self.memory);
+        self.view.set_thresholds(thresholds);
+        (self.page, self.selected, self.zoom) = (Page::Table, None, None);
+        (self.at, self.marks) = (None, (None, None));
+        self.message = "the service was restarted".to_owned();
     }
 
     /// The result of [`Effect::Save`].

@@ -217,9 +217,11 @@ fn a_process_shows_its_heat_mappings_and_ages() {
     key(&mut app, KeyCode::Enter);
     let zoomed = lines(&app, 80, 24);
     assert!(zoomed[2].contains("0x0-0x800000") && zoomed[3].starts_with("[heap] 8.0M"));
-    for _ in 0..2 {
-        key(&mut app, KeyCode::Esc);
-    }
+    key(&mut app, KeyCode::Esc);
+    // The table, which is not shown, has other rows.
+    key(&mut app, KeyCode::Tab);
+    assert_eq!(lines(&app, 80, 24)[2], "redis-server (pid 1000)");
+    key(&mut app, KeyCode::Esc);
     assert_eq!(app.page, Page::Table);
 }
 
@@ -353,6 +355,25 @@ fn the_column_of_the_order_has_an_arrow() {
             assert_eq!(marked.count(), 1, "{column:?}: {titles}");
         }
     }
+}
+
+/// Numbers of targets stand for other processes, so that nothing of the first service may stay.
+#[test]
+fn another_service_is_shown_from_its_start() {
+    let mut app = app(Colors::None, 10);
+    press(&mut app, "h m");
+    key(&mut app, KeyCode::Enter);
+    app.news(SourceEvent::Restarted);
+    app.tick();
+    let waiting = lines(&app, 80, 24);
+    assert!(waiting[2].starts_with("Waiting"), "{waiting:#?}");
+    assert_eq!(waiting[23], "the service was restarted");
+    assert_eq!(app.view().thresholds().hot_hz, 5.0, "the limits stay");
+    let target = scene::target(0, vec![], vec![scene::region(0, MIB, 1.0)]);
+    app.news(SourceEvent::Event(Event::Snapshot(scene::snapshot(0, 1.0, vec![target]).into())));
+    app.tick();
+    let table = lines(&app, 80, 24);
+    assert!(table[1].ends_with("live") && table[4].starts_with(">target 0"), "{table:#?}");
 }
 
 #[test]

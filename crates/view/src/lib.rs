@@ -5,6 +5,9 @@
 //! seconds, then every minute. Any moment of the ring gives a table of processes or control groups. Any span of it
 //! gives series, heat maps, or its events, which make a record.
 //!
+//! An [`Index`] has such a view, and the heat of each target over time in a [`Pyramid`](pyramid::Pyramid) of bounded
+//! memory: pictures of days pan and zoom without whole snapshots.
+//!
 //! Nothing here reads a machine, a file or a clock, and nothing draws.
 //!
 //! ```
@@ -34,12 +37,18 @@
 //! assert_eq!((rows[0].name.as_str(), rows[0].figures.heat.hot), ("app", 2 << 20));
 //! ```
 
+pub mod axis;
+pub mod cell;
+pub mod index;
 mod moment;
+pub mod pyramid;
 mod ring;
+pub mod series;
 mod table;
 mod view;
 
-pub use moment::{ALLOCATION_BYTES, Moment, TargetTotals};
+pub use index::Index;
+pub use moment::{Moment, TargetTotals};
 pub use ring::Ring;
 pub use table::{By, Column, Key, TableRow, sort};
 pub use view::{Area, CostShares, MappingFigures, View};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attribution, HeatBytes, Nanos, PageAges, Snapshot, TargetId, Thresholds,
+    AddrRange, Attribution, Attrs, HeatBytes, Nanos, PageAges, Snapshot, TargetId, Thresholds,
 };
 use isotherm_record::{Event, RecordingHeader, TargetInfo};
 use isotherm_report::{
@@ -154,6 +154,21 @@ impl View {
         self.facts.as_ref()
     }
 
+    /// The facts of a part of the recording that begins at `start`.
+    #[must_use]
+    pub fn header_from(&self, start: Nanos, attrs: Attrs) -> RecordingHeader {
+        let unknown = || RecordingHeader::new(env!("CARGO_PKG_VERSION"), attrs, start);
+        let whole = self.facts.clone().unwrap_or_else(unknown);
+        // A service sends new facts with each snapshot, so that the start may lie before those.
+        let ms = |n: Nanos| n.0 / 1_000_000;
+        RecordingHeader {
+            started_unix_ms: (whole.started_unix_ms + ms(start)).saturating_sub(ms(whole.started)),
+            started: start,
+            attrs,
+            ..whole
+        }
+    }
+
     /// The limits of hot and cold.
     #[must_use]
     pub fn thresholds(&self) -> Thresholds {
@@ -240,6 +255,12 @@ impl View {
             refaults_per_second: 0.0,
             own_cpu: 0.0,
         }
+    }
+
+    /// The facts of a target, if they are known.
+    #[must_use]
+    pub fn target(&self, id: TargetId) -> Option<&TargetInfo> {
+        self.targets.get(&id)
     }
 
     /// The name of a target's program, or its command line.

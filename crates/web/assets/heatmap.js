@@ -17,7 +17,7 @@ const COLUMNS_AGAIN = 4;
 const COLUMNS_AHEAD = 2;
 
 export class Heatmap {
-  /** `ask(path, query)` fetches from the source. `on` has the callbacks `view`, `point` and `chosen`. */
+  /** `ask(path, query)` fetches from the source. `on` has the callbacks `view`, `point`, `chosen`, `follow` and `all`. */
   constructor(canvas, palette, ask, on) {
     Object.assign(this, { canvas, palette, ask, on });
     this.tiles = new Map();
@@ -45,10 +45,15 @@ export class Heatmap {
   async show(target) {
     if (target === this.target) return;
     this.target = target;
-    this.tiles.clear();
-    this.last = null;
+    this.clear();
     this.axis = null;
     await this.readAxis(true);
+  }
+
+  /** Forgets all that was drawn. */
+  clear() {
+    this.tiles.clear();
+    this.last = null;
   }
 
   async readAxis(whole) {
@@ -62,8 +67,7 @@ export class Heatmap {
     if (axis.version !== this.axis?.version) {
       const all = this.view.low <= 0 && this.view.high >= this.height;
       this.axis = axis;
-      this.tiles.clear();
-      this.last = null;
+      this.clear();
       let at = 0;
       this.areas = axis.areas.map((a) => {
         const area = { ...a, at };
@@ -423,7 +427,7 @@ export class Heatmap {
     } else if (e.key === "-") {
       this.zoom(2, cross, !e.altKey, !e.ctrlKey);
     } else if (e.key === "0") {
-      this.set({ low: 0, high: this.height, from: 0, to: Math.max(this.span, 1000) });
+      this.on.all();
     } else if (e.key === "Enter") {
       this.on.chosen(cross.ms);
     } else if (e.key === "f" || e.key === "F") {

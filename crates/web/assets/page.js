@@ -5,6 +5,8 @@ import { Heatmap } from "./heatmap.js";
 
 const LIVE_WINDOW = 60e3;
 const TABLE_EVERY = 1000;
+/** A list of so many targets may lack others. */
+const MAX_LISTED = 512;
 /** What changes slowly is read in one of so many turns. */
 const SLOW_TURNS = 5;
 const COLUMNS = [["name", "process"], ["pid", "pid"], ["resident", "resident"], ["hot", "hot"], ["warm", "warm"],
@@ -112,6 +114,7 @@ class Pane {
       point: (p) => this.showPoint(p),
       chosen: (ms) => this.choseTime(ms),
       follow: () => follow(!following),
+      all: showAll,
     });
     const jump = (e) => {
       if (!this.scale || (e.type === "pointermove" && !e.buttons)) return;
@@ -136,7 +139,9 @@ class Pane {
 
   /** The state has changed. */
   async update(state, first) {
-    const anew = state.complete !== this.state.complete || this.state.snapshots > state.snapshots;
+    // Another service has taken the place of the one that was shown.
+    const restarted = this.state.snapshots > state.snapshots;
+    const anew = restarted || state.complete !== this.state.complete;
     const grew = state.snapshots !== this.state.snapshots || state.span_ms !== this.state.span_ms;
     this.state = state;
     const counts = `${state.snapshots} snapshots, ${state.regions} regions, ${duration(state.span_ms)}`;
@@ -146,6 +151,10 @@ class Pane {
     for (const element of this.heat.parentElement.querySelectorAll(".byaddress")) element.hidden = without;
     const text = `${counts}${reading}${state.note && `; ${state.note}`}`;
     if (this.note.textContent !== text) this.note.textContent = text;
+    if (restarted) {
+      this.at = null;
+      this.map.clear();
+    }
     if (first || grew || anew) {
       this.map.grown(state.span_ms, anew);
       if (following && this.live) {
@@ -209,7 +218,8 @@ class Pane {
       }));
       if (this.target !== null) this.choice.value = this.target;
     }
-    if (this.target === null && targets.length) this.choose(targets[0].id);
+    const gone = targets.length < MAX_LISTED && !targets.some((t) => t.id === this.target);
+    if (targets.length && (this.target === null || gone)) this.choose(targets[0].id);
   }
 
   choose(target) {
@@ -361,12 +371,15 @@ function follow(on) {
   }
 }
 
+/** The time of the longest recording, which all panes show. */
+function longest(states) {
+  return Math.max(1000, ...states.map((s) => s.span_ms));
+}
+
 function showAll() {
   follow(false);
-  for (const pane of panes) {
-    const span = Math.max(...panes.map((p) => p.state.span_ms), 1000);
-    pane.map.set({ from: 0, to: span, low: 0, high: pane.map.height });
-  }
+  const to = longest(panes.map((pane) => pane.state));
+  for (const pane of panes) pane.map.set({ from: 0, to, low: 0, high: pane.map.height });
 }
 
 async function update(state) {
@@ -375,23 +388,21 @@ async function update(state) {
   const what = state.sources.map((s) => kinds[s.kind]).join(" and ");
   say(`${what}; ${state.connections} connections${refused ? `; ${refused} requests refused` : ""}`);
   const first = !panes.length;
+  const before = longest(panes.map((pane) => pane.state));
+  const span = longest(state.sources);
   if (first) {
     state.sources.forEach((source, i) => panes.push(new Pane(i, source)));
     document.getElementById("panes").classList.toggle("two", panes.length > 1);
     document.getElementById("follow").hidden = !panes.some((pane) => pane.live);
     following = panes.some((pane) => pane.live);
     for (const pane of panes) {
-      const span = Math.max(1000, ...state.sources.map((s) => s.span_ms));
-      pane.map.set(pane.live ? { from: 0, to: LIVE_WINDOW } : { from: 0, to: span }, true);
-      pane.untouched = true;
+      pane.map.set({ from: 0, to: pane.live ? LIVE_WINDOW : span }, true);
     }
   }
   await Promise.all(state.sources.map((source, i) => {
     const pane = panes[i];
     // A record that was empty at first shows all that has been read.
-    if (!pane.live && pane.state.span_ms < source.span_ms && pane.map.view.to <= Math.max(1000, pane.state.span_ms)) {
-      pane.map.set({ from: 0, to: source.span_ms }, true);
-    }
+    if (!pane.live && before < span && pane.map.view.to <= before) pane.map.set({ from: 0, to: span }, true);
     return pane.update(source, first);
   }));
 }

@@ -15,13 +15,13 @@ use axum::routing::get;
 use axum::{Json, Router};
 use isotherm_report::rate_color;
 use isotherm_view::By;
+use isotherm_view::cell::byte_rates;
 use serde::Deserialize;
 use tokio::sync::{Semaphore, watch};
 use tokio_stream::wrappers::WatchStream;
 use tokio_stream::{Stream, StreamExt};
 use tokio_util::io::ReaderStream;
 
-use crate::cell::byte_rates;
 use crate::guard::{Admitted, Guard, HEADERS, Pass, Refused};
 use crate::source::{PointQuery, Source, SourceError, SpanQuery, TileQuery};
 

@@ -1,8 +1,7 @@
 //! The colours of rates and of heat can be told apart by people who lack a kind of cone.
 
 use isotherm_report::rate_color;
-
-use crate::cell::byte_rates;
+use isotherm_view::cell::byte_rates;
 
 type Color = [f64; 3];
 

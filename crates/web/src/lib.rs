@@ -5,27 +5,20 @@
 //! its snapshots to a thread of the server and never waits for it, and clients get the newest state when they
 //! read.
 //!
-//! [`Index`] is what the page is drawn from. It keeps the heat of each target in a [`Pyramid`](pyramid::Pyramid) of
-//! bounded memory. `docs/abi/testing/web.md` describes the HTTP interface.
+//! The page is drawn from an [`Index`](isotherm_view::Index). `docs/abi/testing/web.md` describes the HTTP interface.
 
 mod api;
-pub mod axis;
-pub mod cell;
 #[cfg(test)]
 mod color_tests;
 pub mod guard;
-mod index;
 mod live;
-pub mod pyramid;
 mod record;
 mod seeker;
-pub mod series;
 mod server;
 mod service;
 mod source;
 mod write_timeout;
 
-pub use index::{Index, Limits, SchemeMark};
 pub use live::{LiveOptions, watch};
 pub use record::{RecordInput, load as load_record, show};
 pub use server::{ListenOptions, Server, ServerError};
@@ -35,8 +28,8 @@ pub use source::{Source, SourceError, SourceKind};
 use std::time::Duration;
 
 use isotherm_core::Thresholds;
-
-use crate::pyramid::Retention;
+use isotherm_view::index::Limits;
+use isotherm_view::pyramid::Retention;
 
 /// Memory for the heat over time of a record, in bytes.
 const RECORD_MEMORY: usize = 128 << 20;

@@ -16,10 +16,10 @@ use isotherm::watch::{AttrsFor, LookBy, WatchedMemory, open};
 use isotherm_core::{Attribution, Snapshot};
 use isotherm_linux::sys::{self, KeptCapabilities};
 use isotherm_record::{Event, TargetInfo};
+use isotherm_view::Index;
 use tokio::sync::watch as newest;
 use tracing::info;
 
-use crate::index::Index;
 use crate::server::Server;
 use crate::source::{Source, SourceKind};
 use crate::{WebOptions, announce, farewell, live_limits};

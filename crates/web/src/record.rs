@@ -14,10 +14,11 @@ use isotherm::words::chain;
 use isotherm_core::Nanos;
 use isotherm_linux::sys;
 use isotherm_record::{Event, ReadError, Reader};
+use isotherm_view::Index;
+use isotherm_view::index::{Limits, SchemeMark};
 use tokio::sync::watch;
 use tracing::error;
 
-use crate::index::{Index, Limits, SchemeMark};
 use crate::server::Server;
 use crate::source::{Source, SourceKind, ms};
 use crate::{WebOptions, announce, farewell, record_limits};

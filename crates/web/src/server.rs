@@ -67,6 +67,12 @@ pub enum ServerError {
          --tls-key FILE, or listen on 127.0.0.1 and forward the port (ssh -L)"
     )]
     Open(IpAddr),
+    /// all addresses of the machine, so that none of them names the server
+    #[error(
+        "{0} stands for all addresses of this machine, so that it is not the address of the page: give --host NAME, \
+         the name or the address that browsers open"
+    )]
+    Unnamed(IpAddr),
     /// the address is not free
     #[error("cannot listen on {address}: {source}; choose another with --listen")]
     Listen {
@@ -109,11 +115,14 @@ impl Server {
         sources: Vec<Arc<Source>>,
         changes: watch::Receiver<u64>,
     ) -> Result<Self, ServerError> {
-        let tls = options.tls.as_ref().map(|(cert, key)| acceptor(cert, key)).transpose()?;
         let ip = options.listen.ip();
-        if !ip.is_loopback() && tls.is_none() {
+        if !ip.is_loopback() && options.tls.is_none() {
             return Err(ServerError::Open(ip));
         }
+        if ip.is_unspecified() && options.hosts.is_empty() {
+            return Err(ServerError::Unnamed(ip));
+        }
+        let tls = options.tls.as_ref().map(|(cert, key)| acceptor(cert, key)).transpose()?;
         let listen = |source| ServerError::Listen { address: options.listen, source };
         let listener = TcpListener::bind(options.listen).map_err(listen)?;
         listener.set_nonblocking(true).map_err(listen)?;

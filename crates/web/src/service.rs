@@ -11,9 +11,10 @@ use isotherm::stop::Stop;
 use isotherm::words::chain;
 use isotherm_core::{HeatBytes, Nanos};
 use isotherm_linux::sys;
+use isotherm_view::Index;
+use isotherm_view::index::SchemeMark;
 use serde_json::{Value, json};
 
-use crate::index::{Index, SchemeMark};
 use crate::server::Server;
 use crate::source::{Source, SourceKind, ms};
 use crate::{WebOptions, announce, farewell, live_limits};
@@ -80,7 +81,10 @@ impl Service<'_> {
             events.into_iter().for_each(|event| index.push(event));
         };
         match snapshots(self.control, self.last, take) {
-            Ok(last) => self.last = last,
+            Ok(last) => {
+                self.last = last;
+                self.source.set_rows(None);
+            }
             // The kernel watches, so that there are no regions.
             Err(ControlError::Refused(_)) => self.totals(status, now),
             Err(e) => return Err(e.into()),
@@ -98,7 +102,7 @@ impl Service<'_> {
     fn totals(&self, status: &Value, now: Nanos) {
         let saved = status["total"]["saved"].as_u64().unwrap_or(0);
         self.source.change().total(now..now + EVERY, &heat(&status["total"]), saved);
-        self.source.set_rows(rows(status));
+        self.source.set_rows(Some(rows(status)));
     }
 }
 
@@ -161,7 +165,7 @@ fn above(path: &str) -> Option<&str> {
 fn marks(status: &Value, done: &mut BTreeMap<String, u64>, ms: f64) -> Vec<SchemeMark> {
     let schemes = status["schemes"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mark = |scheme: &Value| {
-        let name = scheme["name"].as_str()?.to_owned();
+        let name = scheme["scheme"].as_str()?.to_owned();
         let bytes = scheme["applied"]["bytes"].as_u64()?;
         let before = done.insert(name.clone(), bytes);
         let new = bytes.checked_sub(before?).filter(|new| *new > 0)?;
@@ -172,8 +176,38 @@ fn marks(status: &Value, done: &mut BTreeMap<String, u64>, ms: f64) -> Vec<Schem
 }
 
 #[cfg(test)]
+#[path = "../../isotherm/tests/fake_service/mod.rs"]
+mod fake_service;
+
+#[cfg(test)]
 mod tests {
+    use isotherm::control::Answer;
+    use isotherm_core::Thresholds;
+    use isotherm_view::By;
+
     use super::*;
+
+    /// A service whose memory the kernel watches refuses to report snapshots. Another one at its socket may have some.
+    #[test]
+    fn rows_of_a_status_are_shown_until_there_are_snapshots() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("socket");
+        let mut refuses = true;
+        let answer = move |_| match std::mem::replace(&mut refuses, false) {
+            true => Answer::refused("there are no regions".to_owned()),
+            false => Answer::done(),
+        };
+        fake_service::serve(&socket, answer).unwrap();
+        let index = Index::new(live_limits(Thresholds::default()));
+        let source = Source::new(SourceKind::Service, "service".to_owned(), None, index);
+        let (control, done) = (Some(socket.as_path()), BTreeMap::new());
+        let mut service = Service { control, source: &source, last: None, seconds: 0.0, done };
+        let status = json!({ "targets": [{ "pid": 7, "comm": "a", "cgroup": "/a", "hot": 1 }] });
+        service.take(&status).unwrap();
+        assert_eq!(source.table(0.0, By::Process).unwrap()[0]["pid"], 7);
+        service.take(&status).unwrap();
+        assert!(source.table(0.0, By::Process).is_err(), "there is no snapshot yet");
+    }
 
     #[test]
     fn groups_are_sums_of_their_processes_and_of_the_groups_below() {
@@ -190,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_mark_is_what_was_done_since_the_last_status() {
-        let status = |bytes: u64| json!({ "schemes": [{ "name": "cold", "action": "pageout", "applied": { "bytes": bytes } }] });
+        let status = |bytes: u64| json!({ "schemes": [{ "scheme": "cold", "action": "pageout", "applied": { "bytes": bytes } }] });
         let mut done = BTreeMap::new();
         assert!(marks(&status(100), &mut done, 0.0).is_empty(), "it was before the page");
         let found = marks(&status(150), &mut done, 1.0);

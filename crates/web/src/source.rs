@@ -10,19 +10,19 @@ use std::time::Duration;
 
 use isotherm_core::{Attribution, Nanos, RegionView, Snapshot, TargetId, TargetView, Unknown};
 use isotherm_record::{
-    FileEndReason, Limits as RecordLimits, ReadError, Reader, RecordingHeader, WriteError, Writer,
+    FileEndReason, Limits as RecordLimits, ReadError, Reader, WriteError, Writer,
 };
 use isotherm_report::{
     Extent, Filter, FilterError, Grid, Options, Picture, RenderError, Shape, heatmap_picture,
 };
-use isotherm_view::{By, Key, Moment};
+use isotherm_view::axis::{Axis, label};
+use isotherm_view::index::{TargetFigures, time};
+use isotherm_view::pyramid::{Column, draw};
+use isotherm_view::series::SeriesFigures;
+use isotherm_view::{By, Index, Key, Moment};
 use serde::Serialize;
 
-use crate::axis::{Axis, label};
-use crate::index::{Index, TargetFigures, time};
-use crate::pyramid::{Column, draw};
 use crate::seeker::Seeker;
-use crate::series::SeriesFigures;
 
 /// A tile of cells that are finer than the index is read from the record, if it lies in so few parts of it.
 const MAX_PARTS: usize = 12;
@@ -286,9 +286,9 @@ impl Source {
         self.record.as_ref().and_then(|(path, _)| path.metadata().ok()).map_or(0, |m| m.len())
     }
 
-    /// Sets the rows of a service.
-    pub fn set_rows(&self, rows: serde_json::Value) {
-        *self.rows.write().unwrap_or_else(PoisonError::into_inner) = Some(rows);
+    /// Sets the rows of a service without snapshots; `None` if they come from snapshots.
+    pub fn set_rows(&self, rows: Option<serde_json::Value>) {
+        *self.rows.write().unwrap_or_else(PoisonError::into_inner) = rows;
     }
 
     /// The state.
@@ -604,8 +604,9 @@ impl Source {
         wanted: impl Fn(TargetId) -> bool,
     ) -> Result<Writer<&'a std::fs::File>, WriteError> {
         let path = Path::new("in a temporary file");
-        let mut writer = Writer::to(file, path, &self.facts(first), RecordLimits::default())?;
         let index = self.index();
+        let facts = index.view().header_from(first.start, first.attrs);
+        let mut writer = Writer::to(file, path, &facts, RecordLimits::default())?;
         for fact in index.facts().filter(|fact| wanted(fact.id)) {
             let _ = writer.target(fact.clone())?;
         }
@@ -623,18 +624,13 @@ impl Source {
         let index = self.index();
         // One at the end is of the next snapshot.
         let until = Nanos(s.end.0.saturating_sub(1));
-        for a in s.targets.iter().filter_map(|view| index.attribution(view.id, until)) {
-            if known.insert(a.target, a.at) != Some(a.at) {
-                let at = a.at.clamp(s.start, s.end);
-                let _ = writer.attribution(Attribution { at, ..a.clone() })?;
-            }
-        }
-        Ok(())
-    }
-
-    fn facts(&self, s: &Snapshot) -> RecordingHeader {
-        let known = self.index().view().facts().cloned();
-        known.unwrap_or_else(|| RecordingHeader::new(env!("CARGO_PKG_VERSION"), s.attrs, s.start))
+        let all = s.targets.iter().filter_map(|view| index.attribution(view.id, until));
+        let new = all.filter(|a| known.insert(a.target, a.at) != Some(a.at));
+        let within = |a: &Attribution| Attribution { at: a.at.clamp(s.start, s.end), ..a.clone() };
+        let mut new: Vec<_> = new.map(within).collect();
+        // A record has them in order of time.
+        new.sort_by_key(|a| a.at);
+        new.into_iter().try_for_each(|a| writer.attribution(a).map(drop))
     }
 }
 

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use isotherm_core::{AddrRange, Attribution, Nanos, Snapshot, TargetId, TargetView, Thresholds};
 use isotherm_record::{Event, TargetInfo};
-use isotherm_web::{Index, Limits, live_limits};
+use isotherm_view::Index;
+use isotherm_view::index::Limits;
+use isotherm_web::live_limits;
 
 const EVERY: Duration = Duration::from_secs(1);
 

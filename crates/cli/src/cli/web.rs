@@ -52,7 +52,7 @@ pub struct Web {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
     /// Further name by which browsers reach the server, without the port; isotherm refuses requests for other
-    /// names than those and the address; repeatable
+    /// names than those and the address; required to listen on 0.0.0.0 or [::]; repeatable
     #[arg(long = "host", value_name = "NAME")]
     pub hosts: Vec<String>,
     /// End after this time [default: at Ctrl-C]

@@ -48,6 +48,25 @@ pub fn isotherm<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     command
 }
 
+/// Commands that watch processes and answer at a socket, and whether they have schemes.
+const SERVICES: [(&[&str], bool); 3] = [
+    (&["record"], false),
+    (&["run", "--scheme-line", "4K max min max min max stat"], true),
+    (&["reclaim", "--dry-run", "--watermarks", "none", "--min-age", "1s"], true),
+];
+
+/// Starts each of them in `dir`, with the socket `c/sock`, for a process.
+pub fn services(dir: &Path, pid: i32) -> impl Iterator<Item = (KillOnDrop, bool)> {
+    SERVICES.into_iter().map(move |(args, acts)| {
+        let mut command = isotherm(args);
+        command.args(["--control", "c/sock", "--pid", &pid.to_string()]).current_dir(dir);
+        let child =
+            KillOnDrop(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        until("the socket", || status_at(&dir.join("c/sock")).is_some());
+        (child, acts)
+    })
+}
+
 /// The result of a run.
 pub struct Done {
     pub status: i32,

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::load::Load;
-use crate::run::{Record, has_or_skip, isotherm, needs_root, run_in, until, wait};
+use crate::run::{Record, has_or_skip, needs_root, run_in, services, until, wait};
 
 /// ssh requires the full path of its server.
 const SSHD: &str = "/usr/sbin/sshd";
@@ -233,7 +233,7 @@ fn a_record_is_played_without_colours() {
     tmux.shows(&["none.rec", "end:1$"]);
 }
 
-/// A recorder with a socket shows the same processes to the view.
+/// Commands with a socket show the same processes to the view.
 #[test]
 fn a_service_is_shown() {
     needs_root!();
@@ -241,22 +241,19 @@ fn a_service_is_shown() {
         return;
     }
     let (load, tmux) = (Load::start(32, 8), Tmux::start());
-    let pid = load.pid().to_string();
-    let mut command = isotherm(["record", "--pid", &pid, "--control", "c/sock"]);
-    command.current_dir(tmux.path()).stderr(Stdio::null());
-    let mut recorder = command.spawn().unwrap();
-    until("the socket", || tmux.path().join("c/sock").exists());
-    tmux.top("", "--service --control c/sock");
-    tmux.shows(&["1 proc", &pid]);
-    until("hot memory", || !tmux.screen().contains("hot 0 "));
-    tmux.keys(&["Enter"]);
-    tmux.shows(&["MAPPING", "▀"]);
-    let stopped = run_in(tmux.path(), &["service", "stop", "--control", "c/sock"]);
-    assert_eq!(stopped.status, 0, "{}", stopped.err);
-    wait(&mut recorder);
-    tmux.shows(&["ENDED: the service has ended"]);
-    tmux.keys(&["C-c"]);
-    tmux.is_restored(0);
+    for (mut service, _) in services(tmux.path(), load.pid()) {
+        tmux.top("", "--service --control c/sock");
+        tmux.shows(&["1 proc", &load.pid().to_string()]);
+        until("hot memory", || !tmux.screen().contains("hot 0 "));
+        tmux.keys(&["Enter"]);
+        tmux.shows(&["MAPPING", "▀"]);
+        let stopped = run_in(tmux.path(), &["service", "stop", "--control", "c/sock"]);
+        assert_eq!(stopped.status, 0, "{}", stopped.err);
+        wait(&mut service);
+        tmux.shows(&["ENDED: the service has ended"]);
+        tmux.keys(&["C-c"]);
+        tmux.is_restored(0);
+    }
 }
 
 #[test]

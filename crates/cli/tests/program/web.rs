@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::kill_on_drop::KillOnDrop;
 use crate::load::Load;
-use crate::run::{TIMEOUT, isotherm, needs_root, run_in, until, wait};
+use crate::run::{TIMEOUT, isotherm, needs_root, run_in, services, until, wait};
 use crate::synthetic;
 
 struct Web {
@@ -140,6 +140,28 @@ fn a_recorder_is_shown_by_its_socket_from_its_start() {
     assert!(wait(&mut recorder).success());
 }
 
+/// Marks are of what schemes did since the page was there.
+#[test]
+fn a_service_is_shown_with_what_its_schemes_do() {
+    needs_root!();
+    let (dir, load) = (TempDir::new().unwrap(), Load::start(64, 16));
+    for (mut service, acts) in services(dir.path(), load.pid()) {
+        let web = Web::start(dir.path(), &["--service", "--control", "c/sock"]);
+        until("hot memory", || {
+            let rows = web.get("/api/source/0/table?ms=1e12").unwrap_or_default();
+            rows[0]["hot"].as_u64() > Some(12 << 20) && rows[0]["pid"] == load.pid()
+        });
+        let marks = || web.get("/api/source/0/marks").unwrap();
+        if acts {
+            until("a mark", || marks()[0]["bytes"].as_u64() > Some(0));
+        }
+        assert_eq!(marks().as_array().unwrap().is_empty(), !acts);
+        assert_eq!(web.end(), Some(0));
+        kill_process(Pid::from_child(&service), Signal::INT).unwrap();
+        assert!(wait(&mut service).success());
+    }
+}
+
 #[test]
 fn it_says_what_is_missing() {
     let dir = TempDir::new().unwrap();
@@ -166,4 +188,7 @@ fn it_says_what_is_missing() {
     }
     let done = run_in(dir.path(), &["web", "a.rec", "--listen", "0.0.0.0:0"]);
     assert!(done.status == 1 && done.err.contains("--tls-cert"), "{}", done.err);
+    let tls = ["--tls-cert", "c", "--tls-key", "k"];
+    let done = run_in(dir.path(), &[&["web", "a.rec", "--listen", "0.0.0.0:0"][..], &tls].concat());
+    assert!(done.status == 1 && done.err.contains("--host"), "{}", done.err);
 }

@@ -40,10 +40,10 @@ pub struct SchemeRow {
 /// The results of all schemes: `docs/abi/testing/run.md`.
 #[derive(Debug, Serialize)]
 pub struct SchemeTable {
-    schema_version: u32,
-    dry_run: bool,
+    pub(super) schema_version: u32,
+    pub(super) dry_run: bool,
     seconds: f64,
-    schemes: Vec<SchemeRow>,
+    pub(super) schemes: Vec<SchemeRow>,
 }
 
 impl SchemeTable {

@@ -20,8 +20,8 @@ pub fn draw(frame: &mut Frame<'_>, app: &App, target: TargetId, area: Rect) {
         Layout::vertical([Constraint::Length(1), Constraint::Min(3), Constraint::Length(below)])
             .areas(area);
     let name = printable(&app.view().name(target));
-    let row = app.rows.iter().find(|row| row.key == isotherm_view::Key::Process(target));
-    let pid = row.and_then(|row| row.pid).map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+    let pid = app.view().target(target).and_then(|fact| fact.pid);
+    let pid = pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
     let zoom = app.zoom.map(|z| format!("  {z:?}, Esc shows all")).unwrap_or_default();
     let bold = Style::new().add_modifier(Modifier::BOLD);
     frame.render_widget(Line::styled(format!("{name}{pid}{zoom}"), bold), title);

@@ -34,6 +34,8 @@ pub enum SourceEvent {
     Event(Event),
     /// percent of the last 10 s in which a process waited for memory, by control group
     Pressure(BTreeMap<Arc<str>, f32>),
+    /// what follows is of another service, with other targets
+    Restarted,
     /// there will be no more, for this reason
     Ended(Result<String>),
 }
@@ -49,7 +51,7 @@ impl Weighed for SourceEvent {
         match self {
             SourceEvent::Event(event) => event.weight(),
             SourceEvent::Pressure(groups) => groups.len(),
-            SourceEvent::Ended(_) => 0,
+            SourceEvent::Restarted | SourceEvent::Ended(_) => 0,
         }
     }
 }

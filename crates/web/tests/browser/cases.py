@@ -192,6 +192,19 @@ def new_columns(page, address, _):
     assert pixels(page) == grown
 
 
+def restarted(page, address, _):
+    drawn(page, address)
+    chosen = page.locator("select option:checked")
+    expect(chosen).to_contain_text("app")
+    scene("restart")
+    expect(chosen).to_contain_text("other")
+    until(page, f"{KNOWN} === 250")
+    page.mouse.move(*middle(page))
+    expect(page.locator(".point")).to_contain_text("to 0x550010100000")
+    # The browser logs answers about the process that is gone.
+    page.console[:] = [text for text in page.console if "404" not in text]
+
+
 def link_of_another_site(page, address, _):
     page.goto(f"data:text/html,<a href='{address}'>open</a>")
     page.get_by_role("link").click()
@@ -312,8 +325,10 @@ def record(page, address, _):
 
 
 def two_records(page, address, _):
-    scene("load")
     open_page(page, address)
+    until(page, "document.getElementById('state').textContent.startsWith('record and record;')")
+    # Both are read while the page is open.
+    scene("load")
     views = f"{HEATS}.map((e) => JSON.parse(e.dataset.view))"
     until(page, f"{HEATS}.length === 2 && {HEATS}.every((e) => Number(e.dataset.drawn) > 0)")
     expect(page.locator("#state")).to_have_text(re.compile("^record and record;"))
@@ -322,8 +337,13 @@ def two_records(page, address, _):
     left, right = (heat.bounding_box() for heat in page.locator(".heat").all())
     assert left["y"] == right["y"] and left["x"] + left["width"] <= right["x"], (left, right)
     # Both show the whole time of the longer one.
-    for shown in page.evaluate(views):
-        assert (shown["from"], shown["to"]) == (0, 100_000)
+    whole = f"{views}.every((v) => v.from === 0 && v.to === 100000)"
+    until(page, whole)
+    # The browser logs the answers that the records were not ready.
+    page.console.clear()
+    choices = page.locator("select")
+    expect(choices.nth(0).locator("option")).to_have_count(2)
+    expect(choices.nth(1).locator("option")).to_have_count(3)
     keep(page, "two-records.png")
     # Zoomed in one, they still show the same.
     zoom_in(page)
@@ -331,6 +351,10 @@ def two_records(page, address, _):
     shown = page.evaluate(views)
     assert (shown[0]["from"], shown[0]["to"]) == (shown[1]["from"], shown[1]["to"])
     assert span(shown[1], "from", "to") < 20_000
+    # The key in the shorter one shows the whole time of both.
+    page.locator(".heat").nth(1).focus()
+    page.keyboard.press("0")
+    until(page, whole)
 
 
 def marks(page, address, _):

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use isotherm_record::{Event, Reader};
 
-use crate::scene::{Records, Scene, write_log, write_record};
+use crate::scene::{Records, Scene, write_log, write_record_of};
 
 const CHROMIUM: [&str; 5] =
     ["chromium-headless-shell", "headless_shell", "chromium", "chromium-browser", "google-chrome"];
@@ -89,20 +89,25 @@ fn run(case: &str, address: &str, folder: Option<&Path>, mut act: impl FnMut(&st
     true
 }
 
-/// A case on live processes, of which `seen` snapshots are there at first. A line is a number of further ones.
+/// A case on live processes, of which `seen` snapshots are there at first. A line is a number of further ones, or
+/// `restart`.
 fn live(case: &str, names: &[&str], seen: u64) {
     let mut scene = Scene::new(names);
     let targets = u32::try_from(names.len()).unwrap();
     scene.snapshots(seen, targets);
     let address = scene.server.address().to_owned();
-    run(case, &address, None, |count| scene.snapshots(count.parse().unwrap(), targets));
+    run(case, &address, None, |line| match line {
+        "restart" => scene.restart(),
+        count => scene.snapshots(count.parse().unwrap(), targets),
+    });
 }
 
-/// A case on records of so many snapshots in a folder, and on its log if it has one. A line asks to read them.
-fn recorded(case: &str, records: &[(&str, u64)], folder: &Path) -> bool {
-    let write = |(name, snapshots): &(&str, u64)| {
+/// A case on records in a folder, each of so many snapshots and processes, and on its log if it has one. A line asks to
+/// read them.
+fn recorded(case: &str, records: &[(&str, u64, u32)], folder: &Path) -> bool {
+    let write = |(name, snapshots, targets): &(&str, u64, u32)| {
         let path = folder.join(name);
-        write_record(&path, *snapshots);
+        write_record_of(&path, *snapshots, *targets);
         path
     };
     let paths: Vec<PathBuf> = records.iter().map(write).collect();
@@ -126,6 +131,11 @@ fn dragging_pans() {
 #[test]
 fn new_columns_complete_the_picture() {
     live("new_columns", &["app"], 150);
+}
+
+#[test]
+fn another_service_is_shown_with_its_processes() {
+    live("restarted", &["app"], 40);
 }
 
 /// Browsers send no strict cookie with a click in another site, nor with a redirect that follows.
@@ -163,26 +173,26 @@ fn the_scheme_of_the_system_is_drawn_dark_or_light() {
 #[test]
 fn a_record_is_shown_from_its_start_to_its_end() {
     let dir = tempfile::tempdir().unwrap();
-    recorded("record", &[("a.rec", 400)], dir.path());
+    recorded("record", &[("a.rec", 400, 2)], dir.path());
 }
 
 #[test]
 fn two_records_are_side_by_side_and_show_the_same_time() {
     let dir = tempfile::tempdir().unwrap();
-    recorded("two_records", &[("long.rec", 400), ("short.rec", 200)], dir.path());
+    recorded("two_records", &[("long.rec", 400, 2), ("short.rec", 200, 3)], dir.path());
 }
 
 #[test]
 fn a_log_marks_what_schemes_did_on_the_time_line() {
     let dir = tempfile::tempdir().unwrap();
     write_log(&dir.path().join("log"));
-    recorded("marks", &[("a.rec", 400)], dir.path());
+    recorded("marks", &[("a.rec", 400, 2)], dir.path());
 }
 
 #[test]
 fn buttons_save_pictures_and_a_record() {
     let dir = tempfile::tempdir().unwrap();
-    if recorded("saves", &[("a.rec", 200)], dir.path()) {
+    if recorded("saves", &[("a.rec", 200, 2)], dir.path()) {
         let events = Reader::open(&dir.path().join("isotherm.rec")).unwrap();
         let snapshots = events.filter(|e| matches!(e, Ok(Event::Snapshot(_)))).count();
         assert_eq!(snapshots, 200, "the whole time was shown");

@@ -12,8 +12,10 @@ use isotherm_core::{
 use isotherm_record::{
     Event, FileEndReason, Limits as RecordLimits, RecordingHeader, TargetInfo, Writer,
 };
-use isotherm_web::pyramid::Retention;
-use isotherm_web::{Index, Limits, ListenOptions, Server, Source, SourceKind, load_record};
+use isotherm_view::Index;
+use isotherm_view::index::Limits;
+use isotherm_view::pyramid::Retention;
+use isotherm_web::{ListenOptions, Server, Source, SourceKind, load_record};
 use tokio::sync::watch;
 
 pub const MIB: u64 = 1 << 20;
@@ -71,7 +73,7 @@ impl Scene {
         scene
     }
 
-    fn push(&mut self, event: Event) {
+    pub fn push(&mut self, event: Event) {
         self.source.change().push(event);
     }
 
@@ -85,6 +87,23 @@ impl Scene {
         self.changes.send_modify(|n| *n += 1);
     }
 
+    /// Another service takes the place of the one that was shown: it has the process `other`, and another number for
+    /// it.
+    pub fn restart(&mut self) {
+        *self.source.change() = Index::new(limits());
+        let (id, command) = (TargetId(1), "other".to_owned());
+        self.push(Event::Target(TargetInfo { id, pid: Some(5000), command }));
+        let mut s = snapshot(0, 2);
+        s.targets.remove(0);
+        // Its memory is elsewhere, too.
+        let moved = |range: AddrRange| AddrRange::new(range.start + MIB, range.end + MIB);
+        for region in s.targets.iter_mut().flat_map(|view| &mut view.regions) {
+            region.range = moved(region.range);
+        }
+        self.push(Event::Snapshot(Arc::new(s)));
+        self.changes.send_modify(|n| *n += 1);
+    }
+
     /// Port, and the token.
     pub fn address(&self) -> (u16, String) {
         let rest = self.server.address().strip_prefix("http://127.0.0.1:").unwrap();
@@ -95,16 +114,21 @@ impl Scene {
 
 /// Writes a record of two processes.
 pub fn write_record(path: &Path, snapshots: u64) {
+    write_record_of(path, snapshots, 2);
+}
+
+/// Writes a record of so many processes.
+pub fn write_record_of(path: &Path, snapshots: u64, targets: u32) {
     let mut facts = RecordingHeader::new("0.1.0", Attrs::default(), Nanos(0));
     facts.started_unix_ms = STARTED_UNIX_MS;
     let mut writer = Writer::create(path, &facts, RecordLimits::default()).unwrap();
-    for id in 0..2 {
+    for id in 0..targets {
         let command = format!("app{id} --flag");
         let _ =
             writer.target(TargetInfo { id: TargetId(id), pid: Some(4000 + id), command }).unwrap();
     }
     for seq in 0..snapshots {
-        let s = snapshot(seq, 2);
+        let s = snapshot(seq, targets);
         if seq % 40 == 0 {
             let a = Attribution {
                 target: TargetId(1),

@@ -1,9 +1,22 @@
 //! What requests with the token get.
 
-use isotherm_record::{Event, Reader};
+use std::time::Duration;
+
+use isotherm_core::{Attribution, Attrs, Nanos, TargetId};
+use isotherm_record::{Event, Reader, RecordingHeader};
+use tempfile::TempDir;
 
 use crate::scene::{MIB, Scene};
-use crate::{ask, get};
+use crate::{Answer, ask, get};
+
+/// The events of a downloaded record.
+fn events(answer: &Answer) -> Vec<Event> {
+    assert_eq!(answer.status, 200, "{}", String::from_utf8_lossy(&answer.body));
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("r");
+    std::fs::write(&path, &answer.body).unwrap();
+    Reader::open(&path).unwrap().collect::<Result<_, _>>().unwrap()
+}
 
 #[test]
 fn the_token_becomes_a_cookie_and_leaves_the_address() {
@@ -94,10 +107,7 @@ fn pictures_and_records_of_a_span_can_be_downloaded() {
     assert_eq!(picture("gif").status, 400);
     let record = ask(&scene, "/api/source/0/record?target=1&from_ms=5000&to_ms=10000");
     assert_eq!(record.header("content-disposition"), Some("attachment; filename=\"isotherm.rec\""));
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("r");
-    std::fs::write(&path, &record.body).unwrap();
-    let events: Vec<Event> = Reader::open(&path).unwrap().collect::<Result<_, _>>().unwrap();
+    let events = events(&record);
     let snapshots: Vec<_> = events
         .iter()
         .filter_map(|e| if let Event::Snapshot(s) = e { Some(s) } else { None })
@@ -106,6 +116,66 @@ fn pictures_and_records_of_a_span_can_be_downloaded() {
     assert!(snapshots.iter().all(|s| s.targets.len() == 1 && s.targets[0].id.0 == 1));
     assert!(events.iter().any(|e| matches!(e, Event::Attribution(a) if a.target.0 == 1)));
     assert!(matches!(events.last(), Some(Event::End(_))));
+}
+
+/// A service sends a header with each answer, which has the time of that answer.
+#[test]
+fn a_record_of_a_span_has_the_time_of_its_start() {
+    let mut scene = Scene::new(&["app"]);
+    for seconds in 1..=10 {
+        let started = Nanos(0) + Duration::from_secs(seconds);
+        let mut facts = RecordingHeader::new("0.1.0", Attrs::default(), started);
+        facts.started_unix_ms = 1_000_000 + 1000 * seconds;
+        scene.push(Event::Header(facts));
+        scene.snapshots(4, 1);
+    }
+    let record = ask(&scene, "/api/source/0/record?from_ms=2000&to_ms=6000");
+    let events = events(&record);
+    let starts = |e: &Event| if let Event::Snapshot(s) = e { Some(s.start) } else { None };
+    let start = events.iter().find_map(starts).unwrap();
+    let Event::Header(facts) = &events[0] else { panic!("{:?}", events[0]) };
+    let unix_ms = 1_000_000 + start.0 / 1_000_000;
+    assert_eq!((facts.started, facts.started_unix_ms), (start, unix_ms));
+}
+
+/// Attributions of several processes are read at different times of a snapshot.
+#[test]
+fn a_record_of_all_processes_has_their_attributions_in_order() {
+    let mut scene = Scene::new(&["app", "other"]);
+    let later = |id| Attribution {
+        target: TargetId(id),
+        at: Nanos(200_000_000),
+        comm: "app".into(),
+        cgroup: "/".into(),
+        swapped: 9 * MIB,
+        major_faults: 0,
+    };
+    scene.push(Event::Attribution(later(0)));
+    scene.snapshots(8, 2);
+    let record = ask(&scene, "/api/source/0/record?from_ms=0&to_ms=2000");
+    let of = |e: &Event| if let Event::Attribution(a) = e { Some(a.target.0) } else { None };
+    assert_eq!(events(&record).iter().filter_map(of).collect::<Vec<_>>(), [1, 0]);
+}
+
+/// A record is first shown by a sample, and a service may be restarted: each has an index of its own.
+#[test]
+fn a_tile_of_an_earlier_index_is_refused() {
+    let mut scene = Scene::new(&["app"]);
+    scene.snapshots(4, 2);
+    let axis = |scene: &Scene| {
+        ask(scene, "/api/source/0/axis?target=1").json()["version"].as_u64().unwrap()
+    };
+    let tile = |scene: &Scene, version: u64| {
+        let path = format!(
+            "/api/source/0/tile?target=1&axis={version}&from_ms=0&pixel_ms=250&from_byte=0&row_bytes={MIB}&width=1&height=1"
+        );
+        ask(scene, &path).status
+    };
+    let before = axis(&scene);
+    assert_eq!(tile(&scene, before), 200);
+    scene.restart();
+    let after = axis(&scene);
+    assert_eq!((tile(&scene, before), tile(&scene, after)), (409, 200));
 }
 
 #[test]

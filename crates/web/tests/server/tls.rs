@@ -3,7 +3,8 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use isotherm_web::{Index, ListenOptions, Server, ServerError, Source, SourceKind};
+use isotherm_view::Index;
+use isotherm_web::{ListenOptions, Server, ServerError, Source, SourceKind};
 
 use crate::scene::{limits, listen};
 
@@ -19,6 +20,18 @@ fn other_machines_need_tls() {
             start(&ListenOptions { listen: open.parse().unwrap(), ..listen() }).err().unwrap();
         assert!(matches!(error, ServerError::Open(_)), "{error}");
         assert!(error.to_string().contains("--tls-cert"), "{error}");
+    }
+}
+
+/// Requests name an address of the machine or a name of it, and the server would refuse all of them.
+#[test]
+fn all_addresses_need_a_name() {
+    for all in ["0.0.0.0:0", "[::]:0"] {
+        let tls = Some(("cert.pem".into(), "key.pem".into()));
+        let options = ListenOptions { listen: all.parse().unwrap(), tls, ..listen() };
+        let error = start(&options).err().unwrap();
+        assert!(matches!(error, ServerError::Unnamed(_)), "{error}");
+        assert!(error.to_string().contains("--host"), "{error}");
     }
 }
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{AddrRange, TargetView};
-use isotherm_view::ALLOCATION_BYTES;
 
 use crate::cell::{CellState, Rates, StateRun, Sum};
+use crate::moment::ALLOCATION_BYTES;
 
 /// Columns of a level that become one of the next.
 const FAN: usize = 4;

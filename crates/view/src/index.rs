@@ -9,13 +9,14 @@ use isotherm_core::{
     Attribution, HeatBytes, HugeAges, Mapping, Nanos, PageAges, Snapshot, TargetId, Thresholds,
 };
 use isotherm_record::{Event, TargetInfo};
-use isotherm_view::{Moment, View};
 use serde::Serialize;
 
 use crate::axis::{Area, Axis, Ranges};
 use crate::cell::Rates;
+use crate::moment::Moment;
 use crate::pyramid::{Column, Pyramid, Retention};
 use crate::series::Series;
+use crate::view::View;
 
 /// Maximum number of targets with a history. A limit, because records come from outside.
 const MAX_TARGETS: usize = 4096;
@@ -342,7 +343,7 @@ impl Index {
         let Some(t) = self.targets.get_mut(&target) else { return };
         let mut ranges = Ranges::default();
         t.pyramid.each_resident(|range| ranges.add(range));
-        t.axis = Axis::new(&ranges, &t.mappings, &t.axis, grows);
+        t.axis = Axis::new(&ranges, &t.mappings, grows);
         t.axis_at = now;
     }
 
