@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Attribution, Fault, Nanos, PageAges, Snapshot, TargetId};
+use isotherm_core::{AddrRange, Attribution, Fault, HugeAges, Nanos, PageAges, Snapshot, TargetId};
 use isotherm_record::edit::{Edit, EditError, Editor, Rewriter};
 use isotherm_record::{Event, FileEndReason, Limits, ReadError, RecordingHeader, Writer};
 use proptest::prelude::*;
@@ -205,6 +205,27 @@ fn idle_ages_keep_their_length_on_another_clock() {
             assert_eq!(times, (s.start, Duration::from_millis(1)), "{uptime_s}");
         }
     }
+}
+
+/// What came back in huge pages is added up too, and the error of ages is that of all that came back.
+#[test]
+fn joined_ages_have_all_that_came_back() {
+    let mut all = few(2);
+    for (s, (pages, error_ms)) in all.iter_mut().zip([(300, 1000), (100, 200)]) {
+        let mut ages = PageAges { since: s.start, sampling: 1, error_ms, ..PageAges::default() };
+        ages.returned.add(9_000, pages);
+        ages.idle.add(9_000, pages);
+        let huge = HugeAges { returned: ages.returned, idle: ages.idle };
+        ages.huge = Some(Box::new(huge));
+        s.targets[0].ages = Some(Arc::new(ages));
+    }
+    let edit = Edit { aggr: Some(Duration::from_millis(800)), ..Edit::default() };
+    let joined = edited(&record(&all), &edit);
+    let ages = joined[0].targets[0].ages.as_ref().unwrap();
+    let huge = ages.huge.as_ref().unwrap();
+    let pages = [&ages.returned, &huge.returned, &ages.idle, &huge.idle].map(|h| h.total());
+    assert_eq!(pages, [400, 400, 100, 100]);
+    assert_eq!((ages.since, ages.error_ms), (all[0].start, 800));
 }
 
 #[test]
