@@ -8,7 +8,7 @@ mod ranges;
 mod rows;
 mod sizing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -16,12 +16,13 @@ use isotherm_core::{AgeCurve, Snapshot, TargetId, TargetView};
 
 use crate::access::TargetName;
 use crate::basis::ms;
+use crate::distribution::Distribution;
 use crate::filter::{FilterError, Gate};
 use history::{Block, BlockSums};
 use idle::{Ladder, RegionBlockState};
 use layout::Layout;
 use ranges::{ranges, stretches};
-use sizing::{Moment, SizingTally, Window, by_ages};
+use sizing::{Moment, SIZES, SizingTally, Window, by_ages};
 
 pub use layout::AdviceScope;
 pub use rows::{Action, ActionRow, Advice, IdleRow, RangeRow, Sizing};
@@ -69,8 +70,10 @@ pub struct AdviceBuilder {
     touches: f64,
     all: SizingTally,
     targets: BTreeMap<TargetId, SizingTally>,
-    /// idle ages of pages, if all memory of the targets is selected
-    ages: BTreeMap<TargetId, AgeCurve>,
+    /// targets whose idle ages count in the limit of all together
+    counted: BTreeSet<TargetId>,
+    /// resident memory of all other targets over time
+    rest: Distribution,
 }
 
 impl AdviceBuilder {
@@ -97,7 +100,8 @@ impl AdviceBuilder {
                 .map(|(id, last)| (*id, sizing(last.time.start)))
                 .collect(),
             touches: 0.0,
-            ages: BTreeMap::new(),
+            counted: scope.counted(window.length),
+            rest: Distribution::new(SIZES),
             scope,
             time,
             wishes,
@@ -111,18 +115,22 @@ impl AdviceBuilder {
     pub fn push(&mut self, s: &Snapshot) {
         let Some(time) = self.gate.admit(s) else { return };
         let mut all = Moment::new(&self.ladder);
+        let mut rest = 0;
         let filter = self.scope.options.filter.clone();
         for view in filter.views(s) {
-            if let Some(ages) = view.ages.as_ref().filter(|_| filter.addr.is_none()) {
-                self.ages.entry(view.id).or_default().push(ages, s.end);
-            }
             let now = self.target(view, &time, s.attrs.sample);
             all.add(&now);
+            if !self.counted.contains(&view.id) {
+                rest += now.resident();
+            }
             if let Some(tally) = self.targets.get_mut(&view.id) {
                 tally.push(&time, &now, &self.window, &self.ladder);
             }
         }
         self.all.push(&time, &all, &self.window, &self.ladder);
+        if time.end.saturating_sub(self.time.start) > self.window.length {
+            self.rest.push(rest, (time.end - time.start).as_secs_f64());
+        }
     }
 
     fn target(&mut self, view: &TargetView, time: &Range<Duration>, sample: Duration) -> Moment {
@@ -181,15 +189,14 @@ impl AdviceBuilder {
             tally.sizing(name, &self.window, self.wishes.headroom_percent, &self.ladder)
         };
         let all = sizing(self.all, (None, "all together".to_owned()));
-        // Without the ages of a target, those of the others say too little.
-        let known: Vec<&AgeCurve> = self.ages.values().collect();
-        let known = if known.len() == self.targets.len() { known } else { Vec::new() };
-        let mut sizings = vec![by_ages(all, &known)];
+        let counted = self.counted.iter().filter_map(|id| self.scope.ages.get(id));
+        let mut sizings = vec![by_ages(all, &counted.collect::<Vec<_>>(), self.rest)];
         if several {
             let each = self.targets.into_iter();
             let each = each.map(|(id, t)| {
-                let curve: Vec<&AgeCurve> = self.ages.get(&id).into_iter().collect();
-                by_ages(sizing(t, (Some(id.0), options.label(id))), &curve)
+                let curve: Vec<&AgeCurve> = self.scope.ages.get(&id).into_iter().collect();
+                let none = Distribution::new(SIZES);
+                by_ages(sizing(t, (Some(id.0), options.label(id))), &curve, none)
             });
             sizings.extend(each);
         }

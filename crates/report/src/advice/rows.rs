@@ -136,6 +136,11 @@ pub struct Sizing {
     pub resident_bytes: u64,
     /// part of it that cannot be observed; it counts as required
     pub unknown_bytes: u64,
+    /// whether needs and returns follow from idle ages of pages, not of regions
+    pub by_page_ages: bool,
+    /// the most resident memory at once of targets whose idle ages do not count, because they are not known for the
+    /// window, or the target has ended; all of it counts as required
+    pub without_ages_bytes: u64,
     /// required bytes (working set and unknown): the median over time
     pub needed_p50_bytes: u64,
     /// required bytes: the 95th percentile over time

@@ -2,7 +2,7 @@ use super::*;
 use crate::filter::Options;
 use crate::scene::{absent, mapping, region, snapshot, target, unknown};
 use isotherm_core::scheme::parse;
-use isotherm_core::{AddrRange, RegionView, Unknown};
+use isotherm_core::{AddrRange, Nanos, PageAges, RegionView, Unknown};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -221,6 +221,34 @@ fn mappings_of_the_kernel_get_no_advice() {
     assert!(a.ranges.is_empty() && a.sizing[0].needed_max_bytes > 0, "{:?}", a.ranges);
 }
 
+/// A database with a hot page in each region, of which 24 MiB are idle; and a short-lived copy of it, as for a dump.
+#[test]
+fn a_target_without_ages_does_not_hide_those_of_the_others() {
+    let seconds = |s: u64| Nanos(1_000_000_000_000 + s * 1_000_000_000);
+    let of = |id| target(id, vec![mapping(BASE, BASE + 32 * MIB, "")], vec![touched(0, 32, 50.0)]);
+    let ten_seconds = |seq: u64| {
+        let (since, begun) = (seconds(seq * 10), seconds(0));
+        let mut ages = PageAges { since, begun, sampling: 1, ..PageAges::default() };
+        ages.idle.add(0, (8 * MIB / 4096) as u32);
+        ages.idle.add((seq + 1) * 10_000, (24 * MIB / 4096) as u32);
+        let mut views = vec![of(0)];
+        views[0].ages = Some(Arc::new(ages));
+        views.extend((10..12).contains(&seq).then(|| of(1)));
+        snapshot(seq, 10.0, views)
+    };
+    let a = advise(&(0..20).map(ten_seconds).collect::<Vec<_>>(), wishes(30, 20));
+    let [all, database, copy] = &a.sizing[..] else { panic!("{:?}", a.sizing) };
+    let needed = |s: &Sizing| [s.needed_p50_bytes, s.needed_max_bytes].map(|n| n / MIB);
+    assert_eq!([needed(all), needed(database), needed(copy)], [[8, 40], [8, 8], [0, 0]]);
+    assert_eq!([all, database, copy].map(|s| s.by_page_ages), [true, true, false]);
+    assert_eq!((all.without_ages_bytes, database.without_ages_bytes), (32 * MIB, 0));
+    let text = crate::advice_text(&a, 1);
+    for part in ["counted by page\n", "counted by page, and all memory of targets that have ended"]
+    {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+}
+
 #[test]
 fn a_window_longer_than_half_of_the_record_is_that_half() {
     let a = advise(&steady()[..40], AdviceThresholds::default());
@@ -248,6 +276,7 @@ fn the_text_recommends_actions() {
         "never came back",
         "no advice on 4.0 MiB that cannot be observed",
         "memory.high 29.0 MiB",
+        "counted by region",
         "4K null  null 0.1Hz  15s null  pageout",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");

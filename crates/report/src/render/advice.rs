@@ -121,6 +121,22 @@ fn silence(a: &Advice) -> String {
     out + "\n"
 }
 
+/// The basis of a limit.
+fn basis(s: &Sizing) -> String {
+    match (s.by_page_ages, s.without_ages_bytes) {
+        (false, _) => format!(
+            "region, because idle ages of pages are not known for {}: memory beside a hot page is not idle",
+            span(s.window_ms)
+        ),
+        (true, 0) => "page".to_owned(),
+        (true, rest) => format!(
+            "page, and all memory of targets that have ended or without idle ages for {}: at most {} at once",
+            span(s.window_ms),
+            bytes(rest)
+        ),
+    }
+}
+
 fn sizing(a: &Advice, s: &Sizing) -> String {
     let title =
         if a.sizing.len() > 1 { format!(", {}", printable(&s.label)) } else { String::new() };
@@ -151,6 +167,7 @@ fn sizing(a: &Advice, s: &Sizing) -> String {
             bytes(returned.round() as u64),
             percent(returned, s.needed_p95_bytes as f64)
         );
+        let _ = writeln!(out, "  counted by {}", basis(s));
     } else {
         let _ = writeln!(out, "  it was not there for longer than {window}: record for longer");
     }
