@@ -170,7 +170,7 @@ pub struct NeedBuilder {
     gate: Gate,
     curves: BTreeMap<TargetId, AgeCurve>,
     presences: BTreeMap<TargetId, Presence>,
-    /// targets of the last snapshot
+    /// targets of the last snapshot that has any
     last: Vec<TargetId>,
     /// control groups of the targets, if rows are groups
     groups: Option<BTreeMap<TargetId, Attribution>>,
@@ -238,7 +238,9 @@ impl NeedBuilder {
         if self.gate.admit(s).is_none() {
             return;
         }
-        self.last.clear();
+        if self.options.filter.views(s).next().is_some() {
+            self.last.clear();
+        }
         let resident = |view: &TargetView| -> u64 {
             view.regions.iter().map(RegionView::resident_bytes).sum()
         };
