@@ -210,6 +210,12 @@ impl AgeCounter {
         }
     }
 
+    /// Records that all memory was read since an earlier monitor ended: what a first read of a block finds now was touched
+    /// after that.
+    pub fn end_gap(&mut self) {
+        self.resumed = 0;
+    }
+
     /// The known ages, for the monitor that follows this one.
     pub fn kept(&self, now: Nanos, ms: u32) -> Option<KeptAges> {
         let (begun, _) = self.begun?;
@@ -423,7 +429,6 @@ impl AgeCounter {
         ms: u32,
     ) -> PageAges {
         let errors = std::mem::take(&mut self.errors);
-        self.resumed = 0;
         let mut huge =
             HugeAges { returned: std::mem::take(&mut self.huge_returned), ..HugeAges::default() };
         let mut row = PageAges {
@@ -832,6 +837,20 @@ mod tests {
             first.idle.at_least(50.0) >= 10.0,
             "young pages that were not cleared keep their age"
         );
+    }
+
+    /// Memory that was in swap throughout a restart returns once all resident memory was read.
+    #[test]
+    fn what_returns_after_the_first_read_was_not_touched_before() {
+        let mut ages = begun();
+        ages.cleared(BLOCK, &PageMask::span(0, 10), false, 10_000);
+        let kept = ages.kept(at(50_000), 50_000).unwrap();
+        let mut next = AgeCounter::default();
+        next.resume(kept, (50_000, 0), (at(60_000), 60_000));
+        next.end_gap();
+        next.found_first(BLOCK, &PageMask::span(0, 10), false, 70_000);
+        let first = row(&mut next, state(PageMask::span(0, 10)), 80_000);
+        assert_eq!((first.returned.total(), first.returned.at_least(50.0)), (10, 10.0));
     }
 
     #[test]

@@ -271,6 +271,9 @@ impl ExposureTarget {
             }
         }
         self.miss(at, bounds.end);
+        if bounds.end == u64::MAX {
+            self.ages.end_gap();
+        }
         let ages = &mut self.ages;
         self.pieces.retain(|p| {
             let stays = p.missing < MAX_MISSED_READS;

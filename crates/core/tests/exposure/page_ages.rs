@@ -1,6 +1,6 @@
 //! Idle ages by page, against the touches of the simulated machine.
 
-use isotherm_core::{Act, Action, Budget, MappingKind, PageAges, Unknown, Work};
+use isotherm_core::{Act, Action, Budget, MappingKind, Monitor, PageAges, Unknown, Work};
 
 use super::*;
 
@@ -172,6 +172,31 @@ fn counted_pages_are_shared_by_memory() {
     let snapshots = run_until(&mut monitor, &ops, 20.0);
     let ages = snapshots.iter().rev().find_map(|s| s.targets[0].ages.clone());
     assert_eq!(ages.unwrap().sampling, 1);
+}
+
+/// The monitor restarts at 60 s. Memory that was evicted at 25 s is read again 5 s later, before the first row.
+#[test]
+fn returns_count_at_once_after_a_restart() {
+    let (ops, target) = machine(1, |m, t| {
+        let file = Memory { kind: MappingKind::File, ..Memory::anonymous() };
+        m.map(t, mib(0, 16), file).unwrap();
+        m.map(t, mib(64, 16), Memory::anonymous()).unwrap();
+    });
+    let mut before = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
+    run_until(&mut before, &ops, 25.0);
+    let budget = Budget { bytes: u64::MAX, time: Duration::MAX };
+    let (action, filters, recheck) = (&Action::PageOut, &[][..], Duration::ZERO);
+    let range = mib(0, 16);
+    let work = Work { action, target, range, budget, filters, recheck, cause: None };
+    ops.clone().apply(&[work], &mut Vec::new()).unwrap();
+    run_until(&mut before, &ops, 60.0);
+    let mut next = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
+    next.resume_ages(before.kept_ages());
+    let mut snapshots = run_until(&mut next, &ops, 65.0);
+    ops.machine().touch(target, range, poisson(1.0)).unwrap();
+    snapshots.extend(run_until(&mut next, &ops, 90.0));
+    let (_, first) = &rows(&snapshots)[0];
+    assert!(first.returned.at_least(30.0) > 0.9 * 16.0 * 256.0, "{:?}", first.returned);
 }
 
 /// In addition to 32 MiB that can be observed, 16 MiB are locked and 8 MiB of a device. Of the locked memory no
