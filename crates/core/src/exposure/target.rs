@@ -454,6 +454,15 @@ impl ExposureTarget {
         self.pieces.iter().map(|p| u64::from(p.nr_resident())).sum()
     }
 
+    /// Counts its pages from the beginning: those that are young now, and the others since now.
+    pub fn recount(&mut self, ms: u32) {
+        for p in self.pieces.iter().filter(|p| !p.is_coarse()) {
+            let young = p.young();
+            self.ages.found(p.block(), &young, p.huge, (ms, ms));
+            self.ages.cleared(p.block(), &p.resident().without(&young), false, ms);
+        }
+    }
+
     /// The ages of its pages, if a row of them is due.
     pub fn take_ages(&mut self, now: &Moment) -> Option<PageAges> {
         if !self.ages.is_due(now.ms) {

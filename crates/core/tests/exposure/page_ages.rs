@@ -199,6 +199,33 @@ fn returns_count_at_once_after_a_restart() {
     assert!(first.returned.at_least(30.0) > 0.9 * 16.0 * 256.0, "{:?}", first.returned);
 }
 
+/// A process of 8 MiB, half of which is at work, beside one of 1.5 GiB that ends. An hour later, all of its pages are
+/// counted.
+#[test]
+fn the_sample_grows_again_if_there_is_less_memory() {
+    let mut machine = Machine::new(1);
+    let targets = [8, 1536].map(|size| {
+        let target = machine.spawn();
+        machine.map(target, mib(0, size), Memory::anonymous()).unwrap();
+        target
+    });
+    machine.touch(targets[0], mib(0, 4), poisson(0.5)).unwrap();
+    let ops = Ops::new(machine);
+    let attrs = Attrs { interval: Duration::from_secs(8), ..Attrs::default() };
+    let mut monitor = monitor(Tapped::new(&ops), attrs, &targets);
+    let last = |snapshots: &[Arc<Snapshot>]| rows(snapshots).pop().unwrap().1;
+    let before = last(&run_until(&mut monitor, &ops, 30.0));
+    assert_eq!(before.sampling, 8);
+    monitor.set_targets(&targets[..1]);
+    let after = last(&run_until(&mut monitor, &ops, 3900.0));
+    assert_eq!(after.sampling, 1);
+    assert!(after.begun > seconds(3600.0), "{:?}", after.begun);
+    let all = 8 * 256;
+    assert_eq!((after.idle.total(), after.unknown), (all, 0));
+    let idle = after.idle.at_least(60.0) / all as f64;
+    assert!((0.48..0.52).contains(&idle), "{idle}");
+}
+
 /// In addition to 32 MiB that can be observed, 16 MiB are locked and 8 MiB of a device. Of the locked memory no
 /// age is known, though `page_idle` observes it; the target needs it all the same.
 #[test]
