@@ -176,7 +176,9 @@ impl AdviceBuilder {
         let all = stretches(&self.layout, &self.blocks, |place| there(place.target));
         let lock = (self.wishes.lock_limit, self.window.hot_hz);
         let of = |action| ranges(&all, action, lock, self.touches);
-        let rows: Vec<RangeRow> = Action::ALL.into_iter().flat_map(of).collect();
+        let known = |bytes: Option<u64>| bytes.and_then(|n| options.missing.resident(n));
+        let known_row = |r: RangeRow| RangeRow { resident_bytes: known(r.resident_bytes), ..r };
+        let rows: Vec<RangeRow> = Action::ALL.into_iter().flat_map(of).map(known_row).collect();
         let actions = Action::ALL.map(|action| self.action(action, &rows)).into();
         let name = |(id, last): (&TargetId, &layout::Last)| TargetName {
             target: id.0,
@@ -200,6 +202,7 @@ impl AdviceBuilder {
             });
             sizings.extend(each);
         }
+        sizings.iter_mut().for_each(|s| s.resident_bytes = known(s.resident_bytes));
         Advice {
             schema_version: 1,
             title: options.title.clone(),
@@ -219,11 +222,12 @@ impl AdviceBuilder {
 
     fn action(&self, action: Action, all: &[RangeRow]) -> ActionRow {
         let own = || all.iter().filter(|r| r.action == action);
+        let missing = self.scope.options.missing;
         ActionRow {
             action,
             ranges: own().count() as u64,
             size_bytes: own().map(|r| r.size_bytes).sum(),
-            resident_bytes: own().map(|r| r.resident_bytes).sum(),
+            resident_bytes: missing.resident(own().filter_map(|r| r.resident_bytes).sum()),
             access_percent: own().map(|r| r.access_percent).sum(),
             returns: own().map(|r| r.returns).sum(),
             scheme: self.scheme(action),

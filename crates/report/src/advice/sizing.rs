@@ -134,7 +134,7 @@ impl SizingTally {
             label,
             window_ms: ms(window.length),
             measured_ms: ms(self.measured),
-            resident_bytes: self.last.resident(),
+            resident_bytes: Some(self.last.resident()),
             unknown_bytes: self.last.unknown,
             by_page_ages: false,
             without_ages_bytes: 0,
