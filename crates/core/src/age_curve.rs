@@ -56,6 +56,11 @@ impl AgeRow {
     fn knows(&self, age: f64) -> bool {
         self.since - seconds(self.ages.begun) >= age && self.end > self.since
     }
+
+    /// The weight of the row: rows are short at first, and long later.
+    fn seconds(&self) -> f64 {
+        (self.end - self.since).max(1e-9)
+    }
 }
 
 /// The ages of a target over time.
@@ -141,7 +146,7 @@ impl AgeCurve {
             let a = &r.ages;
             let all = (a.idle.total() + a.swapped.total() + u64::from(a.unknown)) as f64;
             let kept = all - a.idle.at_least(age) - a.swapped.at_least(age);
-            (r.end - r.since, (kept * PAGE_SIZE as f64).round() as u64)
+            (r.seconds(), (kept * PAGE_SIZE as f64).round() as u64)
         })
     }
 
@@ -173,8 +178,9 @@ impl AgeCurve {
     }
 
     fn mean(&self, of: impl Fn(&PageAges) -> f64) -> f64 {
-        let sum: f64 = self.rows.iter().map(|r| of(&r.ages)).sum();
-        sum / self.rows.len().max(1) as f64
+        let sum: f64 = self.rows.iter().map(|r| r.seconds() * of(&r.ages)).sum();
+        let seconds: f64 = self.rows.iter().map(AgeRow::seconds).sum();
+        sum / seconds.max(1e-9)
     }
 
     /// Memory whose ages are known, in bytes: resident or in swap.
@@ -216,27 +222,25 @@ impl AgeCurve {
     #[must_use]
     pub fn beyond(&self, age: f64) -> IdleMemory {
         let mut sum = IdleMemory::default();
-        let (mut seconds, mut n, mut sampling) = (0.0, 0.0, 1.0);
+        let (mut seconds, mut sampling) = (0.0, 1.0);
         for row in self.rows.iter().filter(|row| row.knows(age)) {
             let a = &row.ages;
             let returned = a.returned.at_least(age);
             let idle = a.idle.at_least(age) + a.swapped.at_least(age);
-            sum.idle += idle;
-            sum.kept += (a.idle.total() + a.swapped.total()) as f64 - idle;
+            sum.idle += idle * row.seconds();
+            sum.kept += ((a.idle.total() + a.swapped.total()) as f64 - idle) * row.seconds();
             sum.returned += returned;
             sampling = f64::max(sampling, f64::from(a.sampling));
             sum.counted += returned / f64::from(a.sampling.max(1)) / WINDOW_PAGES;
-            seconds += row.end - row.since;
-            n += 1.0;
+            seconds += row.seconds();
         }
         let page = PAGE_SIZE as f64;
-        if n == 0.0 {
+        if seconds == 0.0 {
             return IdleMemory { kept: self.bytes(), ..sum };
         }
-        let seconds = f64::max(seconds, 1e-9);
         IdleMemory {
-            idle: sum.idle / n * page,
-            kept: sum.kept / n * page,
+            idle: sum.idle / seconds * page,
+            kept: sum.kept / seconds * page,
             returned: sum.returned / seconds * page,
             counted: sum.counted,
             bytes_per_s_of_one_window: WINDOW_PAGES * sampling / seconds * page,
@@ -295,5 +299,25 @@ mod tests {
         assert_eq!(curve.beyond(49.0).idle, 0.0);
         assert_eq!(curve.beyond(51.0), IdleMemory { kept: curve.bytes(), ..IdleMemory::default() });
         assert_eq!(together([&curve, &curve].into_iter(), 20.0).idle.round(), 200.0 * page);
+    }
+
+    /// 100 s with 300 pages, of which 200 are idle, in a row; then 400 s with 100 pages at work, in rows of 20 s.
+    #[test]
+    fn rows_count_by_their_length() {
+        let mut curve = AgeCurve::default();
+        let long = (100.0, 200.0, 200);
+        let short =
+            (0..20).map(|i| 200.0 + 20.0 * f64::from(i)).map(|since| (since, since + 20.0, 0));
+        for (since, end, idle) in std::iter::once(long).chain(short) {
+            let mut ages = PageAges { since: at(since), sampling: 1, ..PageAges::default() };
+            ages.idle.add(50_000, idle);
+            ages.idle.add(0, 100);
+            ages.unknown = idle;
+            curve.push(&Arc::new(ages), at(end));
+        }
+        let pages = |bytes: f64| (bytes / PAGE_SIZE as f64).round();
+        assert_eq!([curve.bytes(), curve.unknown()].map(pages), [140.0, 40.0]);
+        let b = curve.beyond(10.0);
+        assert_eq!([b.idle, b.kept].map(pages), [40.0, 100.0]);
     }
 }

@@ -75,6 +75,13 @@ impl AgeHistogram {
         self.0.iter().enumerate().map(|(i, n)| f64::from(*n) * part(i)).sum()
     }
 
+    /// The pages of both.
+    #[must_use]
+    pub fn plus(mut self, other: &Self) -> Self {
+        self.0.iter_mut().zip(&other.0).for_each(|(n, more)| *n = n.saturating_add(*more));
+        self
+    }
+
     /// All counts times `factor`, rounded.
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {
@@ -109,7 +116,7 @@ pub struct PageAges {
 }
 
 /// Idle ages of pages in huge pages: see [`PageAges`].
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HugeAges {
     /// see [`PageAges::idle`]
     pub idle: AgeHistogram,

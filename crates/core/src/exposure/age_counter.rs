@@ -32,6 +32,10 @@ const LAST_MS: u32 = 60_000;
 /// Minimum number of blocks of a large target that are observed as a whole; there are less than twice as many. Heat
 /// often stays the same over a block, so many blocks, with few windows each, describe the target better than few.
 const WHOLE_BLOCKS: usize = 128;
+/// The sample grows again if it could be larger by this power of two for this time in ms. Its pages are then counted from
+/// the beginning, so that there must be much to win.
+const MIN_GAIN: u32 = 2;
+const GAIN_FOR_MS: u32 = 3_600_000;
 
 /// The windows that are sampled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -137,6 +141,10 @@ pub(super) struct AgeCounter {
     begun: Option<(Nanos, u32)>,
     /// time of the last row
     since: (Nanos, u32),
+    /// time in ms since which the sample could be much larger; 0: it could not
+    small_since: u32,
+    /// whether the last row had memory in swap: its ages are known from the past only
+    has_swapped: bool,
     /// Until this time in ms an earlier monitor counted; 0: there was none, or it no longer matters.
     resumed: u32,
 }
@@ -208,6 +216,12 @@ impl AgeCounter {
                 block.returned = returned;
             }
         }
+    }
+
+    /// Records that all memory was read since an earlier monitor ended: what a first read of a block finds now was touched
+    /// after that.
+    pub fn end_gap(&mut self) {
+        self.resumed = 0;
     }
 
     /// The known ages, for the monitor that follows this one.
@@ -363,6 +377,7 @@ impl AgeCounter {
         stamps.for_each(|s| [&mut s.found, &mut s.cleared].into_iter().for_each(earlier));
         self.since.1 = self.since.1.saturating_sub(ms);
         earlier(&mut self.resumed);
+        earlier(&mut self.small_since);
         self.begun = self.begun.map(|(at, begun)| (at, begun.saturating_sub(ms)));
     }
 
@@ -372,14 +387,14 @@ impl AgeCounter {
     }
 
     /// Begins or continues to count: the target has this many resident pages in `blocks` blocks, and all targets
-    /// together have `all` resident pages.
+    /// together have `all` resident pages. Returns whether the counting begins anew, with more pages.
     pub fn begin(
         &mut self,
         (now, ms): (Nanos, u32),
         blocks: usize,
         pages: impl FnOnce() -> u64,
         all: u64,
-    ) {
+    ) -> bool {
         if self.begun.is_none() {
             self.begun = Some((now, ms));
             self.since = (now, ms);
@@ -395,15 +410,27 @@ impl AgeCounter {
             *whole = (*whole).max((blocks / WHOLE_BLOCKS).ilog2());
         }
         *shift = (*shift).max(*whole);
-        if is_much(blocks as u64 * BLOCK_WINDOWS, *shift) {
+        let mut gain = 0;
+        if is_much(blocks as u64 * BLOCK_WINDOWS, *shift) || *shift >= *whole + MIN_GAIN {
             let windows = pages() / WINDOW_PAGES as u64;
-            while is_much(windows, *shift) {
-                *shift += 1;
-            }
+            let wanted = (*whole..63).find(|shift| !is_much(windows, *shift)).unwrap_or(63);
+            gain = shift.saturating_sub(wanted);
+            *shift = (*shift).max(wanted);
         }
         if self.sampling != before {
             self.thin_out();
         }
+        if gain < MIN_GAIN || self.has_swapped {
+            self.small_since = 0;
+        } else if self.small_since == 0 {
+            self.small_since = ms.max(1);
+        } else if ms.saturating_sub(self.small_since) >= GAIN_FOR_MS {
+            let sampling = Sampling { shift: self.sampling.shift - gain, ..self.sampling };
+            let begun = Some((now, ms));
+            *self = AgeCounter { sampling, begun, since: (now, ms), ..AgeCounter::default() };
+            return true;
+        }
+        false
     }
 
     /// Whether a row is due. Rows come every 10 s in the first minute, and every minute after six. None is due
@@ -423,7 +450,6 @@ impl AgeCounter {
         ms: u32,
     ) -> PageAges {
         let errors = std::mem::take(&mut self.errors);
-        self.resumed = 0;
         let mut huge =
             HugeAges { returned: std::mem::take(&mut self.huge_returned), ..HugeAges::default() };
         let mut row = PageAges {
@@ -465,6 +491,7 @@ impl AgeCounter {
         }
         row.huge = (huge != HugeAges::default()).then(|| Box::new(huge));
         let swapped = row.swapped.total();
+        self.has_swapped = swapped > 0;
         scaled(row, &Factors::new((visible, counted), swapped, self.sampling.shift))
     }
 
@@ -832,6 +859,47 @@ mod tests {
             first.idle.at_least(50.0) >= 10.0,
             "young pages that were not cleared keep their age"
         );
+    }
+
+    /// Memory that was in swap throughout a restart returns once all resident memory was read.
+    #[test]
+    fn what_returns_after_the_first_read_was_not_touched_before() {
+        let mut ages = begun();
+        ages.cleared(BLOCK, &PageMask::span(0, 10), false, 10_000);
+        let kept = ages.kept(at(50_000), 50_000).unwrap();
+        let mut next = AgeCounter::default();
+        next.resume(kept, (50_000, 0), (at(60_000), 60_000));
+        next.end_gap();
+        next.found_first(BLOCK, &PageMask::span(0, 10), false, 70_000);
+        let first = row(&mut next, state(PageMask::span(0, 10)), 80_000);
+        assert_eq!((first.returned.total(), first.returned.at_least(50.0)), (10, 10.0));
+    }
+
+    /// Beside other processes, which end, one in 64 windows was counted.
+    #[test]
+    fn the_sample_grows_again_after_an_hour() {
+        let mut ages = AgeCounter::default();
+        let mut begin = |minute: u32, all: u64, swapped: bool| {
+            ages.has_swapped = swapped;
+            let now = (at(minute * 60_000), minute * 60_000);
+            let anew = ages.begin(now, 32, || 32 * 512, all);
+            (anew, ages.sampling.shift, ages.begun)
+        };
+        let (all, own) = (64 * 4096 * 16, 32 * 512);
+        let old = Some((at(0), 0));
+        assert_eq!(begin(0, all, false), (false, 6, old));
+        assert_eq!(begin(1, own, false), (false, 6, old));
+        assert_eq!(begin(30, all, false), (false, 6, old));
+        assert_eq!(begin(31, own, false), (false, 6, old));
+        assert_eq!(
+            begin(90, own, true),
+            (false, 6, old),
+            "the ages of memory in swap would be lost"
+        );
+        assert_eq!(begin(91, own, false), (false, 6, old));
+        assert_eq!(begin(150, own, false), (false, 6, old));
+        assert_eq!(begin(151, own, false), (true, 0, Some((at(151 * 60_000), 151 * 60_000))));
+        assert_eq!(begin(300, own, false).0, false);
     }
 
     #[test]

@@ -371,7 +371,9 @@ impl<O: Space + Look> Exposure<O> {
             if w.ages.is_new() {
                 resident += pages();
             }
-            w.ages.begin((moment.at, moment.ms), nr_blocks, pages, resident);
+            if w.ages.begin((moment.at, moment.ms), nr_blocks, pages, resident) {
+                w.recount(moment.ms);
+            }
             let terms = self.terms(w);
             starts.extend(w.read_all(&blocks, within, &moment, &terms, self.attrs.window));
             if w.is_large() {

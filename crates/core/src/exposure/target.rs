@@ -270,6 +270,9 @@ impl ExposureTarget {
             }
         }
         self.miss(at, bounds.end);
+        if bounds.end == u64::MAX {
+            self.ages.end_gap();
+        }
         let ages = &mut self.ages;
         self.pieces.retain(|p| {
             let stays = p.missing < MAX_MISSED_READS;
@@ -468,6 +471,15 @@ impl ExposureTarget {
             return worth.resident;
         }
         self.pieces.iter().map(|p| u64::from(p.nr_resident())).sum()
+    }
+
+    /// Counts its pages from the beginning: those that are young now, and the others since now.
+    pub fn recount(&mut self, ms: u32) {
+        for p in self.pieces.iter().filter(|p| !p.is_coarse()) {
+            let young = p.young();
+            self.ages.found(p.block(), &young, p.huge, (ms, ms));
+            self.ages.cleared(p.block(), &p.resident().without(&young), false, ms);
+        }
     }
 
     /// The ages of its pages, if a row of them is due.

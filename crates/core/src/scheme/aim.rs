@@ -43,8 +43,8 @@ impl fmt::Display for Aim {
 
 /// Time over which best ages are kept.
 const HISTORY: Duration = Duration::from_secs(3600);
-/// No choice without ages for this time: the monitor counts them each minute.
-const LOST: Duration = Duration::from_secs(150);
+/// The monitor counts ages each minute. Nothing more of a process goes if they are late by this time, or by two snapshots.
+const LATE: Duration = Duration::from_secs(15);
 /// Shortest time after which the returns are known well enough to stop at once,
 const MIN_STOP_TIME: Duration = Duration::from_secs(10);
 /// if they are this many times the allowed returns.
@@ -68,13 +68,14 @@ impl Aim {
         if possible { Ok(()) } else { Err(SchemeError::Aim(self.to_string())) }
     }
 
-    /// The best age in s by these curves, if there is one among the ages that are known.
-    fn best(self, curves: &[&AgeCurve], longest: f64) -> Option<f64> {
+    /// The best age in s by these curves, if there is one among the ages that are known. It allows for `unseen` more
+    /// touches of counted pages.
+    fn best(self, curves: &[&AgeCurve], longest: f64, unseen: f64) -> Option<f64> {
         let at = |age: f64| together(curves.iter().copied(), age);
         match self {
             Aim::Refaults(_) => idle_times(longest).find(|age| {
                 let b = at(*age);
-                b.returned + LIKELY_EVENTS * b.bytes_per_s_of_one_touch
+                b.returned + unseen * b.bytes_per_s_of_one_touch
                     <= self.allowed(&b).unwrap_or(0.0) * TARGET_SHARE
             }),
             Aim::Save(bp) => {
@@ -109,12 +110,14 @@ pub(super) struct Aims {
 }
 
 impl Aims {
-    /// Adds a snapshot and metrics, and appends new choices of `scheme` to `steps`.
+    /// Adds a snapshot and metrics, and appends new choices of `scheme` to `steps`. Unless it `acts`, it learns from the
+    /// curves only: no returns follow from its choices, and none of these is a step.
     pub fn update(
         &mut self,
         (scheme, aim): (&Arc<str>, Aim),
         (snapshot, metrics): (&Snapshot, &Metrics),
         now: Nanos,
+        acts: bool,
         steps: &mut Vec<AimStep>,
     ) {
         if self.seen.replace(snapshot.seq) != Some(snapshot.seq) {
@@ -124,8 +127,16 @@ impl Aims {
             let named = |s| AimStep { scheme: scheme.clone(), group: group.clone(), ..s };
             steps.extend(step.map(named));
         };
+        let late = LATE.max(snapshot.end.since(snapshot.start) * 2);
+        let oldest = now.0.saturating_sub((CHOICE_INTERVAL + late).as_nanos() as u64) as f64 / 1e9;
         for (path, group) in &mut self.groups {
-            add(group.decide(aim, now), path);
+            group.curves.retain(|_, curve| curve.end().is_some_and(|end| end >= oldest));
+            add(group.decide(aim, now, acts), path);
+        }
+        if !acts {
+            self.caches.clear();
+            self.granted = None;
+            return;
         }
         let Aim::Refaults(ppm) = aim else { return };
         self.caches.retain(|path, _| metrics.caches.contains_key(path));
@@ -261,30 +272,35 @@ impl GroupAim {
         self.room as u64
     }
 
-    /// A choice, if one is due or cannot wait.
-    fn decide(&mut self, aim: Aim, now: Nanos) -> Option<AimStep> {
-        let ends = self.curves.values().filter_map(AgeCurve::end);
-        let last = ends.fold(0.0, f64::max);
-        let is_lost = now.0 as f64 / 1e9 - last > LOST.as_secs_f64();
-        let Some(returned) = self.returned.filter(|_| !is_lost) else {
+    /// A choice, if one is due or cannot wait, and if the scheme `acts`.
+    fn decide(&mut self, aim: Aim, now: Nanos, acts: bool) -> Option<AimStep> {
+        if !acts {
+            self.reported = false;
+        }
+        let Some(returned) = self.returned.filter(|_| !self.curves.is_empty()) else {
             (self.decided, self.returned) = (Some(now), None);
-            return self.age.take().map(|_| self.step(now, AimReason::Lost, 0.0));
+            let had_age = self.age.take().is_some();
+            return (had_age && acts).then(|| self.step(now, AimReason::Lost, 0.0));
         };
         let since = self.decided.map_or(Duration::MAX, |at| now.since(at));
         let a_second = returned / since.as_secs_f64().max(1.0);
         let much = self.allowed.is_some_and(|most| a_second > most);
         if since < CHOICE_INTERVAL {
+            if acts && !self.reported && self.age.is_some() {
+                self.reported = true;
+                return Some(self.step(now, AimReason::Curve, a_second));
+            }
             let far = self.allowed.is_some_and(|most| a_second > STOP_FACTOR * most);
             let stop = self.age.is_some() && since >= MIN_STOP_TIME && far;
             // The next choice makes the age longer, by the memory that returned until then.
-            return stop.then(|| self.step(now, AimReason::FarTooMuch, a_second)).inspect(|_| {
-                self.age = None;
-            });
+            let step = stop.then(|| self.step(now, AimReason::FarTooMuch, a_second));
+            self.age = self.age.filter(|_| !stop);
+            return step.filter(|_| acts);
         }
         if !self.curves.values().any(was_counted) {
             return None;
         }
-        self.factor = match self.allowed {
+        self.factor = match self.allowed.filter(|_| acts) {
             Some(_) if much => (self.factor * LENGTHEN_FACTOR).min(MAX_AGE_FACTOR),
             Some(most) if a_second < most / 2.0 => self.factor * SHORTEN_FACTOR,
             _ => self.factor,
@@ -292,9 +308,9 @@ impl GroupAim {
         .max(1.0);
         let before = self.age;
         let choice = self.choose(aim, now);
-        self.age = choice.map(Duration::from_secs_f64);
+        self.age = choice.ok().map(Duration::from_secs_f64);
         let reason = match (choice, much) {
-            (None, _) => AimReason::NoAge,
+            (Err(why), _) => why,
             (_, true) => AimReason::TooMuch,
             _ => AimReason::Curve,
         };
@@ -303,12 +319,12 @@ impl GroupAim {
             (before, age) => before != age,
         };
         (self.decided, self.returned) = (Some(now), Some(0.0));
-        let report = !std::mem::replace(&mut self.reported, true) || much || is_new;
-        report.then(|| self.step(now, reason, a_second))
+        let report = !std::mem::replace(&mut self.reported, acts) || much || is_new;
+        (report && acts).then(|| self.step(now, reason, a_second))
     }
 
-    /// The age for the next minute in s.
-    fn choose(&mut self, aim: Aim, now: Nanos) -> Option<f64> {
+    /// The age for the next minute in s, or why there is none.
+    fn choose(&mut self, aim: Aim, now: Nanos) -> Result<f64, AimReason> {
         let hour_ago = Nanos(now.0.saturating_sub(HISTORY.as_nanos() as u64));
         self.curves.values_mut().for_each(|curve| curve.forget_before(hour_ago));
         let all: Vec<&AgeCurve> = self.curves.values().collect();
@@ -317,12 +333,16 @@ impl GroupAim {
         let minute_ago = Nanos(now.0.saturating_sub(CHOICE_INTERVAL.as_nanos() as u64));
         let last: Vec<AgeCurve> =
             self.curves.values().map(|curve| curve.after(minute_ago)).collect();
-        let best = match aim {
-            Aim::Refaults(_) => aim.best(&last.iter().collect::<Vec<_>>(), longest),
-            Aim::Save(_) => aim.best(&all, longest),
-        };
+        let last: Vec<&AgeCurve> = last.iter().collect();
+        let curves = if let Aim::Refaults(_) = aim { &last } else { &all };
+        let best = aim.best(curves, longest, LIKELY_EVENTS).ok_or_else(|| {
+            match aim.best(curves, longest, 0.0) {
+                Some(_) => AimReason::FewCounted,
+                None => AimReason::NoAge,
+            }
+        });
         self.best.retain(|(at, _)| *at >= hour_ago);
-        self.best.extend(best.map(|age| (now, age)));
+        self.best.extend(best.iter().map(|age| (now, *age)));
         let usual = match aim {
             Aim::Refaults(_) => percentile(self.best.iter().map(|(_, age)| *age), 0.98),
             Aim::Save(_) => 0.0,
@@ -330,7 +350,7 @@ impl GroupAim {
         let age = best.map(|age| age.max(usual) * self.factor);
         // Of longer ages nothing is known yet.
         let b = together(all.iter().copied(), age.unwrap_or(longest).min(longest));
-        (self.idle, self.expected) = if age.is_some() { (b.idle, b.returned) } else { (0.0, 0.0) };
+        (self.idle, self.expected) = if age.is_ok() { (b.idle, b.returned) } else { (0.0, 0.0) };
         self.allowed = aim.allowed(&b);
         age
     }

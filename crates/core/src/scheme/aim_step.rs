@@ -45,6 +45,8 @@ pub enum AimReason {
     FarTooMuch,
     /// At no age that is known yet the objective is met.
     NoAge,
+    /// likewise, because so few of the pages are counted that more might return than is seen
+    FewCounted,
     /// Idle ages or major faults are not known any more.
     Lost,
     /// Of page cache that no process maps: the kernel is asked to reclaim `idle` bytes within a minute, and `expected`
@@ -63,6 +65,7 @@ impl AimReason {
             AimReason::TooMuch => "too_much",
             AimReason::FarTooMuch => "far_too_much",
             AimReason::NoAge => "no_age",
+            AimReason::FewCounted => "few_counted",
             AimReason::Lost => "lost",
             AimReason::Cache => "page_cache",
             AimReason::TooMuchCache => "too_much_page_cache",

@@ -27,6 +27,8 @@ pub(super) struct CacheAim {
     rate: f64,
     /// bytes that may be requested now
     room: f64,
+    /// whether any were requested since the last choice
+    requested: bool,
 }
 
 impl CacheAim {
@@ -46,10 +48,15 @@ impl CacheAim {
         let allowed = cache.bytes as f64 * share;
         let before = self.share;
         let much = returned > allowed;
-        self.share = match returned {
-            _ if much => 0.0,
-            few if few <= allowed * TARGET_SHARE => (before * GROWTH).clamp(FIRST_SHARE, MAX_SHARE),
-            _ => before,
+        let little = returned <= allowed * TARGET_SHARE;
+        // What was not requested shows nothing: the quota may have been used up.
+        let was_tried = std::mem::take(&mut self.requested) || before == 0.0;
+        self.share = if much {
+            0.0
+        } else if little && was_tried {
+            (before * GROWTH).clamp(FIRST_SHARE, MAX_SHARE)
+        } else {
+            before
         };
         let requested = cache.bytes as f64 * self.share;
         (self.decided, self.rate) = (Some((now, cache.refaults)), requested / 60.0);
@@ -83,6 +90,7 @@ impl CacheAim {
     /// Subtracts requested bytes.
     pub fn take(&mut self, bytes: u64) {
         self.room = (self.room - bytes as f64).max(0.0);
+        self.requested = true;
     }
 }
 
@@ -104,6 +112,7 @@ mod tests {
         let mut minute = |(i, more): (usize, &u64)| {
             cache.refaults += more;
             aim.decide(0.002, cache, at(60 * (i as u64 + 1)));
+            aim.take(MIB);
             aim.share * 128.0
         };
         refaults.iter().enumerate().map(&mut minute).collect()
@@ -117,6 +126,20 @@ mod tests {
         assert_eq!(shares(&[0, 500, 400]), [1.0, 1.0, 1.25]);
         assert_eq!(shares(&[0, 0, 600, 0]), [1.0, 1.25, 0.0, 1.0]);
         assert_eq!(shares(&[600, 600]), [0.0, 0.0], "others reclaim too much");
+    }
+
+    #[test]
+    fn the_request_does_not_grow_while_nothing_is_requested() {
+        let mut aim = CacheAim::default();
+        let cache = GroupCache { bytes: 1 << 30, refaults: 0 };
+        let shares = (0..5).map(|minute| {
+            aim.decide(0.002, cache, at(60 * minute));
+            aim.share * 128.0
+        });
+        assert_eq!(shares.collect::<Vec<_>>(), [0.0, 1.0, 1.0, 1.0, 1.0]);
+        aim.take(MIB);
+        aim.decide(0.002, cache, at(300));
+        assert_eq!(aim.share * 128.0, 1.25);
     }
 
     #[test]

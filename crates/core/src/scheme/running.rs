@@ -128,13 +128,14 @@ impl Running {
             return Ok(());
         }
         self.due = Some(step.now + self.scheme.apply_interval);
+        let open = |marks| self.gate.is_open(marks, step.now, step.metrics);
+        let is_open = self.scheme.watermarks.as_ref().is_none_or(open);
         if let Some(aim) = self.scheme.aim {
             let name = &self.scheme.name;
             let observed = (step.snapshot, step.metrics);
-            self.aims.update((name, aim), observed, step.now, &mut self.aim_steps);
+            self.aims.update((name, aim), observed, step.now, is_open, &mut self.aim_steps);
         }
-        let open = |marks| self.gate.is_open(marks, step.now, step.metrics);
-        if !self.scheme.watermarks.as_ref().is_none_or(open) {
+        if !is_open {
             self.stats.inactive += u64::from(self.gate.was_checked(step.now));
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! Idle ages by page, against the touches of the simulated machine.
 
-use isotherm_core::{Act, Action, Budget, MappingKind, PageAges, Unknown, Work};
+use isotherm_core::{Act, Action, Budget, MappingKind, Monitor, PageAges, Unknown, Work};
 
 use super::*;
 
@@ -172,6 +172,58 @@ fn counted_pages_are_shared_by_memory() {
     let snapshots = run_until(&mut monitor, &ops, 20.0);
     let ages = snapshots.iter().rev().find_map(|s| s.targets[0].ages.clone());
     assert_eq!(ages.unwrap().sampling, 1);
+}
+
+/// The monitor restarts at 60 s. Memory that was evicted at 25 s is read again 5 s later, before the first row.
+#[test]
+fn returns_count_at_once_after_a_restart() {
+    let (ops, target) = machine(1, |m, t| {
+        let file = Memory { kind: MappingKind::File, ..Memory::anonymous() };
+        m.map(t, mib(0, 16), file).unwrap();
+        m.map(t, mib(64, 16), Memory::anonymous()).unwrap();
+    });
+    let mut before = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
+    run_until(&mut before, &ops, 25.0);
+    let budget = Budget { bytes: u64::MAX, time: Duration::MAX };
+    let (action, filters, recheck) = (&Action::PageOut, &[][..], Duration::ZERO);
+    let range = mib(0, 16);
+    let work = Work { action, target, range, budget, filters, recheck, cause: None };
+    ops.clone().apply(&[work], &mut Vec::new()).unwrap();
+    run_until(&mut before, &ops, 60.0);
+    let mut next = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
+    next.resume_ages(before.kept_ages());
+    let mut snapshots = run_until(&mut next, &ops, 65.0);
+    ops.machine().touch(target, range, poisson(1.0)).unwrap();
+    snapshots.extend(run_until(&mut next, &ops, 90.0));
+    let (_, first) = &rows(&snapshots)[0];
+    assert!(first.returned.at_least(30.0) > 0.9 * 16.0 * 256.0, "{:?}", first.returned);
+}
+
+/// A process of 8 MiB, half of which is at work, beside one of 1.5 GiB that ends. An hour later, all of its pages are
+/// counted.
+#[test]
+fn the_sample_grows_again_if_there_is_less_memory() {
+    let mut machine = Machine::new(1);
+    let targets = [8, 1536].map(|size| {
+        let target = machine.spawn();
+        machine.map(target, mib(0, size), Memory::anonymous()).unwrap();
+        target
+    });
+    machine.touch(targets[0], mib(0, 4), poisson(0.5)).unwrap();
+    let ops = Ops::new(machine);
+    let attrs = Attrs { interval: Duration::from_secs(8), ..Attrs::default() };
+    let mut monitor = monitor(Tapped::new(&ops), attrs, &targets);
+    let last = |snapshots: &[Arc<Snapshot>]| rows(snapshots).pop().unwrap().1;
+    let before = last(&run_until(&mut monitor, &ops, 30.0));
+    assert_eq!(before.sampling, 8);
+    monitor.set_targets(&targets[..1]);
+    let after = last(&run_until(&mut monitor, &ops, 3900.0));
+    assert_eq!(after.sampling, 1);
+    assert!(after.begun > seconds(3600.0), "{:?}", after.begun);
+    let all = 8 * 256;
+    assert_eq!((after.idle.total(), after.unknown), (all, 0));
+    let idle = after.idle.at_least(60.0) / all as f64;
+    assert!((0.48..0.52).contains(&idle), "{idle}");
 }
 
 /// In addition to 32 MiB that can be observed, 16 MiB are locked and 8 MiB of a device. Of the locked memory no

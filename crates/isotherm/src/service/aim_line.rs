@@ -67,6 +67,11 @@ impl<'a> AimLine<'a> {
                 "pages out nothing: at no idle time that is known so far, the objective is met"
                     .to_owned()
             }
+            AimReason::FewCounted => {
+                "pages out nothing: too few of its pages are counted to know that the objective \
+                                      is met"
+                    .to_owned()
+            }
             AimReason::Cache => format!(
                 "asks the kernel to reclaim {} of {} of page cache that no process maps within a minute; {came} of \
                  the rest was read again",
@@ -116,7 +121,8 @@ mod tests {
         );
         let much = words(AimReason::TooMuch, Some(50));
         assert!(much.contains("too much came back (2.00 %") && much.contains("idle for 50 s"));
-        for why in [AimReason::FarTooMuch, AimReason::NoAge, AimReason::Lost] {
+        use AimReason::{FarTooMuch, FewCounted, Lost, NoAge};
+        for why in [FarTooMuch, NoAge, FewCounted, Lost] {
             assert!(words(why, None).contains("pages out nothing"));
         }
         assert_eq!(

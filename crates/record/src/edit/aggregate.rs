@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, PageAges, Pages, Rate, RateSupport, RegionView, Snapshot, TargetView,
+    AddrRange, HugeAges, PageAges, Pages, Rate, RateSupport, RegionView, Snapshot, TargetView,
 };
 
 use super::left_out;
@@ -175,16 +175,24 @@ fn join(a: &RegionView, b: &RegionView) -> RegionView {
     mean.region(AddrRange::new(a.range.start, b.range.end), age)
 }
 
-/// The newest idle ages, with all that came back.
+/// The newest idle ages, with all that came back. Their error is the mean over all that came back.
 fn ages(views: &[(&TargetView, f64)]) -> Option<Arc<PageAges>> {
-    let mut all = views.iter().filter_map(|(v, _)| v.ages.as_deref());
-    let mut sum = all.next()?.clone();
+    let mut all = views.iter().filter_map(|(v, _)| v.ages.as_ref());
+    let mut sum = Arc::clone(all.next()?);
     for ages in all {
-        let (returned, since) = (sum.returned, sum.since);
-        sum = PageAges { since, ..ages.clone() };
-        for (n, earlier) in sum.returned.0.iter_mut().zip(returned.0) {
-            *n = n.saturating_add(earlier);
-        }
+        let huge = [&sum, ages].map(|a| a.huge.as_deref().copied().unwrap_or_default());
+        let [earlier, later] = [&sum, ages].map(|a| (a.returned.total(), u64::from(a.error_ms)));
+        let errors = u128::from(earlier.0) * u128::from(earlier.1)
+            + u128::from(later.0) * u128::from(later.1);
+        let mean = errors / u128::from(earlier.0 + later.0).max(1);
+        let huge = HugeAges { returned: huge[0].returned.plus(&huge[1].returned), ..huge[1] };
+        sum = Arc::new(PageAges {
+            since: sum.since,
+            returned: sum.returned.plus(&ages.returned),
+            error_ms: u32::try_from(mean).unwrap_or(u32::MAX),
+            huge: (huge != HugeAges::default()).then(|| Box::new(huge)),
+            ..PageAges::clone(ages)
+        });
     }
-    Some(Arc::new(sum))
+    Some(sum)
 }

@@ -1,6 +1,7 @@
 //! Writes records, edited, one after the other as one.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{Attribution, CacheAccess, CacheTrace, Fault, Nanos, Snapshot, TargetId};
@@ -265,6 +266,10 @@ impl<S: Sink> Rewriter<S> {
         s.seq = self.seq;
         for view in &mut s.targets {
             view.id = source.ids.get(&view.id).copied().unwrap_or(view.id);
+            if let Some(ages) = view.ages.as_mut().filter(|_| source.shift != 0).map(Arc::make_mut)
+            {
+                (ages.since, ages.begun) = (source.moved(ages.since), source.moved(ages.begun));
+            }
         }
         s.targets.sort_by_key(|view| view.id);
         self.seq += 1;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Attribution, Fault, Snapshot, TargetId};
+use isotherm_core::{AddrRange, Attribution, Fault, HugeAges, Nanos, PageAges, Snapshot, TargetId};
 use isotherm_record::edit::{Edit, EditError, Editor, Rewriter};
 use isotherm_record::{Event, FileEndReason, Limits, ReadError, RecordingHeader, Writer};
 use proptest::prelude::*;
@@ -173,6 +173,59 @@ fn recordings_one_after_the_other_are_one() {
     let second = record_with(&rebooted, &few(3));
     let all = snapshots(reader(&rewritten(&[first, second], &Edit::default(), false).unwrap()));
     assert_eq!(all[3].start.since(all[0].start), Duration::from_secs(3600));
+}
+
+/// The times of idle ages are on the clock of the joined record too, whichever of the two clocks is ahead.
+#[test]
+fn idle_ages_keep_their_length_on_another_clock() {
+    let later = |by_s: u64| {
+        let mut all = few(3);
+        for s in &mut all {
+            (s.start, s.end) =
+                (s.start + Duration::from_secs(by_s), s.end + Duration::from_secs(by_s));
+            let (since, begun) = (s.start, Nanos(s.start.0 - 1_000_000));
+            let ages = PageAges { since, begun, sampling: 1, ..PageAges::default() };
+            s.targets[0].ages = Some(Arc::new(ages));
+        }
+        all
+    };
+    // Both begin an hour later: the one by the clock of a machine that was off, the other by that of one that ran for
+    // two hours before.
+    for uptime_s in [0, 7200] {
+        let started = facts().started + Duration::from_secs(uptime_s);
+        let started_unix_ms = facts().started_unix_ms + 3_600_000;
+        let facts = RecordingHeader { started, started_unix_ms, ..facts() };
+        let second = record_with(&facts, &later(uptime_s));
+        let joined = rewritten(&[record(&later(0)), second], &Edit::default(), false).unwrap();
+        let all = snapshots(reader(&joined));
+        assert_eq!(all[3].start.since(all[0].start), Duration::from_secs(3600));
+        for s in &all {
+            let ages = s.targets[0].ages.as_ref().unwrap();
+            let times = (ages.since, ages.since.since(ages.begun));
+            assert_eq!(times, (s.start, Duration::from_millis(1)), "{uptime_s}");
+        }
+    }
+}
+
+/// What came back in huge pages is added up too, and the error of ages is that of all that came back.
+#[test]
+fn joined_ages_have_all_that_came_back() {
+    let mut all = few(2);
+    for (s, (pages, error_ms)) in all.iter_mut().zip([(300, 1000), (100, 200)]) {
+        let mut ages = PageAges { since: s.start, sampling: 1, error_ms, ..PageAges::default() };
+        ages.returned.add(9_000, pages);
+        ages.idle.add(9_000, pages);
+        let huge = HugeAges { returned: ages.returned, idle: ages.idle };
+        ages.huge = Some(Box::new(huge));
+        s.targets[0].ages = Some(Arc::new(ages));
+    }
+    let edit = Edit { aggr: Some(Duration::from_millis(800)), ..Edit::default() };
+    let joined = edited(&record(&all), &edit);
+    let ages = joined[0].targets[0].ages.as_ref().unwrap();
+    let huge = ages.huge.as_ref().unwrap();
+    let pages = [&ages.returned, &huge.returned, &ages.idle, &huge.idle].map(|h| h.total());
+    assert_eq!(pages, [400, 400, 100, 100]);
+    assert_eq!((ages.since, ages.error_ms), (all[0].start, 800));
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! First pass: the memory at the end of the record, in blocks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Mapping, MappingKind, Snapshot, TargetId, TargetView};
+use isotherm_core::{AddrRange, AgeCurve, Mapping, MappingKind, Snapshot, TargetId, TargetView};
 
+use super::sizing::is_known;
 use crate::basis::BasisTally;
 use crate::filter::{FilterError, Gate, Options};
 use crate::pieces::each_piece;
@@ -27,6 +28,8 @@ pub struct AdviceScope {
     pub(super) gate: Gate,
     pub(super) tally: BasisTally,
     pub(super) targets: BTreeMap<TargetId, Last>,
+    /// idle ages of pages, if all memory of the targets is selected
+    pub(super) ages: BTreeMap<TargetId, AgeCurve>,
     /// maximum number of targets of a snapshot beyond the limit
     pub(super) beyond: u64,
 }
@@ -43,8 +46,14 @@ impl AdviceScope {
     #[must_use]
     pub fn new(options: Options) -> Self {
         let gate = Gate::new(options.filter.clone());
-        let (tally, targets) = (BasisTally::default(), BTreeMap::new());
-        AdviceScope { options, gate, tally, targets, beyond: 0 }
+        AdviceScope {
+            options,
+            gate,
+            tally: BasisTally::default(),
+            targets: BTreeMap::new(),
+            ages: BTreeMap::new(),
+            beyond: 0,
+        }
     }
 
     /// Adds a snapshot, if it is in the selected time.
@@ -62,12 +71,24 @@ impl AdviceScope {
             let new = || Last { time: time.clone(), seen: Arc::clone(s) };
             let last = self.targets.entry(view.id).or_insert_with(new);
             (last.time.end, last.seen) = (time.end, Arc::clone(s));
+            if let Some(ages) = view.ages.as_ref().filter(|_| self.options.filter.addr.is_none()) {
+                self.ages.entry(view.id).or_default().push(ages, s.end);
+            }
         }
         self.beyond = self.beyond.max(beyond);
     }
 
     pub(super) fn time(&self) -> Result<Range<Duration>, FilterError> {
         self.gate.found_memory()
+    }
+
+    /// The targets that are there at the end, and whose idle ages say which memory was touched within `window`.
+    pub(super) fn counted(&self, window: Duration) -> BTreeSet<TargetId> {
+        let end = self.targets.values().map(|last| last.time.end).max();
+        let is_there =
+            |id: &TargetId| self.targets.get(id).is_some_and(|last| Some(last.time.end) == end);
+        let known = self.ages.iter().filter(|(_, curve)| is_known(curve, window.as_secs_f64()));
+        known.map(|(id, _)| *id).filter(is_there).collect()
     }
 
     pub(super) fn layout(&self) -> Layout {

@@ -8,7 +8,7 @@ mod ranges;
 mod rows;
 mod sizing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -16,12 +16,13 @@ use isotherm_core::{AgeCurve, Snapshot, TargetId, TargetView};
 
 use crate::access::TargetName;
 use crate::basis::ms;
+use crate::distribution::Distribution;
 use crate::filter::{FilterError, Gate};
 use history::{Block, BlockSums};
 use idle::{Ladder, RegionBlockState};
 use layout::Layout;
 use ranges::{ranges, stretches};
-use sizing::{Moment, SizingTally, Window, by_ages};
+use sizing::{Moment, SIZES, SizingTally, Window, by_ages};
 
 pub use layout::AdviceScope;
 pub use rows::{Action, ActionRow, Advice, IdleRow, RangeRow, Sizing};
@@ -69,8 +70,10 @@ pub struct AdviceBuilder {
     touches: f64,
     all: SizingTally,
     targets: BTreeMap<TargetId, SizingTally>,
-    /// idle ages of pages, if all memory of the targets is selected
-    ages: BTreeMap<TargetId, AgeCurve>,
+    /// targets whose idle ages count in the limit of all together
+    counted: BTreeSet<TargetId>,
+    /// resident memory of all other targets over time
+    rest: Distribution,
 }
 
 impl AdviceBuilder {
@@ -97,7 +100,8 @@ impl AdviceBuilder {
                 .map(|(id, last)| (*id, sizing(last.time.start)))
                 .collect(),
             touches: 0.0,
-            ages: BTreeMap::new(),
+            counted: scope.counted(window.length),
+            rest: Distribution::new(SIZES),
             scope,
             time,
             wishes,
@@ -111,18 +115,22 @@ impl AdviceBuilder {
     pub fn push(&mut self, s: &Snapshot) {
         let Some(time) = self.gate.admit(s) else { return };
         let mut all = Moment::new(&self.ladder);
+        let mut rest = 0;
         let filter = self.scope.options.filter.clone();
         for view in filter.views(s) {
-            if let Some(ages) = view.ages.as_ref().filter(|_| filter.addr.is_none()) {
-                self.ages.entry(view.id).or_default().push(ages, s.end);
-            }
             let now = self.target(view, &time, s.attrs.sample);
             all.add(&now);
+            if !self.counted.contains(&view.id) {
+                rest += now.resident();
+            }
             if let Some(tally) = self.targets.get_mut(&view.id) {
                 tally.push(&time, &now, &self.window, &self.ladder);
             }
         }
         self.all.push(&time, &all, &self.window, &self.ladder);
+        if time.end.saturating_sub(self.time.start) > self.window.length {
+            self.rest.push(rest, (time.end - time.start).as_secs_f64());
+        }
     }
 
     fn target(&mut self, view: &TargetView, time: &Range<Duration>, sample: Duration) -> Moment {
@@ -168,7 +176,9 @@ impl AdviceBuilder {
         let all = stretches(&self.layout, &self.blocks, |place| there(place.target));
         let lock = (self.wishes.lock_limit, self.window.hot_hz);
         let of = |action| ranges(&all, action, lock, self.touches);
-        let rows: Vec<RangeRow> = Action::ALL.into_iter().flat_map(of).collect();
+        let known = |bytes: Option<u64>| bytes.and_then(|n| options.missing.resident(n));
+        let known_row = |r: RangeRow| RangeRow { resident_bytes: known(r.resident_bytes), ..r };
+        let rows: Vec<RangeRow> = Action::ALL.into_iter().flat_map(of).map(known_row).collect();
         let actions = Action::ALL.map(|action| self.action(action, &rows)).into();
         let name = |(id, last): (&TargetId, &layout::Last)| TargetName {
             target: id.0,
@@ -181,18 +191,18 @@ impl AdviceBuilder {
             tally.sizing(name, &self.window, self.wishes.headroom_percent, &self.ladder)
         };
         let all = sizing(self.all, (None, "all together".to_owned()));
-        // Without the ages of a target, those of the others say too little.
-        let known: Vec<&AgeCurve> = self.ages.values().collect();
-        let known = if known.len() == self.targets.len() { known } else { Vec::new() };
-        let mut sizings = vec![by_ages(all, &known)];
+        let counted = self.counted.iter().filter_map(|id| self.scope.ages.get(id));
+        let mut sizings = vec![by_ages(all, &counted.collect::<Vec<_>>(), self.rest)];
         if several {
             let each = self.targets.into_iter();
             let each = each.map(|(id, t)| {
-                let curve: Vec<&AgeCurve> = self.ages.get(&id).into_iter().collect();
-                by_ages(sizing(t, (Some(id.0), options.label(id))), &curve)
+                let curve: Vec<&AgeCurve> = self.scope.ages.get(&id).into_iter().collect();
+                let none = Distribution::new(SIZES);
+                by_ages(sizing(t, (Some(id.0), options.label(id))), &curve, none)
             });
             sizings.extend(each);
         }
+        sizings.iter_mut().for_each(|s| s.resident_bytes = known(s.resident_bytes));
         Advice {
             schema_version: 1,
             title: options.title.clone(),
@@ -212,11 +222,12 @@ impl AdviceBuilder {
 
     fn action(&self, action: Action, all: &[RangeRow]) -> ActionRow {
         let own = || all.iter().filter(|r| r.action == action);
+        let missing = self.scope.options.missing;
         ActionRow {
             action,
             ranges: own().count() as u64,
             size_bytes: own().map(|r| r.size_bytes).sum(),
-            resident_bytes: own().map(|r| r.resident_bytes).sum(),
+            resident_bytes: missing.resident(own().filter_map(|r| r.resident_bytes).sum()),
             access_percent: own().map(|r| r.access_percent).sum(),
             returns: own().map(|r| r.returns).sum(),
             scheme: self.scheme(action),

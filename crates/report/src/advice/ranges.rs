@@ -167,7 +167,7 @@ fn row(action: Action, run: &[Stretch], touches: f64) -> Option<RangeRow> {
         offset_bytes: offset,
         size_bytes: range.len(),
         range,
-        resident_bytes: sum(|s| s.block.bytes).round() as u64,
+        resident_bytes: Some(sum(|s| s.block.bytes).round() as u64),
         rate_hz: own / sum(|s| s.block.byte_s).max(f64::MIN_POSITIVE),
         access_percent: percent(own, touches),
         hot_percent: (run.iter().map(hot).sum::<f64>() / length * 100.0).min(100.0),

@@ -75,8 +75,9 @@ pub struct ActionRow {
     pub ranges: u64,
     /// total length
     pub size_bytes: u64,
-    /// observable resident bytes at the end; for cold ranges, the memory that is saved
-    pub resident_bytes: u64,
+    /// observable resident bytes at the end; for cold ranges, the memory that is saved. `None` if the record does not
+    /// contain which memory is resident
+    pub resident_bytes: Option<u64>,
     /// share of all touches observed in the record
     pub access_percent: f64,
     /// touches after an idle time of at least the minimum age, over the record
@@ -104,8 +105,8 @@ pub struct RangeRow {
     /// addresses in this recording
     #[serde(serialize_with = "hex")]
     pub range: AddrRange,
-    /// observable resident bytes at the end
-    pub resident_bytes: u64,
+    /// observable resident bytes at the end; `None` as above
+    pub resident_bytes: Option<u64>,
     /// touches per page and second, mean over pages and time
     pub rate_hz: f64,
     /// share of all touches observed in the record
@@ -132,10 +133,15 @@ pub struct Sizing {
     pub window_ms: f64,
     /// time for which the working set was measured: the time after the first window
     pub measured_ms: f64,
-    /// resident bytes at the end
-    pub resident_bytes: u64,
+    /// resident bytes at the end; `None` as above
+    pub resident_bytes: Option<u64>,
     /// part of it that cannot be observed; it counts as required
     pub unknown_bytes: u64,
+    /// whether needs and returns follow from idle ages of pages, not of regions
+    pub by_page_ages: bool,
+    /// the most resident memory at once of targets whose idle ages do not count, because they are not known for the
+    /// window, or the target has ended; all of it counts as required
+    pub without_ages_bytes: u64,
     /// required bytes (working set and unknown): the median over time
     pub needed_p50_bytes: u64,
     /// required bytes: the 95th percentile over time

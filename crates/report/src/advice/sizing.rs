@@ -12,7 +12,7 @@ use crate::basis::ms;
 use crate::distribution::Distribution;
 
 /// Maximum number of different working-set sizes per target for exact percentiles.
-const SIZES: usize = 1 << 14;
+pub(super) const SIZES: usize = 1 << 14;
 const MIB: u64 = 1 << 20;
 
 /// The parameters of sizing.
@@ -41,6 +41,10 @@ impl Moment {
     pub(super) fn new(ladder: &Ladder) -> Self {
         let none = vec![0.0; ladder.steps().len()];
         Moment { bytes: HeatBytes::default(), idle: none.clone(), returned: none }
+    }
+
+    pub(super) fn resident(&self) -> u64 {
+        self.bytes.resident()
     }
 
     pub(super) fn region(&mut self, bytes: HeatBytes, fact: &RegionBlockState, length: u64) {
@@ -130,8 +134,10 @@ impl SizingTally {
             label,
             window_ms: ms(window.length),
             measured_ms: ms(self.measured),
-            resident_bytes: self.last.resident(),
+            resident_bytes: Some(self.last.resident()),
             unknown_bytes: self.last.unknown,
+            by_page_ages: false,
+            without_ages_bytes: 0,
             needed_p50_bytes: p50,
             needed_p95_bytes: p95,
             needed_max_bytes: max,
@@ -153,21 +159,27 @@ impl SizingTally {
     }
 }
 
-/// The figures of `sizing` by idle ages of pages, where these were counted. A region in which a single page is
-/// touched is not idle, but most of its pages may be.
-pub(super) fn by_ages(sizing: Sizing, curves: &[&AgeCurve]) -> Sizing {
-    let longest = curves.iter().map(|c| c.longest()).fold(f64::INFINITY, f64::min);
+/// Whether these idle ages say which memory was touched within `window` s.
+pub(super) fn is_known(curve: &AgeCurve, window: f64) -> bool {
+    !curve.is_empty() && curve.longest() >= window
+}
+
+/// The figures of `sizing` by idle ages of pages, if these are known. A region in which a single page is touched is
+/// not idle, but most of its pages may be. All of `rest` counts as needed: resident memory of targets without such
+/// ages.
+pub(super) fn by_ages(sizing: Sizing, curves: &[&AgeCurve], mut rest: Distribution) -> Sizing {
     let window = sizing.window_ms / 1e3;
-    if curves.is_empty() || longest < window {
+    if curves.is_empty() || !curves.iter().all(|curve| is_known(curve, window)) {
         return sizing;
     }
-    let percentile = |percent: f64| -> u64 {
+    let longest = curves.iter().map(|c| c.longest()).fold(f64::INFINITY, f64::min);
+    let mut percentile = |percent: f64| -> u64 {
         let of = |c: &&AgeCurve| {
             let mut needed = Distribution::new(SIZES);
             c.kept(window).for_each(|(seconds, bytes)| needed.push(bytes, seconds));
             needed.percentile(percent)
         };
-        curves.iter().map(of).sum()
+        curves.iter().map(of).sum::<u64>() + rest.percentile(percent)
     };
     let row = |age: f64| {
         let beyond = together(curves.iter().copied(), age);
@@ -180,8 +192,10 @@ pub(super) fn by_ages(sizing: Sizing, curves: &[&AgeCurve]) -> Sizing {
     let ages = sizing.idle.iter().map(|r| r.idle_ms / 1e3).filter(|age| *age <= longest);
     let limit =
         |old: Option<u64>, needed| old.map(|_| with_headroom(needed, sizing.headroom_percent));
-    let [p50, p95, max] = [50.0, 95.0, 100.0].map(percentile);
+    let [p50, p95, max] = [50.0, 95.0, 100.0].map(&mut percentile);
     Sizing {
+        by_page_ages: true,
+        without_ages_bytes: rest.percentile(100.0),
         needed_p50_bytes: p50,
         needed_p95_bytes: p95,
         needed_max_bytes: max,

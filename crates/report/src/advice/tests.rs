@@ -2,7 +2,7 @@ use super::*;
 use crate::filter::Options;
 use crate::scene::{absent, mapping, region, snapshot, target, unknown};
 use isotherm_core::scheme::parse;
-use isotherm_core::{AddrRange, RegionView, Unknown};
+use isotherm_core::{AddrRange, Missing, Nanos, PageAges, RegionView, Unknown};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -167,7 +167,7 @@ fn idle_memory_is_paged_out_and_returning_memory_read_first() {
 fn a_limit_is_working_set_plus_unknown_plus_headroom() {
     let a = advise(&steady(), wishes(30, 20));
     let [s] = &a.sizing[..] else { panic!("one target has one row: {:?}", a.sizing) };
-    assert_eq!((s.target, s.resident_bytes / MIB, s.unknown_bytes / MIB), (None, 32, 4));
+    assert_eq!((s.target, s.resident_bytes, s.unknown_bytes), (None, Some(32 * MIB), 4 * MIB));
     // Hot and warm 18, unknown 4; and 4 more for 20 s of each 40.
     let needed = [s.needed_p50_bytes, s.needed_p95_bytes, s.needed_max_bytes].map(|n| n / MIB);
     assert_eq!(needed, [22, 26, 26]);
@@ -185,6 +185,27 @@ fn a_limit_is_working_set_plus_unknown_plus_headroom() {
     assert_eq!(row(60).idle_bytes, 6 * MIB);
     assert!((s.returned_bytes_per_min - row(20).returned_bytes_per_min).abs() < 1e-9);
     assert!(s.idle.iter().all(|r| r.idle_ms <= 100_000.0), "no longer than the record");
+}
+
+/// As in a recording of another tool, where all memory of the regions may be resident.
+#[test]
+fn memory_whose_residency_is_missing_is_not_called_resident() {
+    let record: Vec<Arc<Snapshot>> = steady().into_iter().map(Arc::new).collect();
+    let missing = Missing { residency: true, ..Missing::default() };
+    let mut scope = AdviceScope::new(Options { missing, ..Options::default() });
+    record.iter().for_each(|s| scope.push(s));
+    let mut builder = AdviceBuilder::new(scope, wishes(15, 20)).unwrap();
+    record.iter().for_each(|s| builder.push(s));
+    let a = builder.finish();
+    assert!(a.ranges.iter().all(|r| r.resident_bytes.is_none()) && !a.ranges.is_empty());
+    assert!(a.actions.iter().all(|row| row.resident_bytes.is_none()));
+    assert_eq!(a.sizing[0].resident_bytes, None);
+    let text = crate::advice_text(&a, 1);
+    for part in
+        ["resident in the end ?,", "    6.0 MiB, idle for", "does not show how much is resident"]
+    {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
 }
 
 #[test]
@@ -221,6 +242,34 @@ fn mappings_of_the_kernel_get_no_advice() {
     assert!(a.ranges.is_empty() && a.sizing[0].needed_max_bytes > 0, "{:?}", a.ranges);
 }
 
+/// A database with a hot page in each region, of which 24 MiB are idle; and a short-lived copy of it, as for a dump.
+#[test]
+fn a_target_without_ages_does_not_hide_those_of_the_others() {
+    let seconds = |s: u64| Nanos(1_000_000_000_000 + s * 1_000_000_000);
+    let of = |id| target(id, vec![mapping(BASE, BASE + 32 * MIB, "")], vec![touched(0, 32, 50.0)]);
+    let ten_seconds = |seq: u64| {
+        let (since, begun) = (seconds(seq * 10), seconds(0));
+        let mut ages = PageAges { since, begun, sampling: 1, ..PageAges::default() };
+        ages.idle.add(0, (8 * MIB / 4096) as u32);
+        ages.idle.add((seq + 1) * 10_000, (24 * MIB / 4096) as u32);
+        let mut views = vec![of(0)];
+        views[0].ages = Some(Arc::new(ages));
+        views.extend((10..12).contains(&seq).then(|| of(1)));
+        snapshot(seq, 10.0, views)
+    };
+    let a = advise(&(0..20).map(ten_seconds).collect::<Vec<_>>(), wishes(30, 20));
+    let [all, database, copy] = &a.sizing[..] else { panic!("{:?}", a.sizing) };
+    let needed = |s: &Sizing| [s.needed_p50_bytes, s.needed_max_bytes].map(|n| n / MIB);
+    assert_eq!([needed(all), needed(database), needed(copy)], [[8, 40], [8, 8], [0, 0]]);
+    assert_eq!([all, database, copy].map(|s| s.by_page_ages), [true, true, false]);
+    assert_eq!((all.without_ages_bytes, database.without_ages_bytes), (32 * MIB, 0));
+    let text = crate::advice_text(&a, 1);
+    for part in ["counted by page\n", "counted by page, and all memory of targets that have ended"]
+    {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+}
+
 #[test]
 fn a_window_longer_than_half_of_the_record_is_that_half() {
     let a = advise(&steady()[..40], AdviceThresholds::default());
@@ -248,6 +297,7 @@ fn the_text_recommends_actions() {
         "never came back",
         "no advice on 4.0 MiB that cannot be observed",
         "memory.high 29.0 MiB",
+        "counted by region",
         "4K null  null 0.1Hz  15s null  pageout",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");

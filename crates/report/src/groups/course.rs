@@ -21,7 +21,7 @@ struct Sums {
 impl Sums {
     fn add(&mut self, s: &Shares, seconds: f64) {
         let times = |bytes: u64| bytes as f64 * seconds;
-        self.resident += times(s.resident_bytes);
+        self.resident += times(s.resident_bytes.unwrap_or_default());
         self.hot += times(s.hot_bytes);
         self.warm += times(s.warm_bytes);
         self.cold += times(s.cold_bytes);
@@ -49,7 +49,7 @@ impl Sums {
     fn mean(&self, seconds: f64) -> Shares {
         let mean = |sum: f64| (sum / seconds.max(f64::MIN_POSITIVE)).round() as u64;
         Shares {
-            resident_bytes: mean(self.resident),
+            resident_bytes: Some(mean(self.resident)),
             hot_bytes: mean(self.hot),
             warm_bytes: mean(self.warm),
             cold_bytes: mean(self.cold),

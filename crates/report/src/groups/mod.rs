@@ -206,7 +206,7 @@ impl GroupsBuilder {
         let time = self.gate.found_memory()?;
         let mut rows: Vec<GroupRow> =
             self.rows.iter().map(|(key, course)| self.figures(key, course)).collect();
-        rows.sort_by_key(|row| std::cmp::Reverse(row.mean.resident_bytes));
+        rows.sort_by_key(|row| std::cmp::Reverse(row.mean.of_any_heat()));
         Ok(Groups {
             schema_version: 1,
             title: self.options.title.clone(),
@@ -234,7 +234,18 @@ impl GroupsBuilder {
             let seconds = self.seen.get(&part).copied().unwrap_or_default();
             (f64::from(part) * every, f64::from(part + 1) * every, seconds)
         });
-        let last = course.last(self.snapshots);
-        GroupRow { target, label, cgroup, mean, last, refaulted_bytes, over_time }
+        let missing = self.options.missing;
+        GroupRow {
+            target,
+            label,
+            cgroup,
+            mean: mean.known(missing),
+            last: course.last(self.snapshots).known(missing),
+            refaulted_bytes,
+            over_time: over_time
+                .into_iter()
+                .map(|part| TimeBucket { mean: part.mean.known(missing), ..part })
+                .collect(),
+        }
     }
 }

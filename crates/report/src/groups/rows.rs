@@ -1,6 +1,6 @@
 //! The figures of the report by control group or process.
 
-use isotherm_core::HeatBytes;
+use isotherm_core::{HeatBytes, Missing};
 use serde::Serialize;
 
 use crate::basis::Basis;
@@ -48,8 +48,8 @@ pub struct GroupRow {
 /// Bytes by heat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Shares {
-    /// resident: hot, warm, cold and unknown
-    pub resident_bytes: u64,
+    /// resident: hot, warm, cold and unknown; `None` if the record does not contain which memory is resident
+    pub resident_bytes: Option<u64>,
     /// touched at the hot rate or more
     pub hot_bytes: u64,
     /// neither hot nor cold
@@ -79,7 +79,7 @@ pub struct TimeBucket {
 impl Shares {
     pub(super) fn of(b: &HeatBytes, saved: Option<u64>) -> Self {
         Shares {
-            resident_bytes: b.resident(),
+            resident_bytes: Some(b.resident()),
             hot_bytes: b.hot,
             warm_bytes: b.warm,
             cold_bytes: b.cold,
@@ -90,13 +90,28 @@ impl Shares {
 
     pub(super) fn add(&mut self, o: &Shares) {
         let add = |sum: &mut u64, bytes: u64| *sum = sum.saturating_add(bytes);
-        add(&mut self.resident_bytes, o.resident_bytes);
         add(&mut self.hot_bytes, o.hot_bytes);
         add(&mut self.warm_bytes, o.warm_bytes);
         add(&mut self.cold_bytes, o.cold_bytes);
         add(&mut self.unknown_bytes, o.unknown_bytes);
-        if let Some(saved) = o.saved_bytes {
-            add(self.saved_bytes.get_or_insert(0), saved);
+        for (sum, bytes) in
+            [(&mut self.resident_bytes, o.resident_bytes), (&mut self.saved_bytes, o.saved_bytes)]
+        {
+            if let Some(bytes) = bytes {
+                add(sum.get_or_insert(0), bytes);
+            }
         }
+    }
+
+    /// Without resident memory if the record does not contain it.
+    pub(super) fn known(self, missing: Missing) -> Self {
+        let resident_bytes = missing.resident(self.resident_bytes.unwrap_or_default());
+        Shares { resident_bytes, ..self }
+    }
+
+    /// The bytes of all states of heat.
+    pub(super) fn of_any_heat(&self) -> u64 {
+        let states = [self.hot_bytes, self.warm_bytes, self.cold_bytes, self.unknown_bytes];
+        states.into_iter().fold(0, u64::saturating_add)
     }
 }

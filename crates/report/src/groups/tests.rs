@@ -60,9 +60,9 @@ fn groups_include_the_groups_below() {
     // There for half of the time; 0 to 4 KiB saved.
     assert_eq!((y.mean.cold_bytes, y.mean.unknown_bytes), (16 * KIB, 16 * KIB));
     assert_eq!((y.mean.saved_bytes, y.refaulted_bytes), (Some(KIB), Some(40 * 4096)));
-    assert_eq!((y.last, x.last.resident_bytes), (Shares::default(), 64 * KIB));
+    assert_eq!((y.last.resident_bytes, x.last.resident_bytes), (Some(0), Some(64 * KIB)));
     let all = row(&groups, "/a");
-    assert_eq!(all.mean.resident_bytes, 96 * KIB);
+    assert_eq!(all.mean.resident_bytes, Some(96 * KIB));
     assert_eq!((all.refaulted_bytes, all.mean.saved_bytes), (Some(40 * 4096), Some(KIB)));
 }
 
@@ -102,6 +102,22 @@ fn missing_figures_are_not_zero() {
     assert_eq!(only.mean.hot_bytes, 32 * KIB);
 }
 
+/// A recording of another tool does not show which memory is resident.
+#[test]
+fn memory_whose_residency_is_missing_is_not_called_resident() {
+    let missing = isotherm_core::Missing { residency: true, ..Default::default() };
+    let options = Options { missing, ..Options::default() };
+    let groups = builder(By::Process, Some(4), options).finish().unwrap();
+    for row in &groups.rows {
+        let over_time = row.over_time.iter().map(|part| part.mean);
+        let all = over_time.chain([row.mean, row.last]);
+        assert!(all.map(|s| s.resident_bytes).eq((0..row.over_time.len() + 2).map(|_| None)));
+    }
+    assert_eq!(groups.rows[0].mean.hot_bytes, 32 * KIB);
+    let text = crate::groups_text(&groups, 10, false);
+    assert!(text.contains("         ?"), "{text}");
+}
+
 #[test]
 fn long_records_and_many_groups_are_bounded() {
     let mut b = GroupsBuilder::new(Options::default(), By::Process, None);
@@ -133,8 +149,11 @@ fn recordings_one_behind_the_other_are_of_different_processes() {
     let (all, a, b) = (row(&groups, "/"), row(&groups, "/a"), row(&groups, "/b"));
     assert_eq!((a.refaulted_bytes, b.refaulted_bytes), (Some(0), Some(3 * 4096)));
     assert_eq!((a.mean.saved_bytes, b.mean.saved_bytes), (Some(KIB / 2), Some(0)));
-    assert_eq!((a.last.resident_bytes, b.last.resident_bytes), (0, 64 * KIB));
-    assert_eq!((all.last.resident_bytes, all.mean.resident_bytes), (64 * KIB, 64 * KIB));
+    assert_eq!((a.last.resident_bytes, b.last.resident_bytes), (Some(0), Some(64 * KIB)));
+    assert_eq!(
+        (all.last.resident_bytes, all.mean.resident_bytes),
+        (Some(64 * KIB), Some(64 * KIB))
+    );
 }
 
 #[test]
@@ -154,7 +173,10 @@ fn processes_of_a_row_count_once() {
     let groups = b.finish().unwrap();
     let others = row(&groups, "(others)");
     assert_eq!((groups.rows.len(), groups.others), (MAX_ROWS + 1, 3));
-    assert_eq!((others.mean.resident_bytes, others.last.resident_bytes), (64 * KIB, 64 * KIB));
+    assert_eq!(
+        (others.mean.resident_bytes, others.last.resident_bytes),
+        (Some(64 * KIB), Some(64 * KIB))
+    );
     assert_eq!((others.mean.saved_bytes, others.refaulted_bytes), (Some(KIB), Some(2 * 4096)));
 }
 

@@ -21,7 +21,7 @@ use serde::Serialize;
 use crate::basis::ms;
 use crate::filter::{FilterError, Gate, Options};
 
-use self::presence::{Presence, most_at_once};
+use self::presence::{Presence, counted_again, most_at_once};
 
 pub use cache::{CacheNeed, CacheRow};
 
@@ -99,6 +99,8 @@ pub struct NeedRow {
     pub huge_bytes: u64,
     /// resident memory whose accesses cannot be observed
     pub unknown_bytes: u64,
+    /// memory of files and shared memory that may count more than once, because several targets map it
+    pub counted_again_bytes: u64,
     /// the most memory at once of targets that have ended: limits must leave room for it, as it may be needed again
     pub ended_bytes: u64,
     /// by idle time, the shortest first
@@ -168,7 +170,7 @@ pub struct NeedBuilder {
     gate: Gate,
     curves: BTreeMap<TargetId, AgeCurve>,
     presences: BTreeMap<TargetId, Presence>,
-    /// targets of the last snapshot
+    /// targets of the last snapshot that has any
     last: Vec<TargetId>,
     /// control groups of the targets, if rows are groups
     groups: Option<BTreeMap<TargetId, Attribution>>,
@@ -236,7 +238,9 @@ impl NeedBuilder {
         if self.gate.admit(s).is_none() {
             return;
         }
-        self.last.clear();
+        if self.options.filter.views(s).next().is_some() {
+            self.last.clear();
+        }
         let resident = |view: &TargetView| -> u64 {
             view.regions.iter().map(RegionView::resident_bytes).sum()
         };
@@ -333,8 +337,9 @@ impl NeedBuilder {
         let curves = self.curves.iter().filter(|(id, _)| wants(id)).map(|(_, curve)| curve);
         let curves: &[&AgeCurve] = &curves.collect::<Vec<_>>();
         let presences = || self.presences.iter().filter(|(id, _)| wants(id));
-        let ended = presences().filter(|(id, _)| !self.curves.contains_key(id));
-        let ended = most_at_once(ended.map(|(_, presence)| presence));
+        let (there, ended): (Vec<_>, Vec<_>) =
+            presences().partition(|(id, _)| self.curves.contains_key(id));
+        let ended = most_at_once(ended.into_iter().map(|(_, presence)| presence));
         let sum = |of: fn(&AgeCurve) -> f64| curves.iter().map(|c| of(c)).sum::<f64>();
         let most = |of: fn(&AgeCurve) -> f64| curves.iter().map(|c| of(c)).fold(0.0, f64::max);
         let needing = Needing {
@@ -363,6 +368,7 @@ impl NeedBuilder {
             swapped_bytes: sum(AgeCurve::swapped).round() as u64,
             huge_bytes: sum(AgeCurve::huge).round() as u64,
             unknown_bytes: needing.unknown.round() as u64,
+            counted_again_bytes: counted_again(there.into_iter().map(|(_, presence)| presence)),
             ended_bytes: ended,
             curve: steps.map(|age| needing.point(*age, needing.beyond(*age))).collect(),
             verdict,

@@ -1,9 +1,14 @@
 //! When targets were there, and how much memory they had at most.
 
-use isotherm_core::{Nanos, PAGE_SIZE, TargetView};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use isotherm_core::{AddrRange, MappingKind, Nanos, PAGE_SIZE, TargetView};
+
+use crate::pieces::each_piece;
 
 /// The time of a target in a record.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Presence {
     since: Nanos,
     until: Nanos,
@@ -11,21 +16,46 @@ pub(super) struct Presence {
     swapped: u64,
     /// the most memory, resident, in swap or evicted
     most: u64,
+    /// resident memory of files and shared memory by name, with the last ages
+    files: BTreeMap<Arc<str>, u64>,
 }
 
 impl Presence {
     pub fn new(since: Nanos) -> Self {
-        Presence { since, until: since, swapped: 0, most: 0 }
+        Presence { since, until: since, ..Presence::default() }
     }
 
     /// Adds a snapshot that ended at `end`, with `resident` bytes.
     pub fn see(&mut self, view: &TargetView, resident: u64, end: Nanos) {
         if let Some(ages) = &view.ages {
             self.swapped = ages.swapped.total() * PAGE_SIZE;
+            self.files = files(view);
         }
         self.until = end;
         self.most = self.most.max(resident + self.swapped);
     }
+}
+
+fn files(view: &TargetView) -> BTreeMap<Arc<str>, u64> {
+    let mut files: BTreeMap<Arc<str>, u64> = BTreeMap::new();
+    each_piece(view, AddrRange::new(0, u64::MAX), |piece, mapping| {
+        let mapping = mapping.and_then(|i| view.mappings.get(i));
+        if let Some(m) = mapping.filter(|m| m.kind == MappingKind::File) {
+            *files.entry(Arc::clone(&m.name)).or_default() += piece.resident_bytes();
+        }
+    });
+    files
+}
+
+/// The bytes of files and shared memory that may count more than once, because several targets map something of the
+/// same name. They count once at least.
+pub(super) fn counted_again<'a>(presences: impl Iterator<Item = &'a Presence>) -> u64 {
+    let mut of: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for (name, bytes) in presences.flat_map(|p| &p.files) {
+        let (all, most) = of.entry(name).or_default();
+        (*all, *most) = (*all + bytes, (*most).max(*bytes));
+    }
+    of.values().map(|(all, most)| all - most).sum()
 }
 
 /// The most memory in bytes that targets had at once, each with the most that it had at any time.
@@ -51,8 +81,8 @@ mod tests {
         let of = |since, until, most| Presence {
             since: Nanos(since),
             until: Nanos(until),
-            swapped: 0,
             most,
+            ..Presence::default()
         };
         let all = [of(0, 100, 10), of(0, 50, 30), of(50, 80, 25), of(60, 70, 7)];
         assert_eq!(most_at_once(all.iter()), 10 + 25 + 7);

@@ -156,6 +156,51 @@ fn several_targets_are_reported_together_and_separately() {
     assert_eq!(n.needs[2].target, Some(1));
 }
 
+/// Three backends map 64 MiB of shared buffers, of which one has only touched a half.
+#[test]
+fn memory_that_several_targets_map_is_named() {
+    let mut builder = NeedBuilder::new(Options::default(), Objective::default());
+    for seq in 0..30 {
+        let since = Nanos(BEGIN + seq * 10_000_000_000);
+        let mut ages = PageAges { since, begun: Nanos(BEGIN), sampling: 1, ..PageAges::default() };
+        ages.idle.add(100, PAGES);
+        let ages = Arc::new(ages);
+        let backend = |(id, mib): (u32, u64)| {
+            let maps =
+                vec![mapping(0, 64 << 20, "/dev/zero (deleted)"), mapping(64 << 20, 96 << 20, "")];
+            let regions = vec![region(0, mib << 20, 1.0), region(64 << 20, 96 << 20, 1.0)];
+            let mut view = target(id, maps, regions);
+            view.ages = Some(Arc::clone(&ages));
+            view
+        };
+        builder.push(&snapshot(seq, 10.0, [(0, 64), (1, 64), (2, 32)].map(backend).into()));
+    }
+    let n = builder.finish().unwrap();
+    let again: Vec<u64> = n.needs.iter().map(|row| row.counted_again_bytes >> 20).collect();
+    assert_eq!(again, [64 + 32, 0, 0, 0]);
+    assert!(need_text(&n).contains("up to 96.0 MiB of it may count more than once"));
+}
+
+/// The recorder runs on for a while after its only target has ended.
+#[test]
+fn targets_that_have_all_ended_are_reported() {
+    let mut builder = NeedBuilder::new(Options::default(), Objective::default());
+    for seq in 0..62 {
+        let since = Nanos(BEGIN + seq * 10_000_000_000);
+        let mut ages = PageAges { since, begun: Nanos(BEGIN), sampling: 1, ..PageAges::default() };
+        ages.idle.add(100, PAGES / 2);
+        ages.idle.add((seq + 1) * 10_000, PAGES / 2);
+        let mut view = target(0, vec![mapping(0, 64 << 20, "")], vec![region(0, 64 << 20, 1.0)]);
+        view.ages = Some(Arc::new(ages));
+        builder.push(&snapshot(seq, 10.0, if seq < 60 { vec![view] } else { Vec::new() }));
+    }
+    let n = builder.finish().unwrap();
+    assert_eq!(
+        (n.ended_targets, n.needs[0].verdict.as_ref().unwrap().at.kept_bytes),
+        (0, 32 << 20)
+    );
+}
+
 #[test]
 fn control_groups_have_the_groups_below_them() {
     let labels = |paths: &[&str]| -> Vec<(String, u64)> {

@@ -39,11 +39,11 @@ fn action(a: &Advice, row: &ActionRow, top: usize) -> String {
         ),
         Action::Pageout => (
             "page out (MADV_PAGEOUT): idle to the end, and never touched after it was idle",
-            format!("{} resident, idle for {age} or more", bytes(row.resident_bytes)),
+            format!("{}, idle for {age} or more", resident(row)),
         ),
         Action::Cold => (
             "first to go (MADV_COLD): idle to the end, but it has come back before",
-            format!("{} resident, idle for {age} or more; {came}", bytes(row.resident_bytes)),
+            format!("{}, idle for {age} or more; {came}", resident(row)),
         ),
     };
     if row.ranges == 0 {
@@ -60,6 +60,12 @@ fn action(a: &Advice, row: &ActionRow, top: usize) -> String {
         let _ = writeln!(out, "  as a scheme, wherever it is so:  {scheme}");
     }
     out + "\n"
+}
+
+/// The resident memory of an action, or all its memory if it is not known which part is resident.
+fn resident(row: &ActionRow) -> String {
+    row.resident_bytes
+        .map_or_else(|| bytes(row.size_bytes), |resident| format!("{} resident", bytes(resident)))
 }
 
 /// Why there is no range for an action: a record that is too short shows nothing about cold memory.
@@ -121,20 +127,37 @@ fn silence(a: &Advice) -> String {
     out + "\n"
 }
 
+/// The basis of a limit.
+fn basis(s: &Sizing) -> String {
+    match (s.by_page_ages, s.without_ages_bytes) {
+        (false, _) => format!(
+            "region, because idle ages of pages are not known for {}: memory beside a hot page is not idle",
+            span(s.window_ms)
+        ),
+        (true, 0) => "page".to_owned(),
+        (true, rest) => format!(
+            "page, and all memory of targets that have ended or without idle ages for {}: at most {} at once",
+            span(s.window_ms),
+            bytes(rest)
+        ),
+    }
+}
+
 fn sizing(a: &Advice, s: &Sizing) -> String {
     let title =
         if a.sizing.len() > 1 { format!(", {}", printable(&s.label)) } else { String::new() };
     let window = span(s.window_ms);
     let mut out = format!(
         "\nhow big a limit{title}\n  resident in the end {}, of it unknown {}\n",
-        bytes(s.resident_bytes),
+        s.resident_bytes.map_or_else(|| "?".to_owned(), bytes),
         bytes(s.unknown_bytes)
     );
     if let (Some(high), Some(max)) = (s.memory_high_bytes, s.memory_max_bytes) {
         let returned = s.returned_bytes_per_min;
-        let saves = match s.resident_bytes.checked_sub(high) {
-            Some(saved @ 1..) => format!("{} less than is resident", bytes(saved)),
-            _ => "not less than is resident: there is nothing to save".to_owned(),
+        let saves = match s.resident_bytes.map(|resident| resident.checked_sub(high)) {
+            None => "the record does not show how much is resident".to_owned(),
+            Some(Some(saved @ 1..)) => format!("{} less than is resident", bytes(saved)),
+            Some(_) => "not less than is resident: there is nothing to save".to_owned(),
         };
         let _ = writeln!(
             out,
@@ -151,6 +174,7 @@ fn sizing(a: &Advice, s: &Sizing) -> String {
             bytes(returned.round() as u64),
             percent(returned, s.needed_p95_bytes as f64)
         );
+        let _ = writeln!(out, "  counted by {}", basis(s));
     } else {
         let _ = writeln!(out, "  it was not there for longer than {window}: record for longer");
     }

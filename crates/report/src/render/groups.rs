@@ -57,8 +57,9 @@ fn heads(first: &str, refaulted: bool) -> String {
 
 fn line(out: &mut String, name: &str, s: &Shares, refaulted: Option<Option<u64>>) {
     let or_dash = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), bytes);
-    let sizes = [s.resident_bytes, s.hot_bytes, s.warm_bytes, s.cold_bytes, s.unknown_bytes];
-    let cells = sizes.map(bytes).into_iter().chain([or_dash(s.saved_bytes)]);
+    let sizes = [s.hot_bytes, s.warm_bytes, s.cold_bytes, s.unknown_bytes].map(bytes);
+    let resident = s.resident_bytes.map_or_else(|| "?".to_owned(), bytes);
+    let cells = std::iter::once(resident).chain(sizes).chain([or_dash(s.saved_bytes)]);
     *out += &columns(name, cells.chain(refaulted.map(or_dash)));
 }
 
@@ -94,7 +95,8 @@ mod tests {
 
     #[test]
     fn names_and_figures_stand_in_columns() {
-        let mean = Shares { resident_bytes: 3 << 20, hot_bytes: 1 << 20, ..Shares::default() };
+        let mean =
+            Shares { resident_bytes: Some(3 << 20), hot_bytes: 1 << 20, ..Shares::default() };
         let row = |label: &str, saved| GroupRow {
             target: None,
             label: label.into(),

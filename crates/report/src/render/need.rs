@@ -11,6 +11,8 @@ use crate::need::{CacheNeed, CacheRow, Limits, Need, NeedPoint, NeedRow, Verdict
 use crate::units::{bytes, percent, significant};
 
 const MIB: f64 = 1_048_576.0;
+/// Memory that may count more than once is printed from this share of all memory on.
+const MIN_SHARED_PERCENT: f64 = 1.0;
 
 /// The need as text for people.
 #[must_use]
@@ -143,6 +145,13 @@ fn verdict(row: &NeedRow) -> String {
         span(row.counted_ms),
         span(row.error_ms)
     );
+    if percent(row.counted_again_bytes as f64, all as f64) >= MIN_SHARED_PERCENT {
+        let _ = writeln!(
+            out,
+            "  up to {} of it may count more than once: files and shared memory that several targets map",
+            bytes(row.counted_again_bytes)
+        );
+    }
     if row.ended_bytes > 0 {
         let _ = writeln!(
             out,

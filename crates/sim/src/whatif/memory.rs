@@ -14,8 +14,9 @@ use isotherm_core::{
 use super::samples::{Sample, Samples, Touches, visible_share};
 use super::{Prices, Tier};
 
-/// Samples of all targets at the start; twice as many at most.
+/// Samples of all targets at the start, and at most this many times more.
 const SAMPLES: u64 = 2048;
+const MAX_GROWTH: u64 = 4;
 /// Time to look at a page before an action, in s: `docs/concepts/acting.md`.
 const LOOK: f64 = 0.13e-6;
 /// The same if page filters reject touched pages: only bits are read (`docs/measurements/cost.md`).
@@ -83,16 +84,18 @@ impl Memory {
         all
     }
 
-    /// Sets the distance of the samples so that there are not too many.
+    /// Sets the distance of the samples so that there are not too many, even if memory grows at once.
     fn fit(&mut self, snapshot: &Snapshot) {
+        let regions = snapshot.targets.iter().flat_map(|t| &t.regions);
+        let pages = regions.map(|r| visible_share(r) * (r.range.len() / PAGE_SIZE) as f64);
+        let pages = pages.sum::<f64>() as u64;
+        let least = |samples: u64| (pages / samples).max(1).next_power_of_two();
         if self.stride == 0 {
-            let regions = snapshot.targets.iter().flat_map(|t| &t.regions);
-            let pages: f64 =
-                regions.map(|r| visible_share(r) * (r.range.len() / PAGE_SIZE) as f64).sum();
-            self.stride = (pages as u64 / SAMPLES).max(1).next_power_of_two();
+            self.stride = least(SAMPLES);
         }
+        self.stride = self.stride.max(least(MAX_GROWTH * SAMPLES));
         let samples: usize = self.targets.values().map(|s| s.all.len()).sum();
-        if samples as u64 > 4 * SAMPLES && self.stride < 1 << 40 {
+        if samples as u64 > MAX_GROWTH * SAMPLES && self.stride < 1 << 40 {
             self.stride *= 2;
         }
     }
@@ -314,7 +317,50 @@ impl Act for Memory {
 
 #[cfg(test)]
 mod tests {
+    use isotherm_core::{AddrRange, Attrs, Cost, Pages, Rate};
+
     use super::*;
+
+    /// A target of 1 MiB allocates 1 TiB between two looks.
+    #[test]
+    fn memory_that_grows_at_once_has_few_samples() {
+        let snapshot = |second: u64, bytes| {
+            let region = RegionView {
+                range: AddrRange::new(0, bytes),
+                accesses_bp: 100,
+                age: Duration::ZERO,
+                rate: Rate { hz: 1.0, low: 1.0, high: 1.0 },
+                touched_bp: 10_000,
+                resident_bp: 10_000,
+                unknown_bp: Pages::default(),
+                support: None,
+            };
+            let view = TargetView {
+                id: TargetId(1),
+                ran: None,
+                mappings: Arc::default(),
+                left_out: 0,
+                regions: vec![region],
+                ages: None,
+            };
+            Snapshot {
+                seq: second,
+                start: Nanos(second * 1_000_000_000),
+                end: Nanos((second + 1) * 1_000_000_000),
+                attrs: Attrs::default(),
+                cost: Cost::default(),
+                quality: None,
+                targets: vec![view],
+            }
+        };
+        let mut memory = Memory::new(Prices::default(), Duration::ZERO);
+        memory.push(TargetId(1), &Arc::new(PageAges::default()), Nanos(5_000_000_000));
+        let samples = [1 << 20, 1 << 40].map(|bytes| {
+            memory.advance(&snapshot(memory.now as u64, bytes));
+            memory.targets[&TargetId(1)].all.len() as u64
+        });
+        assert_eq!(samples, [256, MAX_GROWTH * SAMPLES]);
+    }
 
     #[test]
     fn a_touch_is_known_late() {
