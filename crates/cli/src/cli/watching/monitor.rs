@@ -49,8 +49,8 @@ pub struct RegionOptions {
     /// Split a region into this many parts in each aggregation interval [default: 4]
     #[arg(long, value_name = "N")]
     split: Option<u32>,
-    /// Minimum number of sampling intervals from one clear to the next, in a region whose heat is
-    /// clear. 1 is the kernel's rule. Each clear costs the target a TLB shootdown [default: 8]
+    /// Minimum number of sampling intervals from one clear to the next, in a region that is
+    /// settled, which means that its heat is certain. 1 is the kernel's rule. Each clear costs the target a TLB shootdown [default: 8]
     #[arg(long, value_name = "N")]
     clear_every: Option<u32>,
     /// Also split regions in which all looks agreed, as the kernel does
