@@ -704,7 +704,7 @@ mod tests {
     #[test]
     fn code_is_read_again_where_it_was_replaced() {
         let mut process = Process::new(0, TargetId(0));
-        let second = |n| Nanos(n * 1_000_000_000);
+        let second = |n: u64| Nanos(n * 1_000_000_000);
         assert!(process.should_read(&[0x1010], Nanos(0)), "nothing is known");
         let range = AddrRange::new(0x1000, 0x2000);
         let code = CodeMapping { range, offset: 0, path: "/a".into(), build_id: "".into() };
