@@ -29,12 +29,14 @@ struct Agent {
     child: Child,
     /// the minutes at whose ends it was killed
     cut: BTreeSet<i64>,
+    /// the minutes that the last check found
+    stored: BTreeSet<i64>,
 }
 
 impl Agent {
     fn start(lake: PathBuf, pid: u32) -> Result<Self> {
         let child = start(&lake, pid)?;
-        Ok(Agent { lake, child, cut: BTreeSet::new() })
+        Ok(Agent { lake, child, cut: BTreeSet::new(), stored: BTreeSet::new() })
     }
 
     /// Kills it at the end of this minute, checks its lake, and starts it again. Returns whether the lake has the

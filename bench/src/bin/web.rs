@@ -360,7 +360,7 @@ const MAX_99: Duration = Duration::from_millis(200);
 const MAX_PERCENT: f64 = 0.5;
 /// Maximum memory after a day.
 const MAX_MEMORY: u64 = 64 << 20;
-/// Snapshots of a day, and so many in an answer of a service: about as many as fit.
+/// Snapshots of a day, and the number in one answer of the service, which is about as many as fit.
 const DAY: usize = 86_400;
 const AT_ONCE_SERVED: usize = 48;
 /// The page reads what changes slowly in one of so many turns.
@@ -369,7 +369,8 @@ const SLOW_TURNS: u64 = 5;
 const CROWD: usize = 50;
 /// Maximum 95th percentile of the monitor's intervals with these clients, relative to that without.
 const MAX_LENGTHENING: f64 = 1.05;
-/// The aggregation interval of the live page, and by how much of it the 95th percentile of the deviations from it may grow.
+/// The aggregation interval of the live page. The 95th percentile of the deviations from it may grow by at most
+/// `MAX_JITTER` of it.
 const AGGR_MS: f64 = 250.0;
 const MAX_JITTER: f64 = 0.05;
 /// The time that a live page shows.

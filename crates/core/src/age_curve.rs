@@ -54,7 +54,12 @@ struct AgeRow {
 impl AgeRow {
     /// Whether the row looks back on `age` s.
     fn knows(&self, age: f64) -> bool {
-        self.since - seconds(self.ages.begun) >= age && self.end > self.since
+        self.looks_back() >= age && self.end > self.since
+    }
+
+    /// For how long its pages had been counted when it began, in s.
+    fn looks_back(&self) -> f64 {
+        self.since - seconds(self.ages.begun)
     }
 
     /// The weight of the row: rows are short at first, and long later.
@@ -164,11 +169,19 @@ impl AgeCurve {
         self.rows.first().zip(self.rows.last()).map_or(0.0, |(first, last)| last.end - first.since)
     }
 
-    /// The longest age that is known well, in s.
+    /// The longest age that is known well, in s. It may be known before the end only: pages that are counted anew have no
+    /// earlier ages.
     #[must_use]
     pub fn longest(&self) -> f64 {
-        let looks_back = |r: &AgeRow| r.since - seconds(r.ages.begun);
-        self.rows.last().map_or(0.0, looks_back).min(self.seconds() * KNOWN_SHARE)
+        let known = self.rows.iter().map(AgeRow::looks_back).fold(0.0, f64::max);
+        known.min(self.seconds() * KNOWN_SHARE)
+    }
+
+    /// The longest age that is known well at the end, in s.
+    #[must_use]
+    pub fn longest_at_end(&self) -> f64 {
+        let known = self.rows.last().map_or(0.0, AgeRow::looks_back);
+        known.min(self.seconds() * KNOWN_SHARE)
     }
 
     /// Whether it has no rows.
@@ -299,6 +312,21 @@ mod tests {
         assert_eq!(curve.beyond(49.0).idle, 0.0);
         assert_eq!(curve.beyond(51.0), IdleMemory { kept: curve.bytes(), ..IdleMemory::default() });
         assert_eq!(together([&curve, &curve].into_iter(), 20.0).idle.round(), 200.0 * page);
+    }
+
+    /// Pages are counted anew shortly before the end.
+    #[test]
+    fn ages_that_were_known_before_the_end_are_known() {
+        let mut curve = AgeCurve::default();
+        for (begun, since, end) in [(0.0, 0.0, 500.0), (0.0, 500.0, 990.0), (990.0, 995.0, 1000.0)]
+        {
+            let (since, begun) = (at(since), at(begun));
+            let mut ages = PageAges { since, begun, sampling: 1, ..PageAges::default() };
+            ages.idle.add(400_000, 100);
+            curve.push(&Arc::new(ages), at(end));
+        }
+        assert_eq!((curve.longest(), curve.longest_at_end()), (500.0, 5.0));
+        assert_eq!((curve.beyond(100.0).idle / PAGE_SIZE as f64).round(), 100.0);
     }
 
     /// 100 s with 300 pages, of which 200 are idle, in a row; then 400 s with 100 pages at work, in rows of 20 s.

@@ -69,7 +69,7 @@ pub enum ServerError {
     Open(IpAddr),
     /// all addresses of the machine, so that none of them names the server
     #[error(
-        "{0} stands for all addresses of this machine, so that it is not the address of the page: give --host NAME, \
+        "{0} stands for all addresses of this machine, so it is not the address of the page: give --host NAME, \
          the name or the address that browsers open"
     )]
     Unnamed(IpAddr),

@@ -200,7 +200,7 @@ pub struct NeedNow {
     pub watching: Watching,
 }
 
-/// The names of values.
+/// Reads a value by its name.
 fn named<T: Copy + Send + Sync + 'static, const N: usize>(
     all: [(T, &'static str); N],
 ) -> impl TypedValueParser<Value = T> {

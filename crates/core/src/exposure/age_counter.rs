@@ -32,8 +32,8 @@ const LAST_MS: u32 = 60_000;
 /// Minimum number of blocks of a large target that are observed as a whole; there are less than twice as many. Heat
 /// often stays the same over a block, so many blocks, with few windows each, describe the target better than few.
 const WHOLE_BLOCKS: usize = 128;
-/// The sample grows again if it could be larger by this power of two for this time in ms. Its pages are then counted from
-/// the beginning, so that there must be much to win.
+/// The sample grows again if it could have 2^`MIN_GAIN` times as many windows for `GAIN_FOR_MS`. Counting then begins anew,
+/// so the gain must be large.
 const MIN_GAIN: u32 = 2;
 const GAIN_FOR_MS: u32 = 3_600_000;
 

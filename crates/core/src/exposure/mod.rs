@@ -354,6 +354,7 @@ impl<O: Space + Look> Exposure<O> {
             self.spending.pay_for_reading(cost);
             if ended_early {
                 // The blocks that were not read would seem to have left.
+                w.read_again(within.start);
                 w.rest.note_whole(None);
                 reactivated.push(starts);
                 continue;
@@ -611,12 +612,17 @@ impl<O: Space + Look> Exposure<O> {
         if now >= w.next_unobservable {
             w.next_unobservable = now + UNOBSERVABLE_EVERY.max(self.spending.round);
             let ranges = w.unobservable.ranges();
-            let mut blocks = Vec::new();
+            let (mut blocks, mut ended_early) = (Vec::new(), false);
             if let Some(survey) = self.ops.survey().filter(|_| !ranges.is_empty()) {
                 let cost = survey.survey(w.id, &ranges, &mut blocks)?;
+                ended_early = survey.ended_early();
                 self.spending.pay_for_rest(cost);
             }
-            w.unobservable.see(&blocks, &w.mappings);
+            if ended_early {
+                w.next_unobservable = now;
+            } else {
+                w.unobservable.see(&blocks, &w.mappings);
+            }
         }
         w.hides_little = false;
         let hides_much = w.hides_much();

@@ -603,14 +603,8 @@ impl Piece {
         much.then_some(idle_for)
     }
 
-    /// Records that nothing was touched until `now`, as a read would have shown.
-    pub fn stay_untouched(&mut self, now: &Moment, t: &ExposureTerms) {
-        let class = self.next_full();
-        self.expose(&PageMask::default(), class, now, t);
-    }
-
-    /// Records what a read of class `class` would have shown while all pages are young: nothing new.
-    pub fn stay_spent(&mut self, class: usize, now: &Moment, t: &ExposureTerms) {
+    /// Records what a read of class `class` would have shown: no touches that are not known.
+    pub fn find_nothing_new(&mut self, class: usize, now: &Moment, t: &ExposureTerms) {
         self.expose(&PageMask::default(), class, now, t);
     }
 

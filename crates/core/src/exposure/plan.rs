@@ -8,7 +8,7 @@ use super::budget::Prices;
 use super::coarse::{is_hot, is_large};
 use super::piece::Piece;
 use super::published::{PublishedRegion, is_sampled};
-use super::stretches::{Borders, ReactivatedStretch, hot_cells, sampled, within};
+use super::stretches::{Borders, ReactivatedStretch, hot_cells, overlapping, sampled, within};
 use super::timing::ExposureTerms;
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::snapshot::Restraint;
@@ -540,13 +540,6 @@ impl Planner<'_> {
         }
     }
 
-    /// The pieces that intersect `range`.
-    fn within(&self, range: &AddrRange) -> Range<usize> {
-        let first = self.pieces.partition_point(|p| p.range.end <= range.start);
-        let inside = self.pieces[first..].iter().take_while(|p| p.range.start < range.end);
-        first..first + inside.count()
-    }
-
     /// Time between two turns of a region. It grows with the age of the region's heat.
     fn turn(&self, region: &PublishedRegion) -> Duration {
         let turn = self.allowance.turn;
@@ -579,7 +572,7 @@ impl Planner<'_> {
         };
         let mut stale: Vec<bool> = (0..self.pieces.len()).map(is_stale).collect();
         for PublishedRegion { range, .. } in regions.iter().filter(|k| !is_slow(k)) {
-            stale[self.within(range)].fill(false);
+            stale[overlapping(self.pieces, range)].fill(false);
         }
         let mut by_age: Vec<usize> = (0..stale.len()).filter(|&i| stale[i]).collect();
         by_age.sort_by_key(|&i| self.pieces[i].whole_at());
@@ -600,7 +593,7 @@ impl Planner<'_> {
         let mut wanting: Vec<(Nanos, Range<usize>, AddrRange, usize)> = Vec::new();
         for known in regions {
             let r = &known.range;
-            let Range { start: first, end } = self.within(r);
+            let Range { start: first, end } = overlapping(self.pieces, r);
             let due = |&i: &usize| self.may_clear(i) && self.is_due_in(i, r);
             let lately = (first..end).filter_map(|i| self.pieces[i].whole_at()).max();
             let turn = self.turn(known);

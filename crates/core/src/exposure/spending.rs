@@ -32,7 +32,7 @@ const MAX_ROUND: Duration = Duration::from_millis(2500);
 const STRETCH_SHARE: f64 = 0.7;
 /// Minimum share of the budget that remains, regardless of the use by other code in this thread.
 const MIN_BUDGET_SHARE: f64 = 0.25;
-/// The rest of the budget pays later for use beyond it, up to the income of this time, in s.
+/// Later rounds pay for use by other code beyond its share of the budget, up to the income of this time, in s.
 const OWED_S: f64 = 5.0;
 /// Time constant of the average of this use, in s.
 const OVERHEAD_TIME_CONSTANT_S: f64 = 5.0;
@@ -273,7 +273,7 @@ impl Spending {
         }
     }
 
-    /// Pays for work with a constant cost per second, however long a round is, when the round is settled.
+    /// Pays for work with a constant cost per second, however long a round is, at the end of a round.
     pub fn pay_for_others(&mut self, cost: Cost) {
         self.by_others += self.note(cost);
     }

@@ -96,6 +96,13 @@ pub(super) fn within(pieces: &[Piece], range: &AddrRange) -> Range<usize> {
     first..first + inside.count()
 }
 
+/// The pieces that overlap `range`, as indices.
+pub(super) fn overlapping(pieces: &[Piece], range: &AddrRange) -> Range<usize> {
+    let first = pieces.partition_point(|p| p.range.end <= range.start);
+    let rest = &pieces[first..];
+    first..first + rest.partition_point(|p| p.range.start < range.end)
+}
+
 /// For each piece the rate in Hz, if samples represent it: the rate of the hot region that contains the whole
 /// piece. If a sample differs from its surroundings, regions begin and end within a piece: then the presumed
 /// rate counts. A piece that was hot until its last clear, and was not touched since, still belongs to its

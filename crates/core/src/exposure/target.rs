@@ -14,7 +14,8 @@ use super::piece::{Piece, ReadChange};
 use super::published::{PublishedRegion, is_sampled, known_at};
 use super::rest::{Resting, SnapshotQualitySums};
 use super::stretches::{
-    Borders, ReactivatedStretch, fall_idle, hot_cells, reactivated_stretches, sampled, within,
+    Borders, ReactivatedStretch, fall_idle, hot_cells, overlapping, reactivated_stretches, sampled,
+    within,
 };
 use super::timing::{ExposureTerms, Moment};
 use super::view::{ViewBasis, Viewed, project, update_ages};
@@ -191,6 +192,11 @@ impl ExposureTarget {
         let is_last = self.visible.last().is_none_or(|r| r.end <= end);
         self.read_to = if is_last { 0 } else { end };
         (ranges, AddrRange::new(from, if is_last { u64::MAX } else { end }))
+    }
+
+    /// Reads the part that begins at `start` again next: its last read ended early.
+    pub fn read_again(&mut self, start: u64) {
+        self.read_to = start;
     }
 
     /// The memory to read in a calm round. A piece whose pages are all young cannot change.
@@ -405,7 +411,7 @@ impl ExposureTarget {
     ) {
         for range in ranges {
             let pieces = overlapping(&self.pieces, range);
-            self.pieces[pieces].iter_mut().for_each(|p| p.stay_spent(class, now, t));
+            self.pieces[pieces].iter_mut().for_each(|p| p.find_nothing_new(class, now, t));
         }
     }
 
@@ -514,7 +520,10 @@ impl ExposureTarget {
     /// Records that the target rested until its last query, before it is read again.
     pub fn end_rest(&mut self, t: &ExposureTerms) {
         if let Some(until) = self.rest.end() {
-            self.pieces.iter_mut().for_each(|p| p.stay_untouched(&until, t));
+            for p in &mut self.pieces {
+                let class = p.next_full();
+                p.find_nothing_new(class, &until, t);
+            }
         }
     }
 
@@ -666,13 +675,6 @@ pub(super) struct CalmRead {
     pub sampled: Vec<AddrRange>,
     /// memory that may have changed anywhere
     pub whole: Vec<AddrRange>,
-}
-
-/// The pieces that overlap `range`, as indices.
-fn overlapping(pieces: &[Piece], range: &AddrRange) -> std::ops::Range<usize> {
-    let first = pieces.partition_point(|p| p.range.end <= range.start);
-    let rest = &pieces[first..];
-    first..first + rest.partition_point(|p| p.range.start < range.end)
 }
 
 /// Appends a range of the mapping that begins at `mapping`, joined with the previous range of it.
@@ -845,6 +847,8 @@ mod tests {
             let ms = 1_000 + 250 * round as u32;
             let now = Moment { at: Nanos(u64::from(ms) * 1_000_000), ms, ran: None };
             let (ranges, bounds) = w.next_part(part);
+            w.read_again(bounds.start);
+            assert_eq!(w.next_part(part), (ranges.clone(), bounds), "after a read that ended early");
             w.read_all(&blocks(&ranges), bounds, &now, &terms, 64 << 10);
             let is_whole = |p: &Piece| u64::from(p.nr_resident()) == p.range.len() / PAGE_SIZE;
             assert!(w.pieces.iter().all(is_whole), "round {round}: {ranges:?}");

@@ -43,7 +43,8 @@ impl fmt::Display for Aim {
 
 /// Time over which best ages are kept.
 const HISTORY: Duration = Duration::from_secs(3600);
-/// The monitor counts ages each minute. Nothing more of a process goes if they are late by this time, or by two snapshots.
+/// The monitor counts ages each minute. isotherm pages out nothing more of a process whose ages are late by this time, or
+/// by two snapshots if these are longer.
 const LATE: Duration = Duration::from_secs(15);
 /// Shortest time after which the returns are known well enough to stop at once,
 const MIN_STOP_TIME: Duration = Duration::from_secs(10);
@@ -110,8 +111,15 @@ pub(super) struct Aims {
 }
 
 impl Aims {
-    /// Adds a snapshot and metrics, and appends new choices of `scheme` to `steps`. Unless it `acts`, it learns from the
-    /// curves only: no returns follow from its choices, and none of these is a step.
+    /// Adds a snapshot and metrics. A snapshot may be the only one with the newest ages, so each must be added.
+    pub fn observe(&mut self, snapshot: &Snapshot, metrics: &Metrics) {
+        if self.seen.replace(snapshot.seq) != Some(snapshot.seq) {
+            self.add(snapshot, metrics);
+        }
+    }
+
+    /// Appends new choices of `scheme` to `steps`. Unless it `acts`, it learns from the curves only: no returns follow
+    /// from its choices, and none of these is a step.
     pub fn update(
         &mut self,
         (scheme, aim): (&Arc<str>, Aim),
@@ -120,9 +128,6 @@ impl Aims {
         acts: bool,
         steps: &mut Vec<AimStep>,
     ) {
-        if self.seen.replace(snapshot.seq) != Some(snapshot.seq) {
-            self.add(snapshot, metrics);
-        }
         let mut add = |step: Option<AimStep>, group: &Group| {
             let named = |s| AimStep { scheme: scheme.clone(), group: group.clone(), ..s };
             steps.extend(step.map(named));
@@ -276,6 +281,7 @@ impl GroupAim {
     fn decide(&mut self, aim: Aim, now: Nanos, acts: bool) -> Option<AimStep> {
         if !acts {
             self.reported = false;
+            self.returned = self.returned.map(|_| 0.0);
         }
         let Some(returned) = self.returned.filter(|_| !self.curves.is_empty()) else {
             (self.decided, self.returned) = (Some(now), None);
@@ -295,7 +301,7 @@ impl GroupAim {
             // The next choice makes the age longer, by the memory that returned until then.
             let step = stop.then(|| self.step(now, AimReason::FarTooMuch, a_second));
             self.age = self.age.filter(|_| !stop);
-            return step.filter(|_| acts);
+            return step;
         }
         if !self.curves.values().any(was_counted) {
             return None;
@@ -328,7 +334,7 @@ impl GroupAim {
         let hour_ago = Nanos(now.0.saturating_sub(HISTORY.as_nanos() as u64));
         self.curves.values_mut().for_each(|curve| curve.forget_before(hour_ago));
         let all: Vec<&AgeCurve> = self.curves.values().collect();
-        let longest = all.iter().map(|c| c.longest()).fold(0.0, f64::max);
+        let longest = all.iter().map(|c| c.longest_at_end()).fold(0.0, f64::max);
         let longest = longest.min(MAX_WITHIN.as_secs_f64() / MAX_AGE_FACTOR);
         let minute_ago = Nanos(now.0.saturating_sub(CHOICE_INTERVAL.as_nanos() as u64));
         let last: Vec<AgeCurve> =

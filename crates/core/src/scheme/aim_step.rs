@@ -45,7 +45,7 @@ pub enum AimReason {
     FarTooMuch,
     /// At no age that is known yet the objective is met.
     NoAge,
-    /// likewise, because so few of the pages are counted that more might return than is seen
+    /// At no known age is the objective met for certain: so few pages are counted that more might return.
     FewCounted,
     /// Idle ages or major faults are not known any more.
     Lost,

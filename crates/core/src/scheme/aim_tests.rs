@@ -262,8 +262,8 @@ fn a_process_without_new_ages_keeps_its_memory() {
     assert_eq!(of(&mut world), [ONE].into());
 }
 
-/// Watermarks let the scheme act after 200 s only. Its choices are no steps before, and page cache was not requested: that
-/// little of it was read again shows nothing.
+/// Watermarks let the scheme act after 200 s only. Its choices are no steps before, and the returns are not by them. Page
+/// cache was not requested: that little of it was read again shows nothing.
 #[test]
 fn choices_are_steps_once_the_scheme_acts() {
     let aim = Some(Aim::Refaults(6_000));
@@ -275,7 +275,7 @@ fn choices_are_steps_once_the_scheme_acts() {
     let mut world = World::new(Aim::Refaults(6_000), 0);
     (world.engine, world.cache) = (Engine::new(vec![scheme]).unwrap(), Some(0));
     world.free_bp = Some(9_000);
-    world.run(0, 200, 0);
+    world.run(0, 150, 0).run(150, 200, 1000);
     assert_eq!((world.reasons(), world.asked().len()), (vec![], 0));
     world.free_bp = Some(3_000);
     world.run(200, 205, 0);
@@ -284,6 +284,18 @@ fn choices_are_steps_once_the_scheme_acts() {
     world.run(205, 265, 0);
     let cache = world.steps.iter().find(|step| step.why == AimReason::Cache).unwrap();
     assert_eq!(cache.idle, (1 << 30) / 128);
+}
+
+/// The scheme has a turn every 11 s. Rows of ages come every 10 s, each in one snapshot.
+#[test]
+fn ages_between_two_turns_are_observed() {
+    let (aim, apply_interval) = (Some(Aim::Refaults(6_000)), Duration::from_secs(11));
+    let scheme =
+        Scheme { aim, apply_interval, ..Scheme::new("s", Pattern::default(), Action::PageOut) };
+    let mut world = World::new(Aim::Refaults(6_000), 0);
+    world.engine = Engine::new(vec![scheme]).unwrap();
+    world.run(0, 400, 0);
+    assert_eq!(world.reasons(), [AimReason::Curve]);
 }
 
 /// Ages of an earlier service are known from the first row on; returns are counted again from zero.

@@ -49,7 +49,7 @@ impl CacheAim {
         let before = self.share;
         let much = returned > allowed;
         let little = returned <= allowed * TARGET_SHARE;
-        // What was not requested shows nothing: the quota may have been used up.
+        // Without requests, few refaults prove nothing: the quota may have been exhausted.
         let was_tried = std::mem::take(&mut self.requested) || before == 0.0;
         self.share = if much {
             0.0

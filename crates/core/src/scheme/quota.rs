@@ -111,7 +111,7 @@ impl Charge {
             return;
         }
         let used = self.bytes;
-        // A reached goal allows nothing, which is no quota to use up.
+        // A reached goal allows no bytes; that is no exhausted quota.
         let allowed = self.began.is_some() && self.bound >= unit;
         if allowed && quota.is_bounded() && self.is_full(quota, unit) {
             self.exceeded += 1;

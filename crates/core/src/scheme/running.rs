@@ -124,6 +124,9 @@ impl Running {
         act: &mut dyn Act,
         log: &mut Vec<Event>,
     ) -> Result<(), OpsError> {
+        if self.scheme.aim.is_some() {
+            self.aims.observe(step.snapshot, step.metrics);
+        }
         if self.due.is_some_and(|due| step.now < due) {
             return Ok(());
         }

@@ -173,7 +173,7 @@ pub fn each_shown<E: From<ReadingError>>(
 ///
 /// # Errors
 /// If the record cannot be read; errors of `take`.
-pub fn each_event<E: From<ReadingError>>(
+fn each_event<E: From<ReadingError>>(
     mut reader: Reader,
     mut take: impl FnMut(&Event, Lost) -> Result<(), E>,
 ) -> Result<Option<ReadError>, E> {

@@ -68,9 +68,9 @@ impl<'a> AimLine<'a> {
                     .to_owned()
             }
             AimReason::FewCounted => {
-                "pages out nothing: too few of its pages are counted to know that the objective \
-                                      is met"
-                    .to_owned()
+                "pages out nothing: too few of its pages are counted to know that the objective is \
+                 met"
+                .to_owned()
             }
             AimReason::Cache => format!(
                 "asks the kernel to reclaim {} of {} of page cache that no process maps within a minute; {came} of \

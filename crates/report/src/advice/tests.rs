@@ -264,8 +264,7 @@ fn a_target_without_ages_does_not_hide_those_of_the_others() {
     assert_eq!([all, database, copy].map(|s| s.by_page_ages), [true, true, false]);
     assert_eq!((all.without_ages_bytes, database.without_ages_bytes), (32 * MIB, 0));
     let text = crate::advice_text(&a, 1);
-    for part in ["counted by page\n", "counted by page, and all memory of targets that have ended"]
-    {
+    for part in ["counted by page\n", "counted by page; all memory of targets that have ended"] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
 }

@@ -48,7 +48,7 @@ fn files(view: &TargetView) -> BTreeMap<Arc<str>, u64> {
 }
 
 /// The bytes of files and shared memory that may count more than once, because several targets map something of the
-/// same name. They count once at least.
+/// same name. The largest of them is left out, because it counts once in any case.
 pub(super) fn counted_again<'a>(presences: impl Iterator<Item = &'a Presence>) -> u64 {
     let mut of: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for (name, bytes) in presences.flat_map(|p| &p.files) {

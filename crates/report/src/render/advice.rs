@@ -136,7 +136,7 @@ fn basis(s: &Sizing) -> String {
         ),
         (true, 0) => "page".to_owned(),
         (true, rest) => format!(
-            "page, and all memory of targets that have ended or without idle ages for {}: at most {} at once",
+            "page; all memory of targets that have ended, or have no idle ages for {}, counts as needed: at most {} at once",
             span(s.window_ms),
             bytes(rest)
         ),

@@ -14,7 +14,7 @@ use isotherm_core::{
 use super::samples::{Sample, Samples, Touches, visible_share};
 use super::{Prices, Tier};
 
-/// Samples of all targets at the start, and at most this many times more.
+/// Samples of all targets at the start; later at most `MAX_GROWTH` times as many.
 const SAMPLES: u64 = 2048;
 const MAX_GROWTH: u64 = 4;
 /// Time to look at a page before an action, in s: `docs/concepts/acting.md`.

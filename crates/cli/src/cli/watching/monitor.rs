@@ -50,7 +50,8 @@ pub struct RegionOptions {
     #[arg(long, value_name = "N")]
     split: Option<u32>,
     /// Minimum number of sampling intervals from one clear to the next, in a region that is
-    /// settled, which means that its heat is certain. 1 is the kernel's rule. Each clear costs the target a TLB shootdown [default: 8]
+    /// settled, which means that its heat is certain. 1 is the kernel's rule. Each clear costs the
+    /// target a TLB shootdown [default: 8]
     #[arg(long, value_name = "N")]
     clear_every: Option<u32>,
     /// Also split regions in which all looks agreed, as the kernel does
