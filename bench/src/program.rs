@@ -57,8 +57,10 @@ pub fn asked(role: &str) -> Result<Option<impl Iterator<Item = String> + use<>>>
 /// A process that prints lines, and may read some.
 #[derive(Debug)]
 pub struct Helper {
+    /// the process
     pub process: Ended,
     to: ChildStdin,
+    /// its output
     pub from: BufReader<ChildStdout>,
 }
 
@@ -71,6 +73,7 @@ impl Helper {
         Helper::start(Command::new(std::env::current_exe()?).arg(role).args(args))
     }
 
+    /// Starts a program.
     pub fn start(command: &mut Command) -> Result<Self> {
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut process = Ended(child);
@@ -79,6 +82,7 @@ impl Helper {
         Ok(Helper { process, to, from })
     }
 
+    /// Its pid.
     pub fn pid(&self) -> i32 {
         self.process.pid()
     }

@@ -39,7 +39,7 @@ pub fn run(command: &mut Command) -> io::Result<Usage> {
     Ok(Usage { time: begin.elapsed(), cpu, peak_rss, status: ExitStatus::from_raw(status) })
 }
 
-/// Runs isotherm with these arguments, and prints them with its time, CPU time and peak memory.
+/// Runs `command`, an isotherm with the arguments `args`, and prints these with its time, CPU time and peak memory.
 pub fn print_run(command: &mut Command, args: &[&str]) -> Result<()> {
     let used = run(command.stdout(Stdio::null())).context("cannot run isotherm")?;
     let args = args.join(" ");

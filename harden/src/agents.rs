@@ -4,7 +4,7 @@
 //! readable. A trial takes two minutes, because a whole one lies between two kills.
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -47,7 +47,10 @@ impl Agent {
         self.child.wait()?;
         self.cut.insert(minute);
         let checked = match early {
-            Some(status) => Err(anyhow!("it ended by itself: {status}")),
+            Some(status) => {
+                let log = fs::read_to_string(self.lake.with_extension("log"))?;
+                Err(anyhow!("it ended by itself: {status}: {}", log.trim()))
+            }
             None => self.check(),
         };
         self.child = start(&self.lake, pid)?;
@@ -55,9 +58,11 @@ impl Agent {
     }
 
     /// Whether the minute of the last kill is in the lake. An error is a fault of the lake.
-    fn check(&self) -> Result<bool> {
+    fn check(&mut self) -> Result<bool> {
         let mut seen = BTreeSet::new();
+        // It sets a damaged file aside.
         let hours = Lake::open(&self.lake, HOST, Keep::default())?.stored()?;
+        ensure!(!has_damaged(&self.lake)?, "a file is damaged");
         for hour in hours {
             let rows = read(&hour.path).with_context(|| hour.path.display().to_string())?;
             for row in &rows.rows {
@@ -73,7 +78,10 @@ impl Agent {
         let missing = expected.find(|m| !minutes.contains(m) && !self.cut.contains(m));
         ensure!(missing.is_none(), "the minute {missing:?} is missing");
         ensure!(!minutes.is_empty() || self.cut.len() < 2, "the lake is empty");
-        Ok(minutes.contains(&last))
+        let is_written = minutes.contains(&last);
+        ensure!(self.stored.is_subset(&minutes), "minutes that the lake had are gone");
+        self.stored = minutes;
+        Ok(is_written)
     }
 }
 
@@ -82,6 +90,18 @@ impl Drop for Agent {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Whether there is a file that the lake has set aside.
+fn has_damaged(dir: &Path) -> Result<bool> {
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|end| end == "bad") || path.is_dir() && has_damaged(&path)?
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn start(lake: &Path, pid: u32) -> Result<Child> {
@@ -121,7 +141,9 @@ impl Experiment for Agents {
             std::thread::sleep(Duration::from_millis(left));
             match self.agents[n].kill(end - MINUTE_MS, self.target.pid())? {
                 Ok(is_written) => written += usize::from(is_written),
-                Err(e) => fault = Some(format!("agent {n}: {e:#}")),
+                Err(e) => {
+                    fault.get_or_insert(format!("agent {n}: {e:#}"));
+                }
             }
         }
         Ok(Trial { class: format!("{written} of {AGENTS} after the write"), fault })

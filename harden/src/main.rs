@@ -52,7 +52,8 @@ pub enum ExperimentKind {
     Kills,
     /// kills of commands that change settings of the machine; not in the short form
     Settings,
-    /// kills of agents while they write to their lakes; a trial is twenty kills and takes two minutes
+    /// kills of agents while they write to their lakes; a trial is twenty kills and takes two minutes; not in the
+    /// short form
     Agents,
     /// system calls that fail
     Calls,

@@ -360,9 +360,12 @@ const MAX_99: Duration = Duration::from_millis(200);
 const MAX_PERCENT: f64 = 0.5;
 /// Maximum memory after a day.
 const MAX_MEMORY: u64 = 64 << 20;
-/// Snapshots of a day, and the number in one answer of the service, which is about as many as fit.
+/// Snapshots of a day.
 const DAY: usize = 86_400;
-const AT_ONCE_SERVED: usize = 48;
+/// The longest time in which the page may read them.
+const MAX_DAY_READING: Duration = Duration::from_secs(3600);
+/// Snapshots in one answer of the service: about as many as fit.
+const SNAPSHOTS_PER_ANSWER: usize = 48;
 /// The page reads what changes slowly in one of so many turns.
 const SLOW_TURNS: u64 = 5;
 /// Clients that read, and as many that do not.
@@ -620,7 +623,7 @@ fn day(isotherm: &Path) -> Result<()> {
             let command = "/usr/bin/server --made-up".to_owned();
             let fact = TargetInfo { id: TargetId(0), pid: Some(4711), command };
             let mut some = History::new(std::iter::once(fact));
-            for s in snapshots.by_ref().take(AT_ONCE_SERVED) {
+            for s in snapshots.by_ref().take(SNAPSHOTS_PER_ANSWER) {
                 some.push(Event::Snapshot(Arc::new(s)));
             }
             match some.since(Nanos(0)) {
@@ -638,8 +641,9 @@ fn day(isotherm: &Path) -> Result<()> {
         let state = client.json("/api/state")?;
         Ok(state["sources"][0]["snapshots"].as_u64().unwrap_or(0) as usize)
     };
-    let mut last = 0;
+    let (mut last, begin) = (0, Instant::now());
     while last < DAY {
+        ensure!(begin.elapsed() < MAX_DAY_READING, "the page has read {last} of {DAY} snapshots");
         std::thread::sleep(Duration::from_secs(1));
         last = shown(&mut client)?;
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::fs::File;
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,9 +101,9 @@ pub struct Stacks {
     processes: BTreeMap<i32, Process>,
     /// samples of processes that are not attached yet
     early: VecDeque<Sampled>,
-    followed: BTreeMap<(i32, u64), Followed>,
+    followed: BTreeMap<FollowedKey, Followed>,
     /// the followed page that was checked last
-    checked: (i32, u64),
+    checked: FollowedKey,
     /// when faults of pages of each level may have been missed: they were in no sample
     unseen: [Nanos; LEVELS],
     next: Nanos,
@@ -111,11 +112,12 @@ pub struct Stacks {
     allocations: u64,
 }
 
+/// The pid, the address and the size of a page. A page may be filled again that is the first one of a huge page.
+type FollowedKey = (i32, u64, u64);
+
 /// A sampled page or huge page that belongs to the code of its fault.
 #[derive(Debug, Clone, Copy)]
 struct Followed {
-    /// its bytes
-    size: u64,
     resident: bool,
     /// the time of its fault
     since: Nanos,
@@ -270,7 +272,7 @@ impl Stacks {
             processes: BTreeMap::new(),
             early: VecDeque::new(),
             followed: BTreeMap::new(),
-            checked: (0, 0),
+            checked: (0, 0, 0),
             unseen: [Nanos(0); LEVELS],
             next: Nanos(0),
             budget: SampleBudget::new(sys::monotonic()),
@@ -480,7 +482,7 @@ impl Stacks {
         if self.sampler.page_shift().is_some() && level < shift {
             return;
         }
-        let key = (s.pid, start);
+        let key = (s.pid, start, size);
         let (since, frame) = (s.at, process.frame(start));
         let (is_read, forks) = (s.kind == SampleKind::Read, process.forks);
         if let Some(page) = self.followed.get_mut(&key)
@@ -504,7 +506,7 @@ impl Stacks {
             return;
         }
         let (level, shift) = (level as usize, shift as usize);
-        let new = Followed { size, resident: true, since, level, shift, again, frame, forks };
+        let new = Followed { resident: true, since, level, shift, again, frame, forks };
         self.followed.insert(key, new);
         self.sampled += 1;
         self.sample(s, FaultKind::Minor, AddrRange::new(start, start + size), now, out);
@@ -553,7 +555,7 @@ impl Stacks {
     }
 
     fn forget(&mut self, pid: i32) {
-        let pages = self.followed.range((pid, 0)..=(pid, u64::MAX)).map(|(key, _)| *key);
+        let pages = self.followed.range((pid, 0, 0)..=(pid, u64::MAX, 0)).map(|(key, _)| *key);
         for key in pages.collect::<Vec<_>>() {
             self.followed.remove(&key);
         }
@@ -563,21 +565,20 @@ impl Stacks {
     fn check(&mut self, now: Nanos, most: usize, out: &mut Vec<StackNews>) {
         let is_random = self.sampler.page_shift().is_none();
         let Stacks { processes, followed, checked, unseen, .. } = self;
-        let (pid, address) = *checked;
-        let after: Vec<_> =
-            followed.range((pid, address + 1)..).take(most).map(|(k, _)| *k).collect();
+        let after = followed.range((Bound::Excluded(*checked), Bound::Unbounded));
+        let after: Vec<_> = after.take(most).map(|(k, _)| *k).collect();
         let rest = most - after.len();
-        let before: Vec<_> =
-            followed.range(..=(pid, address)).take(rest).map(|(k, _)| *k).collect();
+        let before: Vec<_> = followed.range(..=*checked).take(rest).map(|(k, _)| *k).collect();
         for key in after.into_iter().chain(before) {
             *checked = key;
-            let Some(process) = processes.get(&key.0) else { continue };
+            let (pid, start, size) = key;
+            let Some(process) = processes.get(&pid) else { continue };
             let Some(&page) = followed.get(&key) else { continue };
-            let range = AddrRange::new(key.1, key.1 + page.size);
-            let (state, frame) = match process.state(key.1) {
-                state @ (PageState::Base | PageState::Huge) => (state, process.frame(key.1)),
+            let range = AddrRange::new(start, start + size);
+            let (state, frame) = match process.state(start) {
+                state @ (PageState::Base | PageState::Huge) => (state, process.frame(start)),
                 // Only the begin of a huge page was freed.
-                _ if page.size > PAGE_SIZE && process.has_resident(range) => {
+                _ if size > PAGE_SIZE && process.has_resident(range) => {
                     (PageState::Base, page.frame)
                 }
                 state => (state, page.frame),
@@ -618,13 +619,13 @@ impl Stacks {
 /// sample. Example: one page in 64 was sampled, later one in 128, so half of the sampled pages are watched no longer. One
 /// that lies in a buffer that is filled every second is between two pages that were filled a second ago.
 fn sides_filled_again(
-    followed: &BTreeMap<(i32, u64), Followed>,
-    key: (i32, u64),
+    followed: &BTreeMap<FollowedKey, Followed>,
+    key: FollowedKey,
     unseen: &[Nanos; LEVELS],
 ) -> usize {
     let Some(page) = followed.get(&key) else { return 0 };
     let hidden = unseen.iter().rposition(|at| *at > page.since).unwrap_or(0);
-    let tells = |(at, other): (&(i32, u64), &Followed)| {
+    let tells = |(at, other): (&FollowedKey, &Followed)| {
         if at.0 != key.0 {
             return Some(false);
         }
@@ -634,7 +635,8 @@ fn sides_filled_again(
             false => (other.level > hidden).then_some(false),
         }
     };
-    let after = followed.range((key.0, key.1 + 1)..).take(NEIGHBOURS).find_map(tells);
+    let after =
+        followed.range((Bound::Excluded(key), Bound::Unbounded)).take(NEIGHBOURS).find_map(tells);
     let before = followed.range(..key).rev().take(NEIGHBOURS).find_map(tells);
     [before, after].into_iter().filter(|side| *side == Some(true)).count()
 }
@@ -658,7 +660,6 @@ mod tests {
     #[test]
     fn memory_around_a_page_tells_whether_it_was_filled_again() {
         let page = |since, level, shift, again| Followed {
-            size: PAGE_SIZE,
             resident: true,
             since: Nanos(since),
             level,
@@ -670,10 +671,12 @@ mod tests {
         let mut unseen = [Nanos(0); LEVELS];
         unseen[6] = Nanos(5);
         let sides = |before: (i32, Followed), after: Followed| {
-            let pages = [((before.0, 0x1000), before.1), ((7, 0x9000), after)];
+            let pages =
+                [((before.0, 0x1000, PAGE_SIZE), before.1), ((7, 0x9000, PAGE_SIZE), after)];
             let mut followed = BTreeMap::from(pages);
-            followed.insert((7, 0x5000), page(1, 6, 6, false));
-            sides_filled_again(&followed, (7, 0x5000), &unseen)
+            let key = (7, 0x5000, PAGE_SIZE);
+            followed.insert(key, page(1, 6, 6, false));
+            sides_filled_again(&followed, key, &unseen)
         };
         let refilled = page(5, 7, 7, true);
         assert_eq!(sides((7, refilled), refilled), 2);
@@ -687,7 +690,6 @@ mod tests {
     #[test]
     fn a_write_after_a_fork_makes_no_new_owner() {
         let page = |resident| Followed {
-            size: PAGE_SIZE,
             resident,
             since: Nanos(1),
             level: 6,

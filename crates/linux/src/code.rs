@@ -64,7 +64,11 @@ impl CodeReader {
         let files = code(root, pid)?;
         let below = root.join(format!("proc/{pid}/root"));
         let mut with_id = |file: FileCode| {
-            let id = self.build_id(&below.join(file.path.trim_start_matches('/')));
+            // A jitdump grows, and is no code itself.
+            let id = match is_dump(&file.path) {
+                true => "".into(),
+                false => self.build_id(&below.join(file.path.trim_start_matches('/'))),
+            };
             (file, id)
         };
         Ok(files.into_iter().map(&mut with_id).collect())
@@ -72,20 +76,30 @@ impl CodeReader {
 
     fn build_id(&mut self, path: &Path) -> Arc<str> {
         // A file that was replaced or cannot be read has no id that could be compared.
-        let Ok(file) = path.metadata() else { return "".into() };
+        let Ok((file, found)) = open_with_metadata(path) else { return "".into() };
         if self.build_ids.len() >= MAX_IDS {
             self.build_ids.clear();
         }
-        let version = FileVersion::of(&file);
-        Arc::clone(self.build_ids.entry(version).or_insert_with(|| id_of(path)))
+        let version = FileVersion::of(&found);
+        Arc::clone(self.build_ids.entry(version).or_insert_with(|| id_of(file, &found)))
     }
 }
 
+/// Opens a regular file. The metadata are those of the opened file: another one may take its path at any time.
+pub(crate) fn open_with_metadata(path: &Path) -> io::Result<(File, Metadata)> {
+    let file = open_regular(path)?;
+    let found = file.metadata()?;
+    Ok((file, found))
+}
+
+/// The build id of the file at a path: see [`id_of`]. Empty if it is no file that can be read.
+fn id_at(path: &Path) -> Arc<str> {
+    open_with_metadata(path).map_or("".into(), |(file, found)| id_of(file, &found))
+}
+
 /// The build id of a file in hexadecimal digits. Without one, the size and the time of the last change stand for it; their
-/// number of digits is odd, so that they are no build id. Empty if it is no file that can be read.
-fn id_of(path: &Path) -> Arc<str> {
-    let Ok(file) = open_regular(path) else { return "".into() };
-    let Ok(found) = file.metadata() else { return "".into() };
+/// number of digits is odd, so that they are no build id.
+fn id_of(file: File, found: &Metadata) -> Arc<str> {
     let without_id = || format!("{:017x}{:016x}", found.len(), found.mtime());
     build_id_of(&ElfFile::new(file)).unwrap_or_else(without_id).into()
 }
@@ -198,7 +212,7 @@ impl Functions {
 
     /// Whether it is a regular file with this build id. A record may be forged, and name a pipe.
     fn is_same(&mut self, path: &Path, build_id: &Arc<str>) -> bool {
-        let same = || !build_id.is_empty() && *id_of(path) == **build_id;
+        let same = || !build_id.is_empty() && *id_at(path) == **build_id;
         *self.checked.entry((path.to_owned(), Arc::clone(build_id))).or_insert_with(same)
     }
 
@@ -338,7 +352,7 @@ mod tests {
         content[at] = b'X';
         let copy = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(copy.path(), content).unwrap();
-        let id = id_of(copy.path());
+        let id = id_at(copy.path());
         assert_eq!(id.len(), 33);
         assert_eq!(functions.in_file(copy.path(), &id, offset).last(), Some(last));
         copy.as_file().set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
@@ -364,7 +378,7 @@ mod tests {
     fn a_pipe_in_the_place_of_a_file_hangs_nothing() {
         with_other_kinds(|path| {
             let mut functions = Functions::default();
-            assert_eq!(&*id_of(path), "");
+            assert_eq!(&*id_at(path), "");
             assert_eq!(functions.in_file(path, &"".into(), 0), []);
             assert_eq!(functions.variables(path, &"".into(), 0, 0), []);
         });

@@ -1,6 +1,7 @@
 //! Call stacks of programs without frame pointers, from a copy of the stack and the tables of their files.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use gimli::{
 };
 use object::{Object, ObjectSection};
 
-use crate::code::FileVersion;
+use crate::code::{FileVersion, open_with_metadata};
 use crate::elf::{CodeSegment, ElfFile, base, code_segments};
 use crate::faults::StackCopy;
 use crate::proc::FileCode;
@@ -49,9 +50,9 @@ struct FrameTable {
 }
 
 impl Tables {
-    /// None if the file cannot be read.
-    fn read(path: &Path) -> Option<Self> {
-        let elf = ElfFile::open(path).ok()?;
+    /// None if the file has none.
+    fn read(file: File) -> Option<Self> {
+        let elf = ElfFile::new(file);
         let file = object::File::parse(&elf).ok()?;
         let section = |name: &str| {
             let section = file.section_by_name(name)?;
@@ -181,13 +182,27 @@ fn to_eh_frame(section: &mut [u8]) {
         let Some((entry, next)) = after.split_at_mut_checked(end) else { return };
         at += 4;
         if let Some(common) = entry.first_chunk_mut() {
+            let is_common = *common == [0xff; 4];
             let new = match u32::from_le_bytes(*common) {
                 u32::MAX => 0,
                 place => at.wrapping_sub(place),
             };
             *common = new.to_le_bytes();
+            if is_common {
+                to_version_3(entry);
+            }
         }
         (rest, at) = (next, at + len);
+    }
+}
+
+/// Removes the sizes of addresses and segments from a common entry of version 4, which an `.eh_frame` does not have.
+/// DW_CFA_nop (0) fills the end. An entry with an augmentation stays: it has more fields.
+fn to_version_3(entry: &mut [u8]) {
+    if let [_, _, _, _, version @ 4, 0, 8, 0, ..] = entry {
+        *version = 3;
+        entry.copy_within(8.., 6);
+        entry.iter_mut().rev().take(2).for_each(|byte| *byte = 0);
     }
 }
 
@@ -213,11 +228,12 @@ impl UnwindTables {
     }
 
     fn read(&mut self, path: &Path) -> Option<Arc<Tables>> {
-        let version = FileVersion::of(&path.metadata().ok()?);
+        let (file, found) = open_with_metadata(path).ok()?;
+        let version = FileVersion::of(&found);
         if !self.files.contains_key(&version) && !self.has_room(MAX_BYTES) {
             return None;
         }
-        self.files.entry(version).or_insert_with(|| Tables::read(path).map(Arc::new)).clone()
+        self.files.entry(version).or_insert_with(|| Tables::read(file).map(Arc::new)).clone()
     }
 }
 
@@ -303,7 +319,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let read = |copies| {
             std::fs::write(file.path(), with_debug_frame(&compressed(copies))).unwrap();
-            Some(Tables::read(file.path()).unwrap().frames?.entries.len())
+            Some(UnwindTables::default().read(file.path()).unwrap().frames.as_ref()?.entries.len())
         };
         assert_eq!(read(1000), Some(258_001));
         assert_eq!(read(140_000), None, "36 MB");
@@ -365,9 +381,13 @@ mod tests {
         };
         let endless = entry(u32::MAX, &[1, 0, 1, 0x78, 16, 0x0f, 3, 0x2f, 0xfd, 0xff]);
         let of_endless = u32::try_from(common().len()).unwrap();
+        // with the sizes of addresses and segments, as clang writes it
+        let version_4 = entry(u32::MAX, &[4, 0, 8, 0, 1, 0x78, 16, 0x0c, 7, 8, 0x90, 1]);
+        let of_version_4 = of_endless + u32::try_from(endless.len()).unwrap();
         let mut entries = [
             common(),
             endless,
+            version_4,
             // DW_OP_skip to itself
             with_expression(0, 0x1000, &[0x2f, 0xfd, 0xff]),
             // DW_CFA_def_cfa_offset
@@ -377,13 +397,14 @@ mod tests {
             // DW_OP_breg7
             with_expression(0, 0x3000, &[0x77, 16]),
             function(of_endless, 0x5000, &[]),
+            function(of_version_4, 0x7000, &[0x0e, 16]),
             // DW_CFA_nop
             function(0, 0x6000, &[0; MAX_ENTRY_BYTES]),
         ]
         .concat();
         to_eh_frame(&mut entries);
         let frames = FrameTable::new(0, &entries);
-        assert_eq!(functions_of(&frames), [0x3000, 0x4000]);
+        assert_eq!(functions_of(&frames), [0x3000, 0x4000, 0x7000]);
 
         let segment = CodeSegment { offset: 0, len: 0x8000, address: 0 };
         let tables = Tables { segments: vec![segment], frames: Some(frames) };
@@ -397,7 +418,7 @@ mod tests {
             let copy = StackCopy { registers: [0, 0x9000, function + 0x7000_0010], bytes };
             unwinder.frames(&copy).get(1).copied()
         };
-        assert_eq!([0x3000, 0x4000].map(&mut caller), [Some(2); 2]);
+        assert_eq!([0x3000, 0x4000, 0x7000].map(&mut caller), [Some(2); 3]);
         assert_ne!(caller(0x1000), Some(2), "the loop has no caller, but an end");
     }
 
@@ -432,6 +453,8 @@ mod tests {
     /// A pipe with the name of a file that a process executes hung the recorder, until it was killed.
     #[test]
     fn a_pipe_in_the_place_of_a_file_hangs_nothing() {
-        with_other_kinds(|path| assert!(Tables::read(path).is_none(), "{}", path.display()));
+        with_other_kinds(|path| {
+            assert!(UnwindTables::default().read(path).is_none(), "{}", path.display())
+        });
     }
 }

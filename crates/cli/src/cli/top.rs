@@ -20,8 +20,8 @@ const OTHERS: [&str; 5] = ["pid", "cgroup", "comm", "all", "replay"];
 pub struct Top {
     #[command(flatten)]
     pub targets: Targets,
-    /// Show the processes that a running service watches: isotherm reclaim, or run or record with
-    /// --control
+    /// Show the processes that a running service watches: isotherm reclaim or agent, or run or record
+    /// with --control
     #[arg(long, conflicts_with_all = OTHERS)]
     pub service: bool,
     /// Socket of the service [default: /run/isotherm/control.sock; for users other than root

@@ -34,7 +34,7 @@ pub struct Web {
     /// Leave out damaged parts of records, instead of ending there
     #[arg(long, requires = "file", conflicts_with_all = LIVE)]
     pub skip_damaged: bool,
-    /// Show a running service: isotherm run, reclaim or record with --control
+    /// Show a running service: isotherm reclaim or agent, or run or record with --control
     #[arg(long, conflicts_with_all = WATCHED)]
     pub service: bool,
     /// Socket of the service [default: /run/isotherm/control.sock; for users other than root

@@ -848,7 +848,11 @@ mod tests {
             let now = Moment { at: Nanos(u64::from(ms) * 1_000_000), ms, ran: None };
             let (ranges, bounds) = w.next_part(part);
             w.read_again(bounds.start);
-            assert_eq!(w.next_part(part), (ranges.clone(), bounds), "after a read that ended early");
+            assert_eq!(
+                w.next_part(part),
+                (ranges.clone(), bounds),
+                "after a read that ended early"
+            );
             w.read_all(&blocks(&ranges), bounds, &now, &terms, 64 << 10);
             let is_whole = |p: &Piece| u64::from(p.nr_resident()) == p.range.len() / PAGE_SIZE;
             assert!(w.pieces.iter().all(is_whole), "round {round}: {ranges:?}");

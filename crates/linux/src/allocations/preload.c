@@ -161,8 +161,8 @@ static void adapt(void)
 {
 	const uint64_t allowed = CHECKED_EVERY * 1000000000ull / MOST_SAMPLES_PER_S;
 	static _Atomic uint64_t samples, begin;
-	uint64_t n = atomic_fetch_add(&samples, 1) + 1;
-	uint64_t was = atomic_load(&begin), now = now_ns(), passed = now - was;
+	/* Before the count: of the samples since then. */
+	uint64_t was = atomic_load(&begin), n = atomic_fetch_add(&samples, 1) + 1, now = now_ns(), passed = now - was;
 	uint64_t bytes = atomic_load(&mean);
 
 	/* After a burst, few samples may come for a long time. A program that starts may have a longer burst. */

@@ -182,7 +182,8 @@ pub struct Code {
     pub all: CodeMemory,
     /// the memory whose pages have a stack
     pub with_stack: CodeMemory,
-    /// `allocation` if the rows show the code that allocated memory, `first_touch` for the code that touched it first
+    /// `allocation` if the rows show the code that allocated memory (in targets without sampled allocations, the code
+    /// that touched it first), `first_touch` if they show the code that touched it first in all targets
     pub owner: &'static str,
     /// number of sampled pages or allocations
     pub samples: u64,

@@ -187,18 +187,17 @@ fn reach(c: &Code) -> String {
     }
     let share = percent(c.with_stack.resident.bytes, c.all.resident.bytes);
     let short = 100.0 * c.short_stacks;
-    let by_allocation = c.owner == ALLOCATION;
     let mut out = format!(
-        "\n{} sampled {}; {share:.1} % of the resident memory has a stack, {short:.1} % of it a short one \
+        "\n{} samples; {share:.1} % of the resident memory has a stack, {short:.1} % of it a short one \
          (fewer than 3 named functions)\n",
-        units::count(c.samples),
-        if by_allocation { "allocations" } else { "pages" }
+        units::count(c.samples)
     );
     out += too_much(&c.all, &c.with_stack);
-    out += match by_allocation {
+    out += match c.owner == ALLOCATION {
         true => {
             "memory belongs to the code that allocated it; stacks of threads, files, what the program maps itself and \
-             the allocator's own memory have no stack (--first-touch shows who touched them)\n"
+             the allocator's own memory have no stack (--first-touch shows who touched them); in targets without \
+             sampled allocations, memory belongs to the code that touched it first\n"
         }
         false => {
             "a page belongs to the code that touched it first; memory that was touched before isotherm attached, \

@@ -110,7 +110,11 @@ pub fn flame_graph(c: &Code) -> String {
         title: c.title.clone(),
         subtitle: format!(
             "resident memory by the call stack that {}: {} of {} have a stack. Width: bytes; colours: heat",
-            if c.owner == ALLOCATION { "allocated it" } else { "touched it first" },
+            if c.owner == ALLOCATION {
+                "allocated it or touched it first"
+            } else {
+                "touched it first"
+            },
             size(root.total()),
             size(c.all.resident.bytes)
         ),
