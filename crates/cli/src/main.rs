@@ -1,5 +1,7 @@
 //! isotherm finds the hot memory of running programs, shows it, and acts on it.
 
+#![forbid(unsafe_code)]
+
 mod cli;
 mod commands;
 mod log;

@@ -26,12 +26,13 @@ pub struct Attribution {
 impl Attribution {
     /// The control group and its ancestors, ending with the root group.
     pub fn groups(&self) -> impl Iterator<Item = &str> {
-        std::iter::successors(Some(&*self.cgroup), |path| above(path))
+        std::iter::successors(Some(&*self.cgroup), |path| parent_group(path))
     }
 }
 
-/// The parent of the group at `path`.
-fn above(path: &str) -> Option<&str> {
+/// The parent of the group at `path`; `None` for the root group.
+#[must_use]
+pub fn parent_group(path: &str) -> Option<&str> {
     match path.rfind('/')? {
         0 if path == "/" => None,
         0 => Some("/"),

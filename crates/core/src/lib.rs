@@ -5,6 +5,8 @@
 //! one per aggregation interval. A snapshot is immutable, and it is the only input of recorders, reports and
 //! schemes.
 
+#![forbid(unsafe_code)]
+
 mod act;
 mod age_curve;
 mod ages;
@@ -54,7 +56,7 @@ pub use age_curve::{
     too_much_unknown,
 };
 pub use ages::{AGE_BINS, AgeHistogram, HugeAges, KeptAges, KeptBlock, PageAges};
-pub use attribution::Attribution;
+pub use attribution::{Attribution, parent_group};
 pub use attrs::{Attrs, AttrsError, MonitorKind};
 pub use cache_curve::{CacheCurve, CachePoint, NoCurve};
 pub use cache_trace::{CacheAccess, CacheAccessKind, CacheTrace};

@@ -11,6 +11,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::warn;
 
+use crate::files::ignore_missing;
+
 /// Failures of reading such a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -70,7 +72,7 @@ impl StateFile {
             return Err(ErrorKind::FileTooLarge.into());
         }
         let new = self.path.with_extension("json.new");
-        gone(fs::remove_file(&new))?;
+        ignore_missing(fs::remove_file(&new))?;
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         file.write_all(&text)?;
         file.sync_all()?;
@@ -79,7 +81,7 @@ impl StateFile {
 
     /// Removes the file, so that a later service does not find it.
     pub fn remove(&self) {
-        if let Err(e) = gone(fs::remove_file(&self.path)) {
+        if let Err(e) = ignore_missing(fs::remove_file(&self.path)) {
             warn!("{} cannot be removed: {e}", self.path.display());
         }
     }
@@ -89,11 +91,4 @@ impl StateFile {
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
-}
-
-fn gone(removed: io::Result<()>) -> io::Result<()> {
-    match removed {
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
 }

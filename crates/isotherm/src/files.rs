@@ -91,3 +91,11 @@ pub fn standard_input() -> Result<File, StdinError> {
     again.rewind().map_err(StdinError::Again)?;
     Ok(again)
 }
+
+/// The result of a removal, after which the file is not there.
+pub(crate) fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}

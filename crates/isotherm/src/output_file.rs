@@ -33,7 +33,7 @@ pub enum OutputError {
 #[derive(Debug)]
 pub enum OutputFile {
     /// written next to its path until it is complete
-    Aside(NamedTempFile, PathBuf),
+    Temporary(NamedTempFile, PathBuf),
     /// a device or a pipe, or a file in a directory in which no file can be created
     Direct(File),
 }
@@ -61,9 +61,9 @@ impl OutputFile {
             // The permissions of the existing file decide whether it may be written.
             (Ok(file), Some(_)) => {
                 OpenOptions::new().write(true).open(&place).map_err(cannot)?;
-                Ok(OutputFile::Aside(file, place))
+                Ok(OutputFile::Temporary(file, place))
             }
-            (Ok(file), None) => Ok(OutputFile::Aside(file, place)),
+            (Ok(file), None) => Ok(OutputFile::Temporary(file, place)),
             (Err(_), Some(_)) => Ok(OutputFile::Direct(File::create(path).map_err(cannot)?)),
             (Err(e), None) => Err(cannot(e)),
         }
@@ -76,14 +76,14 @@ impl OutputFile {
     pub fn finish(mut self) -> io::Result<()> {
         self.flush()?;
         match self {
-            OutputFile::Aside(file, path) => file.persist(path).map(drop).map_err(|e| e.error),
+            OutputFile::Temporary(file, path) => file.persist(path).map(drop).map_err(|e| e.error),
             OutputFile::Direct(_) => Ok(()),
         }
     }
 
     fn file(&mut self) -> &mut File {
         match self {
-            OutputFile::Aside(file, _) => file.as_file_mut(),
+            OutputFile::Temporary(file, _) => file.as_file_mut(),
             OutputFile::Direct(file) => file,
         }
     }

@@ -23,6 +23,8 @@
 //! # }
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod alloc;
 mod counter;
 pub mod fair;

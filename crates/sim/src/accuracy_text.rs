@@ -16,7 +16,7 @@ pub fn accuracy_text(a: &Accuracy) -> String {
     ];
     let kinds: String = kinds.iter().map(|(name, k)| kind(name, k)).collect();
     format!(
-        "workload {}, seed {}; {} snapshots scored, {:.0} regions in the mean\n\n\
+        "workload {}, seed {}; {} snapshots scored, {:.0} regions on average\n\n\
          {:16}{:>10}{:>8}{:>10}{:>8}\n{kinds}\n\
          log2 error of the rate  {}\n{}{}{}{:.0} TLB shootdowns a second\n",
         a.workload,
@@ -82,7 +82,7 @@ fn delay(d: &Delay) -> String {
         return String::new();
     }
     format!(
-        "changes of heat: {} seen, after {} s in the mean and {} s at most; {} not seen\n",
+        "changes of heat: {} seen, after {} s on average and {} s at most; {} not seen\n",
         d.seen,
         number(d.mean, 2),
         number(d.worst, 2),

@@ -9,7 +9,7 @@ use anyhow::Result;
 use isotherm::control::{ControlError, Request, ask, snapshots};
 use isotherm::stop::Stop;
 use isotherm::words::chain;
-use isotherm_core::{HeatBytes, Nanos};
+use isotherm_core::{HeatBytes, Nanos, parent_group};
 use isotherm_linux::sys;
 use isotherm_view::Index;
 use isotherm_view::index::SchemeMark;
@@ -132,7 +132,7 @@ fn rows(status: &Value) -> Value {
     };
     for t in targets {
         let path = t["cgroup"].as_str().unwrap_or("");
-        for group in std::iter::successors(Some(path), |path| above(path)) {
+        for group in std::iter::successors(Some(path), |path| parent_group(path)) {
             let (processes, sums) = groups.entry(group).or_default();
             *processes += 1;
             for (sum, name) in sums.iter_mut().zip(sizes) {
@@ -150,15 +150,6 @@ fn rows(status: &Value) -> Value {
         "process": targets.iter().map(process).collect::<Vec<_>>(),
         "cgroup": groups.iter().map(group).collect::<Vec<_>>(),
     })
-}
-
-/// The control group that contains the one at `path`.
-fn above(path: &str) -> Option<&str> {
-    match path.rfind('/')? {
-        0 if path == "/" => None,
-        0 => Some("/"),
-        end => path.get(..end),
-    }
 }
 
 /// The actions of each scheme since the last status.

@@ -89,18 +89,25 @@ pub struct ViewOptions {
     /// Show only these addresses (0x7f0000000000..0x7f0010000000)
     #[arg(long, value_name = "FROM..TO", value_parser = units::addresses)]
     pub addr: Option<AddrRange>,
+    #[command(flatten)]
+    pub heat: HeatLimits,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What counts as hot, and as cold.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct HeatLimits {
     /// Memory is hot if it is touched at this rate in Hz or more
     #[arg(long, value_name = "HZ", default_value = "10", value_parser = units::rate)]
     pub hot: f64,
     /// Memory is cold if it is untouched for this long or longer
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::duration)]
     pub cold: Duration,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
-impl ViewOptions {
+impl HeatLimits {
     /// The definitions of hot and cold.
     pub fn thresholds(&self) -> Thresholds {
         Thresholds { hot_hz: self.hot, cold_age: self.cold }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use isotherm::units;
-use isotherm_core::Thresholds;
 
+use super::report::HeatLimits;
 use super::{DEFAULT_RECORD, Targets, Watching};
 
 /// The shortest time between two refreshes.
@@ -40,12 +40,8 @@ pub struct Top {
     /// Show control groups first, instead of processes
     #[arg(long)]
     pub groups: bool,
-    /// Memory is hot if it is touched at this rate in Hz or more; keys change it
-    #[arg(long, value_name = "HZ", default_value = "10", value_parser = units::rate)]
-    pub hot: f64,
-    /// Memory is cold if it is untouched for this long or longer; keys change it
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::duration)]
-    pub cold: Duration,
+    #[command(flatten)]
+    pub heat: HeatLimits,
     /// Time between two refreshes of the screen
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::at_least(MIN_REFRESH, "the screen is refreshed too often"))]
     pub refresh: Duration,
@@ -80,13 +76,6 @@ pub enum ColorOption {
     Ansi16,
     /// none
     Never,
-}
-
-impl Top {
-    /// The definitions of hot and cold.
-    pub fn thresholds(&self) -> Thresholds {
-        Thresholds { hot_hz: self.hot, cold_age: self.cold }
-    }
 }
 
 fn speed(text: &str) -> Result<f64, String> {

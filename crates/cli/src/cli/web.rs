@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use clap::Args;
 use isotherm::units;
-use isotherm_core::Thresholds;
 use isotherm_web::{ListenOptions, RecordInput, WebOptions};
 
+use super::report::HeatLimits;
 use super::{Targets, Watching};
 
 /// Options that show live memory. An option that requires a record also excludes them: clap does not report that an
@@ -58,12 +58,8 @@ pub struct Web {
     /// End after this time [default: at Ctrl-C]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub duration: Option<Duration>,
-    /// Memory is hot if it is touched at this rate in Hz or more
-    #[arg(long, value_name = "HZ", default_value = "10", value_parser = units::rate)]
-    pub hot: f64,
-    /// Memory is cold if it is untouched for this long or longer
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::duration)]
-    pub cold: Duration,
+    #[command(flatten)]
+    pub heat: HeatLimits,
     #[command(flatten)]
     pub targets: Targets,
     #[command(flatten)]
@@ -79,7 +75,7 @@ impl Web {
                 tls: self.tls_cert.clone().zip(self.tls_key.clone()),
                 hosts: self.hosts.clone(),
             },
-            thresholds: Thresholds { hot_hz: self.hot, cold_age: self.cold },
+            thresholds: self.heat.thresholds(),
             duration: self.duration,
         }
     }

@@ -14,7 +14,7 @@ use crate::log::BufferedMessages;
 /// Shows live processes, a service or a record in the terminal.
 pub fn run(o: Top) -> Result<ExitCode> {
     let options = TopOptions {
-        thresholds: o.thresholds(),
+        thresholds: o.heat.thresholds(),
         refresh: o.refresh,
         memory: usize::try_from(o.history)?,
         groups: o.groups,

@@ -9,9 +9,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::SchemeError;
 use super::aim_step::{AimReason, AimStep, CHOICE_INTERVAL, TARGET_SHARE};
 use super::cache_aim::CacheAim;
+use super::error::SchemeError;
 use super::metrics::Metrics;
 use crate::age_curve::{AgeCurve, IdleMemory, LIKELY_EVENTS, idle_times, together};
 use crate::call::TargetId;

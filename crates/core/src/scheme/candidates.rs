@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use rangemap::RangeSet;
 
-use super::Scheme;
 use super::absent::Absent;
 use super::acted::{Acted, RetryConditions};
 use super::aim::Aims;
+use super::definition::Scheme;
 use super::filter::parts;
 use super::metrics::Metrics;
 use super::pattern::mean_hz;

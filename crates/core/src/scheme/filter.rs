@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rangemap::RangeSet;
 
-use super::SchemeError;
+use super::error::SchemeError;
 use super::metrics::Metrics;
 use crate::act::PageFilter;
 use crate::call::TargetId;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::SchemeError;
+use super::error::SchemeError;
 use super::metrics::{Metrics, Scope};
 use crate::range::PAGE_SIZE;
 use crate::time::Nanos;

@@ -4,8 +4,9 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::definition::Scheme;
+use super::error::SchemeError;
 use super::pattern::{Pattern, hz_of_percent};
-use super::{Scheme, SchemeError};
 use crate::act::{Action, Destination, Destinations};
 use crate::units;
 

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::SchemeError;
+use super::error::SchemeError;
 use crate::snapshot::RegionView;
 
 /// Ranges of size, rate and age, with inclusive limits. A region matches if it is within all three.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::SchemeError;
+use super::error::SchemeError;
 use super::goal::{Goal, Tuner};
 use super::metrics::Metrics;
 use super::priority::Weights;

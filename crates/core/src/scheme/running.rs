@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::iter;
 use std::time::Duration;
 
-use super::Scheme;
 use super::absent::Absent;
 use super::acted::{Acted, ActionResult, PAUSE};
 use super::aim::Aims;
 use super::aim_step::AimStep;
 use super::candidates::{Candidate, Field};
+use super::definition::Scheme;
 use super::metrics::Metrics;
 use super::priority::Histogram;
 use super::queue::{Place, Queue};

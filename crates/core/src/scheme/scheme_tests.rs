@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::act::Destination;
+use crate::scheme::Engine;
 
 fn scheme(action: Action) -> Scheme {
     Scheme::new("mine", Pattern::default(), action)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::SchemeError;
+use super::error::SchemeError;
 use super::metrics::{Metrics, Scope};
 use crate::time::Nanos;
 

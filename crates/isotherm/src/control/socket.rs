@@ -13,6 +13,7 @@ use rustix::event::PollFd;
 use serde::Serialize;
 
 use super::{Answer, ControlError, MAX_LINE, Request};
+use crate::files::ignore_missing;
 use crate::served::{self, Framing, Served, Wait};
 use crate::words::chain;
 
@@ -164,16 +165,9 @@ fn remove_stale(path: &Path) -> Result<(), ControlError> {
     match UnixStream::connect(path) {
         Ok(living) => Err(ControlError::Taken { path: name(), who: describe_peer(&living) }),
         Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
-            gone(fs::remove_file(path)).map_err(make)
+            ignore_missing(fs::remove_file(path)).map_err(make)
         }
         Err(e) => Err(make(e)),
-    }
-}
-
-fn gone(removed: io::Result<()>) -> io::Result<()> {
-    match removed {
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-        removed => removed,
     }
 }
 

@@ -15,7 +15,7 @@ use tracing::info;
 
 use super::MeterError;
 use super::continued_pressure::ContinuedPressure;
-use super::needs::{Need, is_of_targets, needs};
+use super::needs::{RequiredMetric, is_of_targets, needs};
 use crate::follow::Selection;
 use crate::schemes::TARGETS;
 use crate::words::chain;
@@ -152,26 +152,26 @@ impl Meter {
     fn add(
         &mut self,
         root: &Path,
-        need: Need<'_>,
+        need: RequiredMetric<'_>,
         pids: &[i32],
         by_option: bool,
     ) -> Result<Option<MeterError>, MeterError> {
         match need {
-            Need::Free => {
+            RequiredMetric::Free => {
                 free(root)?;
                 self.free = true;
             }
-            Need::Fragmentation => {
+            RequiredMetric::Fragmentation => {
                 fragmentation(root)?;
                 self.fragmentation = true;
             }
-            Need::File(path) => {
+            RequiredMetric::File(path) => {
                 self.files.insert(path.clone());
                 return Ok(number(path).err());
             }
-            Need::Scope(scope) => return Ok(self.add_scope(root, scope)),
-            Need::Faults(scope) => return Ok(self.add_pressure(root, scope, by_option)),
-            Need::Stalls(scope) => {
+            RequiredMetric::Scope(scope) => return Ok(self.add_scope(root, scope)),
+            RequiredMetric::Faults(scope) => return Ok(self.add_pressure(root, scope, by_option)),
+            RequiredMetric::Stalls(scope) => {
                 return match self.add_pressure(root, scope, by_option) {
                     None => self.check_stalls(root, scope, pids, by_option),
                     lack => Ok(lack),

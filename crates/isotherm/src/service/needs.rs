@@ -8,7 +8,7 @@ use crate::schemes::TARGETS;
 
 /// A figure, and its scope.
 #[non_exhaustive]
-pub enum Need<'a> {
+pub enum RequiredMetric<'a> {
     /// resident memory, or the working set
     Scope(&'a Scope),
     /// major faults, and the working set
@@ -24,18 +24,18 @@ pub enum Need<'a> {
 }
 
 /// All figures that `scheme` uses.
-pub fn needs<'a>(scheme: &'a Scheme) -> Vec<Need<'a>> {
+pub fn needs<'a>(scheme: &'a Scheme) -> Vec<RequiredMetric<'a>> {
     let of_goal = |goal: &'a Goal| match goal {
-        Goal::Stalled { of, .. } => Need::Stalls(of),
-        Goal::Refaults { of, .. } => Need::Faults(of),
-        Goal::Resident { of, .. } => Need::Scope(of),
-        Goal::Free { .. } => Need::Free,
-        Goal::User { name, .. } => Need::File(name),
+        Goal::Stalled { of, .. } => RequiredMetric::Stalls(of),
+        Goal::Refaults { of, .. } => RequiredMetric::Faults(of),
+        Goal::Resident { of, .. } => RequiredMetric::Scope(of),
+        Goal::Free { .. } => RequiredMetric::Free,
+        Goal::User { name, .. } => RequiredMetric::File(name),
     };
     let of_mark = |mark: &'a Mark| match mark {
-        Mark::Free => Need::Free,
-        Mark::Fragmentation => Need::Fragmentation,
-        Mark::Stalled(of) => Need::Stalls(of),
+        Mark::Free => RequiredMetric::Free,
+        Mark::Fragmentation => RequiredMetric::Fragmentation,
+        Mark::Stalled(of) => RequiredMetric::Stalls(of),
     };
     let marks = scheme.watermarks.iter().map(|w| of_mark(&w.metric));
     scheme.quota.goals.iter().map(of_goal).chain(marks).collect()

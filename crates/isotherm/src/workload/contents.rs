@@ -7,7 +7,7 @@ use isotherm_core::PAGE_SIZE;
 use isotherm_linux::sys::{Arena, Backing};
 use isotherm_sim::workload::{Layout, Memory};
 
-use super::WorkloadError;
+use super::WorkloadRunError;
 use super::marks::mark;
 
 /// Words per page.
@@ -19,8 +19,8 @@ const RANDOM: usize = 150;
 ///
 /// # Errors
 /// If it cannot be mapped.
-pub fn populated(layout: &Layout, seed: u64) -> Result<Arena, WorkloadError> {
-    let too_big = |e| WorkloadError::Map(layout.len() >> 20, e);
+pub fn populated(layout: &Layout, seed: u64) -> Result<Arena, WorkloadRunError> {
+    let too_big = |e| WorkloadRunError::Map(layout.len() >> 20, e);
     let arena = Arena::map(layout.len()).map_err(too_big)?;
     for (range, memory) in layout.mappings() {
         let backing = match memory {
@@ -28,7 +28,7 @@ pub fn populated(layout: &Layout, seed: u64) -> Result<Arena, WorkloadError> {
             Memory::Huge => Backing::Huge,
             Memory::Shared => Backing::Inherited,
         };
-        arena.back(range, backing).map_err(WorkloadError::Backing)?;
+        arena.back(range, backing).map_err(WorkloadRunError::Backing)?;
     }
     fill(&arena, seed);
     (0..layout.len() / PAGE_SIZE).for_each(|page| arena.write(page));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::sys::Arena;
 
-use super::WorkloadError;
+use super::WorkloadRunError;
 
 /// Words per page.
 const WORDS: usize = PAGE_SIZE as usize / size_of::<u64>();
@@ -16,10 +16,10 @@ pub fn mark(arena: &Arena) {
 }
 
 /// Checks that all pages still hold their numbers.
-pub fn check(arena: &Arena) -> Result<(), WorkloadError> {
+pub fn check(arena: &Arena) -> Result<(), WorkloadRunError> {
     let wrong = last_words(arena).filter(|(page, word)| word.load(Ordering::Relaxed) != *page);
     let wrong = wrong.count();
-    if wrong == 0 { Ok(()) } else { Err(WorkloadError::Lost(wrong)) }
+    if wrong == 0 { Ok(()) } else { Err(WorkloadRunError::Lost(wrong)) }
 }
 
 /// The last word of each page, and its expected value: pages are numbered from 1.

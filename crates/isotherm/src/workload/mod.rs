@@ -14,7 +14,7 @@ pub use run::Running;
 /// Failures of running a workload.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum WorkloadError {
+pub enum WorkloadRunError {
     /// the memory cannot be mapped; with its size
     #[error("cannot map {0} MiB")]
     Map(u64, #[source] std::io::Error),

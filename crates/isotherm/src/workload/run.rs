@@ -8,7 +8,7 @@ use isotherm_core::{AddrRange, Nanos, PAGE_SIZE};
 use isotherm_linux::sys::{self, Arena};
 use isotherm_sim::workload::{ISLAND_HZ, Layout, Op, Rate, Schedule, Slot, Walk, Workload};
 
-use super::WorkloadError;
+use super::WorkloadRunError;
 use super::access_counts::{AccessCounts, TruthRecorder};
 use super::touch::{Stage, Toucher, work};
 use crate::stop::Stop;
@@ -43,7 +43,7 @@ impl<'a> Running<'a> {
         &self,
         schedule: &Schedule,
         stop: &Stop,
-    ) -> Result<TruthRecorder<'_>, WorkloadError> {
+    ) -> Result<TruthRecorder<'_>, WorkloadRunError> {
         let begin = sys::monotonic();
         let base = self.arena.range().start;
         let stretches = self.layout.stretches(self.workload, base);
@@ -64,7 +64,7 @@ impl<'a> Running<'a> {
         begin: Nanos,
         stop: &Stop,
         recorder: &mut TruthRecorder<'_>,
-    ) -> Result<(), WorkloadError> {
+    ) -> Result<(), WorkloadRunError> {
         let (arena, access_counts) = (self.arena, &self.access_counts);
         let (start, end) = (begin + slot.start, begin + slot.end());
         let stage = Stage { arena, access_counts, begin: start, end, stop };
@@ -84,7 +84,7 @@ impl<'a> Running<'a> {
         });
         // The last interval ends when all threads have ended.
         recorder.close(name, sys::monotonic());
-        spawned.map_err(WorkloadError::Thread)
+        spawned.map_err(WorkloadRunError::Thread)
     }
 
     /// The accesses of each thread of a phase. One thread performs all accesses that fit in a single thread,

@@ -202,7 +202,7 @@ fn memory_whose_residency_is_missing_is_not_called_resident() {
     assert_eq!(a.sizing[0].resident_bytes, None);
     let text = crate::advice_text(&a, 1);
     for part in
-        ["resident in the end ?,", "    6.0 MiB, idle for", "does not show how much is resident"]
+        ["resident at the end ?,", "    6.0 MiB, idle for", "does not show how much is resident"]
     {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }

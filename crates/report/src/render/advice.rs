@@ -148,7 +148,7 @@ fn sizing(a: &Advice, s: &Sizing) -> String {
         if a.sizing.len() > 1 { format!(", {}", printable(&s.label)) } else { String::new() };
     let window = span(s.window_ms);
     let mut out = format!(
-        "\nhow big a limit{title}\n  resident in the end {}, of it unknown {}\n",
+        "\nhow big a limit{title}\n  resident at the end {}, {} of this unknown\n",
         s.resident_bytes.map_or_else(|| "?".to_owned(), bytes),
         bytes(s.unknown_bytes)
     );

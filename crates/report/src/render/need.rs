@@ -137,10 +137,10 @@ fn verdict(row: &NeedRow) -> String {
     let named: Vec<String> =
         parts.iter().filter(|p| p.1 > 0).map(|(name, n)| format!("{} {name}", bytes(*n))).collect();
     let named =
-        if named.is_empty() { String::new() } else { format!(", of it {}", named.join(", ")) };
+        if named.is_empty() { String::new() } else { format!(", including {}", named.join(", ")) };
     let _ = writeln!(
         out,
-        "  it has {}{named}; ages of {}, right to {}",
+        "  it has {}{named}; ages up to {}, accurate to {}",
         bytes(all),
         span(row.counted_ms),
         span(row.error_ms)

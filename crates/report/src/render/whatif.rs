@@ -80,7 +80,7 @@ fn tiers(row: &WhatIfRow) -> String {
         return String::new();
     }
     let mean = match row.access_ns {
-        Some(ns) => format!("{} ns for an access in the mean", significant(ns)),
+        Some(ns) => format!("{} ns per access on average", significant(ns)),
         None => "no access was counted".to_owned(),
     };
     let mut out = format!(
@@ -205,7 +205,7 @@ fn course(w: &WhatIf, row: &WhatIfRow) -> Lines {
     };
     Lines {
         title: title(w, "Memory, as it would be"),
-        note: format!("{}: {} saved in the mean.", row.name, bytes(row.saved_bytes)),
+        note: format!("{}: {} saved on average.", row.name, bytes(row.saved_bytes)),
         x: "time".to_owned(),
         y: "MiB".to_owned(),
         marks: Vec::new(),

@@ -185,6 +185,6 @@ fn options(selection: &Selection) -> Result<Options> {
 fn options_with(selection: &Selection, head: &Head) -> Result<Options> {
     let mut options = reading::options(&selection.part.part(), head)?;
     options.filter.addr = selection.shown.addr;
-    options.thresholds = selection.shown.thresholds();
+    options.thresholds = selection.shown.heat.thresholds();
     Ok(options)
 }

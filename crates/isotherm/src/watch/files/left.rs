@@ -10,7 +10,7 @@ use super::MAX_FILES;
 use super::watched::WatchedFile;
 
 /// Time for which a file is kept.
-const KEPT: Duration = Duration::from_secs(3600);
+const LEFT_FILE_LIFETIME: Duration = Duration::from_secs(3600);
 
 /// Files that are not watched at present: they are no longer cached, or other files have more cached pages. One that
 /// returns is the same target, with its rates and ages.
@@ -44,7 +44,7 @@ impl LeftFiles {
         for (key, file) in left {
             self.files.insert(key, LeftFile { file, since: now, was_absent: false });
         }
-        self.files.retain(|_, left| now.since(left.since) < KEPT);
+        self.files.retain(|_, left| now.since(left.since) < LEFT_FILE_LIFETIME);
         for (key, left) in &mut self.files {
             left.was_absent |= !is_cached(key);
         }
