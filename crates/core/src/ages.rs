@@ -50,6 +50,12 @@ impl AgeHistogram {
         (1 + first + above(first + 1) + above(first + 2)).min(AGE_BINS - 1)
     }
 
+    /// The lower end of the bin of an age; both in s. The ages of a bin are not told apart.
+    #[must_use]
+    pub fn bin_start(age: f64) -> f64 {
+        AgeHistogram::lowest_ms(AgeHistogram::bin((age * 1e3) as u64)).unwrap_or(0) as f64 / 1e3
+    }
+
     /// Counts `pages` pages of this age.
     pub fn add(&mut self, ms: u64, pages: u32) {
         let bin = &mut self.0[AgeHistogram::bin(ms)];
@@ -165,6 +171,7 @@ mod tests {
         let mut h = AgeHistogram::default();
         h.add(16_000, 300);
         assert_eq!((h.at_least(16.0), h.at_least(21.0)), (300.0, 0.0));
+        assert_eq!([0.1, 16.0, 20.0, 20.2].map(AgeHistogram::bin_start), [0.0, 16.0, 16.0, 20.158]);
         let middle = 16.0 * 2f64.powf(1.0 / 6.0);
         assert!((h.at_least(middle) - 150.0).abs() < 1.0);
     }

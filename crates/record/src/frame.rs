@@ -12,7 +12,8 @@
 //! The header has its own checksum, so that isotherm uses a length only after checking it. It skips a damaged
 //! payload at once. After a damaged header, it searches for the next header.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
 use crate::bad::InvalidField;
 
@@ -26,8 +27,10 @@ pub(crate) const MAX_PAYLOAD: usize = 64 << 20;
 const HEADER_LEN: usize = 24;
 /// A disk writes this many bytes completely, or none of them.
 const SECTOR: u64 = 512;
-/// Bytes per read of the input.
-const BUFFER: usize = 64 << 10;
+/// Bytes per read of the input: less than most frames, so that those that are left out are hardly read.
+const BUFFER: usize = 8 << 10;
+/// Most bytes of a payload that are allocated before any was read.
+const FIRST_BYTES: usize = 64 << 10;
 
 /// The table that a frame's message belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,19 +143,55 @@ fn parse(bytes: &[u8; HEADER_LEN], at: u64) -> Result<Header, FrameError> {
     Ok(Header { version, kind, length, crc: u32_at(bytes, 16) })
 }
 
+/// The bytes of a record.
+pub(crate) trait Input: Read {
+    /// Leaves out up to `n` bytes. Returns how many there were.
+    fn leave_out(&mut self, n: u64) -> io::Result<u64> {
+        io::copy(&mut Read::take(self, n), &mut io::sink())
+    }
+}
+
+/// An input that must be read to its end.
+pub(crate) struct Stream<R>(pub R);
+
+impl<R: Read> Read for Stream<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.0.read(out)
+    }
+}
+
+impl<R: Read> Input for Stream<R> {}
+
+impl Input for File {
+    fn leave_out(&mut self, n: u64) -> io::Result<u64> {
+        let at = self.stream_position()?;
+        let n = n.min(self.metadata()?.len().saturating_sub(at));
+        self.seek(SeekFrom::Start(at + n))?;
+        Ok(n)
+    }
+}
+
+impl<R: Input + ?Sized> Input for Box<R> {
+    fn leave_out(&mut self, n: u64) -> io::Result<u64> {
+        (**self).leave_out(n)
+    }
+}
+
 /// Splits an input into frames, without trusting their lengths.
 pub(crate) struct Frames<R> {
     input: BufReader<R>,
+    /// offset of the last frame that was begun
+    begin: u64,
     /// offset of the first byte of `ahead`
     at: u64,
     /// bytes read that belong to no frame yet, at most one header
     ahead: Vec<u8>,
 }
 
-impl<R: Read> Frames<R> {
+impl<R: Input> Frames<R> {
     pub(crate) fn new(input: R) -> Self {
         let input = BufReader::with_capacity(BUFFER, input);
-        Frames { input, at: 0, ahead: Vec::with_capacity(HEADER_LEN) }
+        Frames { input, begin: 0, at: 0, ahead: Vec::with_capacity(HEADER_LEN) }
     }
 
     /// Reads on from `at`, where `input` stands.
@@ -165,13 +204,39 @@ impl<R: Read> Frames<R> {
         self.at
     }
 
-    /// The next frame, or none at the end of the input.
-    pub(crate) fn next(&mut self) -> Result<Option<Frame>, FrameError> {
-        let at = self.at;
-        self.fill()?;
-        if self.ahead.is_empty() {
-            return Ok(None);
+    /// Offset of the last frame that [`Frames::next`] has come to, or of the end of the input.
+    pub(crate) fn begin(&self) -> u64 {
+        self.begin
+    }
+
+    /// The next frame of a kind that is `wanted`, or none at the end of the input. The payloads of the others are
+    /// neither read nor checked.
+    pub(crate) fn next(
+        &mut self,
+        mut wanted: impl FnMut(FrameKind) -> bool,
+    ) -> Result<Option<Frame>, FrameError> {
+        loop {
+            self.begin = self.at;
+            self.fill()?;
+            if self.ahead.is_empty() {
+                return Ok(None);
+            }
+            let header = self.parsed()?;
+            if wanted(header.kind) {
+                return self.frame(header).map(Some);
+            }
+            let length = header.length as u64;
+            let passed = self.leave_out(length)?;
+            self.at += HEADER_LEN as u64 + passed;
+            if passed < length {
+                return Err(FrameError::Torn { at: self.begin });
+            }
         }
+    }
+
+    /// The header in `ahead`, which is empty afterwards.
+    fn parsed(&mut self) -> Result<Header, FrameError> {
+        let at = self.at;
         let header = match self.header() {
             Some(bytes) => parse(&bytes, at),
             None if self.ahead.iter().zip(&MAGIC).all(|(a, b)| a == b) => {
@@ -179,12 +244,19 @@ impl<R: Read> Frames<R> {
             }
             None => Err(FrameError::NoMagic { at }),
         };
-        let header = match header {
-            Ok(header) => header,
-            Err(FrameError::Version(found)) => return Err(FrameError::Version(found)),
-            Err(e) => return Err(self.torn_or(e, at, trailing_zeros(&self.ahead))),
-        };
-        self.ahead.clear();
+        match header {
+            Ok(header) => {
+                self.ahead.clear();
+                Ok(header)
+            }
+            Err(FrameError::Version(found)) => Err(FrameError::Version(found)),
+            Err(e) => Err(self.torn_or(e, at, trailing_zeros(&self.ahead))),
+        }
+    }
+
+    /// The frame behind its header.
+    fn frame(&mut self, header: Header) -> Result<Frame, FrameError> {
+        let at = self.at;
         let payload = self.payload(header.length)?;
         self.at += (HEADER_LEN + payload.len()) as u64;
         if payload.len() < header.length {
@@ -195,7 +267,7 @@ impl<R: Read> Frames<R> {
             let damaged = FrameError::Damaged { at, why };
             return Err(self.torn_or(damaged, at, trailing_zeros(&payload)));
         }
-        Ok(Some(Frame { version: header.version, kind: header.kind, at, payload }))
+        Ok(Frame { version: header.version, kind: header.kind, at, payload })
     }
 
     /// Returns `error`, unless the frame at `at` was never written completely. The last `zeros` bytes that were
@@ -258,9 +330,19 @@ impl<R: Read> Frames<R> {
 
     /// Reads up to `length` bytes. Memory grows with the available bytes, not with the stated length.
     fn payload(&mut self, length: usize) -> io::Result<Vec<u8>> {
-        let mut payload = Vec::new();
+        let mut payload = Vec::with_capacity(length.min(FIRST_BYTES));
         self.input.by_ref().take(length as u64).read_to_end(&mut payload)?;
         Ok(payload)
+    }
+
+    /// Leaves out up to `length` bytes. Returns how many there were.
+    fn leave_out(&mut self, length: u64) -> io::Result<u64> {
+        let buffered = (self.input.buffer().len() as u64).min(length);
+        self.input.consume(buffered as usize);
+        match length - buffered {
+            0 => Ok(buffered),
+            rest => Ok(buffered + self.input.get_mut().leave_out(rest)?),
+        }
     }
 }
 
@@ -276,18 +358,52 @@ mod tests {
         [seal(FrameKind::Targets, b"one").unwrap(), seal(FrameKind::End, b"two").unwrap()].concat()
     }
 
+    fn frames(bytes: &[u8]) -> Frames<Stream<&[u8]>> {
+        Frames::new(Stream(bytes))
+    }
+
     #[test]
     fn frames_come_back_in_order() {
         let bytes = two();
-        let mut frames = Frames::new(bytes.as_slice());
+        let mut frames = frames(bytes.as_slice());
         let one =
             Frame { version: VERSION, kind: FrameKind::Targets, at: 0, payload: b"one".to_vec() };
-        assert_eq!(frames.next().unwrap(), Some(one));
+        assert_eq!(frames.next(|_| true).unwrap(), Some(one));
         let two =
             Frame { version: VERSION, kind: FrameKind::End, at: 27, payload: b"two".to_vec() };
-        assert_eq!(frames.next().unwrap(), Some(two));
-        assert_eq!(frames.next().unwrap(), None);
+        assert_eq!(frames.next(|_| true).unwrap(), Some(two));
+        assert_eq!(frames.next(|_| true).unwrap(), None);
         assert_eq!(frames.at(), 54);
+    }
+
+    /// In a file, whose payloads are longer than a read.
+    #[test]
+    fn frames_that_are_not_wanted_are_left_out() {
+        let long = seal(FrameKind::Snapshots, &[7; 3 * BUFFER]).unwrap();
+        let bytes = [long.clone(), two(), long.clone()].concat();
+        let dir = tempfile::tempdir().unwrap();
+        let (path, cut) = (dir.path().join("r"), bytes.len() - 1);
+        for length in [bytes.len(), cut] {
+            std::fs::write(&path, &bytes[..length]).unwrap();
+            let mut file = Frames::new(File::open(&path).unwrap());
+            let mut stream = frames(&bytes[..length]);
+            let mut both = || {
+                let wanted = |kind| kind != FrameKind::Snapshots;
+                let (one, other) = (file.next(wanted), stream.next(wanted));
+                let place = |one: Result<Option<Frame>, FrameError>| one.map(|f| f.map(|f| f.at));
+                (format!("{:?}", place(one)), format!("{:?}", place(other)), file.begin())
+            };
+            let at = long.len() as u64;
+            for frame in [at, at + 27] {
+                let found = format!("Ok(Some({frame}))");
+                assert_eq!(both(), (found.clone(), found, frame));
+            }
+            let (end, begin) = match length == cut {
+                true => (format!("Err(Torn {{ at: {} }})", at + 54), at + 54),
+                false => ("Ok(None)".to_owned(), bytes.len() as u64),
+            };
+            assert_eq!(both(), (end.clone(), end, begin));
+        }
     }
 
     #[test]
@@ -296,8 +412,8 @@ mod tests {
             for bit in 0..8 {
                 let mut bytes = two();
                 bytes[byte] ^= 1 << bit;
-                let mut frames = Frames::new(bytes.as_slice());
-                let error = frames.next().unwrap_err();
+                let mut frames = frames(bytes.as_slice());
+                let error = frames.next(|_| true).unwrap_err();
                 assert!(
                     matches!(
                         error,
@@ -306,7 +422,7 @@ mod tests {
                     "{byte}: {error}"
                 );
                 frames.skip().unwrap();
-                assert_eq!(frames.next().unwrap().unwrap().payload, b"two", "byte {byte}");
+                assert_eq!(frames.next(|_| true).unwrap().unwrap().payload, b"two", "byte {byte}");
             }
         }
     }
@@ -315,9 +431,9 @@ mod tests {
     fn a_truncated_file_is_torn_at_its_end() {
         let bytes = two();
         for end in 28..bytes.len() {
-            let mut frames = Frames::new(&bytes[..end]);
-            assert!(frames.next().unwrap().is_some());
-            assert!(matches!(frames.next(), Err(FrameError::Torn { at: 27 })), "{end}");
+            let mut frames = frames(&bytes[..end]);
+            assert!(frames.next(|_| true).unwrap().is_some());
+            assert!(matches!(frames.next(|_| true), Err(FrameError::Torn { at: 27 })), "{end}");
         }
     }
 
@@ -328,7 +444,7 @@ mod tests {
         bytes[12..16].copy_from_slice(&0xffff_fff0_u32.to_le_bytes());
         let crc = crc32c::crc32c(&bytes[..20]);
         bytes[20..24].copy_from_slice(&crc.to_le_bytes());
-        let error = Frames::new(bytes.as_slice()).next().unwrap_err();
+        let error = frames(bytes.as_slice()).next(|_| true).unwrap_err();
         assert!(matches!(error, FrameError::Damaged { .. }), "{error}");
     }
 
@@ -339,7 +455,7 @@ mod tests {
         bytes[8..10].copy_from_slice(&later.to_le_bytes());
         let crc = crc32c::crc32c(&bytes[..20]);
         bytes[20..24].copy_from_slice(&crc.to_le_bytes());
-        let found = Frames::new(bytes.as_slice()).next();
+        let found = frames(bytes.as_slice()).next(|_| true);
         assert!(matches!(found, Err(FrameError::Version(v)) if v == later));
     }
 }

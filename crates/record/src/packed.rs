@@ -1,10 +1,11 @@
 //! Messages compressed with zstd, as a whole, because their columns are short and the descriptions of these are
 //! long. In a message of a dozen snapshots with a hundred regions each, one half is descriptions.
 
+use std::cell::RefCell;
 use std::io::Read;
 
 use arrow_buffer::Buffer;
-use zstd::bulk::Compressor;
+use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::{CParameter, get_frame_content_size};
 
 use crate::bad::InvalidField;
@@ -17,6 +18,11 @@ const LEVEL: i32 = 9;
 /// and needs 3 MiB of memory instead of 11.
 const WINDOW_LOG: u32 = 18;
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+thread_local! {
+    /// To unpack messages: a new one for each would have to allocate its tables again.
+    static UNPACKER: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
 
 /// Compresses a message.
 pub(crate) fn pack(message: &[u8]) -> Result<Vec<u8>, InvalidField> {
@@ -41,7 +47,10 @@ pub(crate) fn unpack(payload: Buffer) -> Result<Buffer, InvalidField> {
     let length = get_frame_content_size(&payload).ok().flatten();
     let length = length.and_then(|n| usize::try_from(n).ok()).filter(|&n| n <= MAX_PAYLOAD);
     let length = length.ok_or(InvalidField::new("it unpacks to more than a frame may hold"))?;
-    let message = zstd::bulk::decompress(&payload, length);
+    let message = UNPACKER.with_borrow_mut(|unpacker| match unpacker {
+        Some(zstd) => zstd.decompress(&payload, length),
+        None => unpacker.insert(Decompressor::new()?).decompress(&payload, length),
+    });
     message
         .map(Buffer::from_vec)
         .map_err(|e| InvalidField::because(format!("it cannot be unpacked: {e}")))

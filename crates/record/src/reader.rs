@@ -10,7 +10,7 @@ use isotherm_core::Nanos;
 use crate::bad::InvalidField;
 use crate::event::{Event, Lost, Missing, ReadError};
 use crate::files::{is_written, part};
-use crate::frame::{FrameError, Frames};
+use crate::frame::{FrameError, Frames, Input, Stream};
 use crate::header::{FileEndReason, RecordingHeader};
 use crate::limits::MAX_FILES;
 use crate::state::{Known, StreamState};
@@ -31,7 +31,7 @@ pub struct Mark {
 /// Reads a record: an iterator of its [`Event`]s. It ends after an error, unless the error is damage and damage
 /// is skipped.
 pub struct Reader {
-    frames: Frames<Box<dyn Read + Send>>,
+    frames: Frames<Box<dyn Input + Send>>,
     path: PathBuf,
     /// whether the input is the file at `path`
     named: bool,
@@ -61,7 +61,7 @@ impl Reader {
         files.push(path.to_owned());
         let mut later = VecDeque::from(files);
         let first = later.pop_front().unwrap_or_else(|| path.to_owned());
-        Ok(Reader { later, named: true, ..Reader::new(open(&first)?, &first)? })
+        Ok(Reader { later, named: true, ..Reader::of(Box::new(open(&first)?), &first)? })
     }
 
     /// Reads a record from `input`; errors contain `name` as its path.
@@ -69,9 +69,13 @@ impl Reader {
     /// # Errors
     /// Never because of the content of `input`.
     pub fn new(input: impl Read + Send + 'static, name: &Path) -> Result<Self, ReadError> {
+        Reader::of(Box::new(Stream(input)), name)
+    }
+
+    fn of(input: Box<dyn Input + Send>, name: &Path) -> Result<Self, ReadError> {
         let io = |e| ReadError::Io { path: name.to_owned(), source: io::Error::other(e) };
         Ok(Reader {
-            frames: Frames::new(Box::new(input)),
+            frames: Frames::new(input),
             path: name.to_owned(),
             named: false,
             any: false,
@@ -92,7 +96,8 @@ impl Reader {
         Reader { skips: true, ..self }
     }
 
-    /// Skips snapshots and mappings without reading them, for callers that need only the other events.
+    /// Skips snapshots and mappings without reading them, for callers that need only the other events. Damage in them is
+    /// not found.
     #[must_use]
     pub fn without_snapshots(mut self) -> Self {
         self.state.pass_snapshots();
@@ -100,7 +105,7 @@ impl Reader {
     }
 
     /// Skips snapshots that end before `until` without reading them, unless they have idle ages. A few later ones
-    /// may be skipped too. They do not count as lost. It holds until the next call.
+    /// may be skipped too. They do not count as lost, and damage in them may not be found. It holds until the next call.
     pub fn skip_until(&mut self, until: Nanos) {
         self.state.skip_until(until);
     }
@@ -131,7 +136,7 @@ impl Reader {
         let mut file = File::open(&mark.path).map_err(io)?;
         file.seek(SeekFrom::Start(mark.at)).map_err(io)?;
         let state = StreamState::after(mark.known.clone()).map_err(|e| io(io::Error::other(e)))?;
-        let frames = Frames::after(Box::new(file) as Box<dyn Read + Send>, mark.at);
+        let frames = Frames::after(Box::new(file) as Box<dyn Input + Send>, mark.at);
         let later = mark.later.clone();
         let reader = Reader::new(io::empty(), &mark.path)?;
         Ok(Reader { frames, named: true, any: true, later, state, at: mark.at, ..reader })
@@ -160,8 +165,9 @@ impl Reader {
             self.ready.push_back(Event::Snapshot(snapshot.map_err(|why| self.damaged(why))?));
             return Ok(());
         }
-        self.at = self.frames.at();
-        match self.frames.next() {
+        let next = self.frames.next(|kind| !self.state.leaves_out(kind));
+        self.at = self.frames.begin();
+        match next {
             Ok(Some(frame)) => {
                 self.any = true;
                 let taken = self.state.take(frame, &mut self.ready);
@@ -182,7 +188,7 @@ impl Reader {
         }
         match self.later.pop_front() {
             Some(path) => {
-                self.frames = Frames::new(open(&path)?);
+                self.frames = Frames::new(Box::new(open(&path)?));
                 self.path = path;
                 self.state.next_file();
                 Ok(())
@@ -262,14 +268,14 @@ impl Iterator for Reader {
     }
 }
 
-fn open(path: &Path) -> Result<Box<dyn Read + Send>, ReadError> {
+fn open(path: &Path) -> Result<File, ReadError> {
     let io = |source| ReadError::Io { path: path.to_owned(), source };
     // a pipe: opening it could block, and it cannot be read twice
     let kind = path.metadata().map_err(io)?.file_type();
     if !kind.is_file() && !kind.is_dir() {
         return Err(ReadError::NotARecord { path: path.to_owned() });
     }
-    Ok(Box::new(File::open(path).map_err(io)?))
+    File::open(path).map_err(io)
 }
 
 /// Older files of the same recording, the newest first. Files of an earlier recording with such names are

@@ -176,11 +176,7 @@ impl StreamState {
         let payload = Buffer::from_vec(frame.payload);
         let is_memory =
             !matches!(kind, FrameKind::Targets | FrameKind::Attribution | FrameKind::End);
-        let passes = self.passes && is_memory;
-        if passes && ((self.in_rows && kind == FrameKind::Snapshots) || holds_rows(&payload)?) {
-            return Ok(());
-        }
-        if kind == FrameKind::Snapshots && self.in_rows && (self.is_left_out() || self.is_early()) {
+        if self.passes && is_memory && holds_rows(&payload)? {
             return Ok(());
         }
         match decode(payload, self.schemas.of_version(version, kind))? {
@@ -308,6 +304,12 @@ impl StreamState {
         }))
     }
 
+    /// Whether the next frame, which is of this kind, need not be read.
+    pub(crate) fn leaves_out(&mut self, kind: FrameKind) -> bool {
+        let are_snapshots = kind == FrameKind::Snapshots && self.in_rows;
+        are_snapshots && (self.passes || self.is_left_out() || self.is_early())
+    }
+
     /// Whether the next frame of snapshots is one that a sample leaves out.
     fn is_left_out(&mut self) -> bool {
         let left_out = !self.frames.is_multiple_of(self.one_in);
@@ -319,11 +321,11 @@ impl StreamState {
         left_out
     }
 
-    /// Whether the next frame of snapshots can be skipped unread. Frames are about as long as the one before, and
-    /// no ages have come for this one.
+    /// Whether the next frame of snapshots can be skipped unread. Frames are at most a quarter longer than the one before,
+    /// and no ages have come for this one.
     fn is_early(&mut self) -> bool {
         let (end, length) = self.reached;
-        let is_early = self.ages.is_empty() && end + length * 2 < self.skip_until;
+        let is_early = self.ages.is_empty() && end + length * 5 / 4 < self.skip_until;
         if is_early {
             self.reached.0 = end + length;
             self.jumps = true;

@@ -2,8 +2,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use isotherm_core::{AgeHistogram, Attribution, Nanos, PageAges, TargetId, TargetView, Thresholds};
-use isotherm_record::{Event, Reader, TargetInfo};
+use isotherm_core::{
+    AgeHistogram, Attribution, Attrs, Nanos, PageAges, TargetId, TargetView, Thresholds,
+};
+use isotherm_record::{Event, Reader, RecordingHeader, TargetInfo};
 use isotherm_view::{By, Column, Key};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -110,6 +112,25 @@ fn the_table_fits_in_80_by_24() {
     assert!(lines[5].starts_with(" postgres "), "{}", lines[5]);
     assert!(!lines[6].contains('\x1b') && lines[6].contains("1002"), "{}", lines[6]);
     assert!(lines[23].starts_with("? help"));
+}
+
+/// The record that is played is an import of another tool's recording.
+#[test]
+fn memory_whose_residency_is_missing_is_not_called_resident() {
+    let mut app = app(Colors::None, 180);
+    let mut facts = RecordingHeader::new("0.1.0", Attrs::default(), Nanos(0));
+    facts.missing.residency = true;
+    app.news(SourceEvent::Event(Event::Header(facts)));
+    app.tick();
+    let table = lines(&app, 80, 24);
+    assert_eq!(
+        table[4],
+        ">redis-server    1000     ?   64M     0  8.0M     0  60s     0    0    - ▁▁▁▅███"
+    );
+    key(&mut app, KeyCode::Enter);
+    app.tick();
+    let page = lines(&app, 80, 24).join("\n");
+    assert!(page.contains("64M, ? resident, from") && page.contains("    ?   64M"), "{page}");
 }
 
 /// It takes the place of the pressure, if there is no room for both.

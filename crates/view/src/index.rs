@@ -102,8 +102,8 @@ pub struct TargetFigures {
     pub name: String,
     /// command line
     pub command: String,
-    /// resident bytes in its last snapshot
-    pub resident: u64,
+    /// resident bytes in its last snapshot; `None` if the recording does not contain which memory is resident
+    pub resident: Option<u64>,
     /// whether it is in the last snapshot
     pub lives: bool,
 }
@@ -301,7 +301,7 @@ impl Index {
             pid: t.fact.as_ref().and_then(|fact| fact.pid),
             name: self.view.name(id),
             command: t.fact.as_ref().map(|fact| fact.command.clone()).unwrap_or_default(),
-            resident,
+            resident: self.view.missing().resident(resident),
             lives: t.seen == self.end,
         };
         all.into_iter().take(most).map(figures).collect()

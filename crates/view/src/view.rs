@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attribution, Attrs, HeatBytes, Nanos, PageAges, Snapshot, TargetId, Thresholds,
+    AddrRange, Attribution, Attrs, HeatBytes, Missing, Nanos, PageAges, Snapshot, TargetId,
+    Thresholds,
 };
 use isotherm_record::{Event, RecordingHeader, TargetInfo};
 use isotherm_report::{
@@ -46,8 +47,8 @@ pub struct Area {
     pub range: AddrRange,
     /// name of the mapping with most of the resident bytes; `+ 3 more` if there are others
     pub name: String,
-    /// resident bytes
-    pub resident: u64,
+    /// resident bytes; `None` if the recording does not contain which memory is resident
+    pub resident: Option<u64>,
     /// its share of the rows
     pub rows: usize,
 }
@@ -152,6 +153,12 @@ impl View {
     #[must_use]
     pub fn facts(&self) -> Option<&RecordingHeader> {
         self.facts.as_ref()
+    }
+
+    /// The figures that the recording does not contain.
+    #[must_use]
+    pub fn missing(&self) -> Missing {
+        self.facts.as_ref().map(|facts| facts.missing).unwrap_or_default()
     }
 
     /// The facts of a part of the recording that begins at `start`.
@@ -308,6 +315,9 @@ impl View {
             };
             return moment.pressure.get(group).map(|p| f64::from(*p));
         }
+        if column == Column::Resident && self.missing().residency {
+            return None;
+        }
         let of = |f| column.of(f, moment.seconds());
         match key {
             Key::Process(id) => of(moment.figures(*id)?),
@@ -356,7 +366,7 @@ impl View {
         let filter = Filter { addr: range, targets: Some([target].into()), ..Filter::default() };
         let mut options = Options::default();
         options.filter = filter;
-        options.thresholds = self.thresholds();
+        (options.thresholds, options.missing) = (self.thresholds(), self.missing());
         let mut extent = Extent::new(options);
         extent.push(&at.snapshot);
         let max_panels = (rows / 8).clamp(1, 8);
@@ -366,7 +376,7 @@ impl View {
             range: panel.range,
             rows: panel.cells.rows(),
             name: panel.name,
-            resident: panel.resident_bytes.unwrap_or_default(),
+            resident: panel.resident_bytes,
         };
         grid.finish().panels.into_iter().map(area).collect()
     }

@@ -159,12 +159,26 @@ fn cells_are_rates_by_time_and_address() {
     assert_eq!([get(0, 1), get(1, 1)], [Cell::Unmapped; 2]);
 }
 
+/// As of an import of another tool's recording.
+#[test]
+fn memory_whose_residency_is_missing_is_not_called_resident() {
+    let mut view = filled();
+    let mut facts = view.header_from(Nanos(0), Attrs::default());
+    facts.missing.residency = true;
+    view.push(Event::Header(facts));
+    let areas = view.areas(view.ring().last().unwrap(), TargetId(0), None, 24);
+    assert!(areas.len() == 2 && areas.iter().all(|a| a.resident.is_none()), "{areas:?}");
+    let known = |column| view.series(&Key::All, column, &span(&view), 2)[0].is_some();
+    assert_eq!([Column::Resident, Column::Hot].map(known), [false, true]);
+}
+
 #[test]
 fn a_process_has_areas_and_mappings() {
     let view = filled();
     let now = view.ring().last().unwrap();
     let areas = view.areas(now, TargetId(0), None, 24);
-    let names: Vec<_> = areas.iter().map(|a| (a.name.as_str(), a.resident / MIB)).collect();
+    let names: Vec<_> =
+        areas.iter().map(|a| (a.name.as_str(), a.resident.unwrap() / MIB)).collect();
     assert_eq!(names, [("y.so", 1), ("[heap]", 2)]);
     assert!(areas.iter().map(|a| a.rows + 2).sum::<usize>() <= 24);
     let maps = view.mappings(now, TargetId(0));

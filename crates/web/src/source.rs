@@ -197,7 +197,8 @@ pub struct RowFigures {
     command: String,
     cgroup: String,
     processes: usize,
-    resident: u64,
+    /// null if the recording does not contain which memory is resident
+    resident: Option<u64>,
     hot: u64,
     warm: u64,
     cold: u64,
@@ -471,7 +472,7 @@ impl Source {
             command: row.command,
             cgroup: row.cgroup,
             processes: row.processes,
-            resident: row.figures.heat.resident(),
+            resident: index.view().missing().resident(row.figures.heat.resident()),
             hot: row.figures.heat.hot,
             warm: row.figures.heat.warm,
             cold: row.figures.heat.cold,
@@ -639,7 +640,7 @@ impl PointRegion {
         let share = |bp: u32| f64::from(bp.min(10_000)) / 1e4;
         let unknown = r.unknown_bp.total().min(10_000) as u32;
         let reasons = Unknown::ALL.into_iter().filter(|why| r.unknown_bp.0[why.index()] > 0);
-        let missing = index.view().facts().map(|facts| facts.missing).unwrap_or_default();
+        let missing = index.view().missing();
         let is_unknown = unknown * 2 >= r.resident_bp && r.resident_bp > 0;
         PointRegion {
             start: format!("{:#x}", r.range.start),

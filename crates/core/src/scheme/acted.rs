@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use rangemap::RangeMap;
-
 use super::stats::SkipReason;
 use crate::act::Action;
 use crate::call::TargetId;
@@ -38,9 +36,13 @@ struct Act {
     came: ActionResult,
 }
 
-/// Ranges that were acted on, by target.
+/// A range and the last act on it.
+type ActedRange = (Range<u64>, Act);
+
+/// Ranges that were acted on, by target: disjoint, in order of address. Turns act on most of them again and again, so all
+/// acts of a turn are noted at once.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Acted(BTreeMap<TargetId, RangeMap<u64, Act>>);
+pub(super) struct Acted(BTreeMap<TargetId, Vec<ActedRange>>);
 
 /// Inputs for the decision whether to act again on memory.
 #[derive(Debug, Clone, Copy)]
@@ -57,12 +59,19 @@ pub(super) struct RetryConditions<'a> {
 }
 
 impl Acted {
-    pub fn note(&mut self, target: TargetId, range: AddrRange, at: Nanos, came: ActionResult) {
-        let ranges = self.0.entry(target).or_default();
-        if ranges.len() >= MAX_RANGES {
-            ranges.clear();
+    /// Notes acts on disjoint ranges, in order of target and address.
+    pub fn note(&mut self, at: Nanos, acts: &[(TargetId, AddrRange, ActionResult)]) {
+        for acts in acts.chunk_by(|a, b| a.0 == b.0) {
+            let Some((target, ..)) = acts.first() else { continue };
+            let ranges = self.0.entry(*target).or_default();
+            if ranges.len() >= MAX_RANGES {
+                ranges.clear();
+            }
+            let new = acts
+                .iter()
+                .filter_map(|(_, range, came)| Some((range.non_empty()?, Act { at, came: *came })));
+            *ranges = overwritten(std::mem::take(ranges), new);
         }
-        ranges.extend(range.non_empty().map(|r| (r, Act { at, came })));
     }
 
     /// Drops the record of targets that are not in `snapshot`: they have ended.
@@ -95,10 +104,34 @@ impl Acted {
         target: TargetId,
         range: Range<u64>,
     ) -> impl Iterator<Item = (Range<u64>, &Act)> + '_ {
-        let acted = self.0.get(&target).map(|ranges| ranges.overlapping(range.clone()));
+        let all = self.0.get(&target).map(Vec::as_slice).unwrap_or_default();
+        let from = all.partition_point(|(r, _)| r.end <= range.start);
         let cut = move |r: &Range<u64>| r.start.max(range.start)..r.end.min(range.end);
-        acted.into_iter().flatten().map(move |(r, act)| (cut(r), act))
+        let here = all.iter().skip(from).take_while(move |(r, _)| r.start < range.end);
+        here.map(move |(r, act)| (cut(r), act))
     }
+}
+
+/// The ranges of `old` and `new`, both disjoint and in order; where they overlap, those of `new`.
+fn overwritten(old: Vec<ActedRange>, new: impl Iterator<Item = ActedRange>) -> Vec<ActedRange> {
+    let mut all: Vec<ActedRange> = Vec::with_capacity(old.len());
+    let mut push = |range: Range<u64>, act: Act| match all.last_mut() {
+        _ if range.is_empty() => {}
+        Some((last, same)) if last.end == range.start && *same == act => last.end = range.end,
+        _ => all.push((range, act)),
+    };
+    let mut old = old.into_iter();
+    let mut next = old.next();
+    for (range, act) in new {
+        while let Some((before, was)) = next.take_if(|(before, _)| before.start < range.end) {
+            push(before.start..before.end.min(range.start), was);
+            let is_longer = before.end > range.end;
+            next = if is_longer { Some((range.end..before.end, was)) } else { old.next() };
+        }
+        push(range, act);
+    }
+    next.into_iter().chain(old).for_each(|(range, act)| push(range, act));
+    all
 }
 
 impl RetryConditions<'_> {
@@ -148,6 +181,8 @@ pub(super) fn leaves_no_trace(action: &Action) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::super::testing::{pages, snapshot, target, view};
     use super::*;
 
@@ -183,7 +218,7 @@ mod tests {
         age: u64,
     ) -> Option<SkipReason> {
         let mut acted = Acted::default();
-        acted.note(T, pages(0, 8), at(100), came);
+        acted.note(at(100), &[(T, pages(0, 8), came)]);
         let view = view(0, 8, hz, s(age));
         let (seen, now) = (at(now), at(now));
         let again = RetryConditions { action, pause: s(30), by_page, view: &view, seen, now };
@@ -278,8 +313,8 @@ mod tests {
     #[test]
     fn only_applied_memory_is_skipped() {
         let mut acted = Acted::default();
-        acted.note(T, pages(2, 2), at(100), ActionResult::Succeeded);
-        acted.note(T, pages(6, 10), at(100), ActionResult::NoEffect);
+        acted.note(at(100), &[(T, pages(2, 2), ActionResult::Succeeded)]);
+        acted.note(at(100), &[(T, pages(6, 10), ActionResult::NoEffect)]);
         let view = view(0, 8, 0.0, s(500));
         let (seen, now, action) = (at(101), at(101), &Action::Cold);
         let again =
@@ -293,5 +328,41 @@ mod tests {
         assert_eq!(acted.blocked(T, 0..8 * 4096, again).count(), 2);
         acted.keep(&snapshot(0, vec![target(2, &[])]));
         assert_eq!(acted.blocked(T, 0..8 * 4096, again).count(), 0);
+    }
+
+    proptest! {
+        /// Each page has the last act on it, and neighbours with the same act are one range.
+        #[test]
+        fn the_last_act_on_a_page_counts(
+            turns in prop::collection::vec(prop::collection::vec((0u64..6, 0u64..6, any::<bool>()), 0..6), 0..6),
+        ) {
+            let mut acted = Acted::default();
+            let mut pages: Vec<Option<Act>> = vec![None; 80];
+            for (turn, acts) in (0..).zip(turns) {
+                let mut start = 0;
+                let acts = acts.into_iter().map(|(gap, len, succeeded)| {
+                    let came =
+                        if succeeded { ActionResult::Succeeded } else { ActionResult::Skipped };
+                    let range = AddrRange::new(start + gap, start + gap + len);
+                    start = range.end;
+                    (T, range, came)
+                });
+                let acts: Vec<_> = acts.collect();
+                acted.note(at(turn), &acts);
+                for (_, range, came) in acts {
+                    let noted = range.start as usize..range.end as usize;
+                    pages[noted].fill(Some(Act { at: at(turn), came }));
+                }
+            }
+            for (page, act) in (0..).zip(&pages) {
+                let found = acted.within(T, page..page + 1).map(|(_, act)| *act).next();
+                prop_assert_eq!(found, *act);
+            }
+            let all: Vec<_> = acted.within(T, 0..80).collect();
+            let are_apart = |a: &(Range<u64>, &Act), b: &(Range<u64>, &Act)| {
+                a.0.end < b.0.start || a.0.end == b.0.start && a.1 != b.1
+            };
+            prop_assert!(all.windows(2).all(|pair| are_apart(&pair[0], &pair[1])), "{:?}", all);
+        }
     }
 }

@@ -102,6 +102,8 @@ type Group = Option<Arc<str>>;
 pub(super) struct Aims {
     groups: BTreeMap<Group, GroupAim>,
     of_targets: BTreeMap<TargetId, Group>,
+    /// major faults of each target when they were known last
+    faults: BTreeMap<TargetId, u64>,
     /// page cache of the groups
     caches: BTreeMap<Arc<str>, CacheAim>,
     /// time up to which the groups have received room in their quotas
@@ -154,12 +156,15 @@ impl Aims {
     fn add(&mut self, snapshot: &Snapshot, metrics: &Metrics) {
         let group_of = |id: TargetId| metrics.cgroups.get(&id).cloned();
         self.of_targets = snapshot.targets.iter().map(|t| (t.id, group_of(t.id))).collect();
-        let mut faults: BTreeMap<&Group, BTreeMap<TargetId, u64>> = BTreeMap::new();
+        // A process may have moved to another group since its faults were read.
+        let mut returned: BTreeMap<&Group, u64> = BTreeMap::new();
         for (id, n) in &metrics.major_faults {
             if let Some(group) = self.of_targets.get(id) {
-                faults.entry(group).or_default().insert(*id, *n);
+                let before = self.faults.insert(*id, *n).unwrap_or(*n);
+                *returned.entry(group).or_default() += n.saturating_sub(before);
             }
         }
+        self.faults.retain(|id, _| self.of_targets.contains_key(id));
         for target in &snapshot.targets {
             let Some(ages) = &target.ages else { continue };
             let curves = &mut self.groups.entry(group_of(target.id)).or_default().curves;
@@ -167,7 +172,9 @@ impl Aims {
         }
         for (path, group) in &mut self.groups {
             group.curves.retain(|id, _| self.of_targets.get(id) == Some(path));
-            group.count(faults.remove(path).unwrap_or_default());
+            let is_known = group.curves.keys().all(|id| metrics.major_faults.contains_key(id));
+            let pages = returned.get(path).copied().unwrap_or_default();
+            group.count(is_known.then_some(pages));
         }
         self.groups.retain(|_, group| !group.curves.is_empty());
     }
@@ -238,8 +245,6 @@ impl Rooms<'_> {
 #[derive(Debug, Clone, Default)]
 struct GroupAim {
     curves: BTreeMap<TargetId, AgeCurve>,
-    /// major faults of each target at the last call
-    faults: BTreeMap<TargetId, u64>,
     /// bytes that returned since the last choice; `None`: not known
     returned: Option<f64>,
     /// time of the last choice
@@ -261,13 +266,11 @@ struct GroupAim {
 }
 
 impl GroupAim {
-    /// Adds the major faults of its targets so far.
-    fn count(&mut self, faults: BTreeMap<TargetId, u64>) {
-        let more = |(id, n): (&TargetId, &u64)| n.saturating_sub(*self.faults.get(id).unwrap_or(n));
-        let returned = faults.iter().map(more).sum::<u64>() as f64 * PAGE_SIZE as f64;
-        let is_known = self.curves.keys().all(|id| faults.contains_key(id));
-        self.returned = is_known.then_some(self.returned.unwrap_or(0.0) + returned);
-        self.faults = faults;
+    /// Adds the pages that returned since the last call, if they are known. The first ones after a time in which they
+    /// were not known returned in that time.
+    fn count(&mut self, pages: Option<u64>) {
+        let new = pages.map(|pages| pages as f64 * PAGE_SIZE as f64);
+        self.returned = new.map(|new| self.returned.map_or(0.0, |before| before + new));
     }
 
     /// Adds the room of the next `seconds`, up to that of a minute.

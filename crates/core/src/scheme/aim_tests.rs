@@ -8,6 +8,7 @@ use super::super::{Engine, GroupCache, Mark, Metrics, Pattern, Quota, Scheme, Wa
 use super::*;
 use crate::act::{Action, PageFilter, PageKind};
 use crate::ages::PageAges;
+use crate::snapshot::TargetView;
 
 const ONE: TargetId = TargetId(1);
 
@@ -260,6 +261,30 @@ fn a_process_without_new_ages_keeps_its_memory() {
     of(&mut world);
     world.run(170, 250, 0);
     assert_eq!(of(&mut world), [ONE].into());
+}
+
+/// A process moves to another group between two readings of its faults. Those of this time count there. Faults of a time
+/// in which they were not known count nowhere.
+#[test]
+fn faults_follow_a_process_to_another_group() {
+    let mut aims = Aims::default();
+    let mut returned = |s: u64, group: &str, faults: &[(TargetId, u64)]| {
+        let ages = PageAges { since: at(s - 1), sampling: 1, ..PageAges::default() };
+        let ages = Some(Arc::new(ages));
+        let views = [1, 2].map(|id| TargetView { ages: ages.clone(), ..target(id, &[]) });
+        let snapshot = Snapshot { seq: s, ..snapshot(s * 1000, views.into()) };
+        let cgroups = [(ONE, Arc::from(group)), (TWO, Arc::from("/b"))].into();
+        let major_faults = faults.iter().copied().collect();
+        aims.observe(&snapshot, &Metrics { major_faults, cgroups, ..Metrics::default() });
+        let pages = |group: &GroupAim| group.returned.map(|bytes| bytes / PAGE_SIZE as f64);
+        aims.groups.values().map(pages).collect::<Vec<_>>()
+    };
+    assert_eq!(returned(10, "/a", &[(ONE, 100), (TWO, 50)]), [Some(0.0), Some(0.0)]);
+    assert_eq!(returned(20, "/a", &[(ONE, 103), (TWO, 50)]), [Some(3.0), Some(0.0)]);
+    assert_eq!(returned(30, "/b", &[(ONE, 110), (TWO, 51)]), [Some(8.0)]);
+    assert_eq!(returned(40, "/b", &[(TWO, 51)]), [None]);
+    assert_eq!(returned(50, "/b", &[(ONE, 500), (TWO, 51)]), [Some(0.0)]);
+    assert_eq!(returned(60, "/b", &[(ONE, 501), (TWO, 51)]), [Some(1.0)]);
 }
 
 /// Watermarks let the scheme act after 200 s only. Its choices are no steps before, and the returns are not by them. Page

@@ -29,8 +29,8 @@ const MIN_HORIZON: Duration = Duration::from_secs(1);
 pub(super) struct Candidate {
     pub target: TargetId,
     pub range: AddrRange,
-    /// with the age that counts for the scheme: see [`Absent::age`]
-    pub view: RegionView,
+    /// the age of its region that counts for the scheme: see [`Absent::age`]
+    pub age: Duration,
     pub hz: f64,
     pub score: f64,
     /// share of its bytes that the action can affect, of 10,000
@@ -105,7 +105,7 @@ impl Field<'_> {
         let whole = Candidate {
             target: target.id,
             range,
-            view,
+            age: view.age,
             hz: mean_hz(&view, self.snapshot.attrs.sample),
             score: with_cost(
                 score(&scheme.action, &view, &scheme.quota.weights),
@@ -124,7 +124,7 @@ impl Field<'_> {
             return;
         }
         if scheme.filters.is_empty() {
-            self.not_again(whole, found);
+            self.not_again(whole, &view, found);
             return;
         }
         let parts = parts(&scheme.filters, &scheme.page_filters, range, target, self.metrics);
@@ -133,17 +133,17 @@ impl Field<'_> {
         for (set, allowed) in [(parts.allowed, true), (parts.undecided, false)] {
             for r in set {
                 let range = AddrRange::new(r.start, r.end);
-                self.not_again(Candidate { range, allowed, ..whole }, found);
+                self.not_again(Candidate { range, allowed, ..whole }, &view, found);
             }
         }
     }
 
-    /// The expected cost of taking the memory away; zero for other actions. Memory that is younger than the minimum age
-    /// is in use, so the horizon is that age.
+    /// The expected cost of taking the memory away; zero for other actions, and if it has no weight. Memory that is younger
+    /// than the minimum age is in use, so the horizon is that age.
     fn cost(&self, target: &TargetView, view: &RegionView) -> Duration {
         let horizon = (*self.scheme.pattern.age.start()).max(MIN_HORIZON);
         match self.scheme.action {
-            Action::PageOut => {
+            Action::PageOut if self.scheme.quota.weights.cost > 0 => {
                 self.metrics.prices.expected(is_file(target, view), view.age, horizon)
             }
             _ => Duration::ZERO,
@@ -151,8 +151,8 @@ impl Field<'_> {
     }
 
     /// Skips the parts that were acted on earlier.
-    fn not_again(&self, part: Candidate, found: &mut Found) {
-        let (action, view) = (&self.scheme.action, &part.view);
+    fn not_again(&self, part: Candidate, view: &RegionView, found: &mut Found) {
+        let action = &self.scheme.action;
         let (seen, now, pause) = (self.snapshot.end, self.now, self.pause);
         let again = RetryConditions { action, pause, by_page: self.by_page, view, seen, now };
         let Some(range) = part.range.non_empty() else { return };

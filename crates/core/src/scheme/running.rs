@@ -17,7 +17,7 @@ use super::quota::Charge;
 use super::stats::{Event, Outcome, SkipReason, Stats};
 use super::watermarks::Gate;
 use crate::act::{Act, Action, Applied, Budget, Cause, Failure, PageFilter, PageKind, Work};
-use crate::call::OpsError;
+use crate::call::{OpsError, TargetId};
 use crate::heat::Heat;
 use crate::range::{AddrRange, PAGE_SIZE, align_down};
 use crate::snapshot::Snapshot;
@@ -52,6 +52,8 @@ pub(super) struct Running {
     charge: Charge,
     gate: Gate,
     acted: Acted,
+    /// the acts of this turn
+    acts: Vec<(TargetId, AddrRange, ActionResult)>,
     /// position where the last turn stopped
     place: Option<Place>,
     /// bytes that were only looked at lately, and the time that this took
@@ -70,6 +72,7 @@ impl Running {
             charge: Charge::default(),
             gate: Gate::default(),
             acted: Acted::default(),
+            acts: Vec::new(),
             place: None,
             looked: (0, Duration::ZERO),
             aims: Aims::default(),
@@ -163,7 +166,12 @@ impl Running {
         found.passed.iter().for_each(|(c, why)| self.pass(step, c, *why, log));
         self.stats.cut_off = self.cut_off(&found.candidates);
         let mut queue = Queue::new(found.candidates, self.place, unit);
-        let done = self.turn(step, &mut queue, taken, act, log);
+        let done = self.turn(step, &mut queue, act, log);
+        self.acts.sort_unstable_by_key(|(target, range, _)| (*target, range.start));
+        self.acted.note(step.now, &self.acts);
+        self.acts.retain(|(.., came)| *came == ActionResult::Succeeded);
+        taken.note(step.now, &self.acts);
+        self.acts.clear();
         self.place = queue.place();
         queue.rest().for_each(|c| self.pass(step, &c, SkipReason::Quota, log));
         self.stats.exceeded = self.charge.exceeded;
@@ -204,7 +212,6 @@ impl Running {
         &mut self,
         step: &Step<'_>,
         queue: &mut Queue,
-        taken: &mut Acted,
         act: &mut dyn Act,
         log: &mut Vec<Event>,
     ) -> Result<(), OpsError> {
@@ -226,7 +233,7 @@ impl Running {
             }
             for ((c, budget), done) in made.iter().zip(&done) {
                 let range = AddrRange::new(c.range.start, come_to(c, budget, done));
-                self.account(step, &Candidate { range, ..*c }, done, taken, log);
+                self.account(step, &Candidate { range, ..*c }, done, log);
             }
             match (ended, rest.first()) {
                 // The target ended after the snapshot was made.
@@ -271,12 +278,7 @@ impl Running {
             budget: *budget,
             filters,
             recheck,
-            cause: Some(Cause {
-                scheme: &self.scheme.name,
-                hz: c.hz,
-                age: c.view.age,
-                begins: None,
-            }),
+            cause: Some(Cause { scheme: &self.scheme.name, hz: c.hz, age: c.age, begins: None }),
         };
         let filters = filters.iter().map(|filters| &filters[..]);
         let works: Vec<Work<'_>> = batch.iter().zip(filters).map(work).collect();
@@ -298,14 +300,7 @@ impl Running {
     }
 
     /// Records the result for the processed part of a candidate.
-    fn account(
-        &mut self,
-        step: &Step<'_>,
-        c: &Candidate,
-        done: &Applied,
-        taken: &mut Acted,
-        log: &mut Vec<Event>,
-    ) {
+    fn account(&mut self, step: &Step<'_>, c: &Candidate, done: &Applied, log: &mut Vec<Event>) {
         let counts_only = self.scheme.action == Action::Stat;
         let charged = if counts_only { done.tried } else { done.applied };
         // Skipped memory also costs time, as in the kernel. Without it, a scheme that finds all memory in use
@@ -331,10 +326,7 @@ impl Running {
                 (0, _) => ActionResult::NoEffect,
                 _ => ActionResult::Succeeded,
             };
-            self.acted.note(c.target, c.range, step.now, came);
-            if done.applied > 0 {
-                taken.note(c.target, c.range, step.now, came);
-            }
+            self.acts.push((c.target, c.range, came));
         }
         log.push(self.event(step, c, Outcome::Acted(*done)));
     }
@@ -364,7 +356,7 @@ impl Running {
             target: c.target,
             range: c.range,
             hz: c.hz,
-            age: c.view.age,
+            age: c.age,
             score: c.score,
             outcome,
         }

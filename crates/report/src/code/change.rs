@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Code, CodeMemory};
+use super::{Code, CodeMemory, Estimate};
 use crate::basis::Basis;
 
 /// One of the two compared reports.
@@ -36,7 +36,7 @@ impl ChangedRow {
     /// The change of its resident bytes.
     #[must_use]
     pub fn resident_change(&self) -> f64 {
-        self.after.resident.bytes - self.before.resident.bytes
+        self.after.of_any_heat.bytes - self.before.of_any_heat.bytes
     }
 
     /// The change of its cold bytes.
@@ -48,7 +48,7 @@ impl ChangedRow {
     /// Whether the intervals of its resident bytes have nothing in common, so that it has certainly changed.
     #[must_use]
     pub fn is_certain(&self) -> bool {
-        let (before, after) = (self.before.resident, self.after.resident);
+        let (before, after) = (self.before.of_any_heat, self.after.of_any_heat);
         match (before.bytes, after.bytes) {
             // No sample may stand for as much as 3.7 samples. Nine samples have a lower end of 4.1, which is 0.46 of
             // their bytes.
@@ -96,7 +96,8 @@ impl CodeChange {
         let mut stacks: BTreeMap<Vec<String>, (f64, f64)> = BTreeMap::new();
         for (code, is_after) in [(&before, false), (&after, true)] {
             for row in &code.rows {
-                let none = CodeMemory::default();
+                let resident = row.memory.resident.map(|_| Estimate::default());
+                let none = CodeMemory { resident, ..CodeMemory::default() };
                 let new = ChangedRow { name: row.name.clone(), before: none, after: none };
                 let both = rows.entry(row.name.clone()).or_insert(new);
                 *if is_after { &mut both.after } else { &mut both.before } = row.memory;
@@ -104,7 +105,7 @@ impl CodeChange {
             for stack in &code.stacks {
                 let functions = stack.frames.iter().map(|f| f.function.to_string()).collect();
                 let (before, after) = stacks.entry(functions).or_default();
-                *if is_after { after } else { before } += stack.memory.resident.bytes;
+                *if is_after { after } else { before } += stack.memory.of_any_heat.bytes;
             }
         }
         let mut rows: Vec<ChangedRow> = rows.into_values().collect();
@@ -165,6 +166,7 @@ mod tests {
         assert!(!new.rows[0].is_certain(), "eight samples");
         let new = CodeChange::between(code([(4, 1), (0, 2)]), code([(4, 1), (12, 2)]));
         assert!(new.rows[0].is_certain(), "twelve samples");
-        assert_eq!((new.rows[0].name.as_str(), new.rows[0].before), ("fb", CodeMemory::default()));
+        let before = new.rows[0].before.resident;
+        assert_eq!((new.rows[0].name.as_str(), before), ("fb", Some(Estimate::default())));
     }
 }

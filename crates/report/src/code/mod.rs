@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attribution, CodeMapping, Fault, FaultKind, HeatBytes, Nanos, PAGE_SIZE, RegionView,
-    Snapshot, TargetId, TargetView,
+    AddrRange, Attribution, CodeMapping, Fault, FaultKind, HeatBytes, Missing, Nanos, PAGE_SIZE,
+    RegionView, Snapshot, TargetId, TargetView,
 };
 use serde::Serialize;
 
@@ -135,8 +135,11 @@ pub struct CodeMemory {
     #[serde(rename = "unknown_bytes")]
     pub unknown: Estimate,
     /// all of these
+    #[serde(skip)]
+    pub of_any_heat: Estimate,
+    /// the same; `None` if the record does not contain which memory is resident
     #[serde(rename = "resident_bytes")]
-    pub resident: Estimate,
+    pub resident: Option<Estimate>,
     /// mean idle age of the cold bytes
     pub idle_ms: f64,
 }
@@ -148,7 +151,8 @@ impl CodeMemory {
             warm: sum.warm.estimate(),
             cold: sum.cold.estimate(),
             unknown: sum.unknown.estimate(),
-            resident: sum.resident.estimate(),
+            of_any_heat: sum.resident.estimate(),
+            resident: Some(sum.resident.estimate()),
             idle_ms: if sum.cold.bytes > 0.0 { sum.idle / sum.cold.bytes } else { 0.0 },
         }
     }
@@ -160,9 +164,15 @@ impl CodeMemory {
             warm: exact(b.warm),
             cold: exact(b.cold),
             unknown: exact(b.unknown),
-            resident: exact(b.resident()),
+            of_any_heat: exact(b.resident()),
+            resident: Some(exact(b.resident())),
             idle_ms: if b.cold > 0 { idle / b.cold as f64 } else { 0.0 },
         }
+    }
+
+    /// Without resident memory if the record does not contain it.
+    fn known(self, missing: Missing) -> Self {
+        CodeMemory { resident: self.resident.and_then(|n| missing.resident(n)), ..self }
     }
 }
 
@@ -416,7 +426,7 @@ impl CodeBuilder {
         }
         let mut tally = BasisTally::default();
         tally.whole(&all, (last_time.end - last_time.start).as_secs_f64());
-        let rows = match self.by {
+        let mut rows = match self.by {
             CodeBy::Data => {
                 let variables = variables(&self.claims, find);
                 rows::by_data(&views, &self.options, &variables)
@@ -425,16 +435,20 @@ impl CodeBuilder {
         };
         let mut stacks: Vec<StackRow> = stacks.into_iter().map(|(row, _)| row).collect();
         stacks.sort_by(|a, b| {
-            let bytes = b.memory.resident.bytes.total_cmp(&a.memory.resident.bytes);
+            let bytes = b.memory.of_any_heat.bytes.total_cmp(&a.memory.of_any_heat.bytes);
             bytes.then_with(|| (&a.frames, &a.thread).cmp(&(&b.frames, &b.thread)))
         });
+        let missing = self.options.missing;
+        let of_rows = rows.iter_mut().map(|row| &mut row.memory);
+        let of_stacks = stacks.iter_mut().map(|row| &mut row.memory);
+        of_rows.chain(of_stacks).for_each(|memory| *memory = memory.known(missing));
         Ok(Code {
             schema_version: 1,
             basis: tally.basis(&self.options, &last_time),
             by: self.by.name(),
             owner: if has_allocations { ALLOCATION } else { "first_touch" },
-            all: CodeMemory::exact(&all, idle),
-            with_stack: CodeMemory::of(&with_stack),
+            all: CodeMemory::exact(&all, idle).known(missing),
+            with_stack: CodeMemory::of(&with_stack).known(missing),
             samples,
             short_stacks: match with_stack.resident.bytes {
                 bytes if bytes > 0.0 => (1.0 - whole / bytes).max(0.0),

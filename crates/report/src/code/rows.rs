@@ -210,10 +210,10 @@ pub(super) fn by_data(
     }))
 }
 
-/// The most cold bytes first, then the most resident ones.
+/// The most cold bytes first, then the most bytes.
 fn sorted(rows: impl Iterator<Item = CodeRow>) -> Vec<CodeRow> {
-    let mut rows: Vec<CodeRow> = rows.filter(|r| r.memory.resident.bytes > 0.0).collect();
-    let key = |r: &CodeRow| (r.memory.cold.bytes, r.memory.resident.bytes);
+    let mut rows: Vec<CodeRow> = rows.filter(|r| r.memory.of_any_heat.bytes > 0.0).collect();
+    let key = |r: &CodeRow| (r.memory.cold.bytes, r.memory.of_any_heat.bytes);
     rows.sort_by(|a, b| {
         let (a, b) = (key(a), key(b));
         b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1))

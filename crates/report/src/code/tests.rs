@@ -67,7 +67,7 @@ fn bytes_of_a_function_are_its_samples_times_their_weight() {
     assert!(b.cold.low < b.cold.bytes && b.cold.bytes < b.cold.high, "{b:?}");
     assert_eq!(b.idle_ms, 60_000.0);
     assert_eq!(
-        (code.samples, mib(code.with_stack.resident), mib(code.all.resident)),
+        (code.samples, mib(code.with_stack.of_any_heat), mib(code.all.of_any_heat)),
         (12, 3.0, 4.0)
     );
     assert_eq!(code.short_stacks, 1.0, "one frame is a short stack");
@@ -227,4 +227,29 @@ fn faults_after_the_selected_time_do_not_count() {
     builder.push(&snapshot(1));
     builder.fault(&fault(FaultKind::Minor, 3 << 20, 0xb));
     assert_eq!(builder.finish(&mut Numbers).unwrap().samples, 1);
+}
+
+/// As in a record that was joined with a recording of another tool.
+#[test]
+fn memory_whose_residency_is_missing_is_not_called_resident() {
+    let missing = Missing { residency: true, ..Missing::default() };
+    let mut builder = CodeBuilder::new(Options { missing, ..Options::default() }, CodeBy::Function);
+    builder.fault(&fault(FaultKind::Minor, 2 << 20, 0xb));
+    builder.push(&snapshot(0));
+    let code = builder.finish(&mut Numbers).unwrap();
+    let of_rows = code.rows.iter().map(|r| &r.memory);
+    let all: Vec<&CodeMemory> = of_rows.chain([&code.all, &code.with_stack]).collect();
+    assert!(all.len() == 3 && all.iter().all(|m| m.resident.is_none()), "{all:?}");
+    assert_eq!((mib(code.all.of_any_heat), mib(code.rows[0].memory.cold)), (4.0, 0.25));
+    let json = serde_json::to_value(&code).unwrap();
+    assert!(
+        json["all"]["resident_bytes"].is_null() && json["stacks"][0]["resident_bytes"].is_null()
+    );
+    let text = crate::code_text(&code, 10);
+    let of = |name: &str| text.lines().find(|line| line.ends_with(name)).unwrap().to_owned();
+    assert!([of("fb"), of("(without a stack)")].iter().all(|line| line.contains(" ? ")), "{text}");
+    assert!(!crate::flame_graph(&code).contains("resident"));
+    let change = CodeChange::between(code.clone(), code);
+    assert!(change.rows[0].before.resident.is_none());
+    assert!(crate::code_change_text(&change, 10).contains("? resident, 3.0 MiB cold"));
 }

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AgeCurve, Attribution, CacheCurve, CacheTrace, IdleMemory, KNOWN_SHARE, MIN_AGE_S,
-    MIN_RECORD_S, NO_AGES, Nanos, RegionView, Snapshot, TargetId, TargetView, idle_times, together,
-    too_much_unknown,
+    AgeCurve, AgeHistogram, Attribution, CacheCurve, CacheTrace, IdleMemory, KNOWN_SHARE,
+    MIN_AGE_S, MIN_RECORD_S, NO_AGES, Nanos, RegionView, Snapshot, TargetId, TargetView,
+    idle_times, together, too_much_unknown,
 };
 use serde::Serialize;
 
@@ -428,7 +428,9 @@ impl Needing<'_> {
 
     fn verdict(&self) -> Result<Verdict, String> {
         self.refusal()?;
-        let age = self.meets(0.0).ok_or_else(|| self.too_short())?;
+        let met = self.meets(0.0).ok_or_else(|| self.too_short())?;
+        let is_cliff = self.is_cliff(met);
+        let age = if is_cliff { self.behind_cliff(met) } else { met };
         let at = self.beyond(age);
         let kept = |doubt| self.meets(doubt).map(|age| self.kept(&self.beyond(age)));
         let high = kept(-1.0);
@@ -447,7 +449,7 @@ impl Needing<'_> {
             at: self.point(age, at),
             low_bytes: low.round() as u64,
             high_bytes: high.round() as u64,
-            is_cliff: self.is_cliff(age, need, at.returned),
+            is_cliff,
             limits: self.limits(need),
             low_limits: self.limits(low),
             high_limits: self.limits(high),
@@ -466,12 +468,27 @@ impl Needing<'_> {
         }
     }
 
-    /// Whether far more comes back if a little less is kept than `need`, which is met at `age`.
-    fn is_cliff(&self, age: f64, need: f64, returned: f64) -> bool {
-        let shorter = idle_times(self.longest).take_while(|a| *a < age).map(|a| self.beyond(a));
+    /// The most that may come back after this age: all ages of a bin may be its greatest one.
+    fn most_returned(&self, age: f64) -> f64 {
+        self.beyond(AgeHistogram::bin_start(age)).returned
+    }
+
+    /// Whether far more may come back if a little less is kept than at `age`.
+    fn is_cliff(&self, age: f64) -> bool {
+        let b = self.beyond(age);
+        let need = self.kept(&b);
+        let is_less = |a: &f64| self.kept(&self.beyond(*a)) <= need * (1.0 - HEADROOM);
         // The shorter the age, the less is kept.
-        let less = shorter.filter(|b| self.kept(b) <= need * (1.0 - HEADROOM)).last();
-        less.is_some_and(|b| b.returned > CLIFF * returned.max(self.allowed(need)))
+        let less = idle_times(self.longest).take_while(|a| *a < age).filter(is_less).last();
+        less.is_some_and(|a| self.most_returned(a) > CLIFF * b.returned.max(self.allowed(need)))
+    }
+
+    /// The shortest age from `age` on that is certainly behind a cliff.
+    fn behind_cliff(&self, age: f64) -> f64 {
+        let is_behind =
+            |a: &f64| self.most_returned(*a) <= self.allowed(self.kept(&self.beyond(*a)));
+        let mut longer = idle_times(self.longest).skip_while(|a| *a < age);
+        longer.find(is_behind).unwrap_or(age)
     }
 
     /// Memory that may come back per second.

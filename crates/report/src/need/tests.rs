@@ -92,6 +92,42 @@ fn memory_that_returns_is_needed() {
     assert!(point(10_000.0).saved_bytes > point(30_000.0).saved_bytes);
 }
 
+/// 48 MiB at work, 128 MiB that are read one page after the other every 15 s, and 80 MiB idle. Ages of 12.7 to 16 s are
+/// in one bin, so the curve falls from 12.7 s on. In truth it falls at 15 s: all 176 MiB are needed.
+#[test]
+fn a_cliff_may_lie_anywhere_in_its_bin() {
+    const MIB_PAGES: u32 = PAGES / 64;
+    let of = |percent_per_minute, cycle: bool| {
+        let objective = Objective { percent_per_minute, ..Objective::default() };
+        let mut builder = NeedBuilder::new(Options::default(), objective);
+        for seq in 0..30 {
+            let since = Nanos(BEGIN + seq * 10_000_000_000);
+            let mut ages =
+                PageAges { since, begun: Nanos(BEGIN), sampling: 1, ..PageAges::default() };
+            ages.idle.add(100, 48 * MIB_PAGES);
+            ages.idle.add((seq + 1) * 10_000, 80 * MIB_PAGES);
+            for second in 0..15 {
+                ages.idle.add(second * 1000 + 500, 128 * MIB_PAGES / 15);
+                // A part of the pages is read in each second, after 15 s or after any time.
+                let age = if cycle { 15_000 } else { second * 1000 + 500 };
+                ages.returned.add(age, 10 * 128 * MIB_PAGES / 15 / 15);
+            }
+            let maps = vec![mapping(0, 256 << 20, "")];
+            let mut view = target(0, maps, vec![region(0, 256 << 20, 1.0)]);
+            view.ages = Some(Arc::new(ages));
+            builder.push(&snapshot(seq, 10.0, vec![view]));
+        }
+        builder.finish().unwrap().needs.remove(0).verdict.unwrap()
+    };
+    // 291 % of 176 MiB come back per minute.
+    for percent in [0.2, 5.0, 20.0] {
+        let v = of(percent, true);
+        assert!(v.is_cliff, "{percent} %");
+        assert_eq!(v.at.kept_bytes.div_ceil(1 << 20), 176, "{percent} %: {v:?}");
+    }
+    assert!(!of(60.0, true).is_cliff && !of(20.0, false).is_cliff);
+}
+
 #[test]
 fn records_without_idle_ages_are_refused() {
     let why = |n: &Need| n.needs[0].refused.clone().unwrap();

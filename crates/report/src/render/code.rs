@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::words::{footer, head, printable, span};
+use super::words::{footer, head, printable, size, span};
 use crate::code::{
     ALLOCATION, ChangedRow, Code, CodeChange, CodeMemory, CodeSide, Estimate, Frame, RefaultRow,
 };
@@ -31,10 +31,10 @@ pub fn code_text(c: &Code, top: usize) -> String {
 #[must_use]
 pub fn code_change_text(c: &CodeChange, top: usize) -> String {
     let side = |name: &str, s: &CodeSide| {
-        let stacks = percent(s.with_stack.resident.bytes, s.all.resident.bytes);
+        let stacks = percent(s.with_stack.of_any_heat.bytes, s.all.of_any_heat.bytes);
         format!(
             "{name:<7} {} resident, {} cold; {stacks:.1} % of the memory has a stack: {}\n{}",
-            bytes(s.all.resident.bytes.round() as u64),
+            resident(&s.all),
             bytes(s.all.cold.bytes.round() as u64),
             printable(&s.title),
             too_much(&s.all, &s.with_stack)
@@ -65,7 +65,7 @@ fn change_line(row: &ChangedRow) -> String {
         n => format!("{}{}", if n < 0.0 { '-' } else { '+' }, size(n)),
     };
     let cells = [
-        size(row.after.resident.bytes),
+        resident(&row.after),
         change(row.resident_change()),
         if row.is_certain() { " " } else { "~" }.to_owned(),
         size(row.after.cold.bytes),
@@ -146,7 +146,7 @@ fn path(frames: &[Frame], separator: &str) -> String {
 
 /// A warning if samples describe more memory than is resident, by more than their error.
 fn too_much(all: &CodeMemory, with_stack: &CodeMemory) -> &'static str {
-    match with_stack.resident.low > all.resident.bytes {
+    match with_stack.of_any_heat.low > all.of_any_heat.bytes {
         true => {
             "WARNING: the samples stand for more memory than is resident, so the figures by code are too high: an \
              earlier isotherm wrote the record, or one that could not use BPF\n"
@@ -164,18 +164,19 @@ fn without_stack(c: &Code) -> CodeMemory {
         high: (all.bytes - with.low).max(0.0),
     };
     let (all, with) = (&c.all, &c.with_stack);
-    let resident = rest(all.resident, with.resident);
+    let of_any_heat = rest(all.of_any_heat, with.of_any_heat);
     let part = |all, with| {
         let part = rest(all, with);
-        let [bytes, low] = [part.bytes, part.low].map(|n| n.min(resident.bytes));
-        Estimate { bytes, low, high: part.high.min(resident.high) }
+        let [bytes, low] = [part.bytes, part.low].map(|n| n.min(of_any_heat.bytes));
+        Estimate { bytes, low, high: part.high.min(of_any_heat.high) }
     };
     CodeMemory {
         hot: part(all.hot, with.hot),
         warm: part(all.warm, with.warm),
         cold: part(all.cold, with.cold),
         unknown: part(all.unknown, with.unknown),
-        resident,
+        of_any_heat,
+        resident: all.resident.map(|_| of_any_heat),
         idle_ms: 0.0,
     }
 }
@@ -185,7 +186,7 @@ fn reach(c: &Code) -> String {
     if c.by == "data" {
         return String::new();
     }
-    let share = percent(c.with_stack.resident.bytes, c.all.resident.bytes);
+    let share = percent(c.with_stack.of_any_heat.bytes, c.all.of_any_heat.bytes);
     let short = 100.0 * c.short_stacks;
     let mut out = format!(
         "\n{} samples; {share:.1} % of the resident memory has a stack, {short:.1} % of it a short one \
@@ -212,6 +213,11 @@ fn reach(c: &Code) -> String {
     out
 }
 
+/// The resident memory, or `?` if the record does not contain it.
+fn resident(m: &CodeMemory) -> String {
+    size(m.resident.map(|e| e.bytes.round() as u64))
+}
+
 fn line(m: &CodeMemory, name: &str) -> String {
     let size = |e: Estimate| bytes(e.bytes.round() as u64);
     let interval = match m.cold {
@@ -219,15 +225,8 @@ fn line(m: &CodeMemory, name: &str) -> String {
         e => format!("({}..{})", bytes(e.low.round() as u64), bytes(e.high.round() as u64)),
     };
     let idle = if m.idle_ms > 0.0 { span(m.idle_ms) } else { "-".to_owned() };
-    let cells = [
-        size(m.cold),
-        interval,
-        size(m.warm),
-        size(m.hot),
-        size(m.unknown),
-        size(m.resident),
-        idle,
-    ];
+    let cells =
+        [size(m.cold), interval, size(m.warm), size(m.hot), size(m.unknown), resident(m), idle];
     columns(cells, name)
 }
 

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use super::color::Rgb;
 use super::svg::{escaped, hex, shown};
 use super::words::span;
-use crate::code::{ALLOCATION, ChangedStack, Code, CodeChange, StackRow};
+use crate::code::{ALLOCATION, ChangedStack, Code, CodeChange, CodeMemory, StackRow};
 use crate::units::{self, bytes};
 
 const WIDTH: f64 = 1200.0;
@@ -93,6 +93,11 @@ struct Graph {
     first: fn(&Node) -> f64,
 }
 
+/// The name of the memory, which is not called resident if the record does not contain that.
+fn memory(all: &CodeMemory) -> &'static str {
+    if all.resident.is_some() { "resident memory" } else { "memory" }
+}
+
 fn size(n: f64) -> String {
     bytes(n.round() as u64)
 }
@@ -109,14 +114,15 @@ pub fn flame_graph(c: &Code) -> String {
     let graph = Graph {
         title: c.title.clone(),
         subtitle: format!(
-            "resident memory by the call stack that {}: {} of {} have a stack. Width: bytes; colours: heat",
+            "{} by the call stack that {}: {} of {} have a stack. Width: bytes; colours: heat",
+            memory(&c.all),
             if c.owner == ALLOCATION {
                 "allocated it or touched it first"
             } else {
                 "touched it first"
             },
             size(root.total()),
-            size(c.all.resident.bytes)
+            size(c.all.of_any_heat.bytes)
         ),
         legend: Legend([
             (COLD, format!("cold: untouched for {} or more", span(c.basis.cold_ms))),
@@ -130,7 +136,7 @@ pub fn flame_graph(c: &Code) -> String {
             let [cold, warm, hot, unknown] = n.parts;
             let idle = if cold > 0.0 { span(n.idle / cold) } else { "-".to_owned() };
             format!(
-                "resident {}: cold {} (idle {idle}), warm {}, hot {}, unknown {}",
+                "{} in all: cold {} (idle {idle}), warm {}, hot {}, unknown {}",
                 size(n.total()),
                 size(cold),
                 size(warm),
@@ -156,9 +162,10 @@ pub fn change_graph(c: &CodeChange) -> String {
     let graph = Graph {
         title: format!("{}: what has changed", c.after.title),
         subtitle: format!(
-            "resident memory by call stack: {} before, {} after. Width: bytes before and after",
-            size(c.before.all.resident.bytes),
-            size(c.after.all.resident.bytes)
+            "{} by call stack: {} before, {} after. Width: bytes before and after",
+            memory(&c.after.all),
+            size(c.before.all.of_any_heat.bytes),
+            size(c.after.all.of_any_heat.bytes)
         ),
         legend: Legend([
             (HOT, "new".to_owned()),

@@ -183,7 +183,7 @@ fn answer(row: &NeedRow, v: &Verdict, all: u64) -> String {
         significant(p.acting_percent)
     );
     if v.is_cliff {
-        out += "  a cliff: with 5 % less, more than ten times as much comes back; lower a limit in steps\n";
+        out += "  a cliff: with 5 % less, more than ten times as much may come back; lower a limit in steps\n";
     }
     if row.huge_bytes * 2 > row.known_bytes {
         out += "  most of it is in huge pages, of which only a whole one is idle: with small pages more may be\n";

@@ -164,7 +164,7 @@ fn profile(c: &Code) -> Profile {
                 p.location.push(Location { id, mapping_id, line });
             }));
         }
-        let value = [m.resident, m.hot, m.warm, m.cold].map(|e| e.bytes.round() as i64);
+        let value = [m.of_any_heat, m.hot, m.warm, m.cold].map(|e| e.bytes.round() as i64);
         let label = vec![Label { key: thread, str: strings.get(&row.thread) }];
         p.sample.push(Sample { location_id, value: value.to_vec(), label });
     }

@@ -183,6 +183,13 @@ impl Memory {
         let (now, step, prices) = (self.now, self.step, self.prices);
         let is_by_age = |f: &PageFilter| matches!(f.kind, PageKind::Touched { .. });
         let look = if work.filters.first().is_some_and(is_by_age) { LOOK_AT_BITS } else { LOOK };
+        let price = match work.action {
+            Action::Stat => 0.0,
+            _ => prices.page_out.as_secs_f64(),
+        };
+        let recheck = work.recheck.as_secs_f64();
+        let budget_pages = work.budget.bytes as f64 / PAGE_SIZE as f64;
+        let budget_s = work.budget.time.as_secs_f64();
         let samples = self.targets.get_mut(&work.target);
         let all = &mut samples.ok_or(OpsError::NoTarget(work.target))?.all;
         let first = all.partition_point(|s| s.cell.end <= work.range.start);
@@ -195,19 +202,14 @@ impl Memory {
             let unknown = |within| delay(&prices, s.dice(), within);
             let is_allowed = allows(work.filters, age, step, unknown);
             let wanted = match work.action {
-                _ if !is_allowed || age < work.recheck.as_secs_f64() => 0.0,
+                _ if !is_allowed || age < recheck => 0.0,
                 Action::PageOut => share.min(1.0 - s.out),
                 Action::WillNeed => share.min(s.out),
                 _ => share,
             };
-            let price = match work.action {
-                Action::Stat => 0.0,
-                _ => prices.page_out.as_secs_f64(),
-            };
             let needed = s.pages * wanted;
             let time = needed * price + s.pages * share * look;
-            let room = work.budget.bytes as f64 / PAGE_SIZE as f64 - pages;
-            let left = work.budget.time.as_secs_f64() - took;
+            let (room, left) = (budget_pages - pages, budget_s - took);
             // The part of it that fits the budget.
             let fits = f64::min(room / needed.max(1e-9), left / time.max(1e-12)).clamp(0.0, 1.0);
             match work.action {
@@ -286,7 +288,7 @@ fn allows(filters: &[PageFilter], age: f64, step: f64, delay: impl Fn(f64) -> f6
         PageKind::Young => age < step,
         PageKind::Touched { within } => {
             let within = within.as_secs_f64();
-            age - delay(within) < within
+            age < within || age - delay(within) < within
         }
         // Pages are small, and there is one node.
         PageKind::HugePage { .. } => false,

@@ -16,6 +16,8 @@ const MIN_LOOKS: u32 = 4;
 /// Longest time between two looks without a minimum age, and with a short one.
 const MAX_STEP: Duration = Duration::from_secs(30);
 const MAX_STEP_OF_SHORT_AGE: Duration = Duration::from_secs(15);
+/// Snapshots do not come at exact times: a look is early by at most this.
+const MAX_JITTER: Duration = Duration::from_millis(500);
 /// Looks until the time between two of them is doubled.
 const STEPS: u32 = 4096;
 
@@ -59,9 +61,9 @@ impl Looks {
     }
 }
 
-/// The least time between two looks, because snapshots do not come at exact times.
+/// The least time between two looks.
 pub(super) fn jittered(step: Duration) -> Duration {
-    step - step / 8
+    step - (step / 8).min(MAX_JITTER)
 }
 
 /// Whether the snapshot that ends at `end` need not wait for later ages, because of one that ends at `now`.
@@ -104,5 +106,23 @@ impl Pace {
         }
         let step = self.looks.iter().map(|looks| jittered(looks.step)).min();
         end + step.unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Snapshots come each second, and rows of ages each minute. With steps of half a minute, every second look is at a
+    /// snapshot that is read for its ages anyway.
+    #[test]
+    fn looks_are_hardly_early() {
+        for (step, expected) in [(1, 1), (4, 4), (30, 30)] {
+            let step = Duration::from_secs(step);
+            let mut looks = Looks { step, longest: step, done: 0, due: Nanos(0) };
+            let at = |s: u64| Nanos(s * 1_000_000_000);
+            let looked: Vec<u64> = (1..=600).filter(|s| looks.look(at(*s))).collect();
+            assert!(looked.windows(2).all(|pair| pair[1] - pair[0] == expected), "{looked:?}");
+        }
     }
 }

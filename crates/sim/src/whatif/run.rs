@@ -354,6 +354,6 @@ mod tests {
     fn a_step_holds_as_many_windows_as_fit() {
         let scheme = Scheme::new("x", Pattern::default(), Action::PageOut);
         let of = |seconds| windows(&scheme, Duration::from_secs(seconds));
-        assert_eq!([of(1), of(2), of(8), of(30)], [1, 1, 7, 26]);
+        assert_eq!([of(1), of(2), of(8), of(30)], [1, 1, 7, 29]);
     }
 }

@@ -315,24 +315,26 @@ impl Samples {
         let before = std::mem::replace(&mut self.all, std::mem::take(&mut self.before));
         self.all.clear();
         let mut rest = before.as_slice();
+        let mut due = self.due();
         for region in &view.regions {
             let behind = rest.partition_point(|s| s.page < region.range.start / PAGE_SIZE);
             let inside = rest.partition_point(|s| s.page < region.range.end / PAGE_SIZE);
             let there = rest.get(behind..inside).unwrap_or_default();
             rest = rest.get(inside..).unwrap_or_default();
-            self.lay_region(region, there, stride, touches);
+            self.lay_region(region, there, stride, (&mut due, &mut *touches));
         }
+        self.due = Some(due);
         self.before = before;
         self.scale();
     }
 
-    /// Lays the samples of a region: those that are `there`, and new ones.
+    /// Lays the samples of a region: those that are `there`, and new ones. Touches of those that wake are `due` no more.
     fn lay_region(
         &mut self,
         region: &RegionView,
         there: &[Sample],
         stride: u64,
-        touches: &mut Touches,
+        (due, touches): (&mut [f64; AGE_BINS], &mut Touches),
     ) {
         let visible = visible_share(region);
         if visible <= 0.0 {
@@ -366,7 +368,6 @@ impl Samples {
             self.all.push(lone);
         }
         let mut from = region.range.start;
-        let mut due = self.due();
         let is_idle = is_idle(region);
         let since = self.now - region.age.as_secs_f64();
         let share = region.touched_bp.min(10_000) as f32 / 1e4;
@@ -397,7 +398,6 @@ impl Samples {
             }
             from = end;
         }
-        self.due = Some(due);
     }
 
     /// A sample of a region that is new. Its age is a guess, until the next row comes.

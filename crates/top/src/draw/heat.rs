@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span, Text};
 
-use super::text::{clock, printable, size};
+use super::text::{clock, known, printable, size};
 use crate::app::App;
 use crate::color::Colors;
 
@@ -35,7 +35,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &App, target: TargetId, area: Rect) {
 
 fn title(area: &Area) -> String {
     let (name, len, resident) =
-        (printable(&area.name), size(area.range.len()), size(area.resident));
+        (printable(&area.name), size(area.range.len()), known(area.resident));
     format!("{name} {len}, {resident} resident, from {:#x}", area.range.start)
 }
 

@@ -6,7 +6,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Text};
 
-use super::text::{number, printable, size};
+use super::text::{known, number, printable, size};
 use super::{ages, heat};
 use crate::app::App;
 
@@ -46,7 +46,7 @@ fn mappings(frame: &mut Frame<'_>, app: &App, area: Rect) {
             "{}{:<name$.name$} {:>5} {:>5} {:>5} {:>5} {:>6}",
             if i == app.map { '>' } else { ' ' },
             printable(isotherm_report::short_name(&m.name)),
-            size(m.heat.resident()),
+            known(app.view().missing().resident(m.heat.resident())),
             size(m.heat.hot),
             size(m.heat.cold),
             size(m.heat.unknown),

@@ -6,7 +6,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Text};
 
-use super::text::{age, number, percent, size, sparkline};
+use super::text::{age, known, number, percent, size, sparkline};
 use crate::app::App;
 
 /// A column, its title and its width; the name has the least of its widths.
@@ -140,7 +140,7 @@ fn line(app: &App, row: &TableRow, columns: &[ColumnLayout], name: usize, spark:
         match column {
             // The end of the path of a group says more than its start.
             Column::Name => text += &format!("{:<name$}", tail(&app.label(row), name)),
-            _ => text += &format!(" {:>width$.width$}", cell(row, *column)),
+            _ => text += &format!(" {:>width$.width$}", cell(app, row, *column)),
         }
     }
     if let (Some(span), 1..) = (app.shown(), spark) {
@@ -159,13 +159,13 @@ fn tail(text: &str, width: usize) -> String {
     format!("..{rest}")
 }
 
-fn cell(row: &TableRow, column: Column) -> String {
+fn cell(app: &App, row: &TableRow, column: Column) -> String {
     let f = &row.figures;
     match column {
         Column::Name => row.name.clone(),
         Column::Pid if matches!(row.key, Key::Cgroup(_)) => row.processes.to_string(),
         Column::Pid => row.pid.map(|pid| pid.to_string()).unwrap_or_default(),
-        Column::Resident => size(f.heat.resident()),
+        Column::Resident => known(app.view().missing().resident(f.heat.resident())),
         Column::Hot => size(f.heat.hot),
         Column::Warm => size(f.heat.warm),
         Column::Cold => size(f.heat.cold),

@@ -23,6 +23,11 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
+/// A size, or `?` if the recording does not contain it.
+pub fn known(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "?".to_owned(), size)
+}
+
 /// A duration in at most four characters: `5s`, `12m`, `3h`, `2d`.
 pub fn age(d: Duration) -> String {
     match d.as_secs() {

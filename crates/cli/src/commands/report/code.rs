@@ -101,7 +101,7 @@ fn rendered(code: &Code, form: Form, top: usize) -> Result<Vec<u8>> {
         Form::Flames => flame_graph(code).into_bytes(),
         Form::Page => page(&code.title, &flame_graph(code), &code_text(code, top)).into_bytes(),
         Form::Profile => pprof(code)?,
-        Form::Folded => folded(code, |m: &CodeMemory| m.resident).into_bytes(),
+        Form::Folded => folded(code, |m: &CodeMemory| m.of_any_heat).into_bytes(),
     })
 }
 
