@@ -35,6 +35,15 @@ impl Estimate {
         })
     }
 
+    /// The estimate from repetitions that have errors of their own; `None` if there are none. Its error is that of
+    /// the spread, but not below that of the mean of these estimates, which few repetitions may fall below by chance.
+    pub fn of_estimates(repetitions: &[Estimate]) -> Option<Self> {
+        let values: Vec<f64> = repetitions.iter().map(|e| e.value).collect();
+        let spread = Estimate::of(&values)?;
+        let own = Estimate::mean(repetitions).and_then(|mean| mean.error);
+        Some(Estimate { error: spread.error.into_iter().chain(own).reduce(f64::max), ..spread })
+    }
+
     /// The mean of several independent estimates; `None` if there are none. It has an error if all of them have
     /// one.
     pub fn mean(all: &[Estimate]) -> Option<Self> {
@@ -72,6 +81,18 @@ mod tests {
         let three = Estimate::of(&[1.0, 50.0, 2.0]).unwrap();
         assert_eq!(three.value, 2.0, "one went astray");
         assert!(three.error.unwrap() > 15.0, "which shows");
+    }
+
+    #[test]
+    fn of_repetitions_with_errors() {
+        let of = |value, error| Estimate { value, error };
+        assert_eq!(Estimate::of_estimates(&[]), None);
+        assert_eq!(Estimate::of_estimates(&[of(1.0, Some(0.5))]), Some(of(1.0, Some(0.5))));
+        let like = [1.0, 1.0].map(|value| of(value, Some(0.4)));
+        let like = Estimate::of_estimates(&like).unwrap();
+        assert!((like.error.unwrap() - 0.4 / 2f64.sqrt()).abs() < 1e-12, "{like}");
+        let unlike = Estimate::of_estimates(&[of(0.0, Some(0.4)), of(4.0, None)]).unwrap();
+        assert_eq!(unlike, of(2.0, Some(2.0)), "their spread");
     }
 
     #[test]

@@ -1,20 +1,17 @@
 //! Results on disk, so that an interrupted evaluation can be resumed.
 
-use std::fs::{File, OpenOptions, create_dir_all, read_to_string};
-use std::io::{ErrorKind, Write};
+use std::fs::{OpenOptions, create_dir_all, read_to_string};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Serialize};
-
-use super::plan::PlannedRun;
-use super::run::Run;
 use isotherm_bench::output::save_json;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 /// Version of the plan. It increases when a run, or a measured figure, changes its meaning.
 pub const VERSION: u32 = 7;
 const SETUP: &str = "setup.json";
-const RUNS: &str = "runs.jsonl";
 
 /// The settings that all runs of a folder share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,21 +33,47 @@ pub struct Setup {
     pub seed: u64,
 }
 
-/// A folder of results.
-#[derive(Debug)]
-pub struct Folder {
-    path: PathBuf,
-    /// the completed runs
-    pub runs: Vec<Run>,
+impl Setup {
+    /// The settings that the runs of a folder share.
+    pub fn read(folder: &Path) -> Result<Self> {
+        let noted = folder.join(SETUP);
+        let text = read_to_string(&noted).with_context(|| cannot_read(&noted))?;
+        serde_json::from_str(&text)
+            .with_context(|| format!("{} is not ours: choose another folder", noted.display()))
+    }
 }
 
-impl Folder {
+/// A run with its outcome: one line of a file of results.
+pub trait Outcome: Serialize + DeserializeOwned {
+    /// the conditions of a run
+    type Turn<'a>: PartialEq
+    where
+        Self: 'a;
+    /// name of the file
+    const FILE: &'static str;
+
+    /// Its conditions.
+    fn turn(&self) -> Self::Turn<'_>;
+
+    /// The reason for its failure, if it has failed.
+    fn failure(&self) -> Option<&str>;
+}
+
+/// A folder of results.
+#[derive(Debug)]
+pub struct Folder<R> {
+    path: PathBuf,
+    /// the completed runs
+    runs: Vec<R>,
+}
+
+impl<R: Outcome> Folder<R> {
     /// Creates the folder, or continues with it.
     pub fn open(path: &Path, setup: &Setup) -> Result<Self> {
         create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
         let noted = path.join(SETUP);
         if noted.exists() {
-            let there = Folder::setup(path)?;
+            let there = Setup::read(path)?;
             if there != *setup {
                 bail!(
                     "{} holds runs of another setup ({there:?}, now {setup:?}): choose another folder",
@@ -60,47 +83,36 @@ impl Folder {
         } else {
             save_json(&noted, setup)?;
         }
+        let runs = path.join(R::FILE);
+        let created = OpenOptions::new().create(true).append(true).open(&runs);
+        created.with_context(|| format!("cannot write {}", runs.display()))?;
         Folder::read(path)
     }
 
     /// Opens the folder for reading only.
     pub fn read(path: &Path) -> Result<Self> {
-        Folder::setup(path)?;
-        let runs = path.join(RUNS);
-        let text = match read_to_string(&runs) {
-            Err(e) if e.kind() == ErrorKind::NotFound => String::new(),
-            read => read.with_context(|| format!("cannot read {}", runs.display()))?,
-        };
+        let runs = path.join(R::FILE);
+        let text = read_to_string(&runs).with_context(|| cannot_read(&runs))?;
         // The last line may be incomplete; that run is repeated.
         let runs = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         Ok(Folder { path: path.to_owned(), runs })
     }
 
-    /// The settings that its runs share.
-    pub fn setup(path: &Path) -> Result<Setup> {
-        let noted = path.join(SETUP);
-        let cannot = || {
-            format!(
-                "cannot read {}: name a folder in which there are results (--out of a run)",
-                noted.display()
-            )
-        };
-        let text = read_to_string(&noted).with_context(cannot)?;
-        serde_json::from_str(&text)
-            .with_context(|| format!("{} is not ours: choose another folder", noted.display()))
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Whether a run exists and did not fail.
-    pub fn has(&self, turn: &PlannedRun<'_>) -> bool {
-        self.runs.iter().any(|run| is_of(run, turn) && run.outcome.is_ok())
+    pub fn has<'a>(&'a self, turn: R::Turn<'a>) -> bool {
+        self.runs.iter().any(|run| run.turn() == turn && run.failure().is_none())
     }
 
     /// Adds a run, which replaces a failed one.
-    pub fn add(&mut self, run: Run) -> Result<()> {
-        let path = self.path.join(RUNS);
+    pub fn add(&mut self, run: R) -> Result<()> {
+        let path = self.path.join(R::FILE);
         let cannot = || format!("cannot write {}", path.display());
-        let mut file: File =
-            OpenOptions::new().create(true).append(true).open(&path).with_context(cannot)?;
+        let mut file = OpenOptions::new().append(true).open(&path).with_context(cannot)?;
         // The leading newline ends a previous line that is incomplete.
         let line = format!("\n{}\n", serde_json::to_string(&run)?);
         file.write_all(line.as_bytes()).with_context(cannot)?;
@@ -110,24 +122,26 @@ impl Folder {
     }
 
     /// The runs that count: the last one of each turn.
-    pub fn last(&self) -> Vec<&Run> {
-        let same = |a: &Run, b: &Run| {
-            (&a.workload, a.config, a.repetition) == (&b.workload, b.config, b.repetition)
-        };
+    pub fn last<'a>(&'a self) -> Vec<&'a R> {
         let runs = self.runs.iter().enumerate();
-        let newer = |i: usize, run: &Run| self.runs.iter().skip(i + 1).any(|r| same(r, run));
-        runs.filter(|(i, run)| !newer(*i, run)).map(|(_, run)| run).collect()
+        let newer =
+            |i: usize, run: &'a R| self.runs.iter().skip(i + 1).any(|r| r.turn() == run.turn());
+        runs.filter(|&(i, run)| !newer(i, run)).map(|(_, run)| run).collect()
     }
 }
 
-fn is_of(run: &Run, turn: &PlannedRun<'_>) -> bool {
-    run.workload == turn.workload && run.config == turn.config && run.repetition == turn.repetition
+fn cannot_read(path: &Path) -> String {
+    format!(
+        "cannot read {}: name a folder in which there are results (--out of a run)",
+        path.display()
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::config::Config;
-    use super::super::run::{RunResult, Work};
+    use super::super::plan::PlannedRun;
+    use super::super::run::{Run, RunResult, Work};
     use super::super::sampler::Memory;
     use super::*;
 
@@ -159,26 +173,26 @@ mod tests {
     #[test]
     fn goes_on_where_it_was_broken_off() {
         let dir = tempfile::tempdir().unwrap();
-        let mut folder = Folder::open(dir.path(), &SOME).unwrap();
+        let mut folder: Folder<Run> = Folder::open(dir.path(), &SOME).unwrap();
         folder.add(run(0, true)).unwrap();
         folder.add(run(1, false)).unwrap();
-        let mut file = OpenOptions::new().append(true).open(dir.path().join(RUNS)).unwrap();
+        let mut file = OpenOptions::new().append(true).open(dir.path().join(Run::FILE)).unwrap();
         file.write_all(b"{\"workload\":\"a\",\"config\":\"prcl\",\"repe").unwrap();
-        let mut folder = Folder::open(dir.path(), &SOME).unwrap();
-        assert!(folder.has(&turn(0)) && !folder.has(&turn(1)) && !folder.has(&turn(2)));
+        let mut folder: Folder<Run> = Folder::open(dir.path(), &SOME).unwrap();
+        assert!(folder.has(turn(0)) && !folder.has(turn(1)) && !folder.has(turn(2)));
         folder.add(run(1, true)).unwrap();
-        let folder = Folder::read(dir.path()).unwrap();
-        assert!(folder.has(&turn(1)));
+        let folder: Folder<Run> = Folder::read(dir.path()).unwrap();
+        assert!(folder.has(turn(1)));
         assert_eq!(folder.last(), [&run(0, true), &run(1, true)]);
     }
 
     #[test]
     fn another_setup_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        Folder::open(dir.path(), &SOME).unwrap();
+        Folder::<Run>::open(dir.path(), &SOME).unwrap();
         let other = Setup { size: 7, ..SOME };
-        let why = Folder::open(dir.path(), &other).unwrap_err().to_string();
+        let why = Folder::<Run>::open(dir.path(), &other).unwrap_err().to_string();
         assert!(why.contains("another setup"), "{why}");
-        assert!(Folder::read(&dir.path().join("none")).is_err());
+        assert!(Folder::<Run>::read(&dir.path().join("none")).is_err());
     }
 }

@@ -10,7 +10,7 @@ use clap::{Args, Parser};
 use isotherm_bench::output::save_json;
 use isotherm_bench::program;
 use isotherm_evaluation::config::Config;
-use isotherm_evaluation::folder::{Folder, Setup, VERSION};
+use isotherm_evaluation::folder::{Folder, Outcome, Setup, VERSION};
 use isotherm_evaluation::names::Names;
 use isotherm_evaluation::one::one;
 use isotherm_evaluation::pace::Pace;
@@ -20,6 +20,7 @@ use isotherm_evaluation::run::Run;
 use isotherm_evaluation::slices::SLICE;
 use isotherm_evaluation::stop::Stop;
 use isotherm_evaluation::table::Form;
+use isotherm_evaluation::verdict::Verdict;
 use isotherm_evaluation::verdicts::{BY_QUOTAS, verdicts};
 use isotherm_evaluation::workload::{Keys, Length, NAMES, Redis, find, kernel, strider};
 use isotherm_evaluation::{locked, machine, pressure, small_pages, tables};
@@ -117,18 +118,18 @@ struct OutputOptions {
     /// Write all runs to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Exit with status 1 if a bound is broken or a run has failed
+    /// Exit with status 1 if a bound is broken, a run has failed, or no bound was measured
     #[arg(long)]
     check: bool,
 }
 
 /// The requested work.
 enum Task {
-    Report(Setup, Folder),
+    Report(Setup, Folder<Run>),
     Pressure(Setup),
     /// `None`: only print
-    Locked(Option<Setup>, PathBuf),
-    Runs(Setup, Folder),
+    Locked(Option<Setup>, Folder<locked::Run>),
+    Runs(Setup, Folder<Run>),
 }
 
 fn main() -> ExitCode {
@@ -155,9 +156,9 @@ fn failed(why: &anyhow::Error, status: u8) -> ExitCode {
 fn task(o: &Options) -> Result<Task> {
     if let Some(folder) = &o.output.report {
         if o.locked {
-            return Ok(Task::Locked(None, folder.clone()));
+            return Ok(Task::Locked(None, Folder::read(folder)?));
         }
-        return Ok(Task::Report(Folder::setup(folder)?, Folder::read(folder)?));
+        return Ok(Task::Report(Setup::read(folder)?, Folder::read(folder)?));
     }
     ensure!(geteuid().is_root(), "this program makes swap and observes processes: run it as root");
     ensure!((1..=1000).contains(&o.times), "{} times: choose 1 to 1000", o.times);
@@ -167,7 +168,8 @@ fn task(o: &Options) -> Result<Task> {
         return Ok(Task::Pressure(setup));
     }
     if o.locked {
-        return Ok(Task::Locked(Some(setup), o.out.clone()));
+        let folder = Folder::open(&o.out, &setup)?;
+        return Ok(Task::Locked(Some(setup), folder));
     }
     o.workloads().iter().try_for_each(|name| find(name, &setup).map(drop))?;
     let folder = Folder::open(&o.out, &setup)?;
@@ -178,7 +180,7 @@ fn done(o: &Options, task: Task) -> Result<()> {
     match task {
         Task::Report(setup, folder) => o.output.report(&setup, &folder),
         Task::Pressure(setup) => short_of_memory(o, &setup),
-        Task::Locked(setup, folder) => with_locked_memory(o, setup.as_ref(), &folder),
+        Task::Locked(setup, mut folder) => with_locked_memory(o, setup.as_ref(), &mut folder),
         Task::Runs(setup, mut folder) => {
             let done = run_all(o, &setup, &mut folder);
             o.output.report(&setup, &folder)?;
@@ -201,13 +203,13 @@ impl Size {
 }
 
 /// Runs everything that is not finished yet. Notes a failure, and continues.
-fn run_all(o: &Options, setup: &Setup, folder: &mut Folder) -> Result<()> {
+fn run_all(o: &Options, setup: &Setup, folder: &mut Folder<Run>) -> Result<()> {
     let stop = Stop::at_signals()?;
     let found: Result<Vec<_>> = o.workloads().iter().map(|name| find(name, setup)).collect();
     let found = found?;
     let names: Vec<&str> = found.iter().map(|w| w.name()).collect();
     let all = turns(&names, &o.configs(), o.times, setup.seed);
-    let left: Vec<&PlannedRun<'_>> = all.iter().filter(|turn| !folder.has(turn)).collect();
+    let left: Vec<&PlannedRun<'_>> = all.iter().filter(|turn| !folder.has(**turn)).collect();
     let [lead_in, measured] = [setup.lead_in, setup.seconds].map(Duration::from_secs);
     let length = |config: Config| {
         let lead_in = config.lead_in(lead_in);
@@ -250,12 +252,16 @@ fn short_of_memory(o: &Options, setup: &Setup) -> Result<()> {
 }
 
 /// Runs programs with less memory than they use, and prints all results of the folder.
-fn with_locked_memory(o: &Options, setup: Option<&Setup>, folder: &Path) -> Result<()> {
+fn with_locked_memory(
+    o: &Options,
+    setup: Option<&Setup>,
+    folder: &mut Folder<locked::Run>,
+) -> Result<()> {
     if let Some(setup) = setup {
         eprintln!(
             "if this program is killed (SIGKILL), restore by hand: {}; swapoff {}",
             how_to_restore(),
-            folder.join("swap").display()
+            folder.path().join("swap").display()
         );
         let mut programs = locked::programs(setup);
         if let Some(names) = &o.workloads {
@@ -268,12 +274,13 @@ fn with_locked_memory(o: &Options, setup: Option<&Setup>, folder: &Path) -> Resu
         }
         locked::run_all(&programs, setup, o.times, folder, &Stop::at_signals()?)?;
     }
-    let runs = locked::read(folder);
+    let runs = folder.last();
     locked::tables(&runs).iter().for_each(|t| println!("{}", t.print(o.output.form())));
+    let failed = || runs.iter().filter_map(|run| Some((&run.conditions, run.failure()?)));
+    failed().for_each(|(run, why)| println!("failed: {run}: {why}"));
     let bounds = locked::bounds(&runs);
-    bounds.iter().for_each(|(line, _)| println!("- {line}"));
-    ensure!(!o.output.check || bounds.iter().all(|(_, holds)| *holds), "a bound is broken");
-    Ok(())
+    bounds.iter().for_each(|bound| println!("- {bound}"));
+    o.output.check(&bounds, failed().count())
 }
 
 fn how_to_restore() -> String {
@@ -287,7 +294,7 @@ impl OutputOptions {
         if self.markdown { Form::Markdown } else { Form::Text }
     }
 
-    fn report(&self, setup: &Setup, folder: &Folder) -> Result<()> {
+    fn report(&self, setup: &Setup, folder: &Folder<Run>) -> Result<()> {
         let runs = folder.last();
         if let Some(path) = &self.json {
             let all = serde_json::json!({ "setup": setup, "runs": runs });
@@ -309,10 +316,16 @@ impl OutputOptions {
         let verdicts = verdicts(&results);
         verdicts.iter().for_each(|v| println!("- {v}"));
         println!("- {BY_QUOTAS}");
+        self.check(&verdicts, results.failed().count())
+    }
+
+    /// Whether the results are as required, if the user asked for that.
+    fn check(&self, verdicts: &[Verdict], failed: usize) -> Result<()> {
         let broken = verdicts.iter().filter(|v| v.holds() == Some(false)).count();
-        let failed = results.failed().count();
         let good = broken == 0 && failed == 0;
         ensure!(!self.check || good, "{broken} bounds are broken, {failed} runs have failed");
+        let measured = verdicts.iter().any(|v| v.holds().is_some());
+        ensure!(!self.check || measured, "no bound was measured");
         Ok(())
     }
 }

@@ -77,13 +77,12 @@ impl<'a> Results<'a> {
         (alone != 0.0).then(|| 100.0 * (watched - alone) / alone)
     }
 
-    /// The increase in time for the same work, in percent, over all pairs of its own slices with isotherm at
-    /// work and at rest; or, without slices, compared with runs of the workload alone, by the median or mean of
-    /// repetitions.
+    /// The increase in time for the same work, in percent: the median or mean of repetitions. Each is compared with
+    /// its own slices at rest or, without slices, with a run of the workload alone.
     pub fn slowdown(&self, workload: &str, config: Config) -> Option<Estimate> {
-        let pairs = self.pairs(workload, config);
-        if !pairs.is_empty() {
-            return slowdown(&pairs);
+        let of_slices = self.of_slices(workload, config, slowdown);
+        if of_slices.is_some() {
+            return of_slices;
         }
         let time: Figure = |f| match f.work {
             Work::Seconds(seconds) => Some(seconds),
@@ -95,9 +94,9 @@ impl<'a> Results<'a> {
     /// The decrease in work per second compared with the workload alone, in percent; the comparison is that of
     /// [`Results::slowdown`].
     pub fn less_work(&self, workload: &str, config: Config) -> Option<Estimate> {
-        let pairs = self.pairs(workload, config);
-        if !pairs.is_empty() {
-            return less_work(&pairs);
+        let of_slices = self.of_slices(workload, config, less_work);
+        if of_slices.is_some() {
+            return of_slices;
         }
         let rate: Figure = |f| match f.work {
             Work::Seconds(_) => None,
@@ -107,9 +106,16 @@ impl<'a> Results<'a> {
         Some(Estimate { value: -more.value, ..more })
     }
 
-    fn pairs(&self, workload: &str, config: Config) -> Vec<Pair> {
+    /// The estimate from the slices of each repetition. Their pairs are not pooled: the placement of a process in
+    /// caches affects all pairs of a repetition.
+    fn of_slices(
+        &self,
+        workload: &str,
+        config: Config,
+        of: fn(&[Pair]) -> Option<Estimate>,
+    ) -> Option<Estimate> {
         let sliced = self.repetitions(workload, config).filter_map(|f| f.sliced.as_ref());
-        sliced.flat_map(|s| s.pairs.iter().copied()).collect()
+        Estimate::of_estimates(&sliced.filter_map(|s| of(&s.pairs)).collect::<Vec<_>>())
     }
 
     /// The increase over the workload alone, in percent, by the median or mean of repetitions. Each repetition
@@ -250,6 +256,25 @@ pub(super) mod tests {
         assert!(slowdown.error.unwrap() < 1e-9, "{slowdown}");
         assert!((results.more_work("a", Config::Rec).unwrap() + 20.0).abs() < 1e-9);
         assert_eq!(results.mean_slowdown(Config::Rec), Some(slowdown));
+    }
+
+    /// Each repetition differs from the others by far more than its pairs differ from each other.
+    #[test]
+    fn pairs_of_one_repetition_are_not_independent() {
+        let one = run("a", Config::Rec, Work::PerSecond(100.0), 1.0, 0.0);
+        let mut runs = [0, 1, 2].map(|repetition| Run { repetition, ..one.clone() });
+        for (run, alone) in runs.iter_mut().zip([98.0, 100.0, 102.0]) {
+            let slice = |watched, found| Slice { watched, found };
+            let slices = [slice(true, 100.0), slice(false, alone)].repeat(10);
+            run.outcome.as_mut().unwrap().sliced = Sliced::of(&slices);
+        }
+        let results = Results::of(runs.iter().collect());
+        // The standard error of a median of -2, 0 and 2: 1.253 x 2 / sqrt(3).
+        let both = [results.slowdown("a", Config::Rec), results.less_work("a", Config::Rec)];
+        for estimate in both.map(Option::unwrap) {
+            assert!(estimate.value.abs() < 1e-9, "{estimate}");
+            assert!((estimate.error.unwrap() - 1.447).abs() < 0.05, "{estimate}");
+        }
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::config::Config;
+use super::folder::Outcome;
 use super::latency::Latency;
+use super::plan::PlannedRun;
 use super::sampler::Memory;
 use super::slices::Sliced;
 
@@ -76,4 +78,18 @@ pub struct Run {
     pub repetition: u32,
     /// the results, or the reason for the failure
     pub outcome: Result<RunResult, String>,
+}
+
+impl Outcome for Run {
+    type Turn<'a> = PlannedRun<'a>;
+    const FILE: &'static str = "runs.jsonl";
+
+    fn turn(&self) -> PlannedRun<'_> {
+        let Run { workload, config, repetition, .. } = self;
+        PlannedRun { workload, config: *config, repetition: *repetition }
+    }
+
+    fn failure(&self) -> Option<&str> {
+        self.outcome.as_ref().err().map(String::as_str)
+    }
 }

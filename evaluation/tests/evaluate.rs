@@ -9,7 +9,9 @@ mod alone;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use serde_json::Value;
+use isotherm_evaluation::folder::{Folder, Setup, VERSION};
+use isotherm_evaluation::locked;
+use serde_json::{Value, json};
 
 use self::alone::Alone;
 
@@ -146,6 +148,79 @@ fn a_folder_that_is_not_there_is_wrong_usage() {
     let said = text(&done.stderr);
     assert!(said.starts_with("evaluate: cannot read none/setup.json"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+/// The results of the same program without and with locks, by the limit; `None`: the run has failed.
+fn locked_runs(dir: &Path, runs: &[(u64, [Option<f64>; 2])]) {
+    let line = |(limit, locked, rate): (u64, bool, Option<f64>)| {
+        let measured = |rate| json!({ "used": 1, "rate": rate, "faults": 1.0, "locked_bytes": 0 });
+        let outcome =
+            rate.map_or(json!({ "Err": "killed" }), |rate| json!({ "Ok": measured(rate) }));
+        json!({
+            "program": "sort", "swap": "zram", "limit": limit, "repetition": 0, "locked": locked,
+            "outcome": outcome,
+        })
+    };
+    let both = |&(limit, [orig, lock]): &(u64, [Option<f64>; 2])| {
+        [(limit, false, orig), (limit, true, lock)].map(line)
+    };
+    let lines: Vec<String> = runs.iter().flat_map(both).map(|line| format!("{line}\n")).collect();
+    std::fs::write(dir.join("locked.jsonl"), lines.concat()).unwrap();
+}
+
+#[test]
+fn locked_runs_that_failed_do_not_pass_the_check() {
+    let dir = tempfile::tempdir().unwrap();
+    let check = |runs: &[(u64, [Option<f64>; 2])]| {
+        locked_runs(dir.path(), runs);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_evaluate"));
+        let done =
+            command.args(["--locked", "--check", "--report"]).arg(dir.path()).output().unwrap();
+        (done.status.code(), text(&done.stdout), text(&done.stderr))
+    };
+    let good = (90, [Some(10.0), Some(30.0)]);
+    assert_eq!(check(&[good]).0, Some(0));
+    let (status, out, err) = check(&[good, (70, [Some(10.0), None])]);
+    assert_eq!(status, Some(1), "{out}");
+    assert!(out.contains("failed: sort, zram, 70 %, with locks, 1: killed"), "{out}");
+    assert!(out.contains("at worst: times as fast, at least 0.97: 0.00"), "{out}");
+    assert!(err.contains("1 bounds are broken, 1 runs have failed"), "{err}");
+    let (status, out, err) = check(&[(90, [None, None])]);
+    assert_eq!(status, Some(1), "{out}");
+    assert!(err.contains("0 bounds are broken, 2 runs have failed"), "{err}");
+    let (status, _, err) = check(&[]);
+    assert_eq!(status, Some(1), "{err}");
+    assert!(err.contains("no bound was measured"), "{err}");
+    std::fs::remove_file(dir.path().join("locked.jsonl")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_evaluate"));
+    let none = command.args(["--locked", "--report"]).arg(dir.path()).output().unwrap();
+    assert_eq!(none.status.code(), Some(2), "{}", text(&none.stderr));
+}
+
+/// Its runs have another size, as has the advice in the folder.
+#[test]
+fn locked_runs_of_another_setup_are_refused() {
+    if !can_run() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let size = 128;
+    let (version, seconds, lead_in, slices, rate, seed) = (VERSION, 60, 15, 30, 120_000, 1);
+    let setup = Setup { version, size, seconds, lead_in, slices, rate, seed };
+    Folder::<locked::Run>::open(dir.path(), &setup).unwrap();
+    // If it ran, it would fail at this name.
+    let again = |size: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_evaluate"));
+        command.args(["--locked", "--workloads", "none", "--size", size, "--out"]);
+        let done = command.arg(dir.path()).output().unwrap();
+        (done.status.code(), text(&done.stderr))
+    };
+    let (status, said) = again("1024");
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("another setup"), "{said}");
+    let (status, said) = again("128");
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("no such program"), "{said}");
 }
 
 #[test]

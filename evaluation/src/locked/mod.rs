@@ -5,8 +5,8 @@ mod swap;
 mod table;
 
 use std::ffi::OsString;
-use std::fs::{OpenOptions, create_dir_all, read_to_string, write};
-use std::io::Write;
+use std::fmt::{self, Display};
+use std::fs::{create_dir_all, read_to_string, write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use self::swap::RunSwap;
 pub use self::swap::SwapKind;
 pub use self::table::{bounds, tables};
 use super::beside::Companion;
-use super::folder::Setup;
+use super::folder::{Folder, Outcome, Setup};
 use super::machine::{HugePages, drop_caches};
 use super::process::last_words;
 use super::stop::Stop;
@@ -36,7 +36,6 @@ const RECORDED: Duration = Duration::from_secs(20);
 const HOT: &str = "0.1Hz";
 /// Swap beyond the memory of a program, in bytes.
 const SPARE: u64 = 256 << 20;
-const RUNS: &str = "locked.jsonl";
 
 /// The names of all programs.
 pub const NAMES: [&str; 6] = ["redis", "postgres", "sort", "graph", "stencil", "join"];
@@ -56,12 +55,40 @@ pub struct RunConditions {
     pub locked: bool,
 }
 
-/// A run and its results.
+impl Display for RunConditions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RunConditions { program, swap, limit, repetition, locked } = self;
+        let how = if *locked { "with locks" } else { "without locks" };
+        write!(f, "{program}, {swap}, {limit} %, {how}, {}", repetition + 1)
+    }
+}
+
+/// A run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// its conditions
     #[serde(flatten)]
-    pub turn: RunConditions,
+    pub conditions: RunConditions,
+    /// the results, or the reason for the failure
+    pub outcome: Result<Measured, String>,
+}
+
+impl Outcome for Run {
+    type Turn<'a> = &'a RunConditions;
+    const FILE: &'static str = "locked.jsonl";
+
+    fn turn(&self) -> &RunConditions {
+        &self.conditions
+    }
+
+    fn failure(&self) -> Option<&str> {
+        self.outcome.as_ref().err().map(String::as_str)
+    }
+}
+
+/// The results of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
     /// memory that the program uses without a limit, in bytes
     pub used: u64,
     /// work per second
@@ -85,58 +112,41 @@ pub fn programs(setup: &Setup) -> Vec<Box<dyn Workload>> {
     servers.into_iter().chain(kernels).collect()
 }
 
-/// Runs everything that is not in `folder` yet. Notes each result there at once.
+/// Runs everything that is not in `folder` yet. Notes each result or failure there at once, and continues.
 pub fn run_all(
     programs: &[Box<dyn Workload>],
     setup: &Setup,
     times: u32,
-    folder: &Path,
+    folder: &mut Folder<Run>,
     stop: &Stop,
 ) -> Result<()> {
-    create_dir_all(folder)?;
     let (lead_in, measured) =
         (Duration::from_secs(setup.lead_in), Duration::from_secs(setup.seconds));
     let length = Length { lead_in, measured, slices: 0 };
-    let done = read(folder);
     for repetition in 0..times {
         for program in programs {
-            let advice = Advice::of(&**program, folder, length, stop)?;
+            let advice = Advice::of(&**program, folder.path(), length, stop)?;
             for (swap, limit) in SwapKind::ALL.into_iter().flat_map(|s| LIMITS.map(|l| (s, l))) {
                 // The order alternates, so that a drift of the machine affects both alike.
                 for locked in [repetition % 2 == 1, repetition % 2 == 0] {
                     let program_name = program.name().to_owned();
-                    let turn =
+                    let conditions =
                         RunConditions { program: program_name, swap, limit, repetition, locked };
-                    if done.iter().any(|run| run.turn == turn) {
+                    if folder.has(&conditions) {
                         continue;
                     }
-                    match run(&**program, turn, &advice, length, folder, stop) {
-                        Ok(run) => {
-                            eprintln!("{}", serde_json::to_string(&run)?);
-                            note(folder, &run)?;
-                        }
-                        // The kernel may kill a program that is short of memory.
-                        Err(e) => eprintln!("failed: {}, {swap}, {limit} %: {e:#}", program.name()),
-                    }
+                    // The kernel may kill a program that is short of memory.
+                    let outcome =
+                        run(&**program, &conditions, &advice, length, folder.path(), stop);
                     stop.check()?;
+                    let run = Run { conditions, outcome: outcome.map_err(|e| format!("{e:#}")) };
+                    eprintln!("{}", serde_json::to_string(&run)?);
+                    folder.add(run)?;
                 }
             }
         }
     }
     Ok(())
-}
-
-/// The runs in a folder.
-pub fn read(folder: &Path) -> Vec<Run> {
-    let text = read_to_string(folder.join(RUNS)).unwrap_or_default();
-    // The last line may be incomplete; that run is repeated.
-    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
-}
-
-fn note(folder: &Path, run: &Run) -> Result<()> {
-    let mut file = OpenOptions::new().create(true).append(true).open(folder.join(RUNS))?;
-    writeln!(file, "{}", serde_json::to_string(run)?)?;
-    Ok(file.sync_data()?)
 }
 
 /// The advice of a run without a limit.
@@ -179,12 +189,12 @@ impl Advice {
 
 fn run(
     program: &dyn Workload,
-    turn: RunConditions,
+    turn: &RunConditions,
     advice: &Advice,
     length: Length,
     folder: &Path,
     stop: &Stop,
-) -> Result<Run> {
+) -> Result<Measured> {
     let _huge = HugePages::set(Path::new("/"), false)?;
     let _swap = RunSwap::start(turn.swap, program.memory() * 2 + SPARE, folder)?;
     drop_caches()?;
@@ -206,5 +216,5 @@ fn run(
     let stat = group.group().memory_stat()?;
     watching.map_or(Ok(()), Watching::end)?;
     let faults = stat.major_faults.saturating_sub(before) as f64 / length.measured.as_secs_f64();
-    Ok(Run { turn, used: advice.used, rate, faults, locked_bytes: stat.unevictable })
+    Ok(Measured { used: advice.used, rate, faults, locked_bytes: stat.unevictable })
 }

@@ -2,9 +2,10 @@
 
 use isotherm_bench::bootstrap::middle;
 
-use super::{LIMITS, Run, RunConditions, SwapKind};
+use super::{LIMITS, Measured, Run, RunConditions, SwapKind};
 use crate::statistics::mean;
 use crate::table::{Table, number};
+use crate::verdict::Verdict;
 
 /// In the mails: at best, and on average.
 const PUBLISHED: [f64; 2] = [2.55, 1.65];
@@ -19,55 +20,62 @@ struct Cell<'a> {
     runs: Vec<&'a Run>,
 }
 
-impl Cell<'_> {
-    fn median(&self, locked: bool, of: impl Fn(&Run) -> f64) -> Option<f64> {
-        let own = self.runs.iter().filter(|run| run.turn.locked == locked);
-        middle(own.map(|run| of(run)).collect())
+impl<'a> Cell<'a> {
+    fn median(&self, locked: bool, of: impl Fn(&Measured) -> f64) -> Option<f64> {
+        let own = self.runs.iter().filter(|run| run.conditions.locked == locked);
+        middle(own.filter_map(|run| run.outcome.as_ref().ok().map(&of)).collect())
     }
 
-    /// How many times as fast it is with its hot memory locked.
+    /// Each run without locks, and the run next to it with locks; `None` if that has failed.
+    fn pairs(&self) -> impl Iterator<Item = (&'a Measured, Option<&'a Measured>)> {
+        self.runs.iter().filter(|run| run.conditions.locked).filter_map(|run| {
+            let base = RunConditions { locked: false, ..run.conditions.clone() };
+            let base = self.runs.iter().find(|other| other.conditions == base)?;
+            Some((base.outcome.as_ref().ok()?, run.outcome.as_ref().ok()))
+        })
+    }
+
+    /// How many times as fast it is with its hot memory locked: the median over repetitions. A program that fails
+    /// only with locks does no work.
     fn speedup(&self) -> Option<f64> {
-        self.ratio(|run| run.rate)
+        let pairs = self.pairs().filter(|(base, _)| base.rate > 0.0);
+        middle(pairs.map(|(base, own)| own.map_or(0.0, |own| own.rate / base.rate)).collect())
+    }
+
+    /// Whether a repetition failed only with locks.
+    fn fails_with_locks(&self) -> bool {
+        self.pairs().any(|(_, own)| own.is_none())
     }
 
     /// Major faults for the same work, in percent of those without locks. They hardly depend on the speed of the
     /// machine.
     fn faults_left(&self) -> Option<f64> {
-        self.ratio(|run| run.faults / run.rate).map(|ratio| 100.0 * ratio)
-    }
-
-    /// The ratio of a figure with locks to that without: the median over repetitions, each compared with the run
-    /// next to it.
-    fn ratio(&self, of: impl Fn(&Run) -> f64) -> Option<f64> {
-        let base = |turn: &RunConditions| RunConditions { locked: false, ..turn.clone() };
-        let pairs = self.runs.iter().filter(|run| run.turn.locked).filter_map(|run| {
-            let other = self.runs.iter().find(|other| other.turn == base(&run.turn))?;
-            let base = of(other);
-            (base > 0.0).then(|| of(run) / base)
-        });
-        middle(pairs.collect())
+        let of = |run: &Measured| run.faults / run.rate;
+        let pairs = self.pairs().filter(|(base, _)| of(base) > 0.0);
+        middle(pairs.filter_map(|(base, own)| Some(100.0 * of(own?) / of(base))).collect())
     }
 }
 
-fn cells(runs: &[Run]) -> Vec<Cell<'_>> {
+fn cells<'a>(runs: &[&'a Run]) -> Vec<Cell<'a>> {
     let mut names: Vec<&str> = Vec::new();
     for run in runs {
-        if !names.contains(&run.turn.program.as_str()) {
-            names.push(&run.turn.program);
+        if !names.contains(&run.conditions.program.as_str()) {
+            names.push(&run.conditions.program);
         }
     }
     let kinds = || SwapKind::ALL.into_iter().flat_map(|swap| LIMITS.map(|limit| (swap, limit)));
     let cell = |program, (swap, limit)| {
-        let is_own = |run: &&Run| {
-            run.turn.program == program && (run.turn.swap, run.turn.limit) == (swap, limit)
+        let is_own = |run: &&&Run| {
+            let of = &run.conditions;
+            of.program == program && (of.swap, of.limit) == (swap, limit)
         };
-        Cell { program, swap, limit, runs: runs.iter().filter(is_own).collect() }
+        Cell { program, swap, limit, runs: runs.iter().filter(is_own).copied().collect() }
     };
     names.into_iter().flat_map(|name| kinds().map(move |kind| cell(name, kind))).collect()
 }
 
 /// How many times as fast each program is, and each run in detail.
-pub fn tables(runs: &[Run]) -> Vec<Table> {
+pub fn tables(runs: &[&Run]) -> Vec<Table> {
     let cells = cells(runs);
     let heads = SwapKind::ALL.into_iter().flat_map(|s| LIMITS.map(|l| format!("{s}, {l} %")));
     let head = ["program".to_owned()].into_iter().chain(heads).chain(["mean".to_owned()]);
@@ -116,27 +124,29 @@ pub fn tables(runs: &[Run]) -> Vec<Table> {
     vec![overview, details]
 }
 
-/// The bounds, each with whether it holds. The average is over the programs, however many cells each has.
-pub fn bounds(runs: &[Run]) -> Vec<(String, bool)> {
+/// The bounds. The average is over the programs, however many cells each has. A repetition that fails only with locks
+/// breaks the last bound, whatever the median over repetitions is.
+pub fn bounds(runs: &[&Run]) -> [Verdict; 3] {
     let cells = cells(runs);
     let of_program = cells.chunk_by(|a, b| a.program == b.program);
     let of_program = of_program.map(|own| own.iter().filter_map(Cell::speedup).collect::<Vec<_>>());
     let means: Vec<f64> = of_program.filter_map(|own| mean(&own)).collect();
-    let all: Vec<f64> = cells.iter().filter_map(Cell::speedup).collect();
-    let Some(mean) = mean(&means) else { return Vec::new() };
-    let best = all.iter().copied().fold(f64::MIN, f64::max);
-    let worst = all.iter().copied().fold(f64::MAX, f64::min);
+    let all = || cells.iter().filter_map(Cell::speedup);
+    let failed = cells.iter().any(Cell::fails_with_locks).then_some(0.0);
     let [at_best, on_average, in_each] = BOUNDS;
-    let line = |name: &str, value: f64, bound: f64, published: Option<f64>| {
-        let holds = value >= bound;
-        let word = if holds { "held" } else { "BROKEN" };
-        let mails = published.map_or(String::new(), |p| format!(", {p} in the mails"));
-        (format!("{name}: {value:.2} times as fast (bound {bound}{mails}): {word}"), holds)
+    let of = |name: &str, value, bound, how: Option<String>| {
+        Verdict::of(format!("{name}: times as fast"), value).at_least(bound).with(how)
     };
-    vec![
-        line("at best", best, at_best, Some(PUBLISHED[0])),
-        line("on average", mean, on_average, Some(PUBLISHED[1])),
-        line("at worst", worst, in_each, None),
+    let [best, average] = PUBLISHED.map(|published| Some(format!("{published} in the mails")));
+    [
+        of("at best", all().reduce(f64::max), at_best, best),
+        of("on average", mean(&means), on_average, average),
+        of(
+            "at worst",
+            all().chain(failed).reduce(f64::min),
+            in_each,
+            failed.map(|_| "a program fails only with locks".to_owned()),
+        ),
     ]
 }
 
@@ -145,14 +155,25 @@ mod tests {
     use super::*;
 
     fn run(program: &str, limit: u64, repetition: u32, locked: bool, rate: f64) -> Run {
-        let turn = RunConditions {
+        let conditions = RunConditions {
             program: program.to_owned(),
             swap: SwapKind::Zram,
             limit,
             repetition,
             locked,
         };
-        Run { turn, used: 1 << 20, rate, faults: 10.0, locked_bytes: 0 }
+        let outcome = Ok(Measured { used: 1 << 20, rate, faults: 10.0, locked_bytes: 0 });
+        Run { conditions, outcome }
+    }
+
+    fn failed(run: Run) -> Run {
+        Run { outcome: Err("it was killed".to_owned()), ..run }
+    }
+
+    /// Whether the bounds hold, and the table of all programs.
+    fn results(runs: &[Run]) -> ([Option<bool>; 3], Table) {
+        let runs: Vec<&Run> = runs.iter().collect();
+        (bounds(&runs).map(|bound| bound.holds()), tables(&runs).remove(0))
     }
 
     #[test]
@@ -161,18 +182,34 @@ mod tests {
         let of = |(i, orig, lock)| [run("a", 90, i, false, orig), run("a", 90, i, true, lock)];
         let mut runs: Vec<Run> = rates.into_iter().flat_map(of).collect();
         runs.extend([run("b", 50, 0, false, 10.0), run("b", 50, 0, true, 9.0)]);
-        let all = tables(&runs);
-        assert_eq!(all[0].rows[0][1..4], ["2.50", "-", "-"]);
-        assert_eq!(all[0].rows[1][7], "0.90");
-        let held: Vec<bool> = bounds(&runs).into_iter().map(|(_, holds)| holds).collect();
-        assert_eq!(held, [true, true, false], "{:?}", bounds(&runs));
+        let (held, table) = results(&runs);
+        assert_eq!(table.rows[0][1..4], ["2.50", "-", "-"]);
+        assert_eq!(table.rows[1][7], "0.90");
+        assert_eq!(held, [true, true, false].map(Some));
         // Programs count equally: (2.5 + 0.9) / 2, also if one has a further cell.
         runs.extend([run("a", 70, 0, false, 10.0), run("a", 70, 0, true, 25.0)]);
-        assert!(bounds(&runs)[1].0.starts_with("on average: 1.70 "), "{:?}", bounds(&runs));
+        let average = bounds(&runs.iter().collect::<Vec<_>>())[1].found.unwrap();
+        assert!((average - 1.7).abs() < 1e-9, "{average}");
     }
 
     #[test]
-    fn nothing_has_no_bounds() {
-        assert!(bounds(&[]).is_empty());
+    fn a_program_that_fails_only_with_locks_breaks_the_bound_of_each_case() {
+        let of = |i, lock| [run("a", 90, i, false, 10.0), run("a", 90, i, true, lock)];
+        let mut runs: Vec<Run> = (0..3).flat_map(|i| of(i, 25.0)).collect();
+        assert_eq!(results(&runs).0, [true, true, true].map(Some));
+        runs[1] = failed(runs[1].clone());
+        let (held, table) = results(&runs);
+        assert_eq!(held, [true, true, false].map(Some));
+        assert_eq!(table.rows[0][1], "2.50", "the median");
+        // If it fails without locks too, the locks are not the cause.
+        runs[0] = failed(runs[0].clone());
+        assert_eq!(results(&runs).0, [true, true, true].map(Some));
+    }
+
+    #[test]
+    fn failed_runs_alone_have_no_bounds() {
+        assert_eq!(results(&[]).0, [None; 3]);
+        let runs = [false, true].map(|locked| failed(run("a", 90, 0, locked, 1.0)));
+        assert_eq!(results(&runs).0, [None; 3]);
     }
 }

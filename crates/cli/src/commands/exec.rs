@@ -13,7 +13,8 @@ use crate::log::say;
 /// Runs the command with the advice, and returns its exit status.
 pub fn run(o: &Exec) -> Result<ExitCode> {
     let all = Advice::read(&o.advice)?;
-    let budget = lock_budget(&all, o.lock_limit, o.pid);
+    // The raised limit is restored at the end.
+    let (budget, _raised) = lock_budget(&all, o.lock_limit, o.pid);
     let advised = all.lock_bytes();
     let advice = all.within(budget);
     let stop = Stop::at_signals()?;
@@ -31,7 +32,8 @@ pub fn run(o: &Exec) -> Result<ExitCode> {
     if applied.refused > 0 {
         say(format_args!(
             "isotherm: the kernel refused {}: raise RLIMIT_MEMLOCK (ulimit -l) of the process, or give it \
-             CAP_IPC_LOCK; -v prints each range",
+             CAP_IPC_LOCK; it never locks memory of devices, memory for asynchronous I/O, and hugetlb pages; -v prints \
+             each range",
             bytes(applied.refused)
         ));
     }

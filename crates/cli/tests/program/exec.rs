@@ -5,13 +5,14 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use isotherm_report::bytes;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::kill_on_drop::KillOnDrop;
 use crate::load::status;
-use crate::run::{Recorder, isotherm, needs_root, run_in, until, wait};
+use crate::run::{Recorder, has_or_skip, isotherm, needs_root, run_in, until, wait};
 use crate::workload::Running;
 
 /// A `cat` that waits for input; killed when dropped.
@@ -19,10 +20,15 @@ struct Cat(KillOnDrop);
 
 impl Cat {
     fn start() -> Self {
-        let mut command = Command::new("cat");
+        Cat::by(&mut Command::new("cat"))
+    }
+
+    /// Starts it by a command that becomes it.
+    fn by(command: &mut Command) -> Self {
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let cat = Cat(KillOnDrop(child));
-        until("the heap of cat", || cat.heap().is_some());
+        let name = || status(Path::new(&format!("/proc/{}", cat.0.id())), "Name:");
+        until("the heap of cat", || name() == "cat" && cat.heap().is_some());
         cat
     }
 
@@ -45,8 +51,13 @@ impl Cat {
 
 /// The length of the heap of a process.
 fn heap(pid: u32) -> Option<u64> {
+    mapped(pid, "[heap]")
+}
+
+/// The length of the memory of this name.
+fn mapped(pid: u32, name: &str) -> Option<u64> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
-    let lines = maps.lines().filter(|line| line.ends_with("[heap]"));
+    let lines = maps.lines().filter(|line| line.ends_with(name));
     let lengths = lines.filter_map(|line| {
         let (start, end) = line.split_once(' ')?.0.split_once('-')?;
         let [start, end] = [start, end].map(|text| u64::from_str_radix(text, 16).unwrap());
@@ -66,14 +77,22 @@ fn locked(pid: u32) -> u64 {
 
 /// Advice to lock the heap of a program from its second page on, as another run had it at another address.
 fn advise(dir: &Path, name: &str, heap: u64) {
+    advise_all(dir, name, &[("[heap]", heap, 4096)]);
+}
+
+/// Advice to lock several mappings, each from an offset on.
+fn advise_all(dir: &Path, name: &str, mappings: &[(&str, u64, u64)]) {
+    let ranges = (1u64..).zip(mappings).map(|(i, &(mapping, bytes, offset))| {
+        json!({
+            "action": "lock", "target": 0, "mapping": mapping,
+            "mapping_range": [format!("{:#x}", i << 40), format!("{:#x}", (i << 40) + bytes)],
+            "offset_bytes": offset, "size_bytes": bytes - offset, "rate_hz": 10.0,
+        })
+    });
     let advice = json!({
         "schema_version": 1,
         "targets": [{ "target": 0, "label": format!("{name} (pid 1)") }],
-        "ranges": [{
-            "action": "lock", "target": 0, "mapping": "[heap]",
-            "mapping_range": ["0x10000", format!("{:#x}", 0x10000 + heap)],
-            "offset_bytes": 4096, "size_bytes": heap - 4096, "rate_hz": 10.0,
-        }],
+        "ranges": ranges.collect::<Vec<_>>(),
     });
     fs::write(dir.join("advice.json"), advice.to_string()).unwrap();
 }
@@ -105,6 +124,83 @@ fn a_running_process_is_locked_until_isotherm_ends() {
     assert_eq!(cat.locked(), 0);
     cat.answers();
     assert!(said.contains("locked 128.0 KiB at most"), "{said}");
+}
+
+/// The limit of locked memory of a process, and the maximum of that limit.
+fn memlock(pid: u32) -> [String; 2] {
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory")).unwrap();
+    let mut words = line.split_whitespace().map(str::to_owned);
+    [words.next().unwrap(), words.next().unwrap()]
+}
+
+/// The maximum of the process is above that of isotherm, which may raise no maximum.
+#[test]
+fn a_raised_limit_is_restored_and_its_maximum_stays() {
+    needs_root!();
+    let dir = TempDir::new().unwrap();
+    let cat = Cat::by(Command::new("prlimit").args(["--memlock=65536:6291456", "cat"]));
+    let id = cat.0.id();
+    advise(dir.path(), "cat", cat.heap().unwrap());
+    let mut exec = Command::new("setpriv");
+    exec.args(["--bounding-set=-sys_resource", "--inh-caps=-sys_resource", "prlimit"]);
+    exec.args(["--memlock=65536:4194304", env!("CARGO_BIN_EXE_isotherm"), "exec"]);
+    exec.args(["--advice", "advice.json", "--pid", &id.to_string()]).current_dir(dir.path());
+    let exec = exec.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    until("the lock", || cat.locked() > 0);
+    assert_eq!(memlock(id), ["6291456", "6291456"]);
+    end(exec);
+    assert_eq!(memlock(id), ["65536", "6291456"]);
+}
+
+/// Sets up asynchronous I/O, whose memory the kernel never locks, and waits for input.
+const WITH_AIO: &str = "
+import ctypes
+libc, context = ctypes.CDLL(None), ctypes.c_ulong(0)
+if libc.syscall(206, 8, ctypes.byref(context)) == 0:
+    input()
+";
+
+#[test]
+fn memory_that_the_kernel_never_locks_is_requested_once() {
+    needs_root!();
+    let dir = TempDir::new().unwrap();
+    let mut python = Command::new("python3");
+    python.args(["-c", WITH_AIO]).stdin(Stdio::piped());
+    let mut python = KillOnDrop(python.spawn().unwrap());
+    let (id, name) = (python.id(), "/[aio] (deleted)");
+    let proc = format!("/proc/{id}");
+    let sleeps = || status(Path::new(&proc), "State:").starts_with('S');
+    let mut ended = false;
+    until("its asynchronous I/O", || {
+        ended = python.try_wait().unwrap().is_some();
+        ended || mapped(id, name).is_some() && sleeps()
+    });
+    if !has_or_skip(!ended, "memory_that_the_kernel_never_locks_is_requested_once", "io_setup") {
+        return;
+    }
+    let (heap, aio) = (heap(id).unwrap(), mapped(id, name).unwrap());
+    advise_all(dir.path(), "python3", &[("[heap]", heap, 4096), (name, aio, 0)]);
+    let exec = exec_in(dir.path(), id);
+    until("the lock of the heap", || locked(id) == heap - 4096);
+    let switches = |proc: &str| -> u64 {
+        status(Path::new(proc), "voluntary_ctxt_switches:").parse().unwrap()
+    };
+    let of_exec = || switches(&format!("/proc/{}", exec.id()));
+    let looks = |times: u64| {
+        let before = of_exec();
+        until("further looks", || of_exec() >= before + times);
+    };
+    // The first stop is over.
+    looks(8);
+    until("that it sleeps", sleeps);
+    let before = switches(&proc);
+    looks(8);
+    assert_eq!(switches(&proc), before);
+    let said = end(exec);
+    assert!(said.contains(&format!("locked {} at most", bytes(heap - 4096))), "{said}");
+    assert!(said.contains(&format!("the kernel refused {}", bytes(aio))), "{said}");
+    assert_eq!(locked(id), 0);
 }
 
 /// Locks the first 64 KiB of its heap, and waits for input.

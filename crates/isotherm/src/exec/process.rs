@@ -64,54 +64,53 @@ impl Process {
         let mut new: Vec<Request> = new.flat_map(|(mapping, at)| requests(mapping, at)).collect();
         if !new.is_empty() && proc::locked(root, self.process.pid)? > 0 {
             // What the program has locked itself must stay locked at the end.
-            let own = self.locked_by_itself(root)?;
+            let mut own = self.locked_now(root)?;
+            self.locked.iter().for_each(|ours| own.remove(ours.clone()));
             new = new.into_iter().flat_map(|request| not_locked(request, &own)).collect();
         }
         if new.is_empty() {
             self.found = found;
             return Ok(None);
         }
-        let (before, begin) = (self.applied, Instant::now());
+        let begin = Instant::now();
         let (results, made) = inject::request(root, self.process, &new);
         let took = begin.elapsed();
-        new.iter().zip(results).for_each(|(request, result)| self.note(*request, result));
-        if let Err(e) = made {
-            // All is requested again.
-            self.applied = before;
-            return Err(e);
-        }
+        let locks = new.iter().take(results.len()).filter(|request| is_lock(**request));
+        self.locked.extend(locks.filter_map(|request| request.range().non_empty()));
+        // After an error all is requested again.
+        made?;
         self.found = found;
+        let locked = self.locked_now(root)?;
+        new.iter().zip(results).for_each(|(request, result)| self.note(*request, result, &locked));
         Ok(Some(took))
     }
 
-    /// The memory that the program has locked itself.
-    fn locked_by_itself(&self, root: &Path) -> Result<RangeSet<u64>, ProcError> {
+    /// The memory that is locked, by the advice or by the program itself.
+    fn locked_now(&self, root: &Path) -> Result<RangeSet<u64>, ProcError> {
         let areas = proc::usage(root, self.process.pid)?;
         let areas = areas.iter().filter(|area| area.is_locked());
-        let mut own: RangeSet<u64> = areas.filter_map(|area| area.range.non_empty()).collect();
-        self.locked.iter().for_each(|ours| own.remove(ours.clone()));
-        Ok(own)
+        Ok(areas.filter_map(|area| area.range.non_empty()).collect())
     }
 
-    fn note(&mut self, request: Request, result: io::Result<()>) {
-        let (Request::Lock(range)
-        | Request::LockNow(range)
-        | Request::Unlock(range)
-        | Request::HugePages(range)) = request;
-        let is_lock = !matches!(request, Request::HugePages(_));
-        if is_lock {
-            // A lock that fails at a hole has locked the memory before it.
-            self.locked.extend(range.non_empty());
-        }
-        let sum = match result {
-            Err(e) => {
-                debug!("process {}: {request:?}: {e}", self.process.pid);
-                &mut self.applied.refused
-            }
-            Ok(()) if is_lock => &mut self.applied.locked,
-            Ok(()) => &mut self.applied.huge,
+    /// Counts a request after which this memory is `locked`. Results do not suffice: the kernel accepts locks of
+    /// memory that it never locks (of devices, for asynchronous I/O, hugetlb pages), and a lock that fails at a hole
+    /// has locked the memory before it.
+    fn note(&mut self, request: Request, result: io::Result<()>, locked: &RangeSet<u64>) {
+        let bytes = request.range().len();
+        let refused = if is_lock(request) {
+            not_locked(request, locked).iter().map(|part| part.range().len()).sum()
+        } else if result.is_err() {
+            bytes
+        } else {
+            0
         };
-        *sum += range.len();
+        if refused > 0 {
+            let pid = self.process.pid;
+            debug!("process {pid}: {request:?}: {refused} of {bytes} bytes refused: {result:?}");
+        }
+        self.applied.refused += refused;
+        let sum = if is_lock(request) { &mut self.applied.locked } else { &mut self.applied.huge };
+        *sum += bytes - refused;
     }
 
     /// Undoes the locks.
@@ -123,6 +122,10 @@ impl Process {
         }
         Ok(())
     }
+}
+
+fn is_lock(request: Request) -> bool {
+    matches!(request, Request::Lock(_) | Request::LockNow(_))
 }
 
 /// The parts of a request for a lock that are not `locked`. Other requests stay whole.
@@ -237,6 +240,27 @@ fn maps(pid: i32, program: &Program) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_that_the_kernel_does_not_lock_counts_as_refused() {
+        let range = AddrRange::new;
+        let mut process = Process::new(Thread { pid: 1, start_ticks: 0 });
+        let locked = RangeSet::from_iter([0x1000..0x3000]);
+        let no_memory = || Err(io::ErrorKind::OutOfMemory.into());
+        for (request, result) in [
+            (Request::Lock(range(0x1000, 0x2000)), Ok(())),
+            // Memory of a device.
+            (Request::Lock(range(0x5000, 0x7000)), Ok(())),
+            // A hole after the first page.
+            (Request::LockNow(range(0x2000, 0x4000)), no_memory()),
+            (Request::HugePages(range(0x8000, 0xc000)), Ok(())),
+            (Request::HugePages(range(0xc000, 0x1_0000)), no_memory()),
+        ] {
+            process.note(request, result, &locked);
+        }
+        let expected = Applied { locked: 0x2000, huge: 0x4000, refused: 0x2000 + 0x1000 + 0x4000 };
+        assert_eq!(process.applied, expected);
+    }
 
     #[test]
     fn a_part_that_is_locked_is_not_requested() {

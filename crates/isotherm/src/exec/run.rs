@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use isotherm_linux::cgroup::Cgroup;
 use isotherm_linux::{Thread, proc, sys};
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use rustix::thread::CapabilitySet;
+use tracing::warn;
 
 use super::process::Processes;
 use super::{Advice, ExecError};
@@ -36,17 +37,48 @@ pub struct Applied {
     pub refused: u64,
 }
 
+/// A raised `RLIMIT_MEMLOCK` of a process, restored on drop.
+#[derive(Debug)]
+pub struct RaisedLimit {
+    process: Thread,
+    before: Rlimit,
+    raised: Rlimit,
+}
+
+impl Drop for RaisedLimit {
+    fn drop(&mut self) {
+        let (root, pid) = (Path::new(crate::ROOT), self.process.pid);
+        // The process may have changed it since.
+        let now = proc::memlock_limit(root, pid).ok().filter(|_| self.process.lives(root));
+        if now == Some(self.raised)
+            && let Err(e) = set_limit(pid, self.before)
+        {
+            warn!("cannot restore RLIMIT_MEMLOCK of process {pid}: {e}");
+        }
+    }
+}
+
+fn set_limit(pid: i32, limit: Rlimit) -> rustix::io::Result<Rlimit> {
+    prlimit(Pid::from_raw(pid), Resource::Memlock, limit)
+}
+
 /// Maximum number of bytes to lock in a process, or in a command if `pid` is `None`. It is `wanted`, or else the
 /// memory that the process may use, minus a reserve for the memory that it needs in addition to the advised
 /// ranges.
 ///
-/// Raises `RLIMIT_MEMLOCK` of the process as far as the kernel permits. For a command it raises the limit of this
-/// process, which the command inherits. Without `CAP_IPC_LOCK`, that limit is another maximum.
+/// Raises `RLIMIT_MEMLOCK` of the process as far as the kernel permits, until the second value is dropped. For a
+/// command it raises the limit of this process, which the command inherits. Without `CAP_IPC_LOCK`, that limit is
+/// another maximum.
 #[must_use]
-pub fn lock_budget(advice: &Advice, wanted: Option<u64>, pid: Option<i32>) -> u64 {
+pub fn lock_budget(
+    advice: &Advice,
+    wanted: Option<u64>,
+    pid: Option<i32>,
+) -> (u64, Option<RaisedLimit>) {
     let of = pid.or_else(|| i32::try_from(std::process::id()).ok()).unwrap_or(0);
     let budget = wanted.unwrap_or_else(|| share(memory(of), advice.needed_beside()));
-    raise_limit(of).map_or(budget, |most| budget.min(most))
+    let (most, raised) = raise_limit(of);
+    (most.map_or(budget, |most| budget.min(most)), raised)
 }
 
 /// The part of `memory` that may be locked if the process needs `beside` further bytes that are not locked.
@@ -65,18 +97,22 @@ fn memory(pid: i32) -> u64 {
     limit.map_or(total, |limit| limit.min(total))
 }
 
-/// Raises `RLIMIT_MEMLOCK` of a process as far as possible. Returns the limit, if there is one for this process.
-fn raise_limit(pid: i32) -> Option<u64> {
-    let raised = |limit| prlimit(Pid::from_raw(pid), Resource::Memlock, limit).is_ok();
-    if raised(Rlimit { current: None, maximum: None }) {
-        return None;
-    }
-    // A process of the same user has the same limit, as a rule.
-    let own = getrlimit(Resource::Memlock);
-    let (current, maximum) = (own.current, own.maximum);
-    let limit = if raised(Rlimit { current: maximum, maximum }) { maximum } else { current };
-    let effective = proc::effective_capabilities(Path::new(crate::ROOT), pid).unwrap_or(0);
-    limit.filter(|_| effective & CapabilitySet::IPC_LOCK.bits() == 0)
+/// Raises `RLIMIT_MEMLOCK` of a process as far as possible: without `CAP_SYS_RESOURCE`, up to its own maximum.
+/// Returns the limit, if there is one for this process, and the raised limit, if it was lower before.
+fn raise_limit(pid: i32) -> (Option<u64>, Option<RaisedLimit>) {
+    let root = Path::new(crate::ROOT);
+    let before = proc::memlock_limit(root, pid).ok();
+    let Some((before, process)) = before.zip(Thread::now(root, pid)) else { return (None, None) };
+    let unlimited = Rlimit { current: None, maximum: None };
+    let highest = [unlimited, Rlimit { current: before.maximum, ..before }];
+    let raised = highest.into_iter().find(|limit| set_limit(pid, *limit).is_ok());
+    let effective = proc::effective_capabilities(root, pid).unwrap_or(0);
+    let limit = raised.unwrap_or(before).current;
+    let raised = raised.filter(|raised| *raised != before);
+    (
+        limit.filter(|_| effective & CapabilitySet::IPC_LOCK.bits() == 0),
+        raised.map(|raised| RaisedLimit { process, before, raised }),
+    )
 }
 
 /// Runs `command`, and applies `advice` in it and in its descendants as their mappings appear. Returns the exit

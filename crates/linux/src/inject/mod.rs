@@ -43,13 +43,24 @@ pub enum Request {
 }
 
 impl Request {
+    /// The addresses.
+    #[must_use]
+    pub fn range(self) -> AddrRange {
+        let (Request::Lock(range)
+        | Request::LockNow(range)
+        | Request::Unlock(range)
+        | Request::HugePages(range)) = self;
+        range
+    }
+
     fn syscall(self) -> Syscall {
-        let (number, range, last) = match self {
-            Request::Lock(range) => (libc::SYS_mlock2, range, i64::from(libc::MLOCK_ONFAULT)),
-            Request::LockNow(range) => (libc::SYS_mlock, range, 0),
-            Request::Unlock(range) => (libc::SYS_munlock, range, 0),
-            Request::HugePages(range) => (libc::SYS_madvise, range, i64::from(libc::MADV_HUGEPAGE)),
+        let (number, last) = match self {
+            Request::Lock(_) => (libc::SYS_mlock2, i64::from(libc::MLOCK_ONFAULT)),
+            Request::LockNow(_) => (libc::SYS_mlock, 0),
+            Request::Unlock(_) => (libc::SYS_munlock, 0),
+            Request::HugePages(_) => (libc::SYS_madvise, i64::from(libc::MADV_HUGEPAGE)),
         };
+        let range = self.range();
         Syscall { number, args: [range.start, range.len(), last.cast_unsigned()] }
     }
 
