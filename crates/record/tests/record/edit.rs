@@ -153,6 +153,28 @@ fn longer_intervals_have_means() {
     assert_eq!(joined[2].targets[0].regions, all[4].targets[0].regions);
 }
 
+/// Found by an audit: what ended before the last snapshot of an interval was left out.
+#[test]
+fn a_target_that_ends_within_a_longer_interval_stays() {
+    let mut all = few(4);
+    let mut ages = PageAges { sampling: 1, since: all[0].start, ..PageAges::default() };
+    ages.returned.add(9_000, 300);
+    ages.idle.add(9_000, 400);
+    ages.untouched = 100;
+    let mut job = all[0].targets[0].clone();
+    (job.id, job.ages) = (TargetId(2), Some(Arc::new(ages)));
+    all[0].targets.push(job);
+    let edit = Edit { aggr: Some(Duration::from_millis(1600)), ..Edit::default() };
+    let [joined] = &edited(&record(&all), &edit)[..] else { panic!() };
+    let job = &joined.targets[1];
+    // It was there for a quarter of the time.
+    assert!(job.regions.iter().all(|r| r.resident_bp == 2500), "{job:?}");
+    let ages = job.ages.as_ref().unwrap();
+    let pages = (ages.returned.total(), ages.idle.total(), ages.untouched);
+    assert_eq!(pages, (300, 100, 25));
+    assert!(joined.targets[0].regions.iter().all(|r| r.resident_bp == 10_000));
+}
+
 #[test]
 fn recordings_one_after_the_other_are_one() {
     let first = record(&few(3));
