@@ -4,9 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Attribution, Fault, HugeAges, Nanos, PageAges, Snapshot, TargetId};
+use isotherm_core::{
+    AddrRange, Attribution, Fault, HugeAges, Nanos, PageAges, Snapshot, TargetId, Thresholds,
+};
 use isotherm_record::edit::{Edit, EditError, Editor, Rewriter};
-use isotherm_record::{Event, FileEndReason, Limits, ReadError, RecordingHeader, Writer};
+use isotherm_record::{Event, FileEndReason, Limits, ReadError, Reader, RecordingHeader, Writer};
 use proptest::prelude::*;
 
 use crate::samples::{
@@ -173,6 +175,27 @@ fn a_target_that_ends_within_a_longer_interval_stays() {
     let pages = (ages.returned.total(), ages.idle.total(), ages.untouched);
     assert_eq!(pages, (300, 100, 25));
     assert!(joined.targets[0].regions.iter().all(|r| r.resident_bp == 10_000));
+}
+
+/// Found by an audit: joined to intervals of 10 s, this record had four times as much hot memory.
+#[test]
+fn longer_intervals_have_as_much_hot_memory() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/notebooks/redis.rec");
+    let all = snapshots(Reader::open(&path).unwrap());
+    let hot = |all: &[Snapshot]| {
+        let seconds = |s: &Snapshot| s.end.since(s.start).as_secs_f64();
+        let hot = |s: &Snapshot| s.bytes(&Thresholds::default()).hot as f64 * seconds(s);
+        all.iter().map(hot).sum::<f64>() / all.iter().map(seconds).sum::<f64>()
+    };
+    let before = hot(&all);
+    for seconds in [1, 2, 5, 10] {
+        let edit = Edit { aggr: Some(Duration::from_secs(seconds)), ..Edit::default() };
+        let mut editor = Editor::new(edit);
+        let mut joined: Vec<Snapshot> = all.iter().filter_map(|s| editor.push(s)).collect();
+        joined.extend(editor.rest());
+        let after = hot(&joined);
+        assert!((0.9..1.1).contains(&(after / before)), "{seconds} s: {after} of {before}");
+    }
 }
 
 #[test]
