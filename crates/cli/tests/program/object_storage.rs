@@ -1,6 +1,5 @@
 //! A lake in object storage, from the service that writes it to the report: moto, in a process of its own.
 
-use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
