@@ -233,6 +233,12 @@ def without_images(images):
     )
 
 
+def without_hosts(hosts):
+    """The hosts that the question about hosts leaves out, as they no longer exist."""
+    gone = hosts[0]["gone_hosts"] if hosts else 0
+    return f" Hosts left out, because they have no row in the last hours of the lake: {gone}." if gone else ""
+
+
 def tables(report):
     """Every question as a title, a sentence, a head and rows of text."""
     options, answers = report["options"], report["answers"]
@@ -293,7 +299,8 @@ def tables(report):
         f"{len(emptied)} of {len(hosts)} hosts, {size(sum(row['host_bytes'] for row in emptied))} of "
         f"{size(sum(row['host_bytes'] for row in hosts))}, if memory idle for {age} is paged out and "
         f"{options['headroom']} % of each host stays free. Only memory that processes map counts as "
-        "required: kernel memory, page cache and unmapped files of tmpfs have to fit into what stays free.",
+        "required: kernel memory, page cache and unmapped files of tmpfs have to fit into what stays free."
+        f"{without_hosts(hosts)}",
         ["host", "memory", "peak", "required", "room"],
         [
             [row["host"]] + [size(row[f"{key}_bytes"]) for key in ("host", "resident", "needed", "room")]

@@ -97,6 +97,33 @@ class Report(unittest.TestCase):
         emptied = [row["can_be_emptied"] for row in self.answers(groups)["hosts"]]
         self.assertEqual(emptied, [1] + 12 * [0])
 
+    def test_hosts_that_no_longer_exist_have_no_room(self):
+        # All but the first host have a row on each of seven days.
+        days = [range(1440 * day, 1440 * day + 1) for day in range(7)]
+        groups = [("gone", 1000, "s", 100, days[0])]
+        for day in days:
+            groups += [("b", 1000, "s", 90, day), ("c", 1000, "s", 870, day)]
+        hosts = self.answers(groups)["hosts"]
+        self.assertEqual([(row["host"], row["can_be_emptied"]) for row in hosts], [("b", 0), ("c", 0)])
+        self.assertEqual([row["gone_hosts"] for row in hosts], [1, 1])
+        text = self.report(groups, json=False)
+        self.assertIn("Hosts left out, because they have no row in the last hours of the lake: 1.", text)
+        self.assertIn("0 of 2 hosts", text)
+
+    def test_no_requirement_is_below_zero(self):
+        older = {f"idle_{age}": 1050 for age in AGES}
+        answers = self.answers([("h", 10000, "s", 1000, range(3), older)])
+        self.assertEqual(answers["limits"][0]["smallest_limit_bytes"], 0)
+        self.assertEqual(answers["hosts"][0]["needed_bytes"], 0)
+
+    def test_the_limit_is_that_of_the_last_day(self):
+        groups = [("h", 10000, "s", 1000, range(1), {"limit_bytes": 8000})]
+        groups += [("h", 10000, "s", 1000, range(1440, 1441), {"limit_bytes": 2000})]
+        groups += [("h", 10000, "t", 1000, range(1), {"limit_bytes": 8000})]
+        groups += [("h", 10000, "t", 1000, range(1440, 1441))]
+        limits = {row["service"]: row["limit_bytes"] for row in self.answers(groups)["limits"]}
+        self.assertEqual(limits, {"s": 2000, "t": None})
+
     def test_the_change_by_an_image_may_be_large(self):
         # The new image frees 1 TiB of cold memory on each of 12 hosts, give or take 1 GiB. The sum of the squares exceeds
         # 64 bits, as for 100 GiB on 1000 hosts.

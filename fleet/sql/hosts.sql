@@ -1,6 +1,8 @@
 -- Which hosts could be emptied, if memory that is idle for {age} were paged out? By host.
 -- {age}: an age of the lake's columns, such as 2m.
 -- {headroom}: the part of each host's memory that stays free, in percent.
+-- Hosts without a row in the last hour of the lake, or in the hour before it, no longer exist: they have no row here, and
+-- gone_hosts is their number.
 -- A host requires what it required in its worst hour (needed_bytes): the sum over the control groups of that hour, each
 -- in its worst minute, of the resident memory that was idle for less than {age}. Hosts are emptied in the order of this
 -- figure, until the other hosts have no room for all that was emptied, or none of them for one of the groups.
@@ -11,7 +13,8 @@ WITH peaks AS (
     cgroup,
     max(host_bytes) AS host_bytes,
     max(resident_bytes) AS resident,
-    max(resident_bytes - idle_{age}) AS needed
+    -- Ages are a sample, and may be older than sizes.
+    max(CASE WHEN resident_bytes > idle_{age} THEN resident_bytes - idle_{age} ELSE 0 END) AS needed
   FROM lake
   WHERE snapshots > 0
   GROUP BY host, floor(minute_s / 3600), cgroup
@@ -19,6 +22,7 @@ WITH peaks AS (
 hours AS (
   SELECT
     host,
+    hour,
     max(host_bytes) AS host_bytes,
     sum(resident) AS resident,
     sum(needed) AS needed,
@@ -29,6 +33,7 @@ hours AS (
 hosts AS (
   SELECT
     host,
+    max(hour) AS last_hour,
     CAST(max(host_bytes) AS BIGINT) AS host_bytes,
     CAST(max(resident) AS BIGINT) AS resident_bytes,
     CAST(max(needed) AS BIGINT) AS needed_bytes,
@@ -36,6 +41,16 @@ hosts AS (
     CAST(floor(max(host_bytes) * (100 - {headroom}) / 100) - max(needed) AS BIGINT) AS room_bytes
   FROM hours
   GROUP BY host
+),
+marked AS (
+  SELECT *, max(last_hour) OVER () AS lake_hour
+  FROM hosts
+),
+counted AS (
+  SELECT
+    *,
+    CAST(sum(CASE WHEN last_hour < lake_hour - 1 THEN 1 ELSE 0 END) OVER () AS BIGINT) AS gone_hosts
+  FROM marked
 ),
 ordered AS (
   SELECT
@@ -45,6 +60,7 @@ ordered AS (
     needed_bytes,
     largest_group_bytes,
     room_bytes,
+    gone_hosts,
     row_number() OVER (ORDER BY needed_bytes, host) AS place,
     CAST(sum(needed_bytes) OVER (
       ORDER BY needed_bytes, host ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
@@ -55,7 +71,8 @@ ordered AS (
     coalesce(max(room_bytes) OVER (
       ORDER BY needed_bytes, host ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
     ), 0) AS largest_room_bytes
-  FROM hosts
+  FROM counted
+  WHERE last_hour >= lake_hour - 1
 ),
 fitting AS (
   SELECT
@@ -74,6 +91,7 @@ SELECT
   room_bytes,
   moved_bytes,
   room_elsewhere_bytes,
-  min(fits) OVER (ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS can_be_emptied
+  min(fits) OVER (ORDER BY place ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS can_be_emptied,
+  gone_hosts
 FROM fitting
 ORDER BY place

@@ -6,6 +6,7 @@
 -- For each service the smallest minimum age of page-out that keeps the objective on every day; the limit is the memory
 -- that the largest control group of the service required in its worst minute: the resident memory that was idle for
 -- less. A service that keeps the objective at no age has no row.
+-- limit_bytes: the highest limit of its control groups on the last day of the service.
 WITH daily AS (
   SELECT
     day,
@@ -144,8 +145,10 @@ by_day AS (
     service,
     age_s,
     day,
+    max(day) OVER (PARTITION BY service, age_s) AS last_day,
     CAST(sum(resident) AS BIGINT) AS resident,
-    CAST(sum(returned) AS BIGINT) AS returned
+    CAST(sum(returned) AS BIGINT) AS returned,
+    max(limit_now) AS limit_now
   FROM unpivoted
   GROUP BY service, age_s, day
 ),
@@ -153,6 +156,7 @@ refaults AS (
   SELECT
     service,
     age_s,
+    max(CASE WHEN day = last_day THEN limit_now END) AS limit_now,
     max(CASE WHEN resident > 0 THEN floor(1000000 * (returned / resident)) ELSE 0 END) AS refault_ppm
   FROM by_day
   GROUP BY service, age_s
@@ -164,7 +168,6 @@ ordered_days AS (
     cgroup,
     age_s,
     age,
-    limit_now,
     peak,
     needed,
     row_number() OVER (PARTITION BY service, host, cgroup, age_s ORDER BY needed DESC, day) AS place,
@@ -176,7 +179,6 @@ needs AS (
     service,
     age_s,
     age,
-    max(limit_now) AS limit_now,
     max(peak) AS peak,
     max(CASE WHEN place > {skipped_days} OR days <= {skipped_days} THEN needed END) AS needed
   FROM ordered_days
@@ -187,7 +189,7 @@ ranked AS (
     n.service,
     n.age_s,
     n.age,
-    n.limit_now,
+    r.limit_now,
     n.peak,
     n.needed,
     r.refault_ppm,
@@ -203,7 +205,8 @@ SELECT
   CAST(refault_ppm AS BIGINT) AS worst_day_refault_ppm,
   CAST(limit_now AS BIGINT) AS limit_bytes,
   CAST(peak AS BIGINT) AS peak_bytes,
-  CAST(needed AS BIGINT) AS smallest_limit_bytes
+  -- Ages are a sample, and may be older than sizes.
+  CAST(CASE WHEN needed > 0 THEN needed ELSE 0 END AS BIGINT) AS smallest_limit_bytes
 FROM ranked
 WHERE place = 1
 ORDER BY service

@@ -20,6 +20,8 @@ const ROWS_OF_FILE: usize = 8 << 20;
 const SETTLE_MS: i64 = HOUR_MS;
 /// The folder in which a day is written before it has its name.
 const ASIDE: (&str, &str) = (".date=", ".new");
+/// An empty file in the copy of a day that lacks rows: files could not be read, or the day had not ended.
+const INCOMPLETE: &str = ".incomplete";
 
 /// The result for one day.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,8 +90,8 @@ impl Files for Folder<'_> {
 }
 
 /// Copies the days of the lake `from` to `to/date=D/part-NNNN.parquet`, sorted by host, control group and minute.
-/// Without `date`, these are the days that ended at least an hour before `now`, in ms since 1970, and that `to` does
-/// not have. Days without rows are skipped. Calls `done` after each day.
+/// Without `date`, these are the days that ended at least an hour before `now`, in ms since 1970, and of which `to` does
+/// not have all files. Days without rows are skipped. Calls `done` after each day.
 ///
 /// # Errors
 /// If a directory cannot be read, a file cannot be written, or another process copies to `to`.
@@ -107,7 +109,11 @@ pub fn compact(
     let mut days = from.parts("", "date=")?;
     days.retain(|day| match date {
         Some(date) => day == date,
-        None => day.as_str() < unfinished.as_str() && !to.join(format!("date={day}")).exists(),
+        None => {
+            let copy = to.join(format!("date={day}"));
+            let whole = copy.exists() && !copy.join(INCOMPLETE).exists();
+            day.as_str() < unfinished.as_str() && !whole
+        }
     });
     if days.is_empty() && !to.exists() {
         return Ok(());
@@ -125,7 +131,8 @@ pub fn compact(
     for day in days {
         let hosts = hosts_of(from, &day)?;
         if !hosts.is_empty() {
-            done(&compact_day(from, hosts, to, day)?);
+            let ended = day < unfinished;
+            done(&compact_day(from, hosts, to, day, ended)?);
         }
     }
     Ok(())
@@ -172,6 +179,7 @@ fn compact_day(
     hosts: BTreeMap<String, Vec<String>>,
     to: &Path,
     date: String,
+    ended: bool,
 ) -> Result<CompactedDay, LakeError> {
     let place = to.join(format!("date={date}"));
     let aside = to.join(format!("{}{date}{}", ASIDE.0, ASIDE.1));
@@ -199,6 +207,10 @@ fn compact_day(
         part = open.write(&rows)?;
     }
     part.map_or(Ok(()), Part::finish)?;
+    if !(ended && out.left_out.is_empty()) {
+        let mark = aside.join(INCOMPLETE);
+        File::create(&mark).map_err(|e| io_error("create", &mark, e))?;
+    }
     // A day that is there is not copied again, so all of it must be on disk first.
     sync(&aside)?;
     // The exchange is atomic: a reader sees all of the previous copy, or all of this one.
@@ -378,9 +390,30 @@ mod tests {
         assert_eq!(days(&raw, &big, None, DAY + 25 * HOUR_MS - 1), []);
         assert!(!big.exists(), "there is nothing to copy yet");
         let bad = "date=2026-11-25/hour=00/host=h/rows.parquet";
+        let good = fs::read(raw.join(bad)).unwrap();
         fs::write(raw.join(bad), "no").unwrap();
-        let done = days(&raw, &big, None, DAY + 25 * HOUR_MS);
-        assert_eq!((done[0].rows, &*done[0].left_out[0].0), (8, bad));
+        let now = DAY + 25 * HOUR_MS;
+        for _ in 0..2 {
+            let done = days(&raw, &big, None, now);
+            assert_eq!((done[0].rows, &*done[0].left_out[0].0), (8, bad));
+        }
+        // The copy is whole once the file can be read.
+        fs::write(raw.join(bad), good).unwrap();
+        assert_eq!(days(&raw, &big, None, now)[0].rows, 16);
+        assert_eq!(days(&raw, &big, None, now), []);
+    }
+
+    /// Found by an audit: the copy of half a day was never completed.
+    #[test]
+    fn the_copy_of_a_day_that_has_not_ended_is_replaced_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let (raw, big) = (dir.path().join("raw"), dir.path().join("big"));
+        write(&raw, "h", 2);
+        let (early, late) = (DAY + 2 * HOUR_MS, DAY + 25 * HOUR_MS);
+        assert_eq!(days(&raw, &big, Some("2026-11-25"), early)[0].rows, 16);
+        write(&raw, "i", 1);
+        assert_eq!(days(&raw, &big, None, late)[0].rows, 24);
+        assert_eq!(days(&raw, &big, None, late), []);
     }
 
     #[test]

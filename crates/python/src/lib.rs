@@ -34,6 +34,8 @@ struct Table {
     table: isotherm_record::Table,
     thresholds: Thresholds,
     skip_damaged: bool,
+    /// The temporary folder of the record, if it has one: Python removes it with its last owner.
+    _folder: Option<Py<PyAny>>,
 }
 
 impl Table {
@@ -55,6 +57,7 @@ impl Table {
         hot_hz: f64,
         cold_s: f64,
         skip_damaged: bool,
+        folder: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let table = match name {
             "regions" => isotherm_record::Table::Regions,
@@ -68,7 +71,8 @@ impl Table {
             let text = format!("hot_hz is {hot_hz}: a rate must be above 0");
             return Err(PyValueError::new_err(text));
         }
-        Ok(Table { path, table, thresholds: Thresholds { hot_hz, cold_age }, skip_damaged })
+        let thresholds = Thresholds { hot_hz, cold_age };
+        Ok(Table { path, table, thresholds, skip_damaged, _folder: folder })
     }
 
     /// The rows, as an `ArrowArrayStream`.

@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import os
+import shutil
 import subprocess
 import warnings
 
@@ -131,6 +132,12 @@ def test_what_is_no_record_is_refused(tmp_path):
     other.write_text("text")
     with pytest.raises(isotherm.RecordError, match="no isotherm record"):
         isotherm.read(other)
+
+
+def test_a_table_keeps_its_temporary_record(monkeypatch):
+    copied = lambda *args: shutil.copy(EXAMPLE, args[args.index("--output") + 1])
+    monkeypatch.setattr(importlib.import_module("isotherm._record"), "run", copied)
+    assert pyarrow.table(isotherm.record(1, 1).regions()).num_rows == 10 * 120
 
 
 def test_a_process_is_recorded():

@@ -1,6 +1,6 @@
 //! The common parts of damo's records and those of isotherm.
 
-use isotherm_core::{Attrs, RegionView};
+use isotherm_core::{RegionView, Snapshot};
 
 use crate::header::{RecordingHeader, TargetInfo};
 
@@ -11,9 +11,23 @@ pub(crate) const PRESUMED: &str =
 /// The beginning of the command of a target that a scheme of DAMON has reported.
 pub(crate) const SCHEME: &str = "kdamond ";
 
-/// The command of a target that is known by its number in DAMON only.
-pub(crate) fn target_name(id: u64) -> String {
-    format!("{TARGET}{id}")
+/// The command of a target that is known by its number in DAMON only. The kdamond and the context are part of it
+/// unless they are the first.
+pub(crate) fn target_name(kdamond: i64, context: i64, id: u64) -> String {
+    match (kdamond, context) {
+        (0, 0) => format!("{TARGET}{id}"),
+        _ => format!("{TARGET}{id} of {SCHEME}{kdamond} context {context}"),
+    }
+}
+
+/// The kdamond and the context of an imported target; 0 if it has none.
+pub(crate) fn place(fact: &TargetInfo) -> [u64; 2] {
+    let of = |name| {
+        let mut words = fact.command.split(' ').skip_while(|word| *word != name);
+        words.nth(1).and_then(|i| i.parse().ok()).unwrap_or(0)
+    };
+    let imported = fact.command.starts_with(TARGET) || fact.command.starts_with(SCHEME);
+    if imported && fact.pid.is_none() { ["kdamond", "context"].map(of) } else { [0; 2] }
 }
 
 /// The number of a target in DAMON: for a process its pid. Results of a scheme may have none.
@@ -21,7 +35,8 @@ pub(crate) fn target_id(fact: &TargetInfo) -> Option<u64> {
     if fact.command.starts_with(SCHEME) && fact.pid.is_none() {
         return None;
     }
-    let of_name = fact.command.strip_prefix(TARGET).and_then(|id| id.parse().ok());
+    let of_name = fact.command.strip_prefix(TARGET).and_then(|rest| rest.split(' ').next());
+    let of_name = of_name.and_then(|id| id.parse().ok());
     of_name.or(fact.pid.map(u64::from)).or(Some(fact.id.0.into()))
 }
 
@@ -32,13 +47,19 @@ pub(crate) struct Counts {
     samples: u64,
     /// aggregation interval in ns
     aggr: u128,
+    /// whether ages are known
+    ages: bool,
 }
 
 impl Counts {
-    pub fn of(attrs: &Attrs) -> Self {
+    /// The intervals are those of the recording, which damo presumes for all snapshots. Those of a snapshot may differ:
+    /// it may be longer, or the attributes may have changed. They count if the header of the record is damaged.
+    pub fn of(facts: Option<&RecordingHeader>, s: &Snapshot) -> Self {
+        let attrs = facts.map_or(&s.attrs, |facts| &facts.attrs);
+        let ages = facts.is_none_or(|facts| !facts.missing.ages);
         let aggr = attrs.aggr.as_nanos().max(1);
         let samples = (aggr / attrs.sample.as_nanos().max(1)).max(1);
-        Counts { samples: u64::try_from(samples).unwrap_or(u64::MAX), aggr }
+        Counts { samples: u64::try_from(samples).unwrap_or(u64::MAX), aggr, ages }
     }
 
     /// The count of accesses. Any access counts as one at least.
@@ -47,9 +68,9 @@ impl Counts {
         nr.max(u64::from(r.accesses_bp > 0))
     }
 
-    /// The age in aggregation intervals.
-    pub fn age(self, r: &RegionView) -> u128 {
-        (r.age.as_nanos() + self.aggr / 2) / self.aggr
+    /// The age in aggregation intervals, if it is known.
+    pub fn age(self, r: &RegionView) -> Option<u128> {
+        self.ages.then(|| (r.age.as_nanos() + self.aggr / 2) / self.aggr)
     }
 }
 

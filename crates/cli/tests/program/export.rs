@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use isotherm_core::Snapshot;
+use isotherm_core::{Attrs, Snapshot};
 use tempfile::TempDir;
 
 use crate::import::{FILTERED, UNFILTERED, percentiles, rows, samples};
@@ -171,8 +172,15 @@ fn damo_reads_a_recording_of_a_process() {
     assert_eq!(rows(&report(&python, &out, REPORTS[0])), percentiles(wss, 20));
     assert_eq!(rows(&report(&python, &out, REPORTS[1])), percentiles(counts, 20));
     assert!(report(&python, &out, &["access"]).contains("total size"));
-    let idle = report(&python, &out, &["access", "--style", "recency-percentiles"]);
-    assert!(idle.lines().any(|line| line.starts_with("100 ")), "{idle}");
+    // Snapshots are shorter and longer than the interval of the recording, in which damo counts ages.
+    let args = ["access", "--style", "recency-percentiles", "--raw_number"];
+    let idle = report(&python, &out, &args);
+    let oldest = idle.lines().find_map(|line| line.strip_prefix("100 ")?.split_whitespace().next());
+    let oldest = Duration::from_micros(oldest.unwrap().parse().unwrap());
+    let (first, last) = (&record.snapshots[0], record.snapshots.last().unwrap());
+    // damo adds an interval, and an age may be rounded up.
+    let all = last.end.since(first.start) + Attrs::default().aggr * 2;
+    assert!(!oldest.is_zero() && oldest <= all, "{oldest:?} of {all:?}: {idle}");
 }
 
 #[test]

@@ -88,8 +88,11 @@ impl Minute {
     /// Adds a snapshot.
     pub fn snapshot<'a>(&mut self, targets: impl Iterator<Item = Observed<'a>>) {
         if self.snapshots == 0 {
-            // The other groups had processes only in the previous minute.
-            self.groups.retain(|_, sums| sums.paged_out.is_some_and(|bytes| bytes > 0));
+            // The other groups had processes only in the previous minute, and its sizes end with it.
+            self.groups.retain(|_, sums| {
+                (sums.heat, sums.swapped, sums.idle) = Default::default();
+                sums.paged_out.is_some_and(|bytes| bytes > 0)
+            });
         }
         self.snapshots += 1;
         self.groups.values_mut().for_each(|sums| sums.last = Last::default());
@@ -326,5 +329,23 @@ mod tests {
         minute.snapshot(std::iter::once(Observed { saved: Some(80), ..observed(&a, None, 1, 1) }));
         let row = minute.rows(0, 0, 0, &[])[0];
         assert_eq!((row.saved_bytes, row.paged_out_bytes), (Some(80), Some(25)));
+    }
+
+    /// Found by an audit: a group had twice its size if isotherm paged it out before the first snapshot of a minute.
+    #[test]
+    fn the_sizes_of_the_previous_minute_do_not_count_again() {
+        let (a, b) = (attribution("/a", 1, 100), attribution("/b", 2, 100));
+        let known = ages(&[(2_000, 5)], &[]);
+        let observed = |a| observed(a, Some(&known), 10, 30);
+        let mut minute = Minute::default();
+        minute.snapshot([observed(&a), observed(&b)].into_iter());
+        let mut next = minute.next();
+        next.paged_out(&a.cgroup, 25);
+        next.paged_out(&b.cgroup, 25);
+        next.snapshot(std::iter::once(observed(&a)));
+        let rows = next.rows(0, 0, 0, &[]);
+        let of = |r: &LakeRow| (r.resident_bytes, r.cold_bytes, r.swapped_bytes, r.idle[0]);
+        assert_eq!([of(&rows[0]), of(&rows[1])], [(40, 30, 100, 5 << 12), (0, 0, 0, 0)]);
+        assert_eq!([&rows[0], &rows[1]].map(|r| r.paged_out_bytes), [Some(25); 2]);
     }
 }

@@ -29,6 +29,18 @@ struct Known {
 }
 
 impl Names {
+    /// Finds the names of groups when they first appear: the state of a container goes with it.
+    pub fn meet<'a>(&mut self, root: &Path, host: &str, paths: impl Iterator<Item = &'a str>) {
+        let states = States::new(root);
+        for path in paths {
+            if !self.0.contains_key(path) {
+                let group = Group { host: host.to_owned(), ..names(path, &states) };
+                // The state may be incomplete at this time, so that the names are sought again.
+                self.0.insert(path.to_owned(), Known { group, again: 0 });
+            }
+        }
+    }
+
     /// The names of these groups. Groups that are not among them are forgotten.
     pub fn resolve<'a>(
         &mut self,
@@ -37,16 +49,17 @@ impl Names {
         paths: impl Iterator<Item = &'a str>,
     ) -> Vec<Group> {
         let mut before = std::mem::take(&mut self.0);
-        let mut states = None;
+        let states = States::new(root);
         let mut all = Vec::new();
         for path in paths {
-            let known = before.remove(path).filter(|known| known.again > 0);
-            let known = match known {
-                Some(known) => Known { again: known.again - 1, ..known },
-                None => {
-                    let states = states.get_or_insert_with(|| States::read(root));
-                    let group = Group { host: host.to_owned(), ..names(path, states) };
-                    Known { group, again: AGAIN }
+            let known = match before.remove(path) {
+                Some(known) if known.again > 0 => Known { again: known.again - 1, ..known },
+                known => {
+                    let sought = Group { host: host.to_owned(), ..names(path, &states) };
+                    // The path has the number of the container, which no other one gets.
+                    let kept = known.map(|known| known.group);
+                    let kept = kept.filter(|kept| nr_found(kept) > nr_found(&sought));
+                    Known { group: kept.unwrap_or(sought), again: AGAIN }
                 }
             };
             all.push(known.group.clone());
@@ -54,6 +67,11 @@ impl Names {
         }
         all
     }
+}
+
+/// Number of the names that are in state files.
+fn nr_found(group: &Group) -> usize {
+    [&group.pod, &group.container, &group.image].iter().filter(|name| !name.is_empty()).count()
 }
 
 /// The parts of a group's path.
@@ -184,15 +202,13 @@ struct Found {
 struct States<'a> {
     root: &'a Path,
     /// The names of the logs of containers in pods: `POD_NAMESPACE_CONTAINER-NUMBER.log`. The kubelet makes one for each.
-    logs: Vec<String>,
+    logs: OnceCell<Vec<String>>,
     stored: OnceCell<Vec<StoredContainer>>,
 }
 
 impl<'a> States<'a> {
-    fn read(root: &'a Path) -> Self {
-        let entries = fs::read_dir(root.join("var/log/containers")).into_iter().flatten().flatten();
-        let logs = entries.filter_map(|e| e.file_name().into_string().ok()).collect();
-        States { root, logs, stored: OnceCell::new() }
+    fn new(root: &'a Path) -> Self {
+        States { root, logs: OnceCell::new(), stored: OnceCell::new() }
     }
 
     /// The kubelet's names go before those of the runtime. Only the runtime has the image.
@@ -206,8 +222,13 @@ impl<'a> States<'a> {
     }
 
     fn of_log(&self, number: &str) -> Option<Found> {
+        let logs = self.logs.get_or_init(|| {
+            let entries = fs::read_dir(self.root.join("var/log/containers"));
+            let entries = entries.into_iter().flatten().flatten();
+            entries.filter_map(|e| e.file_name().into_string().ok()).collect()
+        });
         let end = format!("-{number}.log");
-        let stem = self.logs.iter().find_map(|name| name.strip_suffix(&end))?;
+        let stem = logs.iter().find_map(|name| name.strip_suffix(&end))?;
         let [pod, namespace, container] = stem.split('_').collect::<Vec<_>>().try_into().ok()?;
         Some(Found {
             pod: pod.to_owned(),
@@ -561,6 +582,20 @@ mod tests {
             ("debug", "debug"),
         ] {
             assert_eq!(owner(pod), expected);
+        }
+    }
+
+    /// Found by an audit: the service of a container that ended within a minute was its number.
+    #[test]
+    fn names_of_a_container_outlast_its_state() {
+        let config = "var/lib/docker/containers/NUMBER/config.v2.json";
+        let root = root(&[(config, r#"{"Name": "/job", "Config": {"Image": "job:1"}}"#)]);
+        let (path, mut names) = (format!("/docker/{N}"), Names::default());
+        names.meet(root.path(), "h", std::iter::once(&*path));
+        fs::remove_file(root.path().join(config.replace("NUMBER", N))).unwrap();
+        for _ in 0..=2 * AGAIN {
+            let group = names.resolve(root.path(), "h", std::iter::once(&*path)).remove(0);
+            assert_eq!((&*group.service, &*group.image), ("job", "job:1"));
         }
     }
 

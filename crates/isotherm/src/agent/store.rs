@@ -20,7 +20,7 @@ const MAX_WAITING: usize = 120;
 struct Batch {
     minute: i64,
     rows: Rows,
-    /// minutes for which there was no room
+    /// minutes for which there was no room, or that were never complete
     lost: usize,
 }
 
@@ -42,6 +42,16 @@ impl Store {
     /// CPU time of the thread.
     pub fn spent(&self) -> Duration {
         Duration::from_nanos(self.spent.load(Ordering::Relaxed))
+    }
+
+    /// Counts a minute whose rows were never made. The next rows report it.
+    pub fn lose_minute(&mut self) {
+        self.lost += 1;
+    }
+
+    #[cfg(test)]
+    pub fn lost(&self) -> usize {
+        self.lost
     }
 
     /// Sends the rows of a minute. If too many wait, they are lost and counted.

@@ -30,7 +30,7 @@ def read(path: Path, *, skip_damaged: bool = False) -> "Record":
 def record(pid: int, seconds: float, output: Optional[Path] = None) -> "Record":
     """Records the memory of a process for some seconds, and returns the record.
 
-    Without ``output`` the record is a temporary file, which ends with the returned object. It requires the
+    Without ``output`` the record is a temporary file, which ends with the returned object and its tables. It requires the
     privileges of ``isotherm record``, without which it raises a :class:`ProgramError`. The program records in a
     process of its own, so that this process keeps its own privileges and signals.
     """
@@ -64,7 +64,7 @@ class Record:
         return f"<record {self.path} of {self.facts.get('host') or 'an unknown host'}>"
 
     def _table(self, name: str, hot_hz: float = 10, cold_s: float = 5) -> _isotherm.Table:
-        return _isotherm.Table(self.path, name, hot_hz, cold_s, self.skip_damaged)
+        return _isotherm.Table(self.path, name, hot_hz, cold_s, self.skip_damaged, self._folder)
 
     def regions(self) -> _isotherm.Table:
         """A row for each region of each snapshot. ``seq`` and ``target`` join it with :meth:`snapshots`.

@@ -173,7 +173,12 @@ impl<S: Sink> Rewriter<S> {
         if !source.editor.keeps(fact.id) {
             return Ok(());
         }
-        let same = |t: &&TargetInfo| t.pid == fact.pid && t.command == fact.command;
+        // Two targets of one recording are never the same: one snapshot may have both.
+        let same = |t: &&TargetInfo| {
+            t.pid == fact.pid
+                && t.command == fact.command
+                && !source.ids.values().any(|taken| *taken == t.id)
+        };
         // A target that has become another program keeps its number.
         let known = source.ids.get(&fact.id).copied();
         let id = known.or_else(|| self.targets.iter().find(same).map(|t| t.id));

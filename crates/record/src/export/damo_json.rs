@@ -8,7 +8,7 @@ use flate2::write::ZlibEncoder;
 use isotherm_core::{Snapshot, TargetView};
 
 use super::{ExportError, Exported, each};
-use crate::damo::{Counts, knows_intervals, target_id};
+use crate::damo::{Counts, knows_intervals, place, target_id};
 use crate::event::{Event, ReadError};
 use crate::header::{RecordingHeader, TargetInfo};
 use crate::reader::Reader;
@@ -44,7 +44,7 @@ pub fn export_damo_json(
             if let Some(view) = s.targets.iter().find(|view| view.id == target.id) {
                 out.write_all(if first { b"\n" } else { b",\n" })?;
                 first = false;
-                snapshot(&mut out, s, view)?;
+                snapshot(&mut out, s, view, Counts::of(facts.as_ref(), s))?;
             }
             Ok(true)
         })?;
@@ -60,7 +60,8 @@ fn begin_record(
     facts: Option<&RecordingHeader>,
     target: &TargetInfo,
 ) -> std::io::Result<()> {
-    write!(out, "{{\"kdamond_idx\": 0, \"context_idx\": 0, \"intervals\": ")?;
+    let [kdamond, context] = place(target);
+    write!(out, "{{\"kdamond_idx\": {kdamond}, \"context_idx\": {context}, \"intervals\": ")?;
     match facts.filter(|f| knows_intervals(f)) {
         Some(facts) => {
             let us = |d: Duration| d.as_micros();
@@ -83,8 +84,12 @@ fn begin_record(
     )
 }
 
-fn snapshot(out: &mut impl Write, s: &Snapshot, view: &TargetView) -> std::io::Result<()> {
-    let counts = Counts::of(&s.attrs);
+fn snapshot(
+    out: &mut impl Write,
+    s: &Snapshot,
+    view: &TargetView,
+    counts: Counts,
+) -> std::io::Result<()> {
     write!(
         out,
         "{{\"start_time\": \"{}\", \"end_time\": \"{}\", \"total_bytes\": null, \"damos_stats\": null, \
@@ -92,15 +97,15 @@ fn snapshot(out: &mut impl Write, s: &Snapshot, view: &TargetView) -> std::io::R
         s.start.0, s.end.0
     )?;
     for (i, r) in view.regions.iter().enumerate() {
+        let age = counts.age(r).map_or("null".to_owned(), |age| format!("\"{age}\""));
         write!(
             out,
             "{}{{\"start\": \"{}\", \"end\": \"{}\", \"nr_accesses\": {{\"samples\": {}, \"percent\": null}}, \
-             \"age\": {{\"usec\": null, \"aggr_intervals\": \"{}\"}}}}",
+             \"age\": {{\"usec\": null, \"aggr_intervals\": {age}}}}}",
             if i == 0 { "" } else { ", " },
             r.range.start,
             r.range.end,
-            counts.nr_accesses(r),
-            counts.age(r)
+            counts.nr_accesses(r)
         )?;
     }
     write!(out, "]}}")

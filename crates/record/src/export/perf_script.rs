@@ -6,7 +6,7 @@ use std::io::Write;
 use isotherm_core::TargetId;
 
 use super::{ExportError, Exported, each};
-use crate::damo::{Counts, target_id};
+use crate::damo::{Counts, place, target_id};
 use crate::event::Event;
 use crate::reader::Reader;
 
@@ -16,30 +16,35 @@ use crate::reader::Reader;
 /// # Errors
 /// If the record cannot be read (a missing end is not an error), or `out` cannot be written.
 pub fn export_perf_script(reader: Reader, mut out: impl Write) -> Result<Exported, ExportError> {
-    let mut ids: HashMap<TargetId, u64> = HashMap::new();
+    let (mut facts, mut ids) = (None, HashMap::<TargetId, (u64, u64)>::new());
     let exported = each(reader, |event| {
         let s = match event {
+            Event::Header(f) => {
+                facts = Some(f.clone());
+                return Ok(false);
+            }
             Event::Target(t) => {
-                ids.insert(t.id, target_id(t).unwrap_or(t.id.0.into()));
+                let [kdamond, _] = place(t);
+                ids.insert(t.id, (kdamond, target_id(t).unwrap_or(t.id.0.into())));
                 return Ok(false);
             }
             Event::Snapshot(s) => s,
             _ => return Ok(false),
         };
-        let counts = Counts::of(&s.attrs);
+        let counts = Counts::of(facts.as_ref(), s);
         let (sec, nsec) = (s.end.0 / 1_000_000_000, s.end.0 % 1_000_000_000);
         for view in &s.targets {
-            let id = ids.get(&view.id).copied().unwrap_or(view.id.0.into());
+            let (kdamond, id) = ids.get(&view.id).copied().unwrap_or((0, view.id.0.into()));
             for r in &view.regions {
+                let age = counts.age(r).map_or(String::new(), |age| format!(" {age}"));
                 writeln!(
                     out,
-                    "kdamond.0     0 [000] {sec}.{nsec:09}: damon:damon_aggregated: target_id={id} nr_regions={} \
-                     {}-{}: {} {}",
+                    "kdamond.{kdamond}     0 [000] {sec}.{nsec:09}: damon:damon_aggregated: target_id={id} nr_regions={} \
+                     {}-{}: {}{age}",
                     view.regions.len(),
                     r.range.start,
                     r.range.end,
-                    counts.nr_accesses(r),
-                    counts.age(r)
+                    counts.nr_accesses(r)
                 )?;
             }
         }

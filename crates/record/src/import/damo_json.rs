@@ -31,14 +31,13 @@ struct Indices {
 impl Indices {
     fn name(&self) -> Name {
         let index = |i: Option<u64>| i.and_then(|i| i64::try_from(i).ok()).unwrap_or(-1);
-        match (self.scheme, self.target) {
-            (None, Some(target)) => Name::Target(target),
-            (scheme, target) => Name::Scheme(
-                index(self.kdamond).max(0),
-                index(self.context).max(0),
-                index(scheme),
-                index(target),
-            ),
+        let place = (index(self.kdamond).max(0), index(self.context).max(0));
+        match (place, self.scheme, self.target) {
+            ((0, 0), None, Some(target)) => Name::Target(target),
+            ((kdamond, context), None, Some(target)) => Name::OfContext(kdamond, context, target),
+            ((kdamond, context), scheme, target) => {
+                Name::Scheme(kdamond, context, index(scheme), index(target))
+            }
         }
     }
 }

@@ -42,6 +42,8 @@ pub(super) struct Span {
 pub(super) enum Name {
     /// the number in the tracepoint `damon_aggregated` and in damo's records
     Target(u64),
+    /// kdamond, context and number of a target of another than the first context
+    OfContext(i64, i64, u64),
     /// a process
     Pid(u32),
     /// Kdamond, context, scheme and target of a record of a scheme. The target is -1 if there is none.

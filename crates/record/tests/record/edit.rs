@@ -4,9 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Attribution, Fault, HugeAges, Nanos, PageAges, Snapshot, TargetId};
+use isotherm_core::{
+    AddrRange, Attribution, Fault, HugeAges, Nanos, PageAges, Snapshot, TargetId, Thresholds,
+};
 use isotherm_record::edit::{Edit, EditError, Editor, Rewriter};
-use isotherm_record::{Event, FileEndReason, Limits, ReadError, RecordingHeader, Writer};
+use isotherm_record::{Event, FileEndReason, Limits, ReadError, Reader, RecordingHeader, Writer};
 use proptest::prelude::*;
 
 use crate::samples::{
@@ -151,6 +153,49 @@ fn longer_intervals_have_means() {
     assert_eq!(joined[0].targets[0].ran, Some(Duration::from_millis(780)));
     // What is long enough has the regions that it had, also similar ones.
     assert_eq!(joined[2].targets[0].regions, all[4].targets[0].regions);
+}
+
+/// Found by an audit: what ended before the last snapshot of an interval was left out.
+#[test]
+fn a_target_that_ends_within_a_longer_interval_stays() {
+    let mut all = few(4);
+    let mut ages = PageAges { sampling: 1, since: all[0].start, ..PageAges::default() };
+    ages.returned.add(9_000, 300);
+    ages.idle.add(9_000, 400);
+    ages.untouched = 100;
+    let mut job = all[0].targets[0].clone();
+    (job.id, job.ages) = (TargetId(2), Some(Arc::new(ages)));
+    all[0].targets.push(job);
+    let edit = Edit { aggr: Some(Duration::from_millis(1600)), ..Edit::default() };
+    let [joined] = &edited(&record(&all), &edit)[..] else { panic!() };
+    let job = &joined.targets[1];
+    // It was there for a quarter of the time.
+    assert!(job.regions.iter().all(|r| r.resident_bp == 2500), "{job:?}");
+    let ages = job.ages.as_ref().unwrap();
+    let pages = (ages.returned.total(), ages.idle.total(), ages.untouched);
+    assert_eq!(pages, (300, 100, 25));
+    assert!(joined.targets[0].regions.iter().all(|r| r.resident_bp == 10_000));
+}
+
+/// Found by an audit: joined to intervals of 10 s, this record had four times as much hot memory.
+#[test]
+fn longer_intervals_have_as_much_hot_memory() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/notebooks/redis.rec");
+    let all = snapshots(Reader::open(&path).unwrap());
+    let hot = |all: &[Snapshot]| {
+        let seconds = |s: &Snapshot| s.end.since(s.start).as_secs_f64();
+        let hot = |s: &Snapshot| s.bytes(&Thresholds::default()).hot as f64 * seconds(s);
+        all.iter().map(hot).sum::<f64>() / all.iter().map(seconds).sum::<f64>()
+    };
+    let before = hot(&all);
+    for seconds in [1, 2, 5, 10] {
+        let edit = Edit { aggr: Some(Duration::from_secs(seconds)), ..Edit::default() };
+        let mut editor = Editor::new(edit);
+        let mut joined: Vec<Snapshot> = all.iter().filter_map(|s| editor.push(s)).collect();
+        joined.extend(editor.rest());
+        let after = hot(&joined);
+        assert!((0.9..1.1).contains(&(after / before)), "{seconds} s: {after} of {before}");
+    }
 }
 
 #[test]

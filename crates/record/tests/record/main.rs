@@ -4,6 +4,7 @@
 
 mod attribution;
 mod damage;
+mod damo;
 mod edit;
 mod limits;
 mod marks;

@@ -1,0 +1,131 @@
+//! Exports for damo, read again.
+
+use std::io::Cursor;
+use std::path::Path;
+use std::time::Duration;
+
+use isotherm_core::{Missing, Snapshot};
+use isotherm_record::edit::{Edit, Rewriter};
+use isotherm_record::import::{Import, Presumed};
+use isotherm_record::{
+    FileEndReason, Limits, RecordingHeader, TargetInfo, Writer, export_damo_json,
+    export_perf_script,
+};
+
+use crate::samples::{facts, few, reader, record_with, snapshots};
+
+fn imported(file: impl AsRef<[u8]>) -> Import {
+    Import::read(Cursor::new(file), Path::new("file"), "0.1.0", Presumed::default()).unwrap()
+}
+
+/// What `isotherm import` writes.
+fn recorded(import: &Import) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let limits = Limits::default();
+    let mut writer = Writer::to(&mut bytes, Path::new("new"), import.facts(), limits).unwrap();
+    for target in import.targets() {
+        let _ = writer.target(target.clone()).unwrap();
+    }
+    for s in import.snapshots() {
+        let _ = writer.snapshot(&s).unwrap();
+    }
+    writer.finish(FileEndReason::Played, "imported").unwrap();
+    bytes
+}
+
+fn to_json(record: &[u8]) -> Import {
+    let mut out = Vec::new();
+    export_damo_json(|| Ok(reader(record)), &mut out).unwrap();
+    imported(out)
+}
+
+fn to_text(record: &[u8]) -> String {
+    let mut out = Vec::new();
+    export_perf_script(reader(record), &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// Found by an audit: damo multiplied counts in the real intervals of the snapshots by the interval of the recording.
+#[test]
+fn counts_are_in_the_intervals_of_the_recording() {
+    let mut all = few(3);
+    for (s, aggr) in all.iter_mut().zip([200, 400, 2000]) {
+        s.attrs.aggr = Duration::from_millis(aggr);
+        for r in &mut s.targets[0].regions {
+            (r.accesses_bp, r.age) = (9000, Duration::from_secs(24));
+        }
+    }
+    let record = record_with(&facts(), &all);
+    let expected = (9000, Duration::from_secs(24));
+    let snapshots: Vec<Snapshot> = to_json(&record).snapshots().collect();
+    assert_eq!(snapshots.len(), 3);
+    let regions = || snapshots.iter().flat_map(|s| &s.targets[0].regions);
+    assert!(regions().all(|r| (r.accesses_bp, r.age) == expected), "{snapshots:?}");
+    let text = to_text(&record);
+    assert!(text.lines().all(|line| line.ends_with(": 18 60")), "{text}");
+}
+
+/// Found by an audit: unknown ages were exported as 0.
+#[test]
+fn unknown_ages_stay_unknown() {
+    let missing = Missing { ages: true, ..Missing::default() };
+    let record = record_with(&RecordingHeader { missing, ..facts() }, &few(3));
+    let text = to_text(&record);
+    assert!(text.lines().all(|line| line.ends_with(": 0") || line.ends_with(": 1")), "{text}");
+    assert!(to_json(&record).facts().missing.ages && imported(text).facts().missing.ages);
+}
+
+/// Two kdamonds, each with a target 0.
+const TWO: &str = r#"[
+    {"kdamond_idx": 0, "context_idx": 0, "target_id": 0, "snapshots": [{"start_time": "1000000000",
+    "end_time": "1100000000", "regions": [{"start": "4096", "end": "8192", "nr_accesses": {"samples": 3},
+    "age": {"aggr_intervals": 1}}]}]},
+    {"kdamond_idx": 1, "context_idx": 2, "target_id": 0, "snapshots": [{"start_time": "1000000000",
+    "end_time": "1100000000", "regions": [{"start": "8192", "end": "12288", "nr_accesses": {"samples": 20},
+    "age": {"aggr_intervals": 5}}]}]}]"#;
+
+/// Found by an audit: both targets had one name, so that the record could not be edited.
+#[test]
+fn targets_of_two_kdamonds_are_two() {
+    let import = imported(TWO);
+    let names = |import: &Import| -> Vec<String> {
+        import.targets().iter().map(|target| target.command.clone()).collect()
+    };
+    let expected = ["damon target 0", "damon target 0 of kdamond 1 context 2"];
+    assert_eq!(names(&import), expected);
+    let record = recorded(&import);
+    assert_eq!(names(&to_json(&record)), expected);
+    let text = to_text(&record);
+    let of = |kdamond| text.lines().filter(move |l| l.starts_with(kdamond)).count();
+    assert_eq!([of("kdamond.0"), of("kdamond.1")], [1, 1]);
+    assert_eq!(targets_of_edited(&record), 2);
+}
+
+/// Names come from files, so that two targets of one recording may have the same.
+#[test]
+fn targets_of_the_same_name_stay_two() {
+    let import = imported(TWO);
+    let mut bytes = Vec::new();
+    let limits = Limits::default();
+    let mut writer = Writer::to(&mut bytes, Path::new("new"), import.facts(), limits).unwrap();
+    for target in import.targets() {
+        let _ = writer.target(TargetInfo { command: "same".into(), ..target.clone() }).unwrap();
+    }
+    for s in import.snapshots() {
+        let _ = writer.snapshot(&s).unwrap();
+    }
+    writer.finish(FileEndReason::Played, "").unwrap();
+    assert_eq!(targets_of_edited(&bytes), 2);
+}
+
+/// Number of targets in the only snapshot of the edited record.
+fn targets_of_edited(record: &[u8]) -> usize {
+    let mut bytes = Vec::new();
+    let writer = Writer::to(&mut bytes, Path::new("new"), &facts(), Limits::default()).unwrap();
+    let mut rewriter = Rewriter::new(writer, facts());
+    rewriter.add(reader(record), &Edit::default(), false).unwrap();
+    rewriter.finish().unwrap();
+    let all = snapshots(reader(&bytes));
+    assert_eq!(all.len(), 1);
+    all[0].targets.len()
+}
