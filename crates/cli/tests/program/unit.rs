@@ -44,6 +44,23 @@ fn the_services_are_hardly_exposed() {
     }
 }
 
+/// Found by an audit: `ProtectSystem=strict` leaves /proc and /sys writable. A service of uid 0 could change the program
+/// that the kernel executes at a core dump.
+#[test]
+fn the_services_may_not_write_settings_of_the_kernel() {
+    let damon = "-/sys/kernel/mm/damon -/sys/kernel/tracing/instances";
+    for (names, writable) in [(RECLAIM, &[damon][..]), (AGENT, &[]), (AGENT_S3, &[])] {
+        let unit = unit(names);
+        let values = |key: &str| {
+            unit.lines().filter_map(|line| line.strip_prefix(key)).collect::<Vec<_>>()
+        };
+        assert_eq!(values("ProtectSystem="), ["strict"], "{names:?}");
+        assert_eq!(values("ProtectKernelTunables="), ["yes"], "{names:?}");
+        assert_eq!(values("ProtectControlGroups="), ["yes"], "{names:?}");
+        assert_eq!(values("ReadWritePaths="), writable, "{names:?}");
+    }
+}
+
 /// The sets of system calls that systemd knows, by their names.
 fn sets() -> BTreeMap<String, Vec<String>> {
     let done = finish(Command::new("systemd-analyze").args(["syscall-filter", "--no-pager"]));
