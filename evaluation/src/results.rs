@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::config::Config;
-use super::estimate::Estimate;
+use super::estimate::{Estimate, FOR_A_MEDIAN};
 use super::run::{Run, RunResult, Work};
 use super::slices::{Pair, less_work, slowdown};
 use super::statistics::mean;
@@ -77,13 +77,11 @@ impl<'a> Results<'a> {
         (alone != 0.0).then(|| 100.0 * (watched - alone) / alone)
     }
 
-    /// The increase in time for the same work, in percent, over all pairs of its own slices with isotherm at
-    /// work and at rest; or, without slices, compared with runs of the workload alone, by the median or mean of
-    /// repetitions.
+    /// The increase in time for the same work, in percent: compared with its own slices at rest, or, without
+    /// slices, with runs of the workload alone, by the median or mean of repetitions.
     pub fn slowdown(&self, workload: &str, config: Config) -> Option<Estimate> {
-        let pairs = self.pairs(workload, config);
-        if !pairs.is_empty() {
-            return slowdown(&pairs);
+        if let Some(found) = self.by_slices(workload, config, slowdown) {
+            return Some(found);
         }
         let time: Figure = |f| match f.work {
             Work::Seconds(seconds) => Some(seconds),
@@ -95,9 +93,8 @@ impl<'a> Results<'a> {
     /// The decrease in work per second compared with the workload alone, in percent; the comparison is that of
     /// [`Results::slowdown`].
     pub fn less_work(&self, workload: &str, config: Config) -> Option<Estimate> {
-        let pairs = self.pairs(workload, config);
-        if !pairs.is_empty() {
-            return less_work(&pairs);
+        if let Some(found) = self.by_slices(workload, config, less_work) {
+            return Some(found);
         }
         let rate: Figure = |f| match f.work {
             Work::Seconds(_) => None,
@@ -107,9 +104,22 @@ impl<'a> Results<'a> {
         Some(Estimate { value: -more.value, ..more })
     }
 
-    fn pairs(&self, workload: &str, config: Config) -> Vec<Pair> {
+    /// A figure of its slices: the median of those of the repetitions, because the places of its pages in caches
+    /// differ from one repetition to the next, and pairs of one repetition share them. With too few repetitions for
+    /// a median, it is the figure of all pairs together.
+    fn by_slices(
+        &self,
+        workload: &str,
+        config: Config,
+        of: fn(&[Pair]) -> Option<Estimate>,
+    ) -> Option<Estimate> {
         let sliced = self.repetitions(workload, config).filter_map(|f| f.sliced.as_ref());
-        sliced.flat_map(|s| s.pairs.iter().copied()).collect()
+        let pairs: Vec<&[Pair]> = sliced.map(|s| s.pairs.as_slice()).collect();
+        if pairs.len() < FOR_A_MEDIAN {
+            return of(&pairs.concat());
+        }
+        let each = pairs.into_iter().filter_map(|pairs| Some(of(pairs)?.value));
+        Estimate::of(&each.collect::<Vec<_>>())
     }
 
     /// The increase over the workload alone, in percent, by the median or mean of repetitions. Each repetition
@@ -250,6 +260,25 @@ pub(super) mod tests {
         assert!(slowdown.error.unwrap() < 1e-9, "{slowdown}");
         assert!((results.more_work("a", Config::Rec).unwrap() + 20.0).abs() < 1e-9);
         assert_eq!(results.mean_slowdown(Config::Rec), Some(slowdown));
+    }
+
+    /// Found by an audit: pairs of one repetition counted as independent, so that the error was too small.
+    #[test]
+    fn the_error_is_that_of_the_repetitions() {
+        let mut runs: Vec<Run> =
+            (0..5).map(|_| run("a", Config::Rec, Work::PerSecond(1.0), 1.0, 0.0)).collect();
+        for (run, slowdown) in runs.iter_mut().zip([1.0, 1.1, 1.2, 1.3, 1.4]) {
+            let slice = |watched, found| Slice { watched, found };
+            let slices = [slice(true, 100.0), slice(false, 100.0 * slowdown)].repeat(8);
+            run.outcome.as_mut().unwrap().sliced = Sliced::of(&slices);
+        }
+        let results = Results::of(runs.iter().collect());
+        let found = results.slowdown("a", Config::Rec).unwrap();
+        assert!((found.value - 20.0).abs() < 1e-9, "{found}");
+        // 1.253 times the standard deviation of 15.81 over the root of 5
+        assert!((found.error.unwrap() - 8.86).abs() < 0.01, "{found}");
+        let less = results.less_work("a", Config::Rec).unwrap();
+        assert!((less.value - 100.0 / 6.0).abs() < 1e-9 && less.error.unwrap() > 5.0, "{less}");
     }
 
     #[test]
