@@ -145,6 +145,7 @@ mod tests {
         assert_eq!(Results::load(&path, 8, 1).unwrap().done, 0);
         assert_eq!(Results::load(&path, 7, 2).unwrap().done, 0);
     }
+
     /// Found by an audit: a trial that failed, or an interruption, discarded all trials since the last hundredth.
     #[test]
     fn trials_before_a_failed_one_are_kept() {

@@ -352,7 +352,8 @@ mod tests {
             out: out.to_owned(),
             err: err.to_owned(),
         };
-        let torn = |at| text(&format!("the record a breaks off after byte {at}: it was killed"), "");
+        let torn =
+            |at| text(&format!("the record a breaks off after byte {at}: it was killed"), "");
         let file = [FRAME, b"1234", FRAME, b"5678", &FRAME[..3]].concat();
         assert_eq!(damage(&text("", "a is sound: 3 snapshots"), "a", &file), None);
         assert_eq!(damage(&torn(24), "a", &file), None, "after the last whole frame");

@@ -51,9 +51,8 @@ fn the_services_may_not_write_settings_of_the_kernel() {
     let damon = "-/sys/kernel/mm/damon -/sys/kernel/tracing/instances";
     for (names, writable) in [(RECLAIM, &[damon][..]), (AGENT, &[]), (AGENT_S3, &[])] {
         let unit = unit(names);
-        let values = |key: &str| {
-            unit.lines().filter_map(|line| line.strip_prefix(key)).collect::<Vec<_>>()
-        };
+        let values =
+            |key: &str| unit.lines().filter_map(|line| line.strip_prefix(key)).collect::<Vec<_>>();
         assert_eq!(values("ProtectSystem="), ["strict"], "{names:?}");
         assert_eq!(values("ProtectKernelTunables="), ["yes"], "{names:?}");
         assert_eq!(values("ProtectControlGroups="), ["yes"], "{names:?}");

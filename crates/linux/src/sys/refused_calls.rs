@@ -8,7 +8,9 @@ use std::cell::Cell;
 use std::io;
 
 use libc::c_long;
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter, sock_filter};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter, sock_filter,
+};
 
 /// The refused calls, by what they do.
 const REFUSED: &[c_long] = &[
