@@ -14,7 +14,7 @@ const RECLAIM: &[&str] = &["isotherm-reclaim.service"];
 const AGENT: &[&str] = &["isotherm-agent.service"];
 const AGENT_S3: &[&str] = &["isotherm-agent.service", "isotherm-agent-s3.conf"];
 /// The units, and their maximum exposure by `systemd-analyze security`, in tenths.
-const UNITS: [(&[&str], u32); 3] = [(RECLAIM, 25), (AGENT, 25), (AGENT_S3, 30)];
+const UNITS: [(&[&str], u32); 3] = [(RECLAIM, 25), (AGENT, 25), (AGENT_S3, 25)];
 
 /// A unit, and the file that changes it.
 fn unit(names: &[&str]) -> String {
