@@ -5,7 +5,9 @@ SHELL := /bin/bash
 
 target := $(or $(CARGO_TARGET_DIR),target)
 triple := x86_64-unknown-linux-gnu
-binary := $(target)/$(triple)/release/isotherm
+# The profile of the release build; RELEASE_PROFILE=demo builds faster, for a test of what follows the build.
+RELEASE_PROFILE ?= release
+binary := $(target)/$(triple)/$(RELEASE_PROFILE)/isotherm
 # The build of the program that is run. `demo` does not optimise across crates, so that it builds in half the time; tests
 # use `checked`, which also checks arithmetic and assertions. PROFILE=release runs the release.
 PROFILE ?= demo
@@ -24,7 +26,7 @@ CARGO_DENY_SHA256 := ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d984
 MDBOOK_VERSION := 0.5.4
 DEMO_SECONDS ?= 30
 
-.PHONY: program demo demo-fleet fleet-spark needs-root test test-build test-host test-guests soak harden fuzz guests guest-tool guests-page-idle check-fleet bench evaluate evaluate-short release deb wheel test-python check msrv book install-deps clean
+.PHONY: program demo demo-fleet fleet-spark needs-root test test-build test-host test-guests soak harden fuzz guests guest-tool guests-page-idle check-fleet bench evaluate evaluate-short release reproducible deb wheel test-python check msrv book install-deps clean
 .DEFAULT_GOAL := release
 
 # Records a redis-server under load and draws its heat map: demo-out/redis.png.
@@ -132,12 +134,24 @@ evaluate-short: packages += $(to_bench)
 evaluate-short: install-deps
 	evaluation/run short
 
-# The release build of the program: static, with the BPF object inside.
 static_flags := RUSTFLAGS='-C target-feature=+crt-static'
 static := $(static_flags) cargo build --locked --target $(triple) --profile
+
+# Panics contain paths of sources. In a release they do not depend on where it was built, so that the same commit gives
+# the same bytes. They keep the names of crates, which a test of the package reads.
+remap := $(CURDIR)=/isotherm $(abspath $(target))=/target $(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo
+remap := $(remap:%=--remap-path-prefix=%)
+
+# The release build of the program: static, with the BPF object inside.
 release: install-deps
-	$(static) release -p isotherm-cli
+	RUSTFLAGS='-C target-feature=+crt-static $(remap)' \
+		cargo build --locked --target $(triple) --profile $(RELEASE_PROFILE) -p isotherm-cli
 	@echo "built $(binary)"
+
+# Builds the release of the last commit in two folders, with two homes of cargo, and compares the bytes. It prints the
+# sections that differ. `make test` does not include it, because it builds the release twice.
+reproducible: install-deps
+	packaging/reproducible $(RELEASE_PROFILE)
 
 # The same in another profile. The features are those of all crates together, as in `test-build`.
 program: install-deps
@@ -153,7 +167,7 @@ deb: release
 
 # The Python package with the program inside. Prints the name of the wheel.
 wheel: release
-	packaging/wheel $(binary) $(target)/wheels
+	RUSTFLAGS='$(remap)' packaging/wheel $(binary) $(target)/wheels
 
 # Installs the wheel in a fresh virtual environment, tests it, and executes the notebooks. It is not part of
 # `make test`, because it installs pandas, Polars, DuckDB, Jupyter and others from PyPI.

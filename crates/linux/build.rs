@@ -29,7 +29,14 @@ fn preload(out: &Path) -> Result<(), Box<dyn std::error::Error>> {
 fn compile(name: &str, out: &Path) -> Result<(), Box<dyn std::error::Error>> {
     libbpf_cargo::SkeletonBuilder::new()
         .source(format!("src/bpf/{name}.bpf.c"))
-        .clang_args(["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-sign-compare"])
+        .clang_args([
+            "-Wall",
+            "-Wextra",
+            "-Wno-unused-parameter",
+            "-Wno-sign-compare",
+            // Otherwise the object contains the folder of its sources, and each folder gives other bytes.
+            "-ffile-compilation-dir=.",
+        ])
         .build_and_generate(out.join(format!("{name}.skel.rs")))
         .map_err(|e| {
             format!("{e:#}\nBuilding isotherm needs clang (Debian: apt-get install clang libelf-dev zlib1g-dev)")

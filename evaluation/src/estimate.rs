@@ -8,7 +8,7 @@ use super::statistics::{median, summary};
 
 /// Minimum number of repetitions for the median; with fewer, the mean is used. The median is insensitive to one
 /// outlier.
-const FOR_A_MEDIAN: usize = 3;
+pub const FOR_A_MEDIAN: usize = 3;
 /// Standard error of the median relative to that of the mean, for many normally distributed values: sqrt(pi/2).
 const OF_A_MEDIAN: f64 = 1.253;
 /// A 95 % interval has this many standard errors on each side (normal distribution).

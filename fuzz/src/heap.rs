@@ -1,13 +1,19 @@
-//! Counts the memory that this thread has allocated. Tests of other crates include this file too.
+//! Counts the memory that this thread, or the whole process, has allocated by the allocator of Rust. Tests of other
+//! crates include this file too.
 #![allow(dead_code, reason = "each user takes what it needs")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::atomic::{AtomicIsize, Ordering};
 
 thread_local! {
     static HELD: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
+
+/// Those of all threads.
+static ALL_HELD: AtomicIsize = AtomicIsize::new(0);
+static ALL_PEAK: AtomicIsize = AtomicIsize::new(0);
 
 struct Counting;
 
@@ -15,6 +21,8 @@ struct Counting;
 static COUNTING: Counting = Counting;
 
 fn add(bytes: isize) {
+    let all = ALL_HELD.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    ALL_PEAK.fetch_max(all, Ordering::Relaxed);
     // At the end of a thread there is nothing to count any more.
     let _ = HELD.try_with(|held| {
         held.set(held.get() + bytes);
@@ -49,4 +57,12 @@ pub fn most<T>(f: impl FnOnce() -> T) -> (T, usize) {
     PEAK.set(before);
     let result = f();
     (result, usize::try_from(PEAK.get() - before).unwrap_or(0))
+}
+
+/// The same of all threads, so no other thread may do anything else meanwhile.
+pub fn most_of_all_threads<T>(f: impl FnOnce() -> T) -> (T, usize) {
+    let before = ALL_HELD.load(Ordering::Relaxed);
+    ALL_PEAK.store(before, Ordering::Relaxed);
+    let result = f();
+    (result, usize::try_from(ALL_PEAK.load(Ordering::Relaxed) - before).unwrap_or(0))
 }

@@ -15,6 +15,8 @@ use isotherm_web::{ListenOptions, Server, Source, SourceKind};
 use tempfile::TempDir;
 use tokio::sync::watch;
 
+use crate::bounded_with_threads;
+
 const RECORD: &[u8] = include_bytes!("../../crates/record/tests/record/stored/version-6.isotherm");
 
 /// A server of one record.
@@ -57,6 +59,10 @@ static SITE: LazyLock<Site> = LazyLock::new(|| {
 /// Sends the input twice: as it is, and as the path of a request with the token. Each answer must be one of HTTP, and
 /// no path may make an error of the server.
 pub fn web_requests(bytes: &[u8]) -> bool {
+    bounded_with_threads(|| answers(bytes))
+}
+
+fn answers(bytes: &[u8]) -> bool {
     let answer = exchange(bytes, Ends::Now);
     assert!(answer.is_empty() || answer.starts_with(b"HTTP/1."), "{}", shown(&answer));
     // A stream of events does not end.

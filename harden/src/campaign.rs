@@ -5,14 +5,14 @@ use std::fs;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::{ExperimentKind, Trial, sandbox};
 
-/// Number of trials after which results are written, and a new sandbox begins.
+/// Number of trials after which a new sandbox begins.
 const BATCH: u64 = 100;
 
 /// The results so far.
@@ -52,6 +52,17 @@ impl Results {
         }
         self.done += 1;
     }
+
+    /// Adds the trials of a command. Each is saved at once, because a later one may fail or be interrupted.
+    fn extend(&mut self, command: &mut Command, path: Option<&Path>, name: &str) -> Result<()> {
+        outcomes(command, |trial| {
+            if let Some(fault) = &trial.fault {
+                eprintln!("{name}, seed {}, trial {}: {fault}", self.seed, self.done);
+            }
+            self.count(trial);
+            path.map_or(Ok(()), |path| self.save(path))
+        })
+    }
 }
 
 /// Runs trials until there are `trials` of them, and continues the campaign in `folder`. Returns the number of faults.
@@ -69,15 +80,8 @@ pub fn run(
     };
     while results.done < trials {
         let to = trials.min(results.done + BATCH);
-        let known = results.faults.len();
-        let from = results.done;
-        batch(kind, program, seed, from, to, |trial| results.count(trial))?;
-        if let Some(path) = &path {
-            results.save(path)?;
-        }
-        for (n, fault) in results.faults.iter().skip(known) {
-            eprintln!("{}, seed {seed}, trial {n}: {fault}", kind.name());
-        }
+        let mut command = sandbox::command(kind, program, seed, results.done, to)?;
+        results.extend(&mut command, path.as_deref(), &kind.name())?;
     }
     let classes: Vec<String> = results.classes.iter().map(|(c, n)| format!("{c}: {n}")).collect();
     let (name, done, faults) = (kind.name(), results.done, results.faults.len());
@@ -95,29 +99,27 @@ fn hash(file: &Path) -> Result<u64> {
 /// Repeats one trial, and prints its result. Returns the number of faults.
 pub fn repeat(kind: ExperimentKind, program: &Path, seed: u64, n: u64) -> Result<usize> {
     let mut faults = 0;
-    batch(kind, program, seed, n, n + 1, |trial| {
+    outcomes(&mut sandbox::command(kind, program, seed, n, n + 1)?, |trial| {
         println!("{}: {}", trial.class, trial.fault.as_deref().unwrap_or("no fault"));
         faults += usize::from(trial.fault.is_some());
+        Ok(())
     })?;
     Ok(faults)
 }
 
-fn batch(
-    kind: ExperimentKind,
-    program: &Path,
-    seed: u64,
-    from: u64,
-    to: u64,
-    mut count: impl FnMut(Trial),
-) -> Result<()> {
-    let mut command = sandbox::command(kind, program, seed, from, to)?;
+/// Calls `each` with the outcome of each trial, as the command prints it. An error of `each` ends the command.
+fn outcomes(command: &mut Command, mut each: impl FnMut(Trial) -> Result<()>) -> Result<()> {
     let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start unshare")?;
-    let lines = BufReader::new(child.stdout.take().context("no standard output")?).lines();
-    for line in lines {
-        count(serde_json::from_str(&line?).context("a trial printed something else")?);
+    let mut lines = BufReader::new(child.stdout.take().context("no standard output")?).lines();
+    let done = lines.try_for_each(|line| {
+        each(serde_json::from_str(&line?).context("a trial printed something else")?)
+    });
+    if done.is_err() {
+        child.kill()?;
     }
     let status = child.wait()?;
-    ensure!(status.success(), "the experiment {} failed: {status}", kind.name());
+    done?;
+    ensure!(status.success(), "a trial could not be carried out: {status}");
     Ok(())
 }
 
@@ -142,5 +144,23 @@ mod tests {
         assert_eq!((again.done, again.faults[&1].as_str()), (2, "a panic"));
         assert_eq!(Results::load(&path, 8, 1).unwrap().done, 0);
         assert_eq!(Results::load(&path, 7, 2).unwrap().done, 0);
+    }
+
+    /// Found by an audit: a trial that failed, or an interruption, discarded all trials since the last hundredth.
+    #[test]
+    fn trials_before_a_failed_one_are_kept() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("a.json");
+        let lines = r#"{"class":"a","fault":null}\n{"class":"a","fault":"a panic"}\n"#;
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("printf '{lines}'; exit 1")]);
+        let mut results = Results::load(&path, 7, 1).unwrap();
+        let failed = results.extend(&mut command, Some(&path), "calls").unwrap_err();
+        assert!(failed.to_string().contains("exit status: 1"), "{failed}");
+        let again = Results::load(&path, 7, 1).unwrap();
+        assert_eq!((again.done, again.faults.len()), (2, 1));
+        command = Command::new("sh");
+        command.args(["-c", "echo nonsense; exec sleep 600"]);
+        assert!(results.extend(&mut command, Some(&path), "calls").is_err(), "it does not wait");
     }
 }

@@ -167,26 +167,41 @@ fn main() -> Result<ExitCode> {
                 program.canonicalize().with_context(|| format!("no {}", program.display()))?;
             let kinds =
                 if kinds.is_empty() { ExperimentKind::value_variants().to_vec() } else { kinds };
-            let mut faults = 0;
-            for kind in kinds {
+            let are_sound = all(&kinds, |kind| {
                 let trials = trials.unwrap_or_else(|| kind.trials(short));
                 if trials == 0 {
-                    continue;
+                    return Ok(0);
                 }
                 if kind == ExperimentKind::Targets && !has_pids_of_its_own()? {
                     println!(
                         "targets: skipped: before Linux 6.14, all processes share one pid_max"
                     );
-                    continue;
+                    return Ok(0);
                 }
-                faults += match only {
-                    Some(n) => campaign::repeat(kind, &program, seed, n)?,
-                    None => campaign::run(kind, &program, folder.as_deref(), seed, trials)?,
-                };
-            }
-            Ok(if faults == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+                match only {
+                    Some(n) => campaign::repeat(kind, &program, seed, n),
+                    None => campaign::run(kind, &program, folder.as_deref(), seed, trials),
+                }
+            });
+            Ok(if are_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
     }
+}
+
+/// Runs one experiment after the other, and returns whether none found a fault. `run` returns the number of faults. An
+/// experiment that cannot run here does not prevent the next one.
+fn all(kinds: &[ExperimentKind], mut run: impl FnMut(ExperimentKind) -> Result<usize>) -> bool {
+    let mut are_sound = true;
+    for kind in kinds {
+        are_sound &= run(*kind).map_or_else(
+            |e| {
+                eprintln!("{}: {e:#}", kind.name());
+                false
+            },
+            |faults| faults == 0,
+        );
+    }
+    are_sound
 }
 
 /// Whether a limit of pids in a namespace leaves those of the machine alone: since Linux 6.14.
@@ -206,4 +221,25 @@ fn inside(kind: ExperimentKind, seed: u64, from: u64, to: u64) -> Result<()> {
         println!("{}", serde_json::to_string(&trial.with_context(|| format!("trial {n}"))?)?);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by an audit: an experiment that could not run ended the campaign, again and again.
+    #[test]
+    fn an_experiment_that_cannot_run_does_not_prevent_the_next_one() {
+        let kinds = [ExperimentKind::Settings, ExperimentKind::Calls];
+        let mut ran = Vec::new();
+        let are_sound = all(&kinds, |kind| {
+            ran.push(kind);
+            anyhow::ensure!(kind != ExperimentKind::Settings, "it cannot run");
+            Ok(0)
+        });
+        assert!(!are_sound);
+        assert_eq!(ran, kinds);
+        assert!(all(&kinds, |_| Ok(0)));
+        assert!(!all(&kinds, |_| Ok(1)));
+    }
 }

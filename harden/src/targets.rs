@@ -155,6 +155,8 @@ impl Experiment for Targets {
             targets.push(Target::start(deed)?);
             names.push(format!("{deed:?}"));
         }
+        // One that stays, so that the program has no reason to end early.
+        targets.push(Target::start(Behaviour::Touch)?);
         let beside = Canary::start()?;
         let victim = targets.swap_remove(0);
         let pids: Vec<String> =
@@ -185,25 +187,55 @@ impl Experiment for Targets {
             let ended = running.join().map_err(|_| anyhow::anyhow!("a thread panicked"))??;
             Ok((ended, reused))
         })?;
-        let mut fault = fault(&ended);
+        // A pid may end before it is watched. A name that a process has, and targets that are watched, are no reason.
+        let must_succeed = who[0] == "--comm" || !self.log_is_empty();
+        let mut fault = fault(&ended, must_succeed);
         for canary in [Some(&beside), reused.as_ref()].into_iter().flatten() {
             fault = fault.or(canary.touched()?);
         }
-        let class = if reused.is_some() { "pid reused" } else { "pid not reused" };
+        let reuse = if reused.is_some() { "pid reused" } else { "pid not reused" };
+        let class = format!("{}, {reuse}", ended.class());
         drop((targets, beside, reused));
         // Children of targets end with them.
         processes::left()?;
         fs::remove_dir_all(&self.folder)?;
         let fault = fault.map(|fault| format!("{} by {}: {fault}", names.join(", "), who[0]));
-        Ok(Trial { class: class.to_owned(), fault })
+        Ok(Trial { class, fault })
     }
 }
 
-fn fault(ended: &Ended) -> Option<String> {
+/// `must_succeed`: the targets give the program no reason to end with an error.
+fn fault(ended: &Ended, must_succeed: bool) -> Option<String> {
     let raw = |c: char| c.is_control() && !"\n\t\r".contains(c);
+    let said = || format!("{}: {}", ended.class(), ended.err.trim());
     ended
         .fault()
         .or_else(|| ended.interrupted.then(|| format!("it did not end within {TIME:?}")))
         .or_else(|| ended.text().contains(raw).then(|| "it printed control characters".to_owned()))
-        .or_else(|| (ended.failed() && ended.err.is_empty()).then(|| "no message".to_owned()))
+        .or_else(|| (ended.failed() && (must_succeed || ended.err.is_empty())).then(said))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+
+    use super::*;
+
+    /// Found by an audit: a target that made the program end with a message was no fault.
+    #[test]
+    fn a_target_must_not_end_the_program() {
+        let ended = |code: i32, err: &str| Ended {
+            status: Some(ExitStatus::from_raw(code << 8)),
+            interrupted: false,
+            out: String::new(),
+            err: err.to_owned(),
+        };
+        let refused = ended(1, "isotherm: cannot open /proc/7/maps");
+        let found = fault(&refused, true).unwrap();
+        assert!(found.contains("exit 1: isotherm: cannot open"), "{found}");
+        assert_eq!(fault(&refused, false), None, "the pid ended before it was watched");
+        assert!(fault(&ended(1, ""), false).is_some(), "without a message");
+        assert_eq!(fault(&ended(0, ""), true), None);
+    }
 }

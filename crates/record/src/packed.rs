@@ -17,6 +17,8 @@ const LEVEL: i32 = 9;
 /// zstd searches the last 256 KiB. That compresses as well as the 2 MiB that the level uses for long messages,
 /// and needs 3 MiB of memory instead of 11.
 const WINDOW_LOG: u32 = 18;
+/// The largest window that isotherm reads, 8 MiB, as of level 19: zstd allocates it before it reads the content.
+const MAX_WINDOW_LOG: u32 = 23;
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 thread_local! {
@@ -63,7 +65,10 @@ pub(crate) fn beginning(payload: &Buffer, length: usize) -> Result<Buffer, Inval
     }
     let mut bytes = Vec::new();
     let unpacked = zstd::stream::read::Decoder::with_buffer(payload.as_slice());
-    let read = unpacked.and_then(|zstd| zstd.take(length as u64).read_to_end(&mut bytes));
+    let read = unpacked.and_then(|mut zstd| {
+        zstd.window_log_max(MAX_WINDOW_LOG)?;
+        zstd.take(length as u64).read_to_end(&mut bytes)
+    });
     read.map_err(|e| InvalidField::because(format!("it cannot be unpacked: {e}")))?;
     Ok(Buffer::from_vec(bytes))
 }
@@ -94,5 +99,17 @@ mod tests {
         cut.pop();
         assert!(unpack(Buffer::from_vec(cut)).is_err());
         assert!(unpack(Buffer::from_vec(MAGIC.to_vec())).is_err());
+    }
+
+    /// Found by an audit: a message of a few bytes made zstd allocate 128 MiB.
+    #[test]
+    fn a_window_that_no_record_has_is_refused() {
+        // a frame with a window of 2^log bytes, and one block of one byte
+        let framed = |log: u8| {
+            let frame = [&MAGIC[..], &[0, (log - 10) << 3], &[9, 0, 0], b"a"].concat();
+            beginning(&Buffer::from_vec(frame), 10)
+        };
+        assert_eq!(framed(23).unwrap().as_slice(), b"a");
+        assert!(framed(24).is_err() && framed(27).is_err());
     }
 }

@@ -38,8 +38,7 @@ impl Swap {
     pub fn start(bytes: u64) -> Result<Self, SwapError> {
         let root = Path::new("/");
         let bytes = checked(root, bytes)?;
-        let zram = Zram::add(root)?;
-        let note = SwapNote::by_us(root, &zram, bytes).map_err(|e| zram.given_up(e))?;
+        let (note, zram) = SwapNote::add(root, bytes)?;
         zram.swap_on(bytes).map_err(|e| note.given_up(&zram, e))?;
         Ok(Swap { zram, note, is_there: true })
     }

@@ -17,6 +17,8 @@ use crate::state::{self, boot_id};
 const DIR: &str = "run/isotherm";
 /// The file that notes permanent swap without a name.
 const PATH: &str = "run/isotherm/swap.json";
+/// Maximal number of notes of processes.
+const MAX_NOTES: u32 = 1024;
 /// Maximal length of a name, in bytes.
 const MAX_NAME: usize = 64;
 const SIZE: usize = 4096;
@@ -85,20 +87,31 @@ pub fn set_up(root: &Path, name: Option<&str>, bytes: u64) -> Result<PathBuf, Sw
             return Err(SwapError::InUse { device: zram.device(), bytes: earlier.bytes, restore });
         }
     }
-    // After a kill, a later isotherm names a device that has no number here, and removes one that has.
+    let zram = add(root, &file, &path, boot_id, bytes)?;
+    zram.swap_on(bytes).map_err(|e| given_up(&zram, &path, e))?;
+    Ok(zram.device())
+}
+
+/// Adds a device, and notes it in this file, which is locked. After a kill, a later isotherm names a device that has no
+/// number there, and removes one that has.
+fn add(
+    root: &Path,
+    file: &File,
+    path: &Path,
+    boot_id: String,
+    bytes: u64,
+) -> Result<Zram, SwapError> {
     let before = Zram::numbers(root);
     let adding =
         SwapState { version: VERSION, boot_id: boot_id.clone(), number: None, bytes, before };
-    let zram = state::write(&file, SIZE, &adding)
-        .map_err(|e| failed("write", &path, e))
+    let zram = state::write(file, SIZE, &adding)
+        .map_err(|e| failed("write", path, e))
         .and_then(|()| Zram::add(root))
-        .inspect_err(|_| forget(&path))?;
+        .inspect_err(|_| forget(path))?;
     let noted = SwapState::of(boot_id, zram.number, bytes);
-    let done = state::write(&file, SIZE, &noted)
-        .map_err(|e| failed("write", &path, e))
-        .and_then(|()| zram.swap_on(bytes));
-    done.map_err(|e| given_up(&zram, &path, e))?;
-    Ok(zram.device())
+    let done = state::write(file, SIZE, &noted).map_err(|e| failed("write", path, e));
+    done.map_err(|e| given_up(&zram, path, e))?;
+    Ok(zram)
 }
 
 /// Removes a device that cannot be used, and its note. If the device stays, its note stays too. Returns the
@@ -120,16 +133,21 @@ pub(super) struct SwapNote {
 }
 
 impl SwapNote {
-    /// Notes a device before it is used for swap.
-    pub fn by_us(root: &Path, zram: &Zram, bytes: u64) -> Result<Self, SwapError> {
-        let path = root.join(DIR).join(format!("swap-zram{}.json", zram.number));
-        let (file, boot_id) = begin(root, &path)?;
-        let bytes = align_down(bytes, PAGE_SIZE);
-        let noted = SwapState::of(boot_id, zram.number, bytes);
-        state::write(&file, SIZE, &noted)
-            .map_err(|e| failed("write", &path, e))
-            .inspect_err(|_| forget(&path))?;
-        Ok(SwapNote { path, _file: file })
+    /// Adds a device, and notes it in the first file that is free.
+    pub fn add(root: &Path, bytes: u64) -> Result<(Self, Zram), SwapError> {
+        for number in 0..MAX_NOTES {
+            let path = root.join(DIR).join(format!("swap-zram{number}.json"));
+            let (file, boot_id) = match begin(root, &path) {
+                Err(SwapError::Busy) => continue,
+                begun => begun?,
+            };
+            // The note of a process that was killed stays for `restore_left`.
+            if read(&file, &path).is_ok_and(|noted| noted.is_none_or(|n| n.boot_id != boot_id)) {
+                let zram = add(root, &file, &path, boot_id, align_down(bytes, PAGE_SIZE))?;
+                return Ok((SwapNote { path, _file: file }, zram));
+            }
+        }
+        Err(SwapError::Busy)
     }
 
     /// As [`given_up`], for the device of this note.
@@ -310,6 +328,9 @@ fn failed(what: &'static str, path: &Path, source: io::Error) -> SwapError {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::process::Command;
+
     use super::*;
     use crate::testing::{put, tree};
 
@@ -376,24 +397,59 @@ mod tests {
     #[test]
     fn a_held_device_belongs_to_its_process_until_its_end() {
         let root = machine("4194304\n", "");
-        let zram = Zram::known(root.path(), 7);
-        let held = SwapNote::by_us(root.path(), &zram, (4 << 20) + 1).unwrap();
+        put(root.path(), "sys/class/zram-control/hot_add", "7\n");
+        let (held, _) = SwapNote::add(root.path(), (4 << 20) + 1).unwrap();
         assert!(restore_left(root.path()).unwrap().is_empty());
         assert!(held.path.exists());
-        let another = SwapNote::by_us(root.path(), &zram, 4 << 20).unwrap_err();
-        assert!(matches!(another, SwapError::Busy), "{another}");
+        let (another, _) = SwapNote::add(root.path(), 4 << 20).unwrap();
+        assert_ne!(another.path, held.path);
+        another.forget();
         let path = held.path.clone();
         drop(held);
         // It is tried then; here is no such device.
         let said = restore_left(root.path()).unwrap_err();
         assert!(matches!(said, SwapError::Off { .. }), "{said}");
         assert!(path.exists(), "it stays noted");
+        let (later, _) = SwapNote::add(root.path(), 4 << 20).unwrap();
+        assert_ne!(later.path, path);
+        later.forget();
         put(root.path(), "sys/block/zram7/disksize", "8388608\n");
         let said = restored(root.path()).unwrap_err();
         assert!(matches!(said, SwapError::NotOurs { .. }), "{said}");
         fs::remove_file(root.path().join("sys/block/zram7/disksize")).unwrap();
         assert!(restored(root.path()).unwrap().is_empty());
         assert!(!path.exists());
+    }
+
+    /// Found by an audit: a process added its device before it noted it. If it was killed in between, an empty device
+    /// remained that no command named.
+    #[test]
+    fn the_device_of_a_process_is_noted_before_it_is_added() {
+        let root = machine("4194304\n", "");
+        let hot_add = root.path().join("sys/class/zram-control/hot_add");
+        fs::create_dir_all(hot_add.parent().unwrap()).unwrap();
+        assert!(Command::new("mkfifo").arg(&hot_add).status().unwrap().success());
+        let note = root.path().join("run/isotherm/swap-zram0.json");
+        let added = std::thread::spawn({
+            let root = root.path().to_owned();
+            move || SwapNote::add(&root, 4 << 20).unwrap()
+        });
+        // This waits until the other thread reads the number of the new device.
+        let mut number = File::options().write(true).open(&hot_add).unwrap();
+        let adding = fs::read_to_string(&note).unwrap();
+        number.write_all(b"8\n").unwrap();
+        drop(number);
+        let (held, zram) = added.join().unwrap();
+        assert_eq!((held.path.as_path(), zram.number), (note.as_path(), 8));
+        let noted: SwapState = serde_json::from_str(&fs::read_to_string(&note).unwrap()).unwrap();
+        assert_eq!(noted.number, Some(8));
+        drop(held);
+        // As if it had been killed while it added the device.
+        fs::write(&note, adding).unwrap();
+        put(root.path(), "sys/block/zram8/disksize", "0\n");
+        let said = restored(root.path()).unwrap_err().to_string();
+        assert!(said.contains("echo 8 > /sys/class/zram-control/hot_remove"), "{said}");
+        assert!(note.exists(), "it is named until it is removed");
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! A seccomp filter: system calls that no part of isotherm makes after its start.
 //!
-//! It refuses what would let an intruder take over the machine, also one who has the remaining capabilities. The systemd
+//! It takes tools from an intruder, but is no complete barrier: a filter cannot distinguish files. A thread of uid 0 with
+//! `CAP_SYS_PTRACE` can open `/proc/PID/mem` and `/proc/PID/root` of other processes of root (SECURITY.md). The systemd
 //! units permit only named calls instead. This filter also holds without systemd, in each command that drops privileges.
 
 use std::cell::Cell;
 use std::io;
 
 use libc::c_long;
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter, sock_filter,
+};
 
 /// The refused calls, by what they do.
 const REFUSED: &[c_long] = &[
@@ -119,7 +122,30 @@ fn filter() -> io::Result<BpfProgram> {
     let calls = REFUSED.iter().chain(REFUSED_ON_X86).map(|call| (*call, Vec::new())).collect();
     let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     let filter = SeccompFilter::new(calls, SeccompAction::Allow, refused, target);
-    filter.and_then(TryInto::try_into).map_err(io::Error::other)
+    let filter: BpfProgram = filter.and_then(TryInto::try_into).map_err(io::Error::other)?;
+    // It jumps by relative offsets, so that instructions may precede it.
+    Ok(refused_x32().into_iter().chain(filter).collect())
+}
+
+/// Instructions that refuse all calls of the x32 ABI. `SeccompFilter` compares whole numbers, and the same call has
+/// another number there: that of `execve` is 0x40000208. Kernels with `CONFIG_X86_X32_ABI` have these calls.
+fn refused_x32() -> Vec<sock_filter> {
+    /// `__X32_SYSCALL_BIT` of `arch/x86/include/uapi/asm/unistd.h`
+    const X32: u32 = 0x4000_0000;
+    if !cfg!(target_arch = "x86_64") {
+        return Vec::new();
+    }
+    let instruction = |code: u32, jf, k| {
+        let code = u16::try_from(code).unwrap_or_default();
+        sock_filter { code, jt: 0, jf, k }
+    };
+    let errno = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
+    vec![
+        // the number of the call, which is the first field of `seccomp_data`
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        instruction(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 1, X32),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, errno),
+    ]
 }
 
 #[cfg(test)]
@@ -150,6 +176,23 @@ mod tests {
         );
         assert!(later, "a thread that starts later has the filter");
         assert!(!execute_fails(), "a thread that started earlier has not");
+    }
+
+    /// Found by an audit: the filter compared only the numbers of the usual ABI.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn calls_of_the_x32_abi_are_refused() {
+        let refused = thread::spawn(|| {
+            rustix::thread::set_no_new_privs(true).unwrap();
+            refuse_calls().unwrap();
+            // `getpid`, `execve` and `ptrace` of x32. Without the filter, kernels without this ABI return ENOSYS.
+            [39, 520, 521].map(|call: c_long| {
+                // SAFETY: the filter lets none of these calls reach the kernel's code for it.
+                let done = unsafe { libc::syscall(0x4000_0000 | call, 0, 0, 0, 0, 0, 0) };
+                (done, io::Error::last_os_error().raw_os_error())
+            })
+        });
+        assert_eq!(refused.join().unwrap(), [(-1, Some(libc::EPERM)); 3]);
     }
 
     fn execute_fails() -> bool {

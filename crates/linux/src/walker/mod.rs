@@ -393,4 +393,14 @@ mod tests {
             assert!((500..MAX_VERIFIED).contains(&verified), "{reading:?}: {verified}");
         }
     }
+
+    /// Found by an audit: each folder gave another program.
+    #[test]
+    fn the_programs_do_not_contain_the_folder_of_their_sources() {
+        let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let has = |path: &str| program.windows(path.len()).any(|part| part == path.as_bytes());
+        let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/bpf/");
+        assert!(has(&["./src/bpf", "walk.bpf.c"].join("/")));
+        assert!(!has(sources.to_str().unwrap()), "{}", sources.display());
+    }
 }
