@@ -1,6 +1,7 @@
 //! Durations, sizes and ranges in the form that options accept.
 
 use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -209,9 +210,35 @@ pub fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
+/// The name of a host, or its address, as a browser sends it.
+pub fn host(text: &str) -> Result<String, String> {
+    let address = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let is_host = match address {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => {
+            let may_be_named = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+            !text.is_empty() && text.chars().all(may_be_named)
+        }
+    };
+    let why = "give only a name or an address, without a port, a scheme or a path: box.example or [2001:db8::1]";
+    is_host.then(|| text.to_owned()).ok_or_else(|| why.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hosts_have_no_port() {
+        for good in ["box.example", "10.0.0.1", "[2001:db8::1]", "xn--bcher-kva.example"] {
+            assert_eq!(host(good).as_deref(), Ok(good));
+        }
+        for bad in
+            ["", "box:80", "[::1]:80", "::1", "https://box", "box/", "a b", "[box]", "b\u{fc}cher"]
+        {
+            assert!(host(bad).unwrap_err().contains("without a port"), "{bad}");
+        }
+    }
 
     #[test]
     fn ranges() {

@@ -27,6 +27,11 @@ pub(crate) struct MappingSet {
 const NAMES: usize = MAX_PAYLOAD / 2;
 
 impl MappingSet {
+    /// The memory that its mappings occupy, in bytes: an upper bound, because mappings may share names.
+    pub(crate) fn bytes(&self) -> usize {
+        self.mappings.iter().map(|m| size_of::<Mapping>() + m.name.len()).sum()
+    }
+
     /// The names, or none of them if they are more than a frame can hold: a process chooses its own.
     fn names(&self) -> impl Iterator<Item = &str> {
         let fit = self.mappings.iter().map(|m| m.name.len()).sum::<usize>() <= NAMES;

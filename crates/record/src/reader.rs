@@ -23,9 +23,22 @@ const MAX_DAMAGE: usize = 100;
 #[derive(Debug, Clone)]
 pub struct Mark {
     path: PathBuf,
+    /// the file that had this path
+    file: Option<FileId>,
     later: VecDeque<PathBuf>,
     at: u64,
     known: Known,
+}
+
+impl Mark {
+    /// The memory that it occupies in addition to `before`, an earlier mark of the same record, in bytes. Marks share
+    /// the mappings that have not changed between them.
+    #[must_use]
+    pub fn bytes_beyond(&self, before: Option<&Mark>) -> usize {
+        let paths = self.later.iter().chain([&self.path]);
+        let paths: usize = paths.map(|path| size_of::<PathBuf>() + path.as_os_str().len()).sum();
+        size_of::<Mark>() + paths + self.known.bytes_beyond(before.map(|before| &before.known))
+    }
 }
 
 /// Reads a record: an iterator of its [`Event`]s. It ends after an error, unless the error is damage and damage
@@ -35,6 +48,8 @@ pub struct Reader {
     path: PathBuf,
     /// whether the input is the file at `path`
     named: bool,
+    /// which file that is
+    file: Option<FileId>,
     /// whether at least one frame was complete
     any: bool,
     /// files of the record that remain to be read
@@ -61,7 +76,9 @@ impl Reader {
         files.push(path.to_owned());
         let mut later = VecDeque::from(files);
         let first = later.pop_front().unwrap_or_else(|| path.to_owned());
-        Ok(Reader { later, named: true, ..Reader::of(Box::new(open(&first)?), &first)? })
+        let file = open(&first)?;
+        let id = id(&file);
+        Ok(Reader { later, named: true, file: id, ..Reader::of(Box::new(file), &first)? })
     }
 
     /// Reads a record from `input`; errors contain `name` as its path.
@@ -78,6 +95,7 @@ impl Reader {
             frames: Frames::new(input),
             path: name.to_owned(),
             named: false,
+            file: None,
             any: false,
             later: VecDeque::new(),
             state: StreamState::new().map_err(io)?,
@@ -124,22 +142,27 @@ impl Reader {
     pub fn mark(&self) -> Option<Mark> {
         let known = self.state.known().filter(|_| self.named && self.ready.is_empty())?;
         let (path, later) = (self.path.clone(), self.later.clone());
-        Some(Mark { path, later, at: self.frames.at(), known })
+        Some(Mark { path, file: self.file, later, at: self.frames.at(), known })
     }
 
     /// Reads a record from a mark on.
     ///
     /// # Errors
-    /// If its file cannot be opened, or is shorter.
+    /// If its file cannot be opened, or another one has its name.
     pub fn resume(mark: &Mark) -> Result<Self, ReadError> {
         let io = |source| ReadError::Io { path: mark.path.clone(), source };
         let mut file = File::open(&mark.path).map_err(io)?;
+        if id(&file) != mark.file {
+            let other = "another file has this name since the record was read: open it again";
+            return Err(io(io::Error::other(other)));
+        }
         file.seek(SeekFrom::Start(mark.at)).map_err(io)?;
         let state = StreamState::after(mark.known.clone()).map_err(|e| io(io::Error::other(e)))?;
         let frames = Frames::after(Box::new(file) as Box<dyn Input + Send>, mark.at);
         let later = mark.later.clone();
         let reader = Reader::new(io::empty(), &mark.path)?;
-        Ok(Reader { frames, named: true, any: true, later, state, at: mark.at, ..reader })
+        let file = mark.file;
+        Ok(Reader { frames, named: true, file, any: true, later, state, at: mark.at, ..reader })
     }
 
     /// The current file, and the offset of the frame of the last event.
@@ -188,7 +211,9 @@ impl Reader {
         }
         match self.later.pop_front() {
             Some(path) => {
-                self.frames = Frames::new(Box::new(open(&path)?));
+                let file = open(&path)?;
+                self.file = id(&file);
+                self.frames = Frames::new(Box::new(file));
                 self.path = path;
                 self.state.next_file();
                 Ok(())
@@ -276,6 +301,22 @@ fn open(path: &Path) -> Result<File, ReadError> {
         return Err(ReadError::NotARecord { path: path.to_owned() });
     }
     File::open(path).map_err(io)
+}
+
+/// The device and the number of a file: a file that takes its name has others.
+type FileId = (u64, u64);
+
+fn id(file: &File) -> Option<FileId> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        file.metadata().ok().map(|file| (file.dev(), file.ino()))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = file;
+        None
+    }
 }
 
 /// Older files of the same recording, the newest first. Files of an earlier recording with such names are

@@ -29,7 +29,7 @@ const MAX_MAPPINGS: usize = 4 << 20;
 /// The state after the frames that were read so far.
 pub(crate) struct StreamState {
     schemas: Schemas,
-    facts: Option<RecordingHeader>,
+    facts: Option<Arc<RecordingHeader>>,
     sets: HashMap<u64, MappingSet>,
     /// number of the newest set that a snapshot has used
     newest_set: Option<u64>,
@@ -70,10 +70,22 @@ pub(crate) struct StreamState {
 /// What a reader must know to continue at a later frame.
 #[derive(Debug, Clone)]
 pub(crate) struct Known {
-    facts: Option<RecordingHeader>,
+    facts: Option<Arc<RecordingHeader>>,
     sets: HashMap<u64, MappingSet>,
     newest_set: Option<u64>,
     last_seq: Option<u64>,
+}
+
+impl Known {
+    /// The memory that it occupies in addition to `before`, with which it may share sets, in bytes.
+    pub(crate) fn bytes_beyond(&self, before: Option<&Known>) -> usize {
+        let is_new = |set: &&MappingSet| {
+            let earlier = before.and_then(|before| before.sets.get(&set.number));
+            earlier.is_none_or(|earlier| !Arc::ptr_eq(&earlier.mappings, &set.mappings))
+        };
+        let new = self.sets.values().filter(is_new).map(MappingSet::bytes);
+        self.sets.capacity() * size_of::<(u64, MappingSet)>() + new.sum::<usize>()
+    }
 }
 
 impl StreamState {
@@ -192,13 +204,13 @@ impl StreamState {
     fn begin(&mut self, schema: &Schema, events: &mut VecDeque<Event>) -> Result<(), InvalidField> {
         let facts = RecordingHeader::from_metadata(&schema.metadata)?;
         (self.ended, self.in_rows) = (false, true);
-        if self.facts.as_ref() != Some(&facts) {
+        if self.facts.as_deref() != Some(&facts) {
             (self.newest_set, self.last_seq, self.last_attribution) = (None, None, None);
             self.missing = self.missing();
             (self.missing_at_begin, self.missing_at_end, self.ends) = (0, 0, 0);
             self.sets.clear();
             self.code.clear();
-            self.facts = Some(facts.clone());
+            self.facts = Some(Arc::new(facts.clone()));
             events.push_back(Event::Header(facts));
         }
         Ok(())

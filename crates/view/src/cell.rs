@@ -18,14 +18,16 @@ pub enum Class {
     Unmapped = 0,
     /// less than a quarter is resident
     Absent = 1,
+    /// the same, but some of it is, or more of it was for a part of the time
+    WasResident = 2,
     /// at least half of the resident memory cannot be observed
-    Unknown = 2,
+    Unknown = 3,
     /// the rate rests on looks at the memory itself, or its basis is not recorded
-    Measured = 3,
+    Measured = 4,
     /// the rate is presumed from a sample
-    Extended = 4,
+    Extended = 5,
     /// the rate is known only from an earlier time
-    Old = 5,
+    Old = 6,
 }
 
 impl Class {
@@ -33,11 +35,12 @@ impl Class {
         [
             Class::Unmapped,
             Class::Absent,
+            Class::WasResident,
             Class::Unknown,
             Class::Measured,
             Class::Extended,
             Class::Old,
-        ][(bits as usize).min(5)]
+        ][(bits as usize).min(6)]
     }
 }
 
@@ -57,7 +60,8 @@ impl CellState {
     pub fn of(r: &RegionView) -> Self {
         let unknown = r.unknown_bp.total();
         if r.resident_bp < isotherm_report::MIN_RESIDENT_BP {
-            return CellState { class: Class::Absent, level: 0 };
+            let class = if r.resident_bp > 0 { Class::WasResident } else { Class::Absent };
+            return CellState { class, level: 0 };
         }
         if unknown * 2 >= u64::from(r.resident_bp) {
             return CellState { class: Class::Unknown, level: 0 };
@@ -76,7 +80,7 @@ impl CellState {
     pub fn byte(self) -> u8 {
         let base = match self.class {
             Class::Unmapped => return 0,
-            Class::Absent => return 1,
+            Class::Absent | Class::WasResident => return 1,
             Class::Unknown => return 2,
             Class::Measured => 4,
             Class::Extended => 88,
@@ -94,10 +98,17 @@ impl CellState {
         match (self.class, self.level) {
             (Class::Unmapped, _) => 0,
             (Class::Absent, _) => 1,
-            (Class::Unknown, _) => 3,
-            (_, 0) => 2,
-            (_, level) => 3 + level,
+            (Class::WasResident, _) => 2,
+            (Class::Unknown, _) => 4,
+            (_, 0) => 3,
+            (_, level) => 4 + level,
         }
+    }
+
+    /// Whether some of the memory was resident at some time.
+    #[must_use]
+    pub fn was_resident(self) -> bool {
+        self.class >= Class::WasResident
     }
 }
 
@@ -181,6 +192,8 @@ impl StateRun {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sum {
     absent: f32,
+    /// some of the absent memory was resident
+    was_resident: bool,
     unknown: f32,
     seen: f32,
     touches: f32,
@@ -193,8 +206,9 @@ impl Sum {
     pub fn add(&mut self, rates: &Rates, state: CellState, seconds: f32) {
         match state.class {
             Class::Unmapped => return,
-            Class::Absent => {
+            Class::Absent | Class::WasResident => {
                 self.absent += seconds;
+                self.was_resident |= state.was_resident();
                 return;
             }
             Class::Unknown => {
@@ -222,7 +236,8 @@ impl Sum {
         } else if self.unknown > 0.0 && self.unknown >= self.absent {
             Class::Unknown
         } else if self.absent > 0.0 {
-            Class::Absent
+            let was_resident = self.was_resident || self.seen + self.unknown > 0.0;
+            if was_resident { Class::WasResident } else { Class::Absent }
         } else {
             Class::Unmapped
         };
@@ -242,7 +257,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_run_keeps_its_page_and_state(page in 0u64..1 << 51, class in 0u64..6, level in 0u16..=MAX_LEVEL) {
+        fn a_run_keeps_its_page_and_state(page in 0u64..1 << 51, class in 0u64..7, level in 0u16..=MAX_LEVEL) {
             let state = CellState { class: Class::of(class), level };
             let run = StateRun::new(page * PAGE_SIZE, state);
             prop_assert_eq!((run.start(), run.state()), (page * PAGE_SIZE, state));
@@ -264,8 +279,8 @@ mod tests {
     fn bytes_name_every_class() {
         let of = |class, level| CellState { class, level }.byte();
         assert_eq!(
-            [of(Class::Unmapped, 0), of(Class::Absent, 0), of(Class::Unknown, 0)],
-            [0, 1, 2]
+            [Class::Unmapped, Class::Absent, Class::WasResident, Class::Unknown].map(|c| of(c, 0)),
+            [0, 1, 1, 2]
         );
         assert_eq!([of(Class::Measured, 0), of(Class::Measured, MAX_LEVEL)], [4, 87]);
         assert_eq!([of(Class::Extended, 0), of(Class::Extended, MAX_LEVEL)], [88, 171]);
@@ -283,5 +298,21 @@ mod tests {
         sum.add(&rates, CellState { class: Class::Unknown, level: 0 }, 5.0);
         assert_eq!(sum.state().class, Class::Unknown);
         assert_eq!(Sum::default().state(), CellState::UNMAPPED);
+    }
+
+    #[test]
+    fn memory_that_is_absent_for_longer_was_still_resident() {
+        let rates = Rates::default();
+        let absent = CellState { class: Class::Absent, level: 0 };
+        let mut sum = Sum::default();
+        sum.add(&rates, absent, 10.0);
+        assert_eq!(sum.state(), absent);
+        sum.add(&rates, rate(10.0), 1.0);
+        assert_eq!(sum.state().class, Class::WasResident);
+        // So it stays, when columns are joined again.
+        let mut sums = Sum::default();
+        sums.add(&rates, sum.state(), 11.0);
+        sums.add(&rates, absent, 100.0);
+        assert_eq!(sums.state().class, Class::WasResident);
     }
 }

@@ -178,6 +178,7 @@ impl Index {
         let time = start.since(first)..s.end.since(first);
         (self.end, self.snapshots) = (s.end, self.snapshots + 1);
         self.regions += s.nr_regions() as u64;
+        let max_runs = self.max_runs();
         let (mut heat, mut saved) = (HeatBytes::default(), 0);
         for (view, (_, figures)) in s.targets.iter().zip(moment.all_figures()) {
             heat += figures.heat;
@@ -186,7 +187,7 @@ impl Index {
                 continue;
             }
             let Some(target) = self.targets.get_mut(&view.id) else { continue };
-            target.pyramid.push(Column::of(view, time.clone()), &self.rates);
+            target.pyramid.push(Column::of(view, time.clone()), &self.rates, max_runs);
             target.mappings = Arc::clone(&view.mappings);
             (target.last, target.seen) = (figures.heat, s.end);
             if let Some(ages) = &view.ages {
@@ -238,7 +239,13 @@ impl Index {
 
     /// The recording has ended: no more events come.
     pub fn finish(&mut self) {
-        self.targets.values_mut().for_each(|t| t.pyramid.finish(&self.rates));
+        let max_runs = self.max_runs();
+        self.targets.values_mut().for_each(|t| t.pyramid.finish(&self.rates, max_runs));
+    }
+
+    /// Maximum number of runs in a joined column.
+    fn max_runs(&self) -> usize {
+        Pyramid::max_runs(self.limits.memory, self.targets.len())
     }
 
     /// Adds what a scheme has done.
@@ -282,6 +289,12 @@ impl Index {
     #[must_use]
     pub fn rates(&self) -> &Rates {
         &self.rates
+    }
+
+    /// How it is kept.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
     }
 
     /// The limits of hot and cold.

@@ -17,6 +17,10 @@ const FAN: usize = 4;
 const LEVELS: usize = 13;
 /// Maximum number of runs in a column: several times the rows of a screen.
 const MAX_RUNS: usize = 8192;
+/// The least of them, however many targets there are.
+const MIN_RUNS: usize = 16;
+/// The share of the memory that the columns which wait for others may use: one in so many parts.
+const WAITING_SHARE: usize = 2;
 
 /// The memory of one target over some time: its runs, in ascending order of address. The last one is unmapped.
 #[derive(Debug, Clone)]
@@ -41,13 +45,13 @@ impl Column {
             runs.push(r.range.start, CellState::of(r));
             end = Some(r.range.end);
         }
-        runs.close(end.unwrap_or(0));
+        runs.close(end.unwrap_or(0), MAX_RUNS);
         let seconds = (time.end.saturating_sub(time.start)).as_secs_f32();
         Column { time, seconds, runs: runs.0.into() }
     }
 
-    /// One column for several, which are in order of time.
-    fn join(parts: &[Column], rates: &Rates) -> Self {
+    /// One column for several, which are in order of time, of at most so many runs.
+    fn join(parts: &[Column], rates: &Rates, max_runs: usize) -> Self {
         let mut runs = Runs::default();
         let mut at = vec![0; parts.len()];
         let next = |at: &[usize]| {
@@ -66,7 +70,7 @@ impl Column {
             runs.push(start, sum.state());
             last = start;
         }
-        runs.close(last);
+        runs.close(last, max_runs);
         let time = |of: fn(&Column) -> Duration| parts.iter().map(of);
         let start = time(|c| c.time.start).min().unwrap_or_default();
         let end = time(|c| c.time.end).max().unwrap_or_default();
@@ -113,10 +117,10 @@ impl Runs {
         }
     }
 
-    /// Ends the runs at `end`, and merges neighbours if there are too many: the hotter state remains.
-    fn close(&mut self, end: u64) {
+    /// Ends the runs at `end`, and merges neighbours if there are more than `most`: the hotter state remains.
+    fn close(&mut self, end: u64, most: usize) {
         self.push(end, CellState::UNMAPPED);
-        while self.0.len() > MAX_RUNS {
+        while self.0.len() > most {
             let all = std::mem::take(&mut self.0);
             let before = all.len();
             for pair in all.chunks(2) {
@@ -157,11 +161,11 @@ struct Level {
 
 impl Level {
     /// Adds a column. If that completes one of the next level, returns it.
-    fn push(&mut self, column: Column, rates: &Rates) -> Option<Column> {
+    fn push(&mut self, column: Column, rates: &Rates, max_runs: usize) -> Option<Column> {
         self.bytes += column.bytes();
         self.waiting.push(column.clone());
         self.keep(column);
-        if self.waiting.len() < FAN { None } else { self.join(rates) }
+        if self.waiting.len() < FAN { None } else { self.join(rates, max_runs) }
     }
 
     fn keep(&mut self, column: Column) {
@@ -172,8 +176,9 @@ impl Level {
     }
 
     /// One column for those that wait; `None` if there are none.
-    fn join(&mut self, rates: &Rates) -> Option<Column> {
-        let joined = (!self.waiting.is_empty()).then(|| Column::join(&self.waiting, rates));
+    fn join(&mut self, rates: &Rates, max_runs: usize) -> Option<Column> {
+        let joined =
+            (!self.waiting.is_empty()).then(|| Column::join(&self.waiting, rates, max_runs));
         self.bytes -= self.waiting.drain(..).map(|c| c.bytes()).sum::<usize>();
         joined
     }
@@ -198,21 +203,29 @@ impl Default for Pyramid {
 }
 
 impl Pyramid {
-    /// Adds the next column.
-    pub fn push(&mut self, column: Column, rates: &Rates) {
+    /// Maximum number of runs in a joined column of each of `targets` targets that share so much memory. Columns that
+    /// wait to be joined cannot be dropped, so they must fit.
+    #[must_use]
+    pub fn max_runs(memory: usize, targets: usize) -> usize {
+        let waiting = memory / WAITING_SHARE / (LEVELS * FAN * size_of::<StateRun>());
+        (waiting / targets.max(1)).clamp(MIN_RUNS, MAX_RUNS)
+    }
+
+    /// Adds the next column. Columns that are joined have at most `max_runs` runs.
+    pub fn push(&mut self, column: Column, rates: &Rates, max_runs: usize) {
         let mut next = Some(column);
         for level in &mut self.levels {
             let Some(column) = next else { return };
-            next = level.push(column, rates);
+            next = level.push(column, rates, max_runs);
         }
     }
 
     /// Completes columns that stand for fewer than four, because nothing follows.
-    pub fn finish(&mut self, rates: &Rates) {
+    pub fn finish(&mut self, rates: &Rates, max_runs: usize) {
         let mut rest: Option<Column> = None;
         for level in &mut self.levels {
-            let complete = rest.take().and_then(|column| level.push(column, rates));
-            rest = complete.or_else(|| level.join(rates));
+            let complete = rest.take().and_then(|column| level.push(column, rates, max_runs));
+            rest = complete.or_else(|| level.join(rates, max_runs));
         }
     }
 
@@ -230,8 +243,12 @@ impl Pyramid {
                 level.drop_first(level.columns.len());
                 level.dropped = true;
             }
-        } else if let Some(level) = self.levels.iter_mut().max_by_key(|level| level.bytes) {
-            level.drop_first(level.columns.len().div_ceil(2));
+        } else {
+            // One whose columns all wait has nothing to drop.
+            let droppable = self.levels.iter_mut().filter(|level| !level.columns.is_empty());
+            if let Some(level) = droppable.max_by_key(|level| level.bytes) {
+                level.drop_first(level.columns.len().div_ceil(2));
+            }
         }
     }
 
@@ -271,7 +288,7 @@ impl Pyramid {
         let all = Duration::ZERO..Duration::MAX;
         for column in self.columns(&all, Duration::MAX) {
             column.each(&AddrRange::new(0, u64::MAX), |range, state| {
-                if state.rank() > 1 {
+                if state.was_resident() {
                     each(range);
                 }
             });

@@ -25,7 +25,10 @@ fn region(start: u64, end: u64, hz: f32) -> RegionView {
 }
 
 fn column(at: u64, regions: &[(u64, u64, f32)]) -> Column {
-    let regions = regions.iter().map(|&(a, b, hz)| region(a, b, hz)).collect();
+    column_of(at, regions.iter().map(|&(a, b, hz)| region(a, b, hz)).collect())
+}
+
+fn column_of(at: u64, regions: Vec<RegionView>) -> Column {
     let view = TargetView {
         id: TargetId(0),
         ran: None,
@@ -74,9 +77,9 @@ fn coarse_columns_have_the_means_of_fine_ones() {
     let mut pyramid = Pyramid::default();
     for i in 0..64 {
         let hot = if i % 4 == 0 { 40.0 } else { 0.0 };
-        pyramid.push(column(i, &[(0, 8, hot), (8, 16, 1.0)]), &rates);
+        pyramid.push(column(i, &[(0, 8, hot), (8, 16, 1.0)]), &rates, MAX_RUNS);
     }
-    pyramid.finish(&rates);
+    pyramid.finish(&rates, MAX_RUNS);
     let all = seconds(0)..seconds(64);
     let coarse = pyramid.columns(&all, seconds(16));
     assert_eq!(coarse.len(), 4);
@@ -92,7 +95,7 @@ fn the_newest_columns_are_found_before_their_level_is_complete() {
     let rates = Rates::default();
     let mut pyramid = Pyramid::default();
     for i in 0..70 {
-        pyramid.push(column(i, &[(0, 8, 1.0)]), &rates);
+        pyramid.push(column(i, &[(0, 8, 1.0)]), &rates, MAX_RUNS);
     }
     let all = seconds(0)..seconds(70);
     for pixel in [1, 4, 16, 64] {
@@ -110,7 +113,7 @@ fn memory_is_given_up_evenly_or_from_the_oldest_on_and_all_time_stays_covered() 
     for keep in [Retention::Evenly, Retention::Newest] {
         let mut pyramid = Pyramid::default();
         for i in 0..1000 {
-            pyramid.push(column(i, &[(0, 8, 1.0), (8, 12, i as f32)]), &rates);
+            pyramid.push(column(i, &[(0, 8, 1.0), (8, 12, i as f32)]), &rates, MAX_RUNS);
             // A column is 3 runs, and their allocation.
             while pyramid.bytes() > 50_000 {
                 pyramid.shrink(keep);
@@ -122,6 +125,59 @@ fn memory_is_given_up_evenly_or_from_the_oldest_on_and_all_time_stays_covered() 
         let newest = found.iter().filter(|c| c.time.end > seconds(900)).count();
         assert_eq!(newest >= 15, keep == Retention::Newest, "{keep:?}: {newest}");
     }
+}
+
+#[test]
+fn every_complete_column_can_be_given_up() {
+    let rates = Rates::default();
+    let mut pyramid = Pyramid::default();
+    for i in 0..11 {
+        // One of them is large. Its level is the largest for as long as it waits there.
+        let regions = if i == 7 { 1000 } else { 2 };
+        let regions: Vec<_> = (0..regions).map(|n| (n, n + 1, (n % 2) as f32)).collect();
+        pyramid.push(column(i, &regions), &rates, MAX_RUNS);
+    }
+    let mut before = 0;
+    while before != pyramid.bytes() {
+        before = pyramid.bytes();
+        pyramid.shrink(Retention::Newest);
+    }
+    assert!(pyramid.levels.iter().all(|level| level.columns.is_empty()));
+    assert_eq!(pyramid.levels[0].waiting.len(), 3, "they are still to be joined");
+}
+
+#[test]
+fn many_targets_share_the_memory_for_columns_that_wait() {
+    let memory = 20 << 20;
+    assert_eq!(Pyramid::max_runs(memory, 1), MAX_RUNS);
+    for targets in [10, 25, 100, 400] {
+        let runs = Pyramid::max_runs(memory, targets);
+        assert!(targets * runs * LEVELS * (FAN - 1) * size_of::<StateRun>() < memory / 2);
+        assert!(runs >= MIN_RUNS);
+    }
+}
+
+/// As a heap that is paged out after a while.
+#[test]
+fn addresses_that_were_resident_for_a_short_time_are_found() {
+    let rates = Rates::default();
+    let mut pyramid = Pyramid::default();
+    let absent = |a, b| RegionView { resident_bp: 0, ..region(a, b, 0.0) };
+    for i in 0..64 {
+        let heap = if i < 16 { region(0, 8, 100.0) } else { absent(0, 8) };
+        let sparse = RegionView { resident_bp: 10, ..region(20, 24, 0.0) };
+        let regions = vec![heap, absent(8, 20), sparse];
+        pyramid.push(column_of(i, regions), &rates, MAX_RUNS);
+    }
+    pyramid.finish(&rates, MAX_RUNS);
+    let mut found = Vec::new();
+    pyramid.each_resident(|range| found.push((range.start / PAGE, range.end / PAGE)));
+    assert_eq!(found, [(0, 8), (20, 24)]);
+    // It is drawn hot while it was.
+    let all = seconds(0)..seconds(64);
+    let cells = draw(pyramid.columns(&all, seconds(16)), &all, &[whole(0, 8, 1.0)], (4, 1), &rates);
+    assert!((hz(cells[0]) / 100.0 - 1.0).abs() < 0.2, "{cells:?}");
+    assert_eq!(cells[1..], [1; 3]);
 }
 
 #[test]
@@ -142,7 +198,7 @@ proptest! {
             let regions: Vec<_> = cuts.chunks_exact(2).map(|c| (c[0], c[1], c[0] as f32)).collect();
             column(i as u64, &regions)
         }).collect();
-        let all = Column::join(&parts, &Rates::default());
+        let all = Column::join(&parts, &Rates::default(), MAX_RUNS);
         let at = |c: &Column, page: u64| {
             let mut found = false;
             c.each(&AddrRange::new(page * PAGE, (page + 1) * PAGE), |_, _| found = true);

@@ -168,12 +168,12 @@ impl View {
         let whole = self.facts.clone().unwrap_or_else(unknown);
         // A service sends new facts with each snapshot, so that the start may lie before those.
         let ms = |n: Nanos| n.0 / 1_000_000;
-        RecordingHeader {
-            started_unix_ms: (whole.started_unix_ms + ms(start)).saturating_sub(ms(whole.started)),
-            started: start,
-            attrs,
-            ..whole
-        }
+        let started_unix_ms = match whole.started_unix_ms {
+            // It is not known, as for records of other tools.
+            0 => 0,
+            known => known.saturating_add(ms(start)).saturating_sub(ms(whole.started)),
+        };
+        RecordingHeader { started_unix_ms, started: start, attrs, ..whole }
     }
 
     /// The limits of hot and cold.

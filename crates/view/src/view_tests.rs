@@ -246,6 +246,17 @@ fn a_history_moves_to_another_view_in_pieces() {
 }
 
 #[test]
+fn a_part_has_a_time_only_if_the_whole_has_one() {
+    let mut view = View::new(1 << 20);
+    let attrs = Attrs::default();
+    for (whole, part) in [(0, 0), (1_000_000, 1_005_000)] {
+        let facts = RecordingHeader::new("0.1.0", attrs, Nanos(1_000_000_000));
+        view.push(Event::Header(RecordingHeader { started_unix_ms: whole, ..facts }));
+        assert_eq!(view.header_from(Nanos(6_000_000_000), attrs).started_unix_ms, part);
+    }
+}
+
+#[test]
 fn the_newest_snapshot_has_attributions_in_the_order_of_their_times() {
     let mut view = filled();
     view.push(attribution(1, "/a", 7, span(&view).end));

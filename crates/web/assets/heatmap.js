@@ -449,8 +449,10 @@ export class Heatmap {
     while (this.question) {
       const q = this.question;
       this.question = null;
-      const answer = await this.ask("point", { target: this.target, ms: q.ms, byte: Math.floor(q.at) });
-      this.on.point(answer);
+      const answer = await this.ask("point", { target: this.target, axis: this.axis?.version, ms: q.ms, byte: Math.floor(q.at) });
+      // Then the place is that of another address.
+      if (answer === "changed") this.readAxis(false);
+      else this.on.point(answer);
     }
     this.asking = false;
   }

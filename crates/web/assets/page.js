@@ -140,7 +140,7 @@ class Pane {
   /** The state has changed. */
   async update(state, first) {
     // Another service has taken the place of the one that was shown.
-    const restarted = this.state.snapshots > state.snapshots;
+    const restarted = this.state.generation !== state.generation;
     const anew = restarted || state.complete !== this.state.complete;
     const grew = state.snapshots !== this.state.snapshots || state.span_ms !== this.state.span_ms;
     this.state = state;
@@ -172,7 +172,10 @@ class Pane {
 
   /** Reads the table, at most once a second, and what changes slowly more rarely, unless `all` may have changed. */
   async refresh(all) {
-    if (this.refreshing) return;
+    if (this.refreshing) {
+      this.again ||= all;
+      return;
+    }
     if (!all && performance.now() - (this.refreshed ?? -1e9) < TABLE_EVERY) {
       this.later ??= setTimeout(() => {
         this.later = null;
@@ -181,12 +184,18 @@ class Pane {
       return;
     }
     this.refreshing = true;
-    if (all || this.target === null || this.turns % SLOW_TURNS === 0) await this.refreshSlow();
-    this.turns++;
-    await this.readTable();
-    this.drawOverview();
-    this.refreshed = performance.now();
-    this.refreshing = false;
+    this.again = false;
+    try {
+      if (all || this.target === null || this.turns % SLOW_TURNS === 0) await this.refreshSlow();
+      this.turns++;
+      await this.readTable();
+      this.drawOverview();
+    } finally {
+      this.refreshed = performance.now();
+      this.refreshing = false;
+    }
+    // What it has read may have been replaced meanwhile, and no further event may come.
+    if (this.again) await this.refresh(true);
   }
 
   async refreshSlow() {
@@ -415,12 +424,15 @@ function listen() {
     newest = JSON.parse(e.data);
     if (busy) return;
     busy = true;
-    while (newest) {
-      const state = newest;
-      newest = null;
-      await update(state);
+    try {
+      while (newest) {
+        const state = newest;
+        newest = null;
+        await update(state);
+      }
+    } finally {
+      busy = false;
     }
-    busy = false;
   };
   events.onerror = () => say("The connection is lost: isotherm web has ended, or is busy. Trying again.");
 }

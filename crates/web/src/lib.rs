@@ -13,6 +13,9 @@ mod color_tests;
 pub mod guard;
 mod live;
 mod record;
+#[cfg(test)]
+#[path = "../../report/tests/scene/mod.rs"]
+mod scene;
 mod seeker;
 mod server;
 mod service;

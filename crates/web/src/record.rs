@@ -97,14 +97,14 @@ pub fn load(
     if bytes > 2 * SAMPLE_BYTES {
         let reader = source.open()?.sampled(bytes.div_ceil(SAMPLE_BYTES));
         let mut sample = Index::new(Limits { bridge: true, ..limits });
-        read(reader, &mut sample, |_, _| {})?;
+        read(reader, &mut sample, |_, _, _| {})?;
         *source.change() = sample;
         changes.send_modify(|n| *n += 1);
     }
     let mut index = Index::new(limits);
-    let note = read(source.open()?, &mut index, |end, reader| {
+    let note = read(source.open()?, &mut index, |end, regions, reader| {
         if let Some(mark) = reader.mark() {
-            source.seeker().add(end, mark);
+            source.seeker().add(end, regions, mark);
         }
     })?;
     let mut notes: Vec<String> = note.iter().map(ToString::to_string).collect();
@@ -153,22 +153,23 @@ fn marks(logs: &[PathBuf], index: &Index) -> Result<Vec<SchemeMark>> {
     Ok(found.into_values().collect())
 }
 
-/// Reads all events into an index. Returns the reason if the record breaks off.
+/// Reads all events into an index. `between` gets the end of the last snapshot and the number of all regions so far.
+/// Returns the reason if the record breaks off.
 fn read(
     mut reader: Reader,
     index: &mut Index,
-    mut between: impl FnMut(Nanos, &Reader),
+    mut between: impl FnMut(Nanos, usize, &Reader),
 ) -> Result<Option<ReadError>, ReadError> {
     let mut torn = None;
-    let mut end = Nanos(0);
+    let (mut end, mut regions) = (Nanos(0), 0);
     while let Some(event) = reader.next() {
         match event {
             Ok(event) => {
                 if let Event::Snapshot(s) = &event {
-                    end = s.end;
+                    (end, regions) = (s.end, regions + s.nr_regions());
                 }
                 index.push(event);
-                between(end, &reader);
+                between(end, regions, &reader);
             }
             Err(e @ ReadError::Torn { .. }) => {
                 torn = Some(e);

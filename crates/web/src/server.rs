@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ServerConfig, crypto::ring};
-use tracing::{debug, error};
+use tracing::debug;
 
 use crate::api::{Shared, refused_text, router};
 use crate::guard::{Admitted, Guard, Refused};
@@ -92,6 +92,9 @@ pub enum ServerError {
     /// the certificate and the key do not fit
     #[error("cannot use the certificate: {0}; give the certificate and the key that belongs to it")]
     Tls(#[from] tokio_rustls::rustls::Error),
+    /// its thread could read or change more than it should
+    #[error("cannot restrict the thread that answers requests: {0}")]
+    Unrestricted(io::Error),
     /// the system refuses something
     #[error("cannot start the server: {0}")]
     System(#[from] io::Error),
@@ -109,11 +112,22 @@ impl Server {
     /// Starts a server of these sources. `changes` says when they change.
     ///
     /// # Errors
-    /// If it cannot listen, or could be listened to.
+    /// If it cannot listen, could be listened to, or its thread cannot be restricted.
     pub fn start(
         options: &ListenOptions,
         sources: Vec<Arc<Source>>,
         changes: watch::Receiver<u64>,
+    ) -> Result<Self, ServerError> {
+        let reads_files = sources.iter().any(|source| source.is_record());
+        Self::start_restricted(options, sources, changes, move || restrict(reads_files))
+    }
+
+    /// Starts it in a thread that is first restricted.
+    fn start_restricted(
+        options: &ListenOptions,
+        sources: Vec<Arc<Source>>,
+        changes: watch::Receiver<u64>,
+        restrict: impl FnOnce() -> io::Result<()> + Send + 'static,
     ) -> Result<Self, ServerError> {
         let ip = options.listen.ip();
         if !ip.is_loopback() && options.tls.is_none() {
@@ -135,7 +149,6 @@ impl Server {
         };
         let address = format!("{scheme}://{name}/?token={}", guard.token().text());
         let refused = Arc::new(Refused::default());
-        let reads_files = sources.iter().any(|source| source.is_record());
         let shared = Arc::new(Shared {
             sources,
             changes,
@@ -150,23 +163,13 @@ impl Server {
             .max_blocking_threads(MAX_THREADS)
             .build()?;
         let (stop, stopped) = oneshot::channel();
+        let (send_restricted, restricted) = mpsc::channel();
         let serve = move || {
-            // It and the threads that it starts read what strangers send. Only records of other users require one.
-            let kept = KeptCapabilities { reading: reads_files, ..KeptCapabilities::default() };
-            if let Err(e) = drop_watching(kept) {
-                error!(
-                    "the page is not served, because its thread cannot drop its capabilities: {e}"
-                );
+            let is_restricted = restrict();
+            let may_serve = is_restricted.is_ok();
+            let _ = send_restricted.send(is_restricted);
+            if !may_serve {
                 return;
-            }
-            // Downloads are written to a temporary file first.
-            match forbid_writing(&std::env::temp_dir()) {
-                Ok(true) => {}
-                Ok(false) => debug!("the kernel has no Landlock"),
-                Err(e) => {
-                    error!("the page is not served, because its thread cannot be restricted: {e}");
-                    return;
-                }
             }
             let serving = runtime.spawn(accept(listener, tls, shared));
             // It also ends if the sender was dropped.
@@ -175,6 +178,9 @@ impl Server {
             runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name("web".into()).spawn(serve)?;
+        // Nobody should open a page that is not served.
+        let ended = |e| ServerError::System(io::Error::other(e));
+        restricted.recv().map_err(ended)?.map_err(ServerError::Unrestricted)?;
         Ok(Server { address, refused, stop: Some(stop), thread: Some(thread) })
     }
 
@@ -198,6 +204,17 @@ impl Drop for Server {
             let _ = thread.join();
         }
     }
+}
+
+/// Restricts this thread, and those that it will start: they read what strangers send.
+fn restrict(reads_files: bool) -> io::Result<()> {
+    // Only records of other users require a capability.
+    drop_watching(KeptCapabilities { reading: reads_files, ..KeptCapabilities::default() })?;
+    // Downloads are written to a temporary file first.
+    if !forbid_writing(&std::env::temp_dir())? {
+        debug!("the kernel has no Landlock");
+    }
+    Ok(())
 }
 
 /// The values of the Host header that name this server.
@@ -340,6 +357,19 @@ impl Drop for Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_that_cannot_be_restricted_has_no_address() {
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let options = ListenOptions { listen, tls: None, hosts: Vec::new() };
+        let start = |restrict: fn() -> io::Result<()>| {
+            Server::start_restricted(&options, Vec::new(), watch::channel(0).1, restrict)
+        };
+        let refused = start(|| Err(io::Error::other("no memory for it")));
+        let why = refused.err().map(|e| e.to_string()).unwrap();
+        assert!(why.contains("no memory for it"), "{why}");
+        assert!(start(|| Ok(())).unwrap().address().contains("token"));
+    }
 
     #[test]
     fn names_have_the_port_unless_it_is_the_default() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use isotherm::control::{ControlError, Request, ask, snapshots};
+use isotherm::control::{ControlError, LastSnapshot, Request, ask, run_of, snapshots};
 use isotherm::stop::Stop;
 use isotherm::words::chain;
 use isotherm_core::{HeatBytes, Nanos, parent_group};
@@ -37,20 +37,11 @@ pub fn follow(control: Option<&Path>, options: &WebOptions) -> Result<()> {
     let (changes, changed) = tokio::sync::watch::channel(0);
     let server = Server::start(&options.listen, vec![Arc::clone(&source)], changed)?;
     announce(&server);
-    let mut service =
-        Service { control, source: &source, last: None, seconds: 0.0, done: BTreeMap::new() };
+    let mut service = Service::new(control, &source, run_of(&first));
     let mut status: Result<Value, ControlError> = Ok(first);
     while !stop.is_over() {
         // What was seen stays on the page while no service answers.
-        let seconds = |s: &Value| s["status"]["seconds"].as_f64().unwrap_or(1.0);
-        let ran = status.as_ref().map_or(service.seconds, seconds);
-        // Another service has answered: numbers of snapshots and targets start again.
-        if ran < std::mem::replace(&mut service.seconds, ran) {
-            (service.last, service.done) = (None, BTreeMap::new());
-            *source.change() = Index::new(live_limits(options.thresholds));
-        }
-        let answered =
-            status.map_err(Into::into).and_then(|answer| service.take(&answer["status"]));
+        let answered = status.map_err(Into::into).and_then(|answer| service.take(&answer));
         source.note(&answered.err().map_or_else(String::new, |e| chain(e.as_ref())));
         changes.send_modify(|n| *n += 1);
         stop.until(sys::monotonic() + EVERY)?.wait();
@@ -64,18 +55,28 @@ pub fn follow(control: Option<&Path>, options: &WebOptions) -> Result<()> {
 struct Service<'a> {
     control: Option<&'a Path>,
     source: &'a Source,
-    /// number of its last snapshot
-    last: Option<u64>,
-    /// for how long it had run when it last answered
-    seconds: f64,
+    /// its start
+    run: Option<u64>,
+    /// its last snapshot
+    last: Option<LastSnapshot>,
     /// bytes that each scheme was applied to so far
     done: BTreeMap<String, u64>,
 }
 
-impl Service<'_> {
-    /// Adds a status, and the snapshot that came since the last one; at first all that the service keeps.
-    fn take(&mut self, status: &Value) -> Result<()> {
-        let now = sys::monotonic();
+impl<'a> Service<'a> {
+    fn new(control: Option<&'a Path>, source: &'a Source, run: Option<u64>) -> Self {
+        Service { control, source, run, last: None, done: BTreeMap::new() }
+    }
+
+    /// Adds the answer to a question for the status, and the snapshot that came since the last one; at first all that
+    /// the service keeps.
+    fn take(&mut self, answer: &Value) -> Result<()> {
+        let (now, run, status) = (sys::monotonic(), run_of(answer), &answer["status"]);
+        if run != self.run {
+            // Another service has answered: numbers of snapshots and targets start again.
+            *self = Service::new(self.control, self.source, run);
+            self.source.restart();
+        }
         let take = |events: Vec<_>| {
             let mut index = self.source.change();
             events.into_iter().for_each(|event| index.push(event));
@@ -173,10 +174,16 @@ mod fake_service;
 #[cfg(test)]
 mod tests {
     use isotherm::control::Answer;
+    use isotherm::session::History;
     use isotherm_core::Thresholds;
+    use isotherm_record::Event;
     use isotherm_view::By;
+    use isotherm_view::pyramid::NO_DATA;
 
     use super::*;
+    use crate::scene;
+
+    const MIB: u64 = 1 << 20;
 
     /// A service whose memory the kernel watches refuses to report snapshots. Another one at its socket may have some.
     #[test]
@@ -191,13 +198,95 @@ mod tests {
         fake_service::serve(&socket, answer).unwrap();
         let index = Index::new(live_limits(Thresholds::default()));
         let source = Source::new(SourceKind::Service, "service".to_owned(), None, index);
-        let (control, done) = (Some(socket.as_path()), BTreeMap::new());
-        let mut service = Service { control, source: &source, last: None, seconds: 0.0, done };
+        let mut service = Service::new(Some(&socket), &source, None);
         let status = json!({ "targets": [{ "pid": 7, "comm": "a", "cgroup": "/a", "hot": 1 }] });
-        service.take(&status).unwrap();
+        let answer = json!({ "status": status });
+        service.take(&answer).unwrap();
         assert_eq!(source.table(0.0, By::Process).unwrap()[0]["pid"], 7);
-        service.take(&status).unwrap();
+        service.take(&answer).unwrap();
         assert!(source.table(0.0, By::Process).is_err(), "there is no snapshot yet");
+    }
+
+    /// Answers of a service whose snapshots are of 250 ms, four more of them at each question.
+    fn four_a_second(request: &Request, history: &mut History, seq: &mut u64) -> Answer<Value> {
+        if let Request::Snapshot { from: Some(from), .. } = request {
+            return Answer::snapshot(history.since(Nanos(*from)).unwrap());
+        }
+        for _ in 0..4 {
+            let region = scene::region(0, MIB, 10.0);
+            let targets = vec![scene::target(0, vec![], vec![region])];
+            history.push(Event::Snapshot(scene::snapshot(*seq, 0.25, targets).into()));
+            *seq += 1;
+        }
+        match request {
+            Request::Snapshot { after, .. } => Answer::snapshot(history.last(*after).unwrap()),
+            _ => Answer::done(),
+        }
+    }
+
+    #[test]
+    fn the_heat_map_of_a_service_has_no_gaps_between_its_snapshots() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("socket");
+        let (mut history, mut seq) = (History::new(std::iter::empty()), 0);
+        four_a_second(&Request::Status, &mut history, &mut seq);
+        let answer = move |request| four_a_second(&request, &mut history, &mut seq);
+        fake_service::serve(&socket, answer).unwrap();
+        let index = Index::new(live_limits(Thresholds::default()));
+        let source = Source::new(SourceKind::Service, "service".to_owned(), None, index);
+        let mut service = Service::new(Some(&socket), &source, None);
+        (0..30).for_each(|_| service.take(&json!({})).unwrap());
+        assert_eq!(source.index().counts().0, 1 + 29, "one at first, and one for each question");
+        let tile = json!({
+            "target": 0, "axis": source.axis(0).unwrap().version, "from_ms": 1000.0, "pixel_ms": 64.0,
+            "from_byte": 0, "row_bytes": MIB, "width": 400, "height": 1,
+        });
+        let cells = source.tile(&serde_json::from_value(tile).unwrap()).unwrap();
+        assert!(!cells.contains(&NO_DATA), "{cells:?}");
+        // The last part begins at the end of the last snapshot.
+        let parts = source.series().parts;
+        assert!(parts[..parts.len() - 1].iter().all(Option::is_some), "{parts:?}");
+    }
+
+    /// A laptop slept, or the page read the history of the other service before its next event: its number of
+    /// snapshots is greater.
+    #[test]
+    fn another_service_is_noticed_whatever_its_numbers_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("socket");
+        let histories = [(1, 1), (3, 2)].map(|(snapshots, id)| {
+            let mut history = History::new(std::iter::empty());
+            for seq in 0..snapshots {
+                let targets = vec![scene::target(id, vec![], vec![scene::region(0, MIB, 10.0)])];
+                history.push(Event::Snapshot(scene::snapshot(seq, 1.0, targets).into()));
+            }
+            history
+        });
+        let mut asked = 0;
+        let answer = move |request| {
+            // The first service answers until there is no more of its history.
+            let history = &histories[usize::from(asked > 1)];
+            asked += 1;
+            match request {
+                Request::Snapshot { from: Some(from), .. } => {
+                    Answer::snapshot(history.since(Nanos(from)).unwrap())
+                }
+                Request::Snapshot { after, .. } => Answer::snapshot(history.last(after).unwrap()),
+                _ => Answer::done(),
+            }
+        };
+        fake_service::serve(&socket, answer).unwrap();
+        let index = Index::new(live_limits(Thresholds::default()));
+        let source = Source::new(SourceKind::Service, "service".to_owned(), None, index);
+        let mut service = Service::new(Some(&socket), &source, Some(1));
+        let answer = |started: u64| json!({ "status": { "started_ns": started, "seconds": 9.0 } });
+        let generation = || serde_json::to_value(source.state()).unwrap()["generation"].clone();
+        service.take(&answer(1)).unwrap();
+        assert_eq!((source.index().counts().0, generation()), (1, 0.into()));
+        service.take(&answer(2)).unwrap();
+        assert_eq!((source.index().counts().0, generation()), (3, 1.into()));
+        let targets = source.targets();
+        assert_eq!(serde_json::to_value(targets).unwrap()[0]["id"], 2);
     }
 
     #[test]

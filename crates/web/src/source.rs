@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Seek;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ pub enum SourceError {
     /// there is no such target, snapshot or age
     #[error("there is nothing to show: {0}")]
     NotFound(&'static str),
-    /// the tile is for an earlier axis
+    /// the tile or the point is for an earlier axis
     #[error("the areas of memory have changed: read the axis again")]
     Changed,
     /// the record is being read
@@ -83,6 +83,8 @@ pub struct Source {
     name: String,
     record: Option<(PathBuf, bool)>,
     index: RwLock<Index>,
+    /// how often another recording has taken the place of the one that was shown
+    generation: AtomicU64,
     seeker: Seeker,
     complete: AtomicBool,
     /// why it has ended, or could not be read to its end
@@ -96,6 +98,7 @@ pub struct Source {
 pub struct SourceState {
     kind: SourceKind,
     name: String,
+    generation: u64,
     span_ms: f64,
     snapshots: u64,
     regions: u64,
@@ -125,6 +128,7 @@ pub struct TileQuery {
 #[serde(deny_unknown_fields)]
 pub struct PointQuery {
     target: u32,
+    axis: Option<u64>,
     ms: f64,
     byte: u64,
 }
@@ -233,6 +237,7 @@ impl Source {
             name,
             record,
             index: RwLock::new(index),
+            generation: AtomicU64::new(0),
             seeker: Seeker::default(),
             complete: AtomicBool::new(false),
             note: RwLock::default(),
@@ -248,6 +253,14 @@ impl Source {
     /// The index, to change it.
     pub fn change(&self) -> RwLockWriteGuard<'_, Index> {
         self.index.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets all that was seen: numbers of targets stand for other processes from now on.
+    pub fn restart(&self) {
+        let mut index = self.change();
+        *index = Index::new(index.limits());
+        // The lock orders it: no reader sees it with the earlier index.
+        self.generation.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether it is a file.
@@ -301,6 +314,7 @@ impl Source {
         SourceState {
             kind: self.kind,
             name: self.name.clone(),
+            generation: self.generation.load(Ordering::Relaxed),
             span_ms: index.span().map_or(0.0, |span| ms(span.end.since(span.start))),
             snapshots,
             regions,
@@ -417,21 +431,24 @@ impl Source {
         index.at(ms).min(last)
     }
 
-    /// The address of a byte of the axis that [`Source::axis`] returned last.
-    fn address(&self, target: TargetId, byte: u64) -> Result<u64, SourceError> {
+    /// The address of a byte of the axis of this version, or of the one that [`Source::axis`] returned last.
+    fn address(&self, q: &PointQuery) -> Result<u64, SourceError> {
         let index = self.index();
-        let axis = index.axis(target).ok_or(SourceError::NotFound("no such target"))?;
+        let axis = index.axis(TargetId(q.target)).ok_or(SourceError::NotFound("no such target"))?;
+        if q.axis.is_some_and(|version| version != axis.version) {
+            return Err(SourceError::Changed);
+        }
         let outside = SourceError::NotFound("this is above the areas");
-        axis.segments(byte, 1, 1).first().map(|s| s.range.start).ok_or(outside)
+        axis.segments(q.byte, 1, 1).first().map(|s| s.range.start).ok_or(outside)
     }
 
     /// The memory at a point: range, mapping, rate with its interval, age.
     ///
     /// # Errors
-    /// If there is no such target, or the record cannot be read.
+    /// If there is no such target, its axis has changed, or the record cannot be read.
     pub fn point(&self, q: &PointQuery) -> Result<Point, SourceError> {
         let id = TargetId(q.target);
-        let address = self.address(id, q.byte)?;
+        let address = self.address(q)?;
         let s = self.moment(self.within(q.ms))?.snapshot;
         let index = self.index();
         let start = index.span().map(|span| span.start).unwrap_or_default();

@@ -94,3 +94,19 @@ fn processes_that_come_and_go_stay_within_the_limit() {
     let names = 6 << 20;
     assert!(most < limits.memory + limits.ring + names, "{most} bytes");
 }
+
+/// Of each process, many columns of 1000 runs wait to be joined.
+#[test]
+fn many_large_processes_stay_within_the_limit() {
+    let limits = Limits { memory: 2 << 20, ring: 2 << 20, ..live_limits(Thresholds::default()) };
+    // So many that three columns wait in each of the finer levels.
+    let snapshots = 511;
+    let (index, _) = most(limits, (0..snapshots).map(|seq| snapshot(seq, 0..25, 1000)));
+    assert!(index.bytes() <= limits.memory, "{} bytes", index.bytes());
+    let all = Duration::ZERO..EVERY * snapshots;
+    for id in 0..25 {
+        let columns = index.pyramid(TargetId(id)).unwrap().columns(&all, EVERY);
+        let first = columns.iter().map(|c| c.time.start).min();
+        assert!(first.is_some_and(|first| first < EVERY * 256), "{id}: from {first:?} on");
+    }
+}

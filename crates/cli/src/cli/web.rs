@@ -53,7 +53,7 @@ pub struct Web {
     pub tls_key: Option<PathBuf>,
     /// Further name by which browsers reach the server, without the port; isotherm refuses requests for other
     /// names than those and the address; required to listen on 0.0.0.0 or [::]; repeatable
-    #[arg(long = "host", value_name = "NAME")]
+    #[arg(long = "host", value_name = "NAME", value_parser = units::host)]
     pub hosts: Vec<String>,
     /// End after this time [default: at Ctrl-C]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]

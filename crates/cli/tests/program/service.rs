@@ -47,7 +47,8 @@ fn a_reload_keeps_the_rates() {
     assert_eq!(after["attributes"]["max_regions"], 600);
     assert_eq!(after["schemes"][1]["scheme"], "stat");
     assert!(service.applied() >= before["schemes"][0]["applied"]["bytes"].as_u64().unwrap());
-    assert_eq!((&after["since"], &after["pid"]), (&before["since"], &before["pid"]));
+    assert!(after["started_ns"].is_u64());
+    assert_eq!((&after["started_ns"], &after["pid"]), (&before["started_ns"], &before["pid"]));
     for (text, said) in [
         (format!("pid = {pid}\ndry-run = true\nmin-age = \"old\"\n"), "line 3, column 11"),
         (format!("pid = {pid}\ndry-run = true\n[[scheme]]\naction = 3\n"), "line 4, column 10"),

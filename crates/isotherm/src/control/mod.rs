@@ -16,7 +16,7 @@ use crate::session::KeptSnapshots;
 
 pub use ask::{ask, say_to};
 pub use attributes::Attributes;
-pub use snapshot::snapshots;
+pub use snapshot::{LastSnapshot, run_of, snapshots};
 pub use socket::{Control, answer, wait};
 pub use status_text::{machine_text, status_text};
 

@@ -113,6 +113,7 @@ struct KernelStatus {
     version: &'static str,
     pid: u32,
     since: String,
+    started_ns: u64,
     paused: bool,
     monitor: &'static str,
     #[serde(flatten)]
@@ -228,6 +229,7 @@ impl Service {
             version: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
             since: humantime::format_rfc3339_seconds(SystemTime::now() - time).to_string(),
+            started_ns: self.begin.0,
             paused: self.paused,
             monitor: "damon",
             done: self.output(),

@@ -79,6 +79,12 @@ impl Status {
         self.progress.clear();
     }
 
+    /// The start of watching.
+    #[must_use]
+    pub fn begin(&self) -> Nanos {
+        self.begin
+    }
+
     /// The duration of watching.
     #[must_use]
     pub fn time(&self) -> Duration {

@@ -45,6 +45,37 @@ fn from_each_mark_on_the_rest_is_the_same() {
     }
 }
 
+/// As a recorder that begins a new file does.
+#[test]
+fn a_mark_does_not_read_another_file_of_its_name() {
+    let (dir, _) = stored();
+    let path = dir.path().join("r");
+    let mut reader = Reader::open(&path).unwrap();
+    while reader.mark().is_none() {
+        reader.next().unwrap().unwrap();
+    }
+    let mark = reader.mark().unwrap();
+    std::fs::rename(&path, dir.path().join("r.1")).unwrap();
+    std::fs::copy(dir.path().join("r.1"), &path).unwrap();
+    let Err(why) = Reader::resume(&mark) else { panic!("it reads the other file") };
+    assert!(why.to_string().contains("another file"), "{why}");
+}
+
+#[test]
+fn marks_share_the_mappings_that_do_not_change() {
+    let (dir, all) = stored();
+    let mut reader = Reader::open(&dir.path().join("r")).unwrap();
+    let mut marks = Vec::new();
+    while let Some(event) = reader.next() {
+        let is_snapshot = matches!(event.unwrap(), Event::Snapshot(_));
+        marks.extend(reader.mark().filter(|_| is_snapshot));
+    }
+    let [first, second] = [&marks[0], &marks[1]];
+    let mappings = all[0].targets[0].mappings.len() * size_of::<isotherm_core::Mapping>();
+    assert!(first.bytes_beyond(None) >= second.bytes_beyond(Some(first)) + mappings);
+    assert_eq!(second.bytes_beyond(None), first.bytes_beyond(None));
+}
+
 #[test]
 fn a_sample_of_frames_spans_the_record_and_loses_nothing() {
     let (dir, all) = stored();

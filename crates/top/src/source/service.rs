@@ -1,10 +1,10 @@
 //! A running service, by its control socket.
 
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Result;
-use isotherm::control::{ControlError, Request, ask, snapshots};
+use isotherm::control::{ControlError, Request, ask, run_of, snapshots};
 use isotherm_record::Event;
 
 use super::pressure::Pressures;
@@ -24,31 +24,29 @@ pub struct ServiceOptions {
 pub fn follow(o: &ServiceOptions, to: &mut NewsSender) -> Result<String> {
     let control = o.control.as_deref();
     let (mut last, mut pressures) = (None, Pressures::default());
-    // since when the service has certainly run
-    let mut known: Option<Instant> = None;
+    let mut known_run: Option<Option<u64>> = None;
     loop {
-        let asked = snapshots(control, last, |events| {
-            for event in events {
-                if let Event::Attribution(a) = &event {
-                    pressures.attribution(a);
-                }
-                // The history waits until there is room, new snapshots do not.
-                let _ = if last.is_none() { to.send(event) } else { to.offer(event) };
-            }
-        });
-        // Another service numbers its snapshots from 0 again, so that there is none after the last one for long.
-        let asked = asked.and_then(|new| Ok((new, new == last && is_another(control, known)?)));
-        match asked {
-            Ok((_, true)) => {
-                (last, known) = (None, Some(Instant::now()));
+        let asked = ask(control, &Request::Status).and_then(|status| {
+            let run = run_of(&status);
+            // Another service numbers its snapshots and targets from 0 again.
+            if known_run.replace(run).is_some_and(|known| known != run) {
+                last = None;
                 let _ = to.events.send(SourceEvent::Restarted);
             }
-            Ok((new, false)) => {
-                last = new;
-                known = known.or_else(|| new.map(|_| Instant::now()));
-            }
+            snapshots(control, last, |events| {
+                for event in events {
+                    if let Event::Attribution(a) = &event {
+                        pressures.attribution(a);
+                    }
+                    // The history waits until there is room, new snapshots do not.
+                    let _ = if last.is_none() { to.send(event) } else { to.offer(event) };
+                }
+            })
+        });
+        match asked {
+            Ok(new) => last = new,
             // It has answered before, so this is the end of the view's source, not an error of the command.
-            Err(e @ ControlError::NoService { .. }) if known.is_some() => {
+            Err(e @ ControlError::NoService { .. }) if known_run.is_some() => {
                 return Ok(format!("the service has ended ({e})"));
             }
             // An error of the command, which the view prints as it is the first news.
@@ -61,14 +59,6 @@ pub fn follow(o: &ServiceOptions, to: &mut NewsSender) -> Result<String> {
             return Ok(String::new());
         }
     }
-}
-
-/// Whether the service has not run since `known`.
-fn is_another(control: Option<&Path>, known: Option<Instant>) -> Result<bool, ControlError> {
-    let Some(known) = known.map(|known| known.elapsed()) else { return Ok(false) };
-    let answer = ask(control, &Request::Status)?;
-    let seconds = answer["status"]["seconds"].as_f64();
-    Ok(seconds.is_some_and(|seconds| seconds < known.as_secs_f64()))
 }
 
 #[cfg(test)]
@@ -100,18 +90,24 @@ mod tests {
         history
     }
 
-    /// The other service has fewer snapshots, so that none comes after the last one of the first.
+    /// The other service may have fewer snapshots, so that none comes after the last one of the first, or more.
     #[test]
     fn another_service_at_the_socket_begins_the_view_again() {
+        shows_the_other_after(500);
+        shows_the_other_after(1);
+    }
+
+    /// The first service has so many snapshots, and the other one three.
+    fn shows_the_other_after(snapshots: u64) {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("socket");
-        let (first, other) = (history(500, "first"), history(3, "other"));
-        let mut restarted = false;
+        let (first, other) = (history(snapshots, "first"), history(3, "other"));
+        let mut asked = 0;
         let answer = move |request| {
-            restarted |= matches!(request, Request::Snapshot { after: Some(_), .. });
-            let (history, seconds) = if restarted { (&other, 0.5) } else { (&first, 1e6) };
+            asked += usize::from(matches!(request, Request::Status));
+            let (history, started) = if asked > 1 { (&other, 2) } else { (&first, 1) };
             match request {
-                Request::Status => Answer::status(json!({ "seconds": seconds })),
+                Request::Status => Answer::status(json!({ "started_ns": started })),
                 Request::Snapshot { from: Some(from), .. } => {
                     Answer::snapshot(history.since(Nanos(from)).unwrap())
                 }

@@ -201,8 +201,19 @@ def restarted(page, address, _):
     until(page, f"{KNOWN} === 250")
     page.mouse.move(*middle(page))
     expect(page.locator(".point")).to_contain_text("to 0x550010100000")
-    # The browser logs answers about the process that is gone.
-    page.console[:] = [text for text in page.console if "404" not in text]
+    # The browser logs answers about the process that is gone, and about its axis.
+    page.console[:] = [text for text in page.console if "404" not in text and "409" not in text]
+
+
+def replaced(page, address, _):
+    drawn(page, address)
+    until(page, f"{KNOWN} === 10000")
+    scene("replace 60")
+    until(page, f"{KNOWN} === 15000")
+    shown = pixels(page)
+    page.reload()
+    until(page, f"{KNOWN} === 15000")
+    assert pixels(page) == shown
 
 
 def link_of_another_site(page, address, _):
@@ -322,6 +333,28 @@ def record(page, address, _):
     # A click shows the table of that time.
     page.mouse.click(*middle(page))
     expect(page.locator(".bar .note")).to_have_text(re.compile(r"^at \d"))
+
+
+def read_while_refreshing(page, address, _):
+    open_page(page, address)
+    until(page, "document.getElementById('state').textContent.startsWith('record;')")
+    held = []
+    page.route(re.compile(r"/table\?ms=25000&"), lambda route: held.append(route))
+    # After the first sample the table waits for its next turn, so that the page asks for it by itself.
+    scene("50")
+    scene("100")
+    end = time.monotonic() + TIMEOUT_MS / 1000
+    while not held:
+        assert time.monotonic() < end, page.console
+        page.wait_for_timeout(50)
+    scene("load")
+    # The page learns that all is read before it gets the answer about the sample.
+    page.wait_for_timeout(2000)
+    held[0].fulfill(status=503)
+    until(page, "document.querySelectorAll('tbody tr').length === 2")
+    expect(page.locator(".bar .note")).to_contain_text("at the end")
+    # The browser logs the answers that the record was not ready.
+    page.console.clear()
 
 
 def two_records(page, address, _):

@@ -90,20 +90,21 @@ fn run(case: &str, address: &str, folder: Option<&Path>, mut act: impl FnMut(&st
 }
 
 /// A case on live processes, of which `seen` snapshots are there at first. A line is a number of further ones, or
-/// `restart`.
+/// `restart`, or `replace` and the number of those of another service.
 fn live(case: &str, names: &[&str], seen: u64) {
     let mut scene = Scene::new(names);
     let targets = u32::try_from(names.len()).unwrap();
     scene.snapshots(seen, targets);
     let address = scene.server.address().to_owned();
-    run(case, &address, None, |line| match line {
-        "restart" => scene.restart(),
-        count => scene.snapshots(count.parse().unwrap(), targets),
+    run(case, &address, None, |line| match line.split(' ').collect::<Vec<_>>()[..] {
+        ["restart"] => scene.restart(),
+        ["replace", count] => scene.replace(count.parse().unwrap()),
+        _ => scene.snapshots(line.parse().unwrap(), targets),
     });
 }
 
-/// A case on records in a folder, each of so many snapshots and processes, and on its log if it has one. A line asks to
-/// read them.
+/// A case on records in a folder, each of so many snapshots and processes, and on its log if it has one. A line is
+/// `load`, to read them, or a number of snapshots, to show a sample.
 fn recorded(case: &str, records: &[(&str, u64, u32)], folder: &Path) -> bool {
     let write = |(name, snapshots, targets): &(&str, u64, u32)| {
         let path = folder.join(name);
@@ -114,7 +115,10 @@ fn recorded(case: &str, records: &[(&str, u64, u32)], folder: &Path) -> bool {
     let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
     let mut records = Records::of(&paths, MEMORY);
     records.logs.extend(Some(folder.join("log")).filter(|log| log.exists()));
-    run(case, records.server.address(), Some(folder), |_| records.load())
+    run(case, records.server.address(), Some(folder), |line| match line {
+        "load" => records.load(),
+        count => records.sample(count.parse().unwrap()),
+    })
 }
 
 #[test]
@@ -136,6 +140,12 @@ fn new_columns_complete_the_picture() {
 #[test]
 fn another_service_is_shown_with_its_processes() {
     live("restarted", &["app"], 40);
+}
+
+/// For example, because the laptop slept meanwhile.
+#[test]
+fn another_service_with_more_snapshots_is_drawn_from_its_start() {
+    live("replaced", &["app"], 40);
 }
 
 /// Browsers send no strict cookie with a click in another site, nor with a redirect that follows.
@@ -174,6 +184,13 @@ fn the_scheme_of_the_system_is_drawn_dark_or_light() {
 fn a_record_is_shown_from_its_start_to_its_end() {
     let dir = tempfile::tempdir().unwrap();
     recorded("record", &[("a.rec", 400, 2)], dir.path());
+}
+
+/// The server reads the record, and answers slowly.
+#[test]
+fn the_table_is_read_again_if_the_record_was_read_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    recorded("read_while_refreshing", &[("a.rec", 400, 2)], dir.path());
 }
 
 #[test]

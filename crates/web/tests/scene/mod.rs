@@ -90,7 +90,7 @@ impl Scene {
     /// Another service takes the place of the one that was shown: it has the process `other`, and another number for
     /// it.
     pub fn restart(&mut self) {
-        *self.source.change() = Index::new(limits());
+        self.source.restart();
         let (id, command) = (TargetId(1), "other".to_owned());
         self.push(Event::Target(TargetInfo { id, pid: Some(5000), command }));
         let mut s = snapshot(0, 2);
@@ -101,6 +101,19 @@ impl Scene {
             region.range = moved(region.range);
         }
         self.push(Event::Snapshot(Arc::new(s)));
+        self.changes.send_modify(|n| *n += 1);
+    }
+
+    /// Another service takes the place of the one that was shown, and has made so many snapshots. Its process has the
+    /// same number and addresses, but the hot band is elsewhere.
+    pub fn replace(&mut self, snapshots: u64) {
+        self.source.restart();
+        let (id, command) = (TargetId(0), "other".to_owned());
+        self.push(Event::Target(TargetInfo { id, pid: Some(5000), command }));
+        for seq in 0..snapshots {
+            let targets = snapshot(seq + 12, 1).targets;
+            self.push(Event::Snapshot(Arc::new(Snapshot { targets, ..snapshot(seq, 1) })));
+        }
         self.changes.send_modify(|n| *n += 1);
     }
 
@@ -187,6 +200,25 @@ impl Records {
         let (changes, changed) = watch::channel(0);
         let server = Server::start(&listen(), sources.clone(), changed).unwrap();
         Records { server, sources, changes, limits, logs: Vec::new() }
+    }
+
+    /// Shows so many of their snapshots, as a sample of a long record is shown.
+    pub fn sample(&self, snapshots: usize) {
+        for source in &self.sources {
+            let events = source.open().unwrap().map(Result::unwrap);
+            let mut index = Index::new(self.limits);
+            let mut seen = 0;
+            for event in events {
+                seen += usize::from(matches!(event, Event::Snapshot(_)));
+                if seen > snapshots {
+                    break;
+                }
+                index.push(event);
+            }
+            index.finish();
+            *source.change() = index;
+        }
+        self.changes.send_modify(|n| *n += 1);
     }
 
     /// Reads the records.

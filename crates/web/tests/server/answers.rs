@@ -66,7 +66,10 @@ fn tiles_points_rows_and_ages_agree_with_the_snapshots() {
         assert!(column[1..].iter().all(|c| (5..40).contains(c)), "{column:?}");
     }
     assert_eq!(tile(version + 1).status, 409);
-    let point = ask(&scene, "/api/source/0/point?target=0&ms=100&byte=4096").json();
+    let point = "/api/source/0/point?target=0&ms=100&byte=4096";
+    let of_axis = |version: u64| ask(&scene, &format!("{point}&axis={version}"));
+    assert_eq!((of_axis(version).status, of_axis(version + 1).status), (200, 409));
+    let point = ask(&scene, point).json();
     assert_eq!(point["address"], "0x550000001000");
     assert_eq!(point["mapping"], "[heap]");
     assert_eq!(point["region"]["heat"], "hot");
