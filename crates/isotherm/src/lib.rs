@@ -26,6 +26,9 @@ pub mod page_cache;
 pub mod reading;
 pub mod reclaim;
 pub mod record;
+#[cfg(test)]
+#[path = "../../report/tests/scene/mod.rs"]
+mod scene;
 pub mod schemes;
 mod served;
 pub mod service;

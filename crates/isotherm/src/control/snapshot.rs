@@ -111,12 +111,9 @@ fn time(event: &Event) -> Nanos {
 }
 
 #[cfg(test)]
-#[path = "../../../report/tests/scene/mod.rs"]
-mod scene;
-
-#[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scene;
 
     #[test]
     fn a_snapshot_stands_for_a_short_time_before_it_at_the_same_cost() {

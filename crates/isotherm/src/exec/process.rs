@@ -245,7 +245,7 @@ mod tests {
     fn memory_that_the_kernel_does_not_lock_counts_as_refused() {
         let range = AddrRange::new;
         let mut process = Process::new(Thread { pid: 1, start_ticks: 0 });
-        let locked = RangeSet::from_iter([0x1000..0x3000]);
+        let locked = RangeSet::from_iter(std::iter::once(0x1000..0x3000));
         let no_memory = || Err(io::ErrorKind::OutOfMemory.into());
         for (request, result) in [
             (Request::Lock(range(0x1000, 0x2000)), Ok(())),

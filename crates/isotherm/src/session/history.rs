@@ -88,10 +88,6 @@ fn encode(events: Vec<Event>, last: &Snapshot) -> Result<KeptSnapshots, WriteErr
 }
 
 #[cfg(test)]
-#[path = "../../../report/tests/scene/mod.rs"]
-mod scene;
-
-#[cfg(test)]
 mod tests {
     use std::io::Cursor;
     use std::path::Path;
@@ -100,6 +96,7 @@ mod tests {
     use isotherm_record::Reader;
 
     use super::*;
+    use crate::scene;
 
     /// A history of as many snapshots of 1 s, of 300 regions.
     fn filled(snapshots: u64) -> History {
