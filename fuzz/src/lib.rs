@@ -88,6 +88,7 @@ fn bounded(target: impl FnOnce() -> bool) -> bool {
 }
 
 /// The same for a target with threads of its own.
+#[cfg(feature = "services")]
 fn bounded_with_threads(target: impl FnOnce() -> bool) -> bool {
     check(heap::most_of_all_threads(target))
 }

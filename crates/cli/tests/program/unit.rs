@@ -49,7 +49,8 @@ fn the_services_are_hardly_exposed() {
 #[test]
 fn the_services_may_not_write_settings_of_the_kernel() {
     let damon = "-/sys/kernel/mm/damon -/sys/kernel/tracing/instances";
-    for (names, writable) in [(RECLAIM, &[damon][..]), (AGENT, &[]), (AGENT_S3, &[])] {
+    let units: [(&[&str], &[&str]); 3] = [(RECLAIM, &[damon]), (AGENT, &[]), (AGENT_S3, &[])];
+    for (names, writable) in units {
         let unit = unit(names);
         let values =
             |key: &str| unit.lines().filter_map(|line| line.strip_prefix(key)).collect::<Vec<_>>();
