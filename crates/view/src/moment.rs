@@ -123,8 +123,8 @@ impl Moment {
         });
     }
 
-    /// One moment of all `parts`, which are in order of time: means of their regions, sums of their refaults
-    /// and costs, and the last of everything else. `every` is the least aggregation interval of the result.
+    /// One moment of all `parts`, which are in order of time: their regions as [`aggregate`] joins them, sums of their
+    /// refaults and costs, and the last of everything else. `every` is the least aggregation interval of the result.
     pub(crate) fn joined<'a>(
         parts: impl Iterator<Item = &'a Moment> + Clone,
         every: Duration,

@@ -24,7 +24,7 @@ const ENTRY_BYTES: usize = 64;
 
 /// Recent snapshots: at most one per second for ten minutes, one per ten seconds for two hours, and one per minute
 /// for a day; fewer if the memory does not suffice. A snapshot that lasts longer than that is kept as it is.
-/// Shorter ones are joined: rates, sizes and ages are means over their time.
+/// Shorter ones are joined: sizes are means over their time, rates are medians, and ages are those of the last one.
 ///
 /// Moments that wait to be joined count as well, and so do mappings, idle ages and pressures for as long as any
 /// moment has them. The whole stays below its limit as long as a snapshot occupies less than a sixteenth of it; the
