@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, BLOCK_SIZE, CodeMapping, Fault, FaultKind, Nanos, PAGE_SIZE, SampleBudget, TargetId,
-    align_down, sample_level,
+    AddrRange, BLOCK_SIZE, CodeMapping, Fault, FaultKind, MappingKind, Nanos, PAGE_SIZE,
+    SampleBudget, TargetId, align_down, sample_level,
 };
 use isotherm_linux::allocations::{AllocationsError, BYTES_VARIABLE, PreloadLibrary, Probe};
 use isotherm_linux::code::CodeReader;
 use isotherm_linux::faults::{FaultNews, FaultSampler, FaultsError, SampleKind, Sampled};
-use isotherm_linux::proc::FileCode;
+use isotherm_linux::proc::{FileCode, Pagemap, mappings};
 use isotherm_linux::sys::{self, PageState, page_frame, page_state, resident_ranges};
 use isotherm_linux::unwind::{StackUnwinder, UnwindTables};
 use isotherm_record::TargetInfo;
@@ -35,6 +35,8 @@ const CHECKED_PAGES: usize = 128;
 const MAX_FOLLOWED: usize = 1 << 18;
 /// Maximum number of sampled pages on each side that are asked whether memory was filled again.
 const NEIGHBOURS: usize = 64;
+/// Maximum number of ranges of mapped pages that are noted when a process is attached.
+const MAX_MAPPED_BEFORE: usize = 1 << 16;
 /// Levels of [`sample_level`].
 const LEVELS: usize = 65;
 /// Maximum number of samples of processes that are not attached yet.
@@ -148,6 +150,9 @@ struct Process {
     /// when its mappings were read last, and the pause after that
     read: (Nanos, Duration),
     pagemap: Option<File>,
+    /// Pages of files and of shared memory that it had mapped when it was attached, ascending. No later fault near
+    /// them has mapped them.
+    mapped_before: Vec<AddrRange>,
     unwinder: Option<StackUnwinder>,
     /// the number of processes that it has started
     forks: u64,
@@ -162,9 +167,16 @@ impl Process {
             is_replaced: false,
             read: (Nanos(0), Duration::ZERO),
             pagemap,
+            mapped_before: Vec::new(),
             unwinder: None,
             forks: 0,
         }
+    }
+
+    /// Whether a fault near a page may have mapped it.
+    fn may_map(&self, address: u64) -> bool {
+        let after = self.mapped_before.partition_point(|r| r.end <= address);
+        !self.mapped_before.get(after).is_some_and(|r| r.contains(address))
     }
 
     /// The state of a page; resident if the kernel cannot say.
@@ -309,8 +321,10 @@ impl Stacks {
         if known != Some(fact.id) {
             // A new process has the pid of one that has ended, but is not reported yet.
             known.into_iter().for_each(|ended| self.gone(ended));
-            self.sampler.attach(pid)?;
-            self.processes.insert(pid, Process::new(pid, fact.id));
+            let has_begun = self.sampler.attach(pid)?;
+            let mapped_before = if has_begun { mapped_files(pid) } else { Vec::new() };
+            let process = Process { mapped_before, ..Process::new(pid, fact.id) };
+            self.processes.insert(pid, process);
             // Its page faults are sampled even if its allocations cannot be.
             self.probe(pid)?;
         }
@@ -444,7 +458,7 @@ impl Stacks {
     fn fault(&mut self, s: Sampled, now: Nanos, out: &mut Vec<StackNews>) {
         let Some(process) = self.processes.get_mut(&s.pid) else { return };
         match s.kind {
-            SampleKind::Minor | SampleKind::Read => self.page(s, now, out),
+            SampleKind::Minor | SampleKind::Read | SampleKind::Around => self.page(s, now, out),
             SampleKind::Major => {
                 self.sampled += 1;
                 let start = align_down(s.address, PAGE_SIZE);
@@ -464,9 +478,9 @@ impl Stacks {
         }
     }
 
-    /// A thread has touched a page of the sample: from now on the page belongs to its code. A page that returns
-    /// from swap keeps its owner, and so does one that a fork made shared. Without one, it existed before isotherm
-    /// attached, and belongs to the code that brings it back.
+    /// A thread has touched a page of the sample, or one near it, so that the kernel mapped it too: from now on the page
+    /// belongs to its code. A page that returns from swap keeps its owner, and so does one that a fork made shared.
+    /// Without one, it existed before isotherm attached, and belongs to the code that brings it back.
     fn page(&mut self, s: Sampled, now: Nanos, out: &mut Vec<StackNews>) {
         let Some(process) = self.processes.get_mut(&s.pid) else { return };
         let size = match process.state(s.address) {
@@ -483,6 +497,11 @@ impl Stacks {
             return;
         }
         let key = (s.pid, start, size);
+        let is_around = s.kind == SampleKind::Around;
+        let is_resident = self.followed.get(&key).is_some_and(|page| page.resident);
+        if is_around && (is_resident || !process.may_map(start)) {
+            return;
+        }
         let (since, frame) = (s.at, process.frame(start));
         let (is_read, forks) = (s.kind == SampleKind::Read, process.forks);
         if let Some(page) = self.followed.get_mut(&key)
@@ -641,6 +660,18 @@ fn sides_filled_again(
     [before, after].into_iter().filter(|side| *side == Some(true)).count()
 }
 
+/// The pages of files and of shared memory that a process has mapped.
+fn mapped_files(pid: i32) -> Vec<AddrRange> {
+    let mut found = Vec::new();
+    if let (Ok(mappings), Ok(mut pagemap)) =
+        (mappings(ROOT.as_ref(), pid), Pagemap::open(ROOT.as_ref(), pid))
+    {
+        let files = mappings.iter().filter(|m| m.kind == MappingKind::File);
+        files.for_each(|m| pagemap.resident(m.range, MAX_MAPPED_BEFORE, &mut found));
+    }
+    found
+}
+
 /// A change of a page that no thread has touched.
 fn change(target: TargetId, at: Nanos, kind: FaultKind, range: AddrRange) -> Fault {
     Fault { target, at, kind, tid: 0, thread: "".into(), range, weight: 0, frames: [].into() }
@@ -700,6 +731,17 @@ mod tests {
         };
         assert!(page(true).keeps_owner(4) && page(false).keeps_owner(3));
         assert!(!page(true).keeps_owner(3), "it was freed and filled again");
+    }
+
+    /// The code that touched a page near it after the begin would own memory that was there before.
+    #[test]
+    fn pages_that_were_mapped_before_have_no_owner() {
+        let mut process = Process::new(0, TargetId(0));
+        assert!(process.may_map(0x1000));
+        process.mapped_before =
+            vec![AddrRange::new(0x1000, 0x3000), AddrRange::new(0x5000, 0x6000)];
+        let may = [0, 0x1000, 0x2000, 0x3000, 0x5000, 0x6000].map(|at| process.may_map(at));
+        assert_eq!(may, [true, false, false, true, false, true]);
     }
 
     /// Another library at the address of one that was closed had the names of its functions.

@@ -370,6 +370,13 @@ fn memory_that_is_shared_by_a_fork_keeps_its_owner() {
     assert_refilled("fork", 64, 100, 5);
 }
 
+/// One fault maps 16 pages, and 15 of them belonged to nobody.
+#[test]
+fn memory_that_is_mapped_around_a_fault_belongs_to_its_code() {
+    needs_root!();
+    assert_refilled("around", 64, 100, 3);
+}
+
 /// So many faults that fewer and fewer are sampled.
 #[test]
 fn memory_that_is_filled_at_full_speed_counts_once() {
