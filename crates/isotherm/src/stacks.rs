@@ -1,6 +1,6 @@
 //! Page faults and allocations of the recorded processes, and the code that they come from.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ffi::OsString;
 use std::fs::File;
 use std::ops::Bound;
@@ -104,6 +104,7 @@ pub struct Stacks {
     /// samples of processes that are not attached yet
     early: VecDeque<Sampled>,
     followed: BTreeMap<FollowedKey, Followed>,
+    owners: Owners,
     /// the followed page that was checked last
     checked: FollowedKey,
     /// when faults of pages of each level may have been missed: they were in no sample
@@ -117,9 +118,44 @@ pub struct Stacks {
 /// The pid, the address and the size of a page. A page may be filled again that is the first one of a huge page.
 type FollowedKey = (i32, u64, u64);
 
+/// The code that a sampled page belongs to.
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
+struct Owner {
+    tid: u32,
+    thread: Arc<str>,
+    frames: Arc<[u64]>,
+    weight: u64,
+}
+
+/// Equal owners share their memory.
+#[derive(Debug, Default)]
+struct Owners {
+    known: HashSet<Arc<Owner>>,
+    /// number of those that pages had when the rest was forgotten last
+    used: usize,
+}
+
+impl Owners {
+    fn shared(&mut self, f: &Fault) -> Arc<Owner> {
+        let (thread, frames) = (Arc::clone(&f.thread), Arc::clone(&f.frames));
+        let owner = Owner { tid: f.tid, thread, frames, weight: f.weight };
+        if let Some(known) = self.known.get(&owner) {
+            return Arc::clone(known);
+        }
+        if self.known.len() > 2 * self.used + 64 {
+            self.known.retain(|owner| Arc::strong_count(owner) > 1);
+            self.used = self.known.len();
+        }
+        let new = Arc::new(owner);
+        self.known.insert(Arc::clone(&new));
+        new
+    }
+}
+
 /// A sampled page or huge page that belongs to the code of its fault.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Followed {
+    owner: Arc<Owner>,
     resident: bool,
     /// the time of its fault
     since: Nanos,
@@ -284,6 +320,7 @@ impl Stacks {
             processes: BTreeMap::new(),
             early: VecDeque::new(),
             followed: BTreeMap::new(),
+            owners: Owners::default(),
             checked: (0, 0, 0),
             unseen: [Nanos(0); LEVELS],
             next: Nanos(0),
@@ -363,6 +400,29 @@ impl Stacks {
     pub fn code(&self) -> BTreeMap<TargetId, Arc<Vec<CodeMapping>>> {
         let known = self.processes.values().filter(|p| !p.code.is_empty());
         known.map(|p| (p.target, Arc::clone(&p.code))).collect()
+    }
+
+    /// The sampled pages with their code: what a record that begins now has to contain about them.
+    pub fn pages(&self) -> Vec<Fault> {
+        let mut out = Vec::new();
+        for (&(pid, start, size), page) in &self.followed {
+            let Some(process) = self.processes.get(&pid) else { continue };
+            let (owner, range) = (&page.owner, AddrRange::new(start, start + size));
+            out.push(Fault {
+                target: process.target,
+                at: page.since,
+                kind: FaultKind::Minor,
+                tid: owner.tid,
+                thread: Arc::clone(&owner.thread),
+                range,
+                weight: owner.weight,
+                frames: Arc::clone(&owner.frames),
+            });
+            if !page.resident {
+                out.push(change(process.target, page.since, FaultKind::Swapped, range));
+            }
+        }
+        out
     }
 
     /// When [`Stacks::turn`] has work.
@@ -508,7 +568,7 @@ impl Stacks {
             && (is_read || page.keeps_owner(forks))
         {
             let was_resident = page.resident;
-            *page = Followed { resident: true, frame, forks, ..*page };
+            (page.resident, page.frame, page.forks) = (true, frame, forks);
             if is_read || !was_resident {
                 let page = AddrRange::new(start, start + size);
                 let returned = change(process.target, s.at, FaultKind::Returned, page);
@@ -524,11 +584,13 @@ impl Stacks {
         if self.followed.len() >= MAX_FOLLOWED && !again {
             return;
         }
-        let (level, shift) = (level as usize, shift as usize);
-        let new = Followed { resident: true, since, level, shift, again, frame, forks };
-        self.followed.insert(key, new);
         self.sampled += 1;
         self.sample(s, FaultKind::Minor, AddrRange::new(start, start + size), now, out);
+        let Some(StackNews::Fault(sample)) = out.last() else { return };
+        let owner = self.owners.shared(sample);
+        let (level, shift) = (level as usize, shift as usize);
+        let new = Followed { owner, resident: true, since, level, shift, again, frame, forks };
+        self.followed.insert(key, new);
     }
 
     /// Reports a sample with its stack, and the code of its process if that is new.
@@ -592,7 +654,7 @@ impl Stacks {
             *checked = key;
             let (pid, start, size) = key;
             let Some(process) = processes.get(&pid) else { continue };
-            let Some(&page) = followed.get(&key) else { continue };
+            let Some(page) = followed.get(&key).cloned() else { continue };
             let range = AddrRange::new(start, start + size);
             let (state, frame) = match process.state(start) {
                 state @ (PageState::Base | PageState::Huge) => (state, process.frame(start)),
@@ -691,6 +753,7 @@ mod tests {
     #[test]
     fn memory_around_a_page_tells_whether_it_was_filled_again() {
         let page = |since, level, shift, again| Followed {
+            owner: Arc::default(),
             resident: true,
             since: Nanos(since),
             level,
@@ -701,26 +764,42 @@ mod tests {
         };
         let mut unseen = [Nanos(0); LEVELS];
         unseen[6] = Nanos(5);
-        let sides = |before: (i32, Followed), after: Followed| {
-            let pages =
-                [((before.0, 0x1000, PAGE_SIZE), before.1), ((7, 0x9000, PAGE_SIZE), after)];
+        let sides = |before: (i32, &Followed), after: &Followed| {
+            let pages = [(before.0, 0x1000, before.1), (7, 0x9000, after)]
+                .map(|(pid, at, page)| ((pid, at, PAGE_SIZE), page.clone()));
             let mut followed = BTreeMap::from(pages);
             let key = (7, 0x5000, PAGE_SIZE);
             followed.insert(key, page(1, 6, 6, false));
             sides_filled_again(&followed, key, &unseen)
         };
         let refilled = page(5, 7, 7, true);
-        assert_eq!(sides((7, refilled), refilled), 2);
-        assert_eq!(sides((7, page(1, 7, 6, false)), refilled), 1, "it ends here");
+        assert_eq!(sides((7, &refilled), &refilled), 2);
+        assert_eq!(sides((7, &page(1, 7, 6, false)), &refilled), 1, "it ends here");
         let first = page(5, 7, 7, false);
-        assert_eq!(sides((7, first), first), 0, "filled for the first time, in another order");
-        assert_eq!(sides((8, refilled), refilled), 1, "another process");
+        assert_eq!(sides((7, &first), &first), 0, "filled for the first time, in another order");
+        assert_eq!(sides((8, &refilled), &refilled), 1, "another process");
+    }
+
+    #[test]
+    fn equal_owners_are_kept_once_and_unused_ones_are_forgotten() {
+        let range = AddrRange::new(0, PAGE_SIZE);
+        let of = |frame: u64| Fault {
+            frames: [frame].into(),
+            ..change(TargetId(0), Nanos(0), FaultKind::Minor, range)
+        };
+        let mut owners = Owners::default();
+        let used = owners.shared(&of(1));
+        assert!(Arc::ptr_eq(&used, &owners.shared(&of(1))));
+        (2..1000).for_each(|frame| drop(owners.shared(&of(frame))));
+        assert!(owners.known.len() < 100, "{}", owners.known.len());
+        assert!(Arc::ptr_eq(&used, &owners.shared(&of(1))));
     }
 
     /// A page belonged to whoever wrote to it next after a fork, or after it came back from the swap cache.
     #[test]
     fn a_write_after_a_fork_makes_no_new_owner() {
         let page = |resident| Followed {
+            owner: Arc::default(),
             resident,
             since: Nanos(1),
             level: 6,
