@@ -9,8 +9,8 @@ use crate::time::Nanos;
 /// The kind of an event of a sampled page or allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FaultKind {
-    /// A thread touched the page, which is its own from now on: the kernel did not have to read it, or nobody is known
-    /// to have owned it before.
+    /// A thread touched the page, or one near it so that the kernel mapped both. The page is its own from now on: the
+    /// kernel did not have to read it, or nobody is known to have owned it before.
     Minor,
     /// A thread touched the page, and waited until the kernel had read it. It does not own the page.
     Major,

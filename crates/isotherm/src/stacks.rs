@@ -1,6 +1,6 @@
 //! Page faults and allocations of the recorded processes, and the code that they come from.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ffi::OsString;
 use std::fs::File;
 use std::ops::Bound;
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, BLOCK_SIZE, CodeMapping, Fault, FaultKind, Nanos, PAGE_SIZE, SampleBudget, TargetId,
-    align_down, sample_level,
+    AddrRange, BLOCK_SIZE, CodeMapping, Fault, FaultKind, MappingKind, Nanos, PAGE_SIZE,
+    SampleBudget, TargetId, align_down, sample_level,
 };
 use isotherm_linux::allocations::{AllocationsError, BYTES_VARIABLE, PreloadLibrary, Probe};
 use isotherm_linux::code::CodeReader;
 use isotherm_linux::faults::{FaultNews, FaultSampler, FaultsError, SampleKind, Sampled};
-use isotherm_linux::proc::FileCode;
+use isotherm_linux::proc::{FileCode, Pagemap, mappings};
 use isotherm_linux::sys::{self, PageState, page_frame, page_state, resident_ranges};
 use isotherm_linux::unwind::{StackUnwinder, UnwindTables};
 use isotherm_record::TargetInfo;
@@ -35,6 +35,8 @@ const CHECKED_PAGES: usize = 128;
 const MAX_FOLLOWED: usize = 1 << 18;
 /// Maximum number of sampled pages on each side that are asked whether memory was filled again.
 const NEIGHBOURS: usize = 64;
+/// Maximum number of ranges of mapped pages that are noted when a process is attached.
+const MAX_MAPPED_BEFORE: usize = 1 << 16;
 /// Levels of [`sample_level`].
 const LEVELS: usize = 65;
 /// Maximum number of samples of processes that are not attached yet.
@@ -102,6 +104,7 @@ pub struct Stacks {
     /// samples of processes that are not attached yet
     early: VecDeque<Sampled>,
     followed: BTreeMap<FollowedKey, Followed>,
+    owners: Owners,
     /// the followed page that was checked last
     checked: FollowedKey,
     /// when faults of pages of each level may have been missed: they were in no sample
@@ -115,9 +118,44 @@ pub struct Stacks {
 /// The pid, the address and the size of a page. A page may be filled again that is the first one of a huge page.
 type FollowedKey = (i32, u64, u64);
 
+/// The code that a sampled page belongs to.
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
+struct Owner {
+    tid: u32,
+    thread: Arc<str>,
+    frames: Arc<[u64]>,
+    weight: u64,
+}
+
+/// Equal owners share their memory.
+#[derive(Debug, Default)]
+struct Owners {
+    known: HashSet<Arc<Owner>>,
+    /// number of those that pages had when the rest was forgotten last
+    used: usize,
+}
+
+impl Owners {
+    fn shared(&mut self, f: &Fault) -> Arc<Owner> {
+        let (thread, frames) = (Arc::clone(&f.thread), Arc::clone(&f.frames));
+        let owner = Owner { tid: f.tid, thread, frames, weight: f.weight };
+        if let Some(known) = self.known.get(&owner) {
+            return Arc::clone(known);
+        }
+        if self.known.len() > 2 * self.used + 64 {
+            self.known.retain(|owner| Arc::strong_count(owner) > 1);
+            self.used = self.known.len();
+        }
+        let new = Arc::new(owner);
+        self.known.insert(Arc::clone(&new));
+        new
+    }
+}
+
 /// A sampled page or huge page that belongs to the code of its fault.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Followed {
+    owner: Arc<Owner>,
     resident: bool,
     /// the time of its fault
     since: Nanos,
@@ -148,6 +186,9 @@ struct Process {
     /// when its mappings were read last, and the pause after that
     read: (Nanos, Duration),
     pagemap: Option<File>,
+    /// Pages of files and of shared memory that it had mapped when it was attached, ascending. No later fault near
+    /// them has mapped them.
+    mapped_before: Vec<AddrRange>,
     unwinder: Option<StackUnwinder>,
     /// the number of processes that it has started
     forks: u64,
@@ -162,9 +203,16 @@ impl Process {
             is_replaced: false,
             read: (Nanos(0), Duration::ZERO),
             pagemap,
+            mapped_before: Vec::new(),
             unwinder: None,
             forks: 0,
         }
+    }
+
+    /// Whether a fault near a page may have mapped it.
+    fn may_map(&self, address: u64) -> bool {
+        let after = self.mapped_before.partition_point(|r| r.end <= address);
+        !self.mapped_before.get(after).is_some_and(|r| r.contains(address))
     }
 
     /// The state of a page; resident if the kernel cannot say.
@@ -272,6 +320,7 @@ impl Stacks {
             processes: BTreeMap::new(),
             early: VecDeque::new(),
             followed: BTreeMap::new(),
+            owners: Owners::default(),
             checked: (0, 0, 0),
             unseen: [Nanos(0); LEVELS],
             next: Nanos(0),
@@ -309,8 +358,10 @@ impl Stacks {
         if known != Some(fact.id) {
             // A new process has the pid of one that has ended, but is not reported yet.
             known.into_iter().for_each(|ended| self.gone(ended));
-            self.sampler.attach(pid)?;
-            self.processes.insert(pid, Process::new(pid, fact.id));
+            let has_begun = self.sampler.attach(pid)?;
+            let mapped_before = if has_begun { mapped_files(pid) } else { Vec::new() };
+            let process = Process { mapped_before, ..Process::new(pid, fact.id) };
+            self.processes.insert(pid, process);
             // Its page faults are sampled even if its allocations cannot be.
             self.probe(pid)?;
         }
@@ -349,6 +400,29 @@ impl Stacks {
     pub fn code(&self) -> BTreeMap<TargetId, Arc<Vec<CodeMapping>>> {
         let known = self.processes.values().filter(|p| !p.code.is_empty());
         known.map(|p| (p.target, Arc::clone(&p.code))).collect()
+    }
+
+    /// The sampled pages with their code: what a record that begins now has to contain about them.
+    pub fn pages(&self) -> Vec<Fault> {
+        let mut out = Vec::new();
+        for (&(pid, start, size), page) in &self.followed {
+            let Some(process) = self.processes.get(&pid) else { continue };
+            let (owner, range) = (&page.owner, AddrRange::new(start, start + size));
+            out.push(Fault {
+                target: process.target,
+                at: page.since,
+                kind: FaultKind::Minor,
+                tid: owner.tid,
+                thread: Arc::clone(&owner.thread),
+                range,
+                weight: owner.weight,
+                frames: Arc::clone(&owner.frames),
+            });
+            if !page.resident {
+                out.push(change(process.target, page.since, FaultKind::Swapped, range));
+            }
+        }
+        out
     }
 
     /// When [`Stacks::turn`] has work.
@@ -444,7 +518,7 @@ impl Stacks {
     fn fault(&mut self, s: Sampled, now: Nanos, out: &mut Vec<StackNews>) {
         let Some(process) = self.processes.get_mut(&s.pid) else { return };
         match s.kind {
-            SampleKind::Minor | SampleKind::Read => self.page(s, now, out),
+            SampleKind::Minor | SampleKind::Read | SampleKind::Around => self.page(s, now, out),
             SampleKind::Major => {
                 self.sampled += 1;
                 let start = align_down(s.address, PAGE_SIZE);
@@ -464,9 +538,9 @@ impl Stacks {
         }
     }
 
-    /// A thread has touched a page of the sample: from now on the page belongs to its code. A page that returns
-    /// from swap keeps its owner, and so does one that a fork made shared. Without one, it existed before isotherm
-    /// attached, and belongs to the code that brings it back.
+    /// A thread has touched a page of the sample, or one near it, so that the kernel mapped it too: from now on the page
+    /// belongs to its code. A page that returns from swap keeps its owner, and so does one that a fork made shared.
+    /// Without one, it existed before isotherm attached, and belongs to the code that brings it back.
     fn page(&mut self, s: Sampled, now: Nanos, out: &mut Vec<StackNews>) {
         let Some(process) = self.processes.get_mut(&s.pid) else { return };
         let size = match process.state(s.address) {
@@ -483,13 +557,18 @@ impl Stacks {
             return;
         }
         let key = (s.pid, start, size);
+        let is_around = s.kind == SampleKind::Around;
+        let is_resident = self.followed.get(&key).is_some_and(|page| page.resident);
+        if is_around && (is_resident || !process.may_map(start)) {
+            return;
+        }
         let (since, frame) = (s.at, process.frame(start));
         let (is_read, forks) = (s.kind == SampleKind::Read, process.forks);
         if let Some(page) = self.followed.get_mut(&key)
             && (is_read || page.keeps_owner(forks))
         {
             let was_resident = page.resident;
-            *page = Followed { resident: true, frame, forks, ..*page };
+            (page.resident, page.frame, page.forks) = (true, frame, forks);
             if is_read || !was_resident {
                 let page = AddrRange::new(start, start + size);
                 let returned = change(process.target, s.at, FaultKind::Returned, page);
@@ -505,11 +584,13 @@ impl Stacks {
         if self.followed.len() >= MAX_FOLLOWED && !again {
             return;
         }
-        let (level, shift) = (level as usize, shift as usize);
-        let new = Followed { resident: true, since, level, shift, again, frame, forks };
-        self.followed.insert(key, new);
         self.sampled += 1;
         self.sample(s, FaultKind::Minor, AddrRange::new(start, start + size), now, out);
+        let Some(StackNews::Fault(sample)) = out.last() else { return };
+        let owner = self.owners.shared(sample);
+        let (level, shift) = (level as usize, shift as usize);
+        let new = Followed { owner, resident: true, since, level, shift, again, frame, forks };
+        self.followed.insert(key, new);
     }
 
     /// Reports a sample with its stack, and the code of its process if that is new.
@@ -573,7 +654,7 @@ impl Stacks {
             *checked = key;
             let (pid, start, size) = key;
             let Some(process) = processes.get(&pid) else { continue };
-            let Some(&page) = followed.get(&key) else { continue };
+            let Some(page) = followed.get(&key).cloned() else { continue };
             let range = AddrRange::new(start, start + size);
             let (state, frame) = match process.state(start) {
                 state @ (PageState::Base | PageState::Huge) => (state, process.frame(start)),
@@ -641,6 +722,18 @@ fn sides_filled_again(
     [before, after].into_iter().filter(|side| *side == Some(true)).count()
 }
 
+/// The pages of files and of shared memory that a process has mapped.
+fn mapped_files(pid: i32) -> Vec<AddrRange> {
+    let mut found = Vec::new();
+    if let (Ok(mappings), Ok(mut pagemap)) =
+        (mappings(ROOT.as_ref(), pid), Pagemap::open(ROOT.as_ref(), pid))
+    {
+        let files = mappings.iter().filter(|m| m.kind == MappingKind::File);
+        files.for_each(|m| pagemap.resident(m.range, MAX_MAPPED_BEFORE, &mut found));
+    }
+    found
+}
+
 /// A change of a page that no thread has touched.
 fn change(target: TargetId, at: Nanos, kind: FaultKind, range: AddrRange) -> Fault {
     Fault { target, at, kind, tid: 0, thread: "".into(), range, weight: 0, frames: [].into() }
@@ -660,6 +753,7 @@ mod tests {
     #[test]
     fn memory_around_a_page_tells_whether_it_was_filled_again() {
         let page = |since, level, shift, again| Followed {
+            owner: Arc::default(),
             resident: true,
             since: Nanos(since),
             level,
@@ -670,26 +764,42 @@ mod tests {
         };
         let mut unseen = [Nanos(0); LEVELS];
         unseen[6] = Nanos(5);
-        let sides = |before: (i32, Followed), after: Followed| {
-            let pages =
-                [((before.0, 0x1000, PAGE_SIZE), before.1), ((7, 0x9000, PAGE_SIZE), after)];
+        let sides = |before: (i32, &Followed), after: &Followed| {
+            let pages = [(before.0, 0x1000, before.1), (7, 0x9000, after)]
+                .map(|(pid, at, page)| ((pid, at, PAGE_SIZE), page.clone()));
             let mut followed = BTreeMap::from(pages);
             let key = (7, 0x5000, PAGE_SIZE);
             followed.insert(key, page(1, 6, 6, false));
             sides_filled_again(&followed, key, &unseen)
         };
         let refilled = page(5, 7, 7, true);
-        assert_eq!(sides((7, refilled), refilled), 2);
-        assert_eq!(sides((7, page(1, 7, 6, false)), refilled), 1, "it ends here");
+        assert_eq!(sides((7, &refilled), &refilled), 2);
+        assert_eq!(sides((7, &page(1, 7, 6, false)), &refilled), 1, "it ends here");
         let first = page(5, 7, 7, false);
-        assert_eq!(sides((7, first), first), 0, "filled for the first time, in another order");
-        assert_eq!(sides((8, refilled), refilled), 1, "another process");
+        assert_eq!(sides((7, &first), &first), 0, "filled for the first time, in another order");
+        assert_eq!(sides((8, &refilled), &refilled), 1, "another process");
+    }
+
+    #[test]
+    fn equal_owners_are_kept_once_and_unused_ones_are_forgotten() {
+        let range = AddrRange::new(0, PAGE_SIZE);
+        let of = |frame: u64| Fault {
+            frames: [frame].into(),
+            ..change(TargetId(0), Nanos(0), FaultKind::Minor, range)
+        };
+        let mut owners = Owners::default();
+        let used = owners.shared(&of(1));
+        assert!(Arc::ptr_eq(&used, &owners.shared(&of(1))));
+        (2..1000).for_each(|frame| drop(owners.shared(&of(frame))));
+        assert!(owners.known.len() < 100, "{}", owners.known.len());
+        assert!(Arc::ptr_eq(&used, &owners.shared(&of(1))));
     }
 
     /// A page belonged to whoever wrote to it next after a fork, or after it came back from the swap cache.
     #[test]
     fn a_write_after_a_fork_makes_no_new_owner() {
         let page = |resident| Followed {
+            owner: Arc::default(),
             resident,
             since: Nanos(1),
             level: 6,
@@ -700,6 +810,17 @@ mod tests {
         };
         assert!(page(true).keeps_owner(4) && page(false).keeps_owner(3));
         assert!(!page(true).keeps_owner(3), "it was freed and filled again");
+    }
+
+    /// The code that touched a page near it after the begin would own memory that was there before.
+    #[test]
+    fn pages_that_were_mapped_before_have_no_owner() {
+        let mut process = Process::new(0, TargetId(0));
+        assert!(process.may_map(0x1000));
+        process.mapped_before =
+            vec![AddrRange::new(0x1000, 0x3000), AddrRange::new(0x5000, 0x6000)];
+        let may = [0, 0x1000, 0x2000, 0x3000, 0x5000, 0x6000].map(|at| process.may_map(at));
+        assert_eq!(may, [true, false, false, true, false, true]);
     }
 
     /// Another library at the address of one that was closed had the names of its functions.

@@ -3,6 +3,7 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use common::{attached, needs_root, obey as be_obedient, part, root};
 use isotherm_core::{AddrRange, PAGE_SIZE, sample_level};
@@ -28,8 +29,8 @@ fn samples_stand_for_all_faults_and_have_stacks() {
     needs_root!();
     let (mut process, _ops, _target) = attached();
     let mut sampler = FaultSampler::open("/".as_ref(), false).unwrap();
-    sampler.attach(process.pid()).unwrap();
-    sampler.attach(process.pid()).unwrap();
+    assert!(sampler.attach(process.pid()).unwrap());
+    assert!(!sampler.attach(process.pid()).unwrap());
     let memory = process.map(20_000, "small");
     process.touch(memory);
     let faults = drained(&mut sampler, memory);
@@ -151,4 +152,36 @@ fn new_threads_are_sampled_once() {
     assert!(faults.iter().all(|s| s.tid as u64 == thread), "{faults:?}");
     let pages: u64 = faults.iter().map(|s| s.weight).sum();
     assert!((19_000..=20_600).contains(&pages), "{pages}");
+}
+
+/// One fault maps 16 pages of shared memory, and all but one of them had no sample.
+#[test]
+fn pages_that_are_mapped_around_a_fault_are_sampled() {
+    needs_root!();
+    let (mut process, _ops, _target) = attached();
+    let mut sampler = FaultSampler::open("/".as_ref(), false).unwrap();
+    sampler.attach(process.pid()).unwrap();
+    let memory = process.map(20_000, "shared");
+    process.touch(memory);
+    // Each page had a fault of its own.
+    let written = drained(&mut sampler, memory);
+    let pages: u64 = written.iter().map(|s| s.weight).sum();
+    assert!((19_000..=20_600).contains(&pages), "{pages} in {} samples", written.len());
+    assert!(written.iter().all(|s| s.kind == SampleKind::Minor));
+    let of = |samples: &[Sampled]| -> BTreeSet<u64> {
+        samples.iter().map(|s| s.address / PAGE_SIZE).collect()
+    };
+    // Another process maps what this one has filled.
+    let child = process.tell(&format!("fork-read {} 20000", memory.start));
+    let (mut read, begin) = (Vec::new(), Instant::now());
+    while of(&read) != of(&written) && begin.elapsed() < Duration::from_secs(20) {
+        read.extend(drained(&mut sampler, memory));
+    }
+    assert_eq!(of(&read), of(&written));
+    assert_eq!(read.len(), written.len(), "each is sampled once: {read:?}");
+    let around = read.iter().filter(|s| s.kind == SampleKind::Around).count();
+    assert!(around > read.len() * 8 / 10, "{around} of {}", read.len());
+    let is_right = |s: &Sampled| s.pid as u64 == child && s.weight == 64 && !s.frames.is_empty();
+    assert!(read.iter().all(is_right), "{read:?}");
+    process.tell(&format!("reap {child}"));
 }

@@ -10,7 +10,7 @@ use crate::load::Load;
 use crate::run::{Record, Recorder, needs_root, run_in, until};
 
 /// Many snapshots per second.
-const FAST: [&str; 4] = ["--sample", "2ms", "--aggr", "16ms"];
+pub const FAST: [&str; 4] = ["--sample", "2ms", "--aggr", "16ms"];
 
 fn size(path: &Path) -> u64 {
     path.metadata().map_or(0, |m| m.len())

@@ -4,6 +4,8 @@
    - drop: fills it, and drops the pages
    - page_out: pages it out, and touches it again
    - fork: shares all memory with a child, and writes to it
+   - around: shared memory that a child has filled: reads one page in 16 of it, and the kernel maps those around it;
+     drops the pages
    - free: drops the pages at the end, after another line of input
    At the end it is filled, and as much other memory, which was touched only once, in a scattered order: pages that were
    touched early and late are neighbours. */
@@ -19,9 +21,9 @@
 
 #define PAGE 4096
 
-static char *map(size_t size)
+static char *map(size_t size, int kind)
 {
-	char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, kind | MAP_ANONYMOUS, -1, 0);
 
 	if (memory == MAP_FAILED)
 		exit(1);
@@ -43,10 +45,33 @@ __attribute__((noinline)) static void keep(char *memory, size_t size)
 	__asm__ volatile("" : : : "memory");
 }
 
-__attribute__((noinline)) static void refill(char *memory, size_t size)
+__attribute__((noinline)) static void read_some(const volatile char *memory, size_t size)
 {
-	touch(memory, size);
+	for (size_t i = 0; i < size; i += 16 * PAGE)
+		memory[i];
 	__asm__ volatile("" : : : "memory");
+}
+
+__attribute__((noinline)) static void refill(char *memory, size_t size, int is_filled)
+{
+	if (is_filled)
+		read_some(memory, size);
+	else
+		touch(memory, size);
+	__asm__ volatile("" : : : "memory");
+}
+
+static void fill_in_child(char *memory, size_t size)
+{
+	pid_t child = fork();
+
+	if (child < 0)
+		exit(1);
+	if (!child) {
+		touch(memory, size);
+		_exit(0);
+	}
+	waitpid(child, NULL, 0);
 }
 
 /* Each page is copied. */
@@ -76,20 +101,24 @@ int main(int argc, char **argv)
 	size_t size = strtoul(argv[2], NULL, 10) << 20;
 	long ms = atol(argv[3]), rounds = atol(argv[4]);
 	struct timespec wait = { ms / 1000, ms % 1000 * 1000000 };
-	char *stays = map(size), *memory = map(size);
+	int is_around = !strcmp(how, "around");
+	int kind = is_around ? MAP_SHARED : MAP_PRIVATE;
+	char *stays = map(size, MAP_PRIVATE), *memory = map(size, kind);
 
 	if (getchar() == EOF)
 		return 1;
+	if (is_around)
+		fill_in_child(memory, size);
 	keep(stays, size);
 	for (long i = 1; i <= rounds; i++) {
-		refill(memory, size);
+		refill(memory, size, is_around);
 		nanosleep(&wait, NULL);
 		if (i == rounds)
 			break;
 		if (!strcmp(how, "unmap")) {
 			munmap(memory, size);
-			memory = map(size);
-		} else if (!strcmp(how, "drop")) {
+			memory = map(size, kind);
+		} else if (!strcmp(how, "drop") || is_around) {
 			madvise(memory, size, MADV_DONTNEED);
 		} else if (!strcmp(how, "fork")) {
 			share(stays, memory, size);

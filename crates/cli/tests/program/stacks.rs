@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -12,6 +13,7 @@ use serde_json::Value;
 
 use crate::alone::Alone;
 use crate::idle::Sleeping;
+use crate::limits::FAST;
 use crate::reclaim::Service;
 use crate::run::{Recorder, finish, isotherm, needs_root, run_in, until, wait};
 
@@ -322,6 +324,59 @@ fn a_record_of_a_service_ends_with_the_state_of_all_pages() {
     assert_eq!(wait(&mut service.child).code(), Some(0), "{}", service.err());
 }
 
+/// Memory that was touched before the record began belonged to nobody.
+#[test]
+fn a_record_of_a_service_begins_with_the_owners_of_memory() {
+    needs_root!();
+    let dir = tempfile::tempdir().unwrap();
+    let mut program = Command::new(compiled(REFILL, dir.path()));
+    program.args(["drop", "64", "0", "2"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut program = Sleeping::of(program.spawn().unwrap());
+    let pid = program.0.id().to_string();
+    let mut service = Service::working(&["--stacks", "--dry-run", "--pid", &pid]);
+    program.0.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let mut done = String::new();
+    BufReader::new(program.0.stdout.take().unwrap()).read_line(&mut done).unwrap();
+    assert_eq!(done, "done\n");
+    service.asked(&["record", "start", "rec"]);
+    // Mappings are read once a second.
+    until("snapshots", || service.status()["record"]["snapshots"].as_u64().unwrap() >= 8);
+    service.asked(&["record", "stop"]);
+    service.asked(&["stop"]);
+    assert_eq!(wait(&mut service.child).code(), Some(0), "{}", service.err());
+    assert_owners(service.dir.path(), "before the record", 64);
+}
+
+/// With the first file of a record, rotation deleted the owners of memory.
+#[test]
+fn each_file_of_a_record_has_the_owners_of_memory() {
+    needs_root!();
+    let dir = tempfile::tempdir().unwrap();
+    let mut program = Command::new(compiled(REFILL, dir.path()));
+    program.args(["drop", "16", "0", "1"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut program = Sleeping::of(program.spawn().unwrap());
+    let pid = program.0.id().to_string();
+    let limits = ["--max-size", "128K", "--rotate", "2"];
+    let options = ["--stacks", "--control", "c", "--pid", &pid];
+    let mut recorder = Recorder::start(&[&FAST[..], &limits, &options].concat());
+    recorder.until_more(1);
+    program.0.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let mut done = String::new();
+    BufReader::new(program.0.stdout.take().unwrap()).read_line(&mut done).unwrap();
+    assert_eq!(done, "done\n");
+    let previous = recorder.dir().join("a.rec.1");
+    for _ in 0..2 {
+        let inode = || std::fs::metadata(&previous).ok().map(|m| m.ino());
+        let before = inode();
+        until("another file", || inode() != before);
+    }
+    let _ = recorder.stop();
+    for (from, to) in [("a.rec", "rec"), ("a.rec.1", "rec.1")] {
+        std::fs::copy(recorder.dir().join(from), dir.path().join(to)).unwrap();
+    }
+    assert_owners(dir.path(), "rotated", 16);
+}
+
 /// Memory that a program comes back to `rounds` times counts once: the functions `keep` and `refill` have `mib` MiB each.
 fn assert_refilled(how: &str, mib: u32, pause_ms: u32, rounds: u32) {
     let dir = tempfile::tempdir().unwrap();
@@ -340,7 +395,11 @@ fn assert_refilled(how: &str, mib: u32, pause_ms: u32, rounds: u32) {
     let _ = recorder.stop();
     std::fs::copy(recorder.record(), dir.path().join("rec")).unwrap();
 
-    let figures = report(dir.path(), &["--by", "path"]);
+    assert_owners(dir.path(), how, mib);
+}
+
+fn assert_owners(dir: &Path, how: &str, mib: u32) {
+    let figures = report(dir, &["--by", "path"]);
     let truth = f64::from(mib);
     for function in ["keep", "refill"] {
         let is_of = |name: &str| name.split(" > ").any(|f| f == function);
@@ -368,6 +427,13 @@ fn memory_that_is_filled_again_and_again_counts_once() {
 fn memory_that_is_shared_by_a_fork_keeps_its_owner() {
     needs_root!();
     assert_refilled("fork", 64, 100, 5);
+}
+
+/// One fault maps 16 pages, and 15 of them belonged to nobody.
+#[test]
+fn memory_that_is_mapped_around_a_fault_belongs_to_its_code() {
+    needs_root!();
+    assert_refilled("around", 64, 100, 3);
 }
 
 /// So many faults that fewer and fewer are sampled.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use isotherm_core::{Attribution, Attrs, MonitorKind, Nanos, Snapshot, TargetId};
+use isotherm_core::{Attribution, Attrs, Fault, MonitorKind, Nanos, Snapshot, TargetId};
 use isotherm_linux::damon;
 use isotherm_linux::sys::{self, KeptCapabilities};
 use isotherm_record::{
@@ -159,6 +159,8 @@ pub fn record(
     let (session, writer) = or_finish(begun, writer)?;
     let mut session = session.speaking(control, metrics, Notify::default()).writing(agent);
     let mut recording = RecordJob {
+        files: writer.summary().files,
+        file_size: o.limits.file_size().unwrap_or(u64::MAX),
         writer,
         stacks,
         file: o.output.clone(),
@@ -239,6 +241,10 @@ pub fn facts(attrs: Attrs, seed: u64, look: String) -> RecordingHeader {
 struct RecordJob {
     writer: Writer,
     stacks: Option<Stacks>,
+    /// number of files that contain the sampled pages
+    files: u64,
+    /// maximum number of bytes of a file
+    file_size: u64,
     file: PathBuf,
     paused: bool,
     /// snapshots that arrived while recording was paused, and are not in the record
@@ -267,6 +273,22 @@ impl RecordJob {
                 StackNews::Fault(fault) => self.writer.fault(fault)?,
             };
         }
+        Ok(())
+    }
+
+    /// Writes the sampled pages into a new file as well, because rotation deletes the earlier ones. They may take up to
+    /// half of it.
+    fn repeat_pages(&mut self) -> Result<(), RecordError> {
+        let files = self.writer.summary().files;
+        let Some(stacks) = self.stacks.as_ref().filter(|_| files > self.files) else {
+            return Ok(());
+        };
+        let pages = stacks.pages();
+        let bytes = pages.iter().map(|f| (size_of::<Fault>() + size_of_val(&*f.frames)) as u64);
+        if bytes.sum::<u64>() <= self.file_size / 2 {
+            self.write_stacks(pages.into_iter().map(StackNews::Fault).collect())?;
+        }
+        self.files = self.writer.summary().files;
         Ok(())
     }
 
@@ -318,6 +340,7 @@ impl Job for RecordJob {
         if let Some(stacks) = &mut self.stacks {
             let news = stacks.turn(now);
             self.write_stacks(news)?;
+            self.repeat_pages()?;
         }
         self.privileges.fit(&self.writer)
     }

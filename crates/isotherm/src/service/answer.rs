@@ -44,7 +44,8 @@ impl SchemeJob {
             Request::Record { file, max_size, off: false } => {
                 let file = file.unwrap_or_default();
                 let limits = Limits { max_size, rotate: None };
-                self.recording.start(&file, limits, attrs, self.facts.values(), self.code())?;
+                let (code, pages) = (self.code(), self.pages());
+                self.recording.start(&file, limits, attrs, self.facts.values(), code, pages)?;
             }
         }
         Ok(Answer::done())

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use isotherm_core::{Attribution, Attrs, CodeMapping, Nanos, Snapshot, TargetId};
+use isotherm_core::{Attribution, Attrs, CodeMapping, Fault, Nanos, Snapshot, TargetId};
 use isotherm_record::{FileEndReason, Limits, Progress, Summary, TargetInfo, WriteError, Writer};
 use tracing::warn;
 
@@ -38,8 +38,8 @@ impl SideRecord {
         SideRecord { seed, look, ..SideRecord::default() }
     }
 
-    /// Starts a record of `targets` and of targets that are attached later. `code` holds the files that they
-    /// execute, if their stacks are sampled.
+    /// Starts a record of `targets` and of targets that are attached later. If their stacks are sampled, `code` holds
+    /// the files that they execute, and `pages` the sampled pages with the stacks of their faults.
     pub fn start<'a>(
         &mut self,
         file: &Path,
@@ -47,6 +47,7 @@ impl SideRecord {
         attrs: Attrs,
         targets: impl Iterator<Item = &'a TargetInfo>,
         code: BTreeMap<TargetId, Arc<Vec<CodeMapping>>>,
+        pages: Vec<Fault>,
     ) -> Result<(), ServiceError> {
         if let (Some(before), Some(_)) = (&self.file, &self.writer) {
             return Err(ServiceError::Recording(before.clone()));
@@ -63,6 +64,9 @@ impl SideRecord {
         }
         for (target, code) in code {
             let _ = writer.code(target, code)?;
+        }
+        for page in pages {
+            let _ = writer.fault(page)?;
         }
         (self.file, self.writer, self.ended) = (Some(file.to_owned()), Some(writer), None);
         Ok(())

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::scheme::{Engine, Event};
-use isotherm_core::{Act, Attribution, CodeMapping, Nanos, Snapshot, TargetId};
+use isotherm_core::{Act, Attribution, CodeMapping, Fault, Nanos, Snapshot, TargetId};
 use isotherm_linux::{proc, sys};
 use isotherm_record::TargetInfo;
 use tracing::{debug, info, warn};
@@ -106,6 +106,11 @@ impl SchemeJob {
     /// The files that the targets execute, if their stacks are sampled.
     pub(super) fn code(&self) -> BTreeMap<TargetId, Arc<Vec<CodeMapping>>> {
         self.stacks.as_ref().map(|(stacks, _)| stacks.code()).unwrap_or_default()
+    }
+
+    /// The sampled pages with their stacks, if they are sampled.
+    pub(super) fn pages(&self) -> Vec<Fault> {
+        self.stacks.as_ref().map(|(stacks, _)| stacks.pages()).unwrap_or_default()
     }
 
     /// Which code brings memory back, if stacks are sampled.

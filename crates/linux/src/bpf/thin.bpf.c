@@ -5,6 +5,8 @@
  * - Of pages that are touched, those of a fixed sample are taken: one page in 2^shift, selected by a hash of its
  *   number. So all faults of a sampled page are seen, and a page that is freed and filled again has one owner, the last
  *   one. The samples are nested: a page in the sample of 1 in 128 is also in that of 1 in 64.
+ * - A fault in a mapped file or in shared memory may map the pages around it too (fault-around). Of such a sampled page
+ *   there is no fault of its own, so the fault that mapped it is taken.
  * - Of faults that waited for a disk or for swap, one in `stride` is taken, at a random place among them. So their rate
  *   is right even if a few pages have nearly all of them.
  *
@@ -19,15 +21,31 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-enum { BPF_MAP_TYPE_PERF_EVENT_ARRAY = 4, BPF_MAP_TYPE_PERCPU_ARRAY = 6 };
+enum {
+	BPF_MAP_TYPE_PERF_EVENT_ARRAY = 4,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
+};
 
 #define PAGE_SHIFT 12
 #define BLOCK_SHIFT 21
 /* The greatest sample: one page in 64. */
 #define MIN_SHIFT 6
 #define MAX_DOUBLINGS 10
+/* The kernel maps pages of an aligned window of 2^4 around a fault, unless it is told otherwise. */
+#define AROUND_SHIFT 4
+/*
+ * For how long faults near a mapped page do not sample it: after it was sampled, because it has its owner, and after it
+ * was left out, because pages of a smaller sample represent it.
+ */
+#define SAMPLED_NS (4ull * 1000 * 1000 * 1000)
+#define LEFT_OUT_NS (64ull * 1000 * 1000 * 1000)
 
-enum kind { MINOR, MAJOR, READ };
+/* Memory of a device, which a read may change. */
+#define VM_PFNMAP 0x400
+#define VM_IO 0x4000
+
+enum kind { MINOR, MAJOR, READ, AROUND };
 /* The rings: of minor faults and of major ones. */
 #define RINGS 2
 
@@ -45,6 +63,12 @@ struct bpf_perf_event_data {
 	__u64 sample_period;
 	__u64 addr;
 };
+
+struct file;
+struct vm_area_struct {
+	unsigned long vm_start, vm_end, vm_flags;
+	struct file *vm_file;
+} __attribute__((preserve_access_index));
 
 /* What a sample contains besides its stack. */
 struct sample {
@@ -73,6 +97,18 @@ struct {
 	__type(key, __u32);
 	__type(value, struct thinning);
 } thinnings SEC(".maps");
+
+struct page_id {
+	__u64 tgid, page;
+};
+
+/* Pages of files and of shared memory that are mapped, and until when faults near them do not sample them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1 << 14);
+	__type(key, struct page_id);
+	__type(value, __u64);
+} mapped SEC(".maps");
 
 /* The events that own the rings: those of all CPUs for minor faults, then those for major ones. */
 struct {
@@ -105,9 +141,9 @@ static __always_inline __u32 doublings(const struct thinning *t, __u32 of_room)
 }
 
 static __always_inline void put(struct bpf_perf_event_data *ctx, __u32 ring, struct thinning *t,
-				__u64 weight, __u64 kind)
+				__u64 address, __u64 weight, __u64 kind)
 {
-	struct sample sample = { .address = ctx->addr, .weight = weight, .kind = kind };
+	struct sample sample = { .address = address, .weight = weight, .kind = kind };
 
 	t->taken++;
 	bpf_perf_event_output(ctx, &outputs, ring * cpus + bpf_get_smp_processor_id(), &sample,
@@ -142,7 +178,70 @@ static __always_inline void take_page(struct bpf_perf_event_data *ctx, __u32 rin
 		return;
 	if (!(of_block >> (64 - n)))
 		t->block = block;
-	put(ctx, ring, t, 1ull << n, kind);
+	put(ctx, ring, t, ctx->addr, 1ull << n, kind);
+}
+
+/*
+ * The page of the greatest sample in the window around a page; 0 if there is none. There is at most one, because such
+ * pages are at least 34 apart.
+ */
+static __always_inline __u64 sampled_around(__u64 page)
+{
+	__u64 first = page >> AROUND_SHIFT << AROUND_SHIFT, found = 0;
+
+	for (int i = 0; i < 1 << AROUND_SHIFT; i++)
+		if (!(hash(first + i) >> (64 - MIN_SHIFT)))
+			found = first + i;
+	return found;
+}
+
+struct area {
+	__u64 address;
+	__u64 is_file;
+};
+
+static long look_at_area(struct task_struct *task, struct vm_area_struct *vma, struct area *area)
+{
+	area->is_file = vma->vm_file && !(vma->vm_flags & (VM_IO | VM_PFNMAP))
+			 && vma->vm_start <= area->address && area->address < vma->vm_end;
+	return 0;
+}
+
+/*
+ * Takes the fault if the sampled page near it is mapped, and was not mapped before as far as is known. If that page had
+ * a fault of its own, take_page() has taken it or left it out.
+ */
+static __always_inline void take_around(struct bpf_perf_event_data *ctx, __u32 ring, __u32 of_room)
+{
+	__u64 touched = ctx->addr >> PAGE_SHIFT, page = sampled_around(touched), now, n, *until;
+	struct area area = { .address = page << PAGE_SHIFT };
+	struct page_id id = { .page = page };
+	bool is_sampled, is_own = page == touched;
+	struct thinning *t;
+	char byte;
+
+	if (!page)
+		return;
+	id.tgid = bpf_get_current_pid_tgid() >> 32;
+	now = bpf_ktime_get_ns();
+	until = bpf_map_lookup_elem(&mapped, &id);
+	if (!is_own && until && now < *until)
+		return;
+	bpf_find_vma(bpf_get_current_task_btf(), ctx->addr, look_at_area, &area, 0);
+	if (!area.is_file)
+		return;
+	/* This fails if the page is not mapped: here, page faults are disabled. */
+	if (!is_own && bpf_probe_read_user(&byte, sizeof(byte), (void *)area.address))
+		return;
+	t = thinning_of(ring);
+	if (!t)
+		return;
+	n = shift + doublings(t, of_room);
+	is_sampled = !(hash(page) >> (64 - n));
+	now += is_sampled ? SAMPLED_NS : LEFT_OUT_NS;
+	bpf_map_update_elem(&mapped, &id, &now, 0);
+	if (is_sampled && !is_own)
+		put(ctx, ring, t, area.address, 1ull << n, AROUND);
 }
 
 /*
@@ -166,7 +265,7 @@ static __always_inline void take_at_random(struct bpf_perf_event_data *ctx, __u3
 	}
 	t->left--;
 	if (t->left == t->pick)
-		put(ctx, ring, t, t->among, MAJOR);
+		put(ctx, ring, t, ctx->addr, t->among, MAJOR);
 }
 
 SEC("perf_event")
@@ -180,6 +279,24 @@ SEC("perf_event")
 int at_major(struct bpf_perf_event_data *ctx)
 {
 	take_page(ctx, 1, room[1], READ);
+	take_at_random(ctx, 1, room[1]);
+	return 0;
+}
+
+/* The same for kernels since 5.17, which can find the mapping of an address. */
+SEC("perf_event")
+int at_minor_around(struct bpf_perf_event_data *ctx)
+{
+	take_page(ctx, 0, room[0], MINOR);
+	take_around(ctx, 0, room[0]);
+	return 0;
+}
+
+SEC("perf_event")
+int at_major_around(struct bpf_perf_event_data *ctx)
+{
+	take_page(ctx, 1, room[1], READ);
+	take_around(ctx, 1, room[1]);
 	take_at_random(ctx, 1, room[1]);
 	return 0;
 }

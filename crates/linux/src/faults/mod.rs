@@ -316,17 +316,18 @@ impl FaultSampler {
         self.heirs.keys.insert(pid, COMMAND);
     }
 
-    /// Samples a process, its threads, and the processes that it starts. It is no error if it has ended.
+    /// Samples a process, its threads, and the processes that it starts. It is no error if it has ended. Returns
+    /// whether it runs already, and was not sampled before.
     ///
     /// # Errors
     /// If the kernel refuses it.
-    pub fn attach(&mut self, pid: i32) -> Result<(), FaultsError> {
+    pub fn attach(&mut self, pid: i32) -> Result<bool, FaultsError> {
         if self.attached.contains_key(&pid) {
-            return Ok(());
+            return Ok(false);
         }
         if let Some(&key) = self.heirs.keys.get(&pid) {
             self.attached.insert(pid, key);
-            return Ok(());
+            return Ok(false);
         }
         let mut seen = BTreeSet::new();
         let mut events = Vec::new();
@@ -357,7 +358,7 @@ impl FaultSampler {
         }
         self.events.insert(pid, events);
         self.attached.insert(pid, pid);
-        Ok(())
+        Ok(true)
     }
 
     fn open_events(&self, tid: i32, begins: EventScope) -> io::Result<Vec<OwnedFd>> {

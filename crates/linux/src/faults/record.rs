@@ -19,6 +19,8 @@ pub enum SampleKind {
     Major,
     /// a page of the sample of pages was touched, and waited until it was read
     Read,
+    /// A page of the sample of pages is mapped since a page near it was touched. The address is that of the mapped page.
+    Around,
     /// an allocation of this many bytes
     Allocated(u64),
     /// the end of a sampled allocation
@@ -67,7 +69,7 @@ impl Sampled {
     /// Whether it is of the sample of pages.
     #[must_use]
     pub fn is_of_page(&self) -> bool {
-        matches!(self.kind, SampleKind::Minor | SampleKind::Read)
+        matches!(self.kind, SampleKind::Minor | SampleKind::Read | SampleKind::Around)
     }
 
     /// Whether it reports an allocation or its end, instead of a fault.
@@ -222,6 +224,7 @@ impl Fields<'_> {
             0 => SampleKind::Minor,
             1 => SampleKind::Major,
             2 => SampleKind::Read,
+            3 => SampleKind::Around,
             _ => return None,
         };
         Some((address, kind, weight))
@@ -319,7 +322,8 @@ mod tests {
         assert_eq!(of_program(0), expected(SampleKind::Minor));
         assert_eq!(of_program(1), expected(SampleKind::Major));
         assert_eq!(of_program(2), expected(SampleKind::Read));
-        assert_eq!(of_program(3), None);
+        assert_eq!(of_program(3), expected(SampleKind::Around));
+        assert_eq!(of_program(4), None);
     }
 
     #[test]

@@ -24,20 +24,26 @@ struct Program {
     // Declared before the storage it refers to, so that it is dropped first.
     skel: ThinSkel<'static>,
     cpus: u32,
+    /// It also takes the faults that map a sampled page beside the touched one.
+    around: bool,
     _storage: Storage,
 }
 
 impl Program {
-    fn load(room: [u32; 2], cpus: u32) -> Result<Self, libbpf_rs::Error> {
+    fn load(room: [u32; 2], cpus: u32, around: bool) -> Result<Self, libbpf_rs::Error> {
         crate::log::quiet();
         // SAFETY: `Program` drops the skeleton, which has the only copy of the reference, before the storage.
         let (storage, place) = unsafe { Storage::new() };
         let mut skel = ThinSkelBuilder::default().open(place)?;
+        skel.progs.at_minor.set_autoload(!around);
+        skel.progs.at_major.set_autoload(!around);
+        skel.progs.at_minor_around.set_autoload(around);
+        skel.progs.at_major_around.set_autoload(around);
         skel.maps.outputs.set_max_entries(2 * cpus)?;
         if let Some(data) = skel.maps.rodata_data.as_deref_mut() {
             (data.room, data.cpus) = (room, cpus);
         }
-        Ok(Program { skel: skel.load()?, cpus, _storage: storage })
+        Ok(Program { skel: skel.load()?, cpus, around, _storage: storage })
     }
 }
 
@@ -69,7 +75,9 @@ pub(super) struct Thinner {
 impl Thinner {
     /// `room` is the number of samples that a ring for minor and for major faults holds. CPUs have numbers below `cpus`.
     pub fn new(room: [u32; 2], cpus: u32) -> Self {
-        let mut thinner = Thinner { program: Program::load(room, cpus).ok(), stride: 1, seen: 0 };
+        let load = |around| Program::load(room, cpus, around);
+        let program = load(true).or_else(|_| load(false)).ok();
+        let mut thinner = Thinner { program, stride: 1, seen: 0 };
         thinner.set(1);
         thinner
     }
@@ -95,10 +103,12 @@ impl Thinner {
 
     /// Lets the program select among the faults of an event; also of the threads that inherit it.
     pub fn attach(&self, event: Event, fd: &OwnedFd) -> io::Result<()> {
-        let Some(Program { skel, .. }) = &self.program else { return Ok(()) };
-        let program = match event {
-            Event::Minor => &skel.progs.at_minor,
-            Event::Major => &skel.progs.at_major,
+        let Some(Program { skel, around, .. }) = &self.program else { return Ok(()) };
+        let program = match (event, around) {
+            (Event::Minor, false) => &skel.progs.at_minor,
+            (Event::Minor, true) => &skel.progs.at_minor_around,
+            (Event::Major, false) => &skel.progs.at_major,
+            (Event::Major, true) => &skel.progs.at_major_around,
         };
         let program = u32::try_from(program.as_fd().as_raw_fd()).unwrap_or(0);
         // SAFETY: both are descriptors that live, and the call accesses no memory of this process.
