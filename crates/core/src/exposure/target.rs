@@ -17,7 +17,7 @@ use super::stretches::{
     Borders, ReactivatedStretch, fall_idle, hot_cells, overlapping, reactivated_stretches, sampled,
     within,
 };
-use super::timing::{ExposureTerms, Moment};
+use super::timing::{ExposureTerms, MAX_SCHED_DELAY_S, Moment};
 use super::view::{ViewBasis, Viewed, project, update_ages};
 use crate::ages::PageAges;
 use crate::bins::PAGES_PER_INDEPENDENT_OBSERVATION;
@@ -783,7 +783,9 @@ fn cut(visible: &[AddrRange], addr: u64) -> Option<AddrRange> {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RunShare {
     last: Option<(Nanos, Duration)>,
-    share: Option<f64>,
+    mean: Option<f64>,
+    /// Maximum of the share in the last round: see [`RunShare::share`].
+    most: Option<f64>,
 }
 
 impl RunShare {
@@ -795,17 +797,24 @@ impl RunShare {
             if wall < 0.1 {
                 return;
             }
-            let now = (ran.saturating_sub(had).as_secs_f64() / wall).min(1.0);
+            let used = ran.saturating_sub(had).as_secs_f64();
+            let now = (used / wall).min(1.0);
             // Averages over some seconds, so that the share does not follow shorter pauses, which it must reveal.
             let weight = (wall / 4.0).min(0.5);
-            self.share = Some(self.share.map_or(now, |s| s + (now - s) * weight));
+            self.mean = Some(self.mean.map_or(now, |s| s + (now - s) * weight));
+            let is_long = wall >= 2.0 * MAX_SCHED_DELAY_S;
+            self.most = is_long.then(|| used / (wall - MAX_SCHED_DELAY_S));
         }
         self.last = Some((at, ran));
     }
 
     /// The share, 0 to 1; 1 until it is known.
+    ///
+    /// A pause that the target did not choose lasts at most [`MAX_SCHED_DELAY_S`]. A target that ran for less of the last
+    /// round than such a pause explains was asleep, and its usual share no longer applies.
     pub fn share(&self) -> f64 {
-        self.share.unwrap_or(1.0)
+        let mean = self.mean.unwrap_or(1.0);
+        self.most.map_or(mean, |most| mean.min(most))
     }
 }
 
@@ -816,6 +825,30 @@ mod summary_tests;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The share after these pairs of wall time and run time, in ms.
+    fn share(updates: &[(u64, u64)]) -> f64 {
+        let mut running = RunShare::default();
+        let (mut at, mut ran) = (Duration::ZERO, Duration::ZERO);
+        running.update(Nanos(0), Some(ran));
+        for &(wall, used) in updates {
+            at += Duration::from_millis(wall);
+            ran += Duration::from_millis(used);
+            running.update(Nanos(0) + at, Some(ran));
+        }
+        running.share()
+    }
+
+    #[test]
+    fn a_pause_is_not_the_usual_share_but_sleep_is() {
+        let busy = [(250, 250); 40];
+        let after = |last: (u64, u64)| share(&[&busy[..], &[last]].concat());
+        assert_eq!(after((250, 250)), 1.0);
+        assert!(after((250, 150)) > 0.95, "it waited for a CPU for 100 ms");
+        assert!(after((110, 10)) > 0.95, "the same in a short round");
+        assert!(after((250, 5)) < 0.05, "it was asleep");
+        assert!(share(&[&busy[..], &[(250, 5), (250, 250)]].concat()) > 0.9, "it runs again");
+    }
 
     /// The blocks of `ranges`, with all pages resident and old.
     fn blocks(ranges: &[AddrRange]) -> Vec<Block> {

@@ -24,7 +24,7 @@ pub(super) const CALM_INTERVAL: Duration = Duration::from_secs(1);
 const RUN_CLOCK_TICK_S: f64 = 0.004;
 
 /// A task that wants a CPU waits for less than this time, in s: the period of a limit on CPU time is 100 ms.
-const MAX_SCHED_DELAY_S: f64 = 0.1;
+pub(super) const MAX_SCHED_DELAY_S: f64 = 0.1;
 
 /// The time of a read or a clear, and the run time of the target at that time.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,5 +1,6 @@
 //! The basis of the rates of a snapshot.
 
+use super::field::{Field, MEASURED, Prices, TARGET, Touch};
 use super::*;
 use isotherm_core::{Pressure, RateSupport, SupportBytes};
 
@@ -77,4 +78,23 @@ fn hot_memory_that_is_not_cleared_becomes_old() {
     let [measured, _, old] = percent(last);
     assert!((20.0..=30.0).contains(&old), "{old:.1} % are old, and a quarter is hot");
     assert!(measured > 70.0, "{measured:.1} %");
+}
+
+/// A target that used most of a CPU sleeps from then on, except for one pass through some of its memory. What it does not
+/// touch was not touched, although it runs less than usual.
+#[test]
+fn memory_of_a_target_that_falls_asleep_is_not_old() {
+    let areas = [mib(0, 24), mib(24, 96), mib(120, 136)];
+    let field = Field::priced(&areas, 1, Prices { touch: 100e-9, ..MEASURED });
+    let mut monitor = Exposure::new(field.clone(), Attrs::default(), &[TARGET], 1).unwrap();
+    field.touch(0, Touch::Random(1000.0));
+    let busy = field.run(&mut monitor, seconds(16.0)).pop().unwrap();
+    assert!(busy.targets[0].ran.is_some_and(|ran| ran * 2 > busy.end.since(busy.start)));
+    field.touch(0, Touch::Idle);
+    field.touch(1, Touch::Pass { from: field.now(), length: Duration::from_secs(8) });
+    let asleep = field.run(&mut monitor, seconds(24.0));
+    for s in asleep.iter().filter(|s| s.start > seconds(17.0)) {
+        let [.., old] = percent(s);
+        assert!(old < 5.0, "{old:.1} % are old at {:?}", s.end);
+    }
 }
