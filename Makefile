@@ -148,7 +148,7 @@ release: install-deps
 		cargo build --locked --target $(triple) --profile $(RELEASE_PROFILE) -p isotherm-cli
 	@echo "built $(binary)"
 
-# Builds the release of the last commit in two folders, with two homes of cargo, and compares the bytes. It prints the
+# Builds the release of the last commit in two folders, with two paths of the home of cargo, and compares the bytes. It prints the
 # sections that differ. `make test` does not include it, because it builds the release twice.
 reproducible: install-deps
 	packaging/reproducible $(RELEASE_PROFILE)

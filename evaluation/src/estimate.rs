@@ -8,7 +8,7 @@ use super::statistics::{median, summary};
 
 /// Minimum number of repetitions for the median; with fewer, the mean is used. The median is insensitive to one
 /// outlier.
-pub const FOR_A_MEDIAN: usize = 3;
+const FOR_A_MEDIAN: usize = 3;
 /// Standard error of the median relative to that of the mean, for many normally distributed values: sqrt(pi/2).
 const OF_A_MEDIAN: f64 = 1.253;
 /// A 95 % interval has this many standard errors on each side (normal distribution).
@@ -36,11 +36,12 @@ impl Estimate {
     }
 
     /// The estimate from repetitions that have errors of their own; `None` if there are none. Its error is that of
-    /// the spread, but not below that of the mean of these estimates, which few repetitions may fall below by chance.
+    /// the spread, but not below that of their mean or median by their own errors, which few repetitions may fall below by chance.
     pub fn of_estimates(repetitions: &[Estimate]) -> Option<Self> {
         let values: Vec<f64> = repetitions.iter().map(|e| e.value).collect();
         let spread = Estimate::of(&values)?;
-        let own = Estimate::mean(repetitions).and_then(|mean| mean.error);
+        let factor = if values.len() < FOR_A_MEDIAN { 1.0 } else { OF_A_MEDIAN };
+        let own = Estimate::mean(repetitions).and_then(|mean| mean.error).map(|e| factor * e);
         Some(Estimate { error: spread.error.into_iter().chain(own).reduce(f64::max), ..spread })
     }
 

@@ -11,7 +11,7 @@ pub struct Verdict {
     pub found: Option<f64>,
     /// the bound; `None` if the value is only reported
     bound: Option<Bound>,
-    /// the uncertainty, as text
+    /// the uncertainty, or another remark, as text
     how: Option<String>,
 }
 
@@ -37,7 +37,7 @@ impl Verdict {
         Verdict { bound: Some(Bound::AtMost(bound)), ..self }
     }
 
-    /// Adds the uncertainty.
+    /// Adds a remark, such as the uncertainty.
     pub fn with(self, how: Option<String>) -> Self {
         Verdict { how, ..self }
     }

@@ -108,8 +108,11 @@ impl Kills {
         let quick = ["--sample", "5ms", "--aggr", "20ms", "--max-size", "256K", "--rotate", "4"];
         let args = [&["record", "--pid", &pid, "-o", "a.rec"][..], &quick].concat();
         let killed = self.kill(&args, Duration::from_secs(12), random)?;
-        let mut fault = killed.unwritten(newest(&self.folder.join("a.rec")));
-        for name in names(&self.folder)? {
+        // The newest file may be without a snapshot: the kill came after the rotation.
+        let files = names(&self.folder)?;
+        let newest = files.iter().filter_map(|name| newest(&self.folder.join(name))).max();
+        let mut fault = killed.unwritten(newest);
+        for name in files {
             let ended = self.run(&["record", "--check", &name])?;
             let file = fs::read(self.folder.join(&name))?;
             fault = fault.or(damage(&ended, &name, &file));
@@ -266,8 +269,10 @@ impl Killed {
     fn unwritten(&self, newest: Option<SystemTime>) -> Fault {
         let due = self.at - FLUSH - LATE;
         let is_late = self.lived > FLUSH + LATE && newest.is_none_or(|newest| newest < due);
-        let age = newest.map(|newest| self.at.duration_since(newest).unwrap_or_default());
-        is_late.then(|| format!("killed after {:?}, its newest snapshot had {age:?}", self.lived))
+        let age = newest.map_or("none".to_owned(), |newest| {
+            format!("{:?} old", self.at.duration_since(newest).unwrap_or_default())
+        });
+        is_late.then(|| format!("killed after {:?}; newest snapshot: {age}", self.lived))
     }
 }
 

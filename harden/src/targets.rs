@@ -187,7 +187,7 @@ impl Experiment for Targets {
             let ended = running.join().map_err(|_| anyhow::anyhow!("a thread panicked"))??;
             Ok((ended, reused))
         })?;
-        // A pid may end before it is watched. A name that a process has, and targets that are watched, are no reason.
+        // A pid may end before the program watches it. With `--comm`, or once the program has acted, it must succeed.
         let must_succeed = who[0] == "--comm" || !self.log_is_empty();
         let mut fault = fault(&ended, must_succeed);
         for canary in [Some(&beside), reused.as_ref()].into_iter().flatten() {

@@ -50,7 +50,7 @@ impl AgeHistogram {
         (1 + first + above(first + 1) + above(first + 2)).min(AGE_BINS - 1)
     }
 
-    /// The lower end of the bin of an age; both in s. The ages of a bin are not told apart.
+    /// The lower end of the bin of an age; both in s. The histogram does not distinguish ages within a bin.
     #[must_use]
     pub fn bin_start(age: f64) -> f64 {
         AgeHistogram::lowest_ms(AgeHistogram::bin((age * 1e3) as u64)).unwrap_or(0) as f64 / 1e3

@@ -26,13 +26,16 @@ pub struct Attribution {
 impl Attribution {
     /// The control group and its ancestors, ending with the root group.
     pub fn groups(&self) -> impl Iterator<Item = &str> {
-        std::iter::successors(Some(&*self.cgroup), |path| parent_group(path))
+        groups_above(&self.cgroup)
     }
 }
 
-/// The parent of the group at `path`; `None` for the root group.
-#[must_use]
-pub fn parent_group(path: &str) -> Option<&str> {
+/// The group at `path` and its ancestors, ending with the root group.
+pub fn groups_above(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| parent_group(path))
+}
+
+fn parent_group(path: &str) -> Option<&str> {
     match path.rfind('/')? {
         0 if path == "/" => None,
         0 => Some("/"),

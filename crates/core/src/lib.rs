@@ -56,7 +56,7 @@ pub use age_curve::{
     too_much_unknown,
 };
 pub use ages::{AGE_BINS, AgeHistogram, HugeAges, KeptAges, KeptBlock, PageAges};
-pub use attribution::{Attribution, parent_group};
+pub use attribution::{Attribution, groups_above};
 pub use attrs::{Attrs, AttrsError, MonitorKind};
 pub use cache_curve::{CacheCurve, CachePoint, NoCurve};
 pub use cache_trace::{CacheAccess, CacheAccessKind, CacheTrace};

@@ -106,19 +106,21 @@ pub fn compact(
     if let Some(from) = from.folder() {
         check_apart(from, to)?;
     }
-    let mut days = from.parts("", "date=")?;
-    days.retain(|day| match date {
-        Some(date) => day == date,
-        None => {
-            let copy = to.join(format!("date={day}"));
-            let whole = copy.exists() && !copy.join(INCOMPLETE).exists();
-            day.as_str() < unfinished.as_str() && !whole
+    let mut days = Vec::new();
+    for day in from.parts("", "date=")? {
+        let is_wanted = match date {
+            Some(date) => day == date,
+            None => day < unfinished && lacks(from, &to.join(format!("date={day}")))?,
+        };
+        if is_wanted {
+            days.push(day);
         }
-    });
+    }
     if days.is_empty() && !to.exists() {
         return Ok(());
     }
-    days.sort();
+    // A second copy may fail where a folder cannot be exchanged, so new days come first.
+    days.sort_by_cached_key(|day| (to.join(format!("date={day}")).exists(), day.clone()));
     fs::create_dir_all(to).map_err(|e| io_error("create", to, e))?;
     let path = to.join(".isotherm.compact.lock");
     let _lock = lock(&path)?.ok_or_else(|| LakeError::Compacting(to.to_owned()))?;
@@ -136,6 +138,18 @@ pub fn compact(
         }
     }
     Ok(())
+}
+
+/// Whether a copy of a day lacks rows that `from` has. Files that still cannot be read are no reason to copy the day again:
+/// the lake may have removed others of its files meanwhile.
+fn lacks(from: &dyn Files, copy: &Path) -> Result<bool, LakeError> {
+    let mark = copy.join(INCOMPLETE);
+    if !copy.exists() || !mark.exists() {
+        return Ok(!copy.exists());
+    }
+    let text = fs::read_to_string(&mark).map_err(|e| io_error("read", &mark, e))?;
+    let names: Vec<String> = text.lines().map(str::to_owned).collect();
+    Ok(names.is_empty() || from.read(&names)?.iter().any(Result::is_ok))
 }
 
 /// Checks that neither folder is in the other one.
@@ -209,9 +223,11 @@ fn compact_day(
     part.map_or(Ok(()), Part::finish)?;
     if !(ended && out.left_out.is_empty()) {
         let mark = aside.join(INCOMPLETE);
-        File::create(&mark).map_err(|e| io_error("create", &mark, e))?;
+        let names = out.left_out.iter().map(|(name, _)| name.as_str()).filter(|_| ended);
+        let text = names.collect::<Vec<_>>().join("\n");
+        fs::write(&mark, text).map_err(|e| io_error("create", &mark, e))?;
     }
-    // A day that is there is not copied again, so all of it must be on disk first.
+    // A complete day is not copied again, so all of it must be on disk first.
     sync(&aside)?;
     // The exchange is atomic: a reader sees all of the previous copy, or all of this one.
     if place.exists() {

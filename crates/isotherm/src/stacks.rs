@@ -186,8 +186,8 @@ struct Process {
     /// when its mappings were read last, and the pause after that
     read: (Nanos, Duration),
     pagemap: Option<File>,
-    /// Pages of files and of shared memory that it had mapped when it was attached, ascending. No later fault near
-    /// them has mapped them.
+    /// Pages of files and of shared memory that it had mapped when it was attached, ascending. They have no owner by a
+    /// fault near them, also after the process has mapped another file there.
     mapped_before: Vec<AddrRange>,
     unwinder: Option<StackUnwinder>,
     /// the number of processes that it has started
@@ -405,7 +405,10 @@ impl Stacks {
     /// The sampled pages with their code: what a record that begins now has to contain about them.
     pub fn pages(&self) -> Vec<Fault> {
         let mut out = Vec::new();
-        for (&(pid, start, size), page) in &self.followed {
+        // In the order of their faults: a fault takes the memory of earlier ones.
+        let mut followed: Vec<_> = self.followed.iter().collect();
+        followed.sort_by_key(|(_, page)| page.since);
+        for (&(pid, start, size), page) in followed {
             let Some(process) = self.processes.get(&pid) else { continue };
             let (owner, range) = (&page.owner, AddrRange::new(start, start + size));
             out.push(Fault {
@@ -730,6 +733,12 @@ fn mapped_files(pid: i32) -> Vec<AddrRange> {
     {
         let files = mappings.iter().filter(|m| m.kind == MappingKind::File);
         files.for_each(|m| pagemap.resident(m.range, MAX_MAPPED_BEFORE, &mut found));
+    }
+    // The rest may be mapped, too: memory without an owner is better than memory with a wrong one.
+    if found.len() >= MAX_MAPPED_BEFORE
+        && let Some(last) = found.last_mut()
+    {
+        last.end = u64::MAX;
     }
     found
 }

@@ -303,14 +303,14 @@ fn open(path: &Path) -> Result<File, ReadError> {
     File::open(path).map_err(io)
 }
 
-/// The device and the number of a file: a file that takes its name has others.
-type FileId = (u64, u64);
+/// The device, the number and the birth of a file: another file may get the number once a file is deleted.
+type FileId = (u64, u64, Option<std::time::SystemTime>);
 
 fn id(file: &File) -> Option<FileId> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt;
-        file.metadata().ok().map(|file| (file.dev(), file.ino()))
+        file.metadata().ok().map(|file| (file.dev(), file.ino(), file.created().ok()))
     }
     #[cfg(not(unix))]
     {

@@ -16,10 +16,10 @@ const MAX_BYTE_LEVEL: u16 = 83;
 pub enum Class {
     /// no region covers it
     Unmapped = 0,
-    /// less than a quarter is resident
+    /// none is resident
     Absent = 1,
-    /// the same, but some of it is, or more of it was for a part of the time
-    WasResident = 2,
+    /// less than a quarter is resident, but some is, or more was for a part of the time
+    PartlyResident = 2,
     /// at least half of the resident memory cannot be observed
     Unknown = 3,
     /// the rate rests on looks at the memory itself, or its basis is not recorded
@@ -35,7 +35,7 @@ impl Class {
         [
             Class::Unmapped,
             Class::Absent,
-            Class::WasResident,
+            Class::PartlyResident,
             Class::Unknown,
             Class::Measured,
             Class::Extended,
@@ -60,7 +60,7 @@ impl CellState {
     pub fn of(r: &RegionView) -> Self {
         let unknown = r.unknown_bp.total();
         if r.resident_bp < isotherm_report::MIN_RESIDENT_BP {
-            let class = if r.resident_bp > 0 { Class::WasResident } else { Class::Absent };
+            let class = if r.resident_bp > 0 { Class::PartlyResident } else { Class::Absent };
             return CellState { class, level: 0 };
         }
         if unknown * 2 >= u64::from(r.resident_bp) {
@@ -80,7 +80,7 @@ impl CellState {
     pub fn byte(self) -> u8 {
         let base = match self.class {
             Class::Unmapped => return 0,
-            Class::Absent | Class::WasResident => return 1,
+            Class::Absent | Class::PartlyResident => return 1,
             Class::Unknown => return 2,
             Class::Measured => 4,
             Class::Extended => 88,
@@ -98,7 +98,7 @@ impl CellState {
         match (self.class, self.level) {
             (Class::Unmapped, _) => 0,
             (Class::Absent, _) => 1,
-            (Class::WasResident, _) => 2,
+            (Class::PartlyResident, _) => 2,
             (Class::Unknown, _) => 4,
             (_, 0) => 3,
             (_, level) => 4 + level,
@@ -108,7 +108,7 @@ impl CellState {
     /// Whether some of the memory was resident at some time.
     #[must_use]
     pub fn was_resident(self) -> bool {
-        self.class >= Class::WasResident
+        self.class >= Class::PartlyResident
     }
 }
 
@@ -206,7 +206,7 @@ impl Sum {
     pub fn add(&mut self, rates: &Rates, state: CellState, seconds: f32) {
         match state.class {
             Class::Unmapped => return,
-            Class::Absent | Class::WasResident => {
+            Class::Absent | Class::PartlyResident => {
                 self.absent += seconds;
                 self.was_resident |= state.was_resident();
                 return;
@@ -237,7 +237,7 @@ impl Sum {
             Class::Unknown
         } else if self.absent > 0.0 {
             let was_resident = self.was_resident || self.seen + self.unknown > 0.0;
-            if was_resident { Class::WasResident } else { Class::Absent }
+            if was_resident { Class::PartlyResident } else { Class::Absent }
         } else {
             Class::Unmapped
         };
@@ -279,7 +279,8 @@ mod tests {
     fn bytes_name_every_class() {
         let of = |class, level| CellState { class, level }.byte();
         assert_eq!(
-            [Class::Unmapped, Class::Absent, Class::WasResident, Class::Unknown].map(|c| of(c, 0)),
+            [Class::Unmapped, Class::Absent, Class::PartlyResident, Class::Unknown]
+                .map(|c| of(c, 0)),
             [0, 1, 1, 2]
         );
         assert_eq!([of(Class::Measured, 0), of(Class::Measured, MAX_LEVEL)], [4, 87]);
@@ -308,11 +309,11 @@ mod tests {
         sum.add(&rates, absent, 10.0);
         assert_eq!(sum.state(), absent);
         sum.add(&rates, rate(10.0), 1.0);
-        assert_eq!(sum.state().class, Class::WasResident);
+        assert_eq!(sum.state().class, Class::PartlyResident);
         // So it stays, when columns are joined again.
         let mut sums = Sum::default();
         sums.add(&rates, sum.state(), 11.0);
         sums.add(&rates, absent, 100.0);
-        assert_eq!(sums.state().class, Class::WasResident);
+        assert_eq!(sums.state().class, Class::PartlyResident);
     }
 }

@@ -9,7 +9,7 @@ use anyhow::Result;
 use isotherm::control::{ControlError, LastSnapshot, Request, ask, run_of, snapshots};
 use isotherm::stop::Stop;
 use isotherm::words::chain;
-use isotherm_core::{HeatBytes, Nanos, parent_group};
+use isotherm_core::{HeatBytes, Nanos, groups_above};
 use isotherm_linux::sys;
 use isotherm_view::Index;
 use isotherm_view::index::SchemeMark;
@@ -133,7 +133,7 @@ fn rows(status: &Value) -> Value {
     };
     for t in targets {
         let path = t["cgroup"].as_str().unwrap_or("");
-        for group in std::iter::successors(Some(path), |path| parent_group(path)) {
+        for group in groups_above(path) {
             let (processes, sums) = groups.entry(group).or_default();
             *processes += 1;
             for (sum, name) in sums.iter_mut().zip(sizes) {

@@ -257,6 +257,7 @@ impl Source {
 
     /// Forgets all that was seen: numbers of targets stand for other processes from now on.
     pub fn restart(&self) {
+        self.set_rows(None);
         let mut index = self.change();
         *index = Index::new(index.limits());
         // The lock orders it: no reader sees it with the earlier index.

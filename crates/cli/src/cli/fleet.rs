@@ -35,7 +35,7 @@ pub struct CompactFleet {
     /// Folder of the copy
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
-    /// Copy this day (UTC), again if it is there [default: all days that ended an hour ago or earlier and have no copy]
+    /// Copy this day (UTC), again if it is there [default: all days that ended an hour ago or earlier and have no complete copy]
     #[arg(long, value_name = "YYYY-MM-DD", value_parser = isotherm_fleet::day)]
     pub date: Option<String>,
 }

@@ -32,7 +32,7 @@ pub fn run(o: &Exec) -> Result<ExitCode> {
     if applied.refused > 0 {
         say(format_args!(
             "isotherm: the kernel refused {}: raise RLIMIT_MEMLOCK (ulimit -l) of the process, or give it \
-             CAP_IPC_LOCK; it never locks memory of devices, memory for asynchronous I/O, and hugetlb pages; -v prints \
+             CAP_IPC_LOCK; the kernel never locks memory of devices, memory for asynchronous I/O, or hugetlb pages; -v prints \
              each range",
             bytes(applied.refused)
         ));

@@ -58,8 +58,8 @@ const UNOBSERVABLE_EVERY: Duration = Duration::from_secs(5);
 const MAX_SWAP_LOOKUPS: usize = 32;
 /// The snapshot follows the early reads with delays up to this one.
 const PUBLISHED_AFTER: Duration = Duration::from_millis(110);
-/// Windows store times in ms, in 32 bits. When the clock reaches this limit, half of the limit is subtracted
-/// from all times; older times become 0. Therefore ages are exact up to 12 days.
+/// Windows store times in ms, in 32 bits. When the clock reaches this limit, a quarter of the limit is subtracted
+/// from all times; older times become 0. Therefore ages are exact up to 18 days.
 const MAX_CLOCK_MS: u32 = 1 << 31;
 
 /// An event that is due.
@@ -172,7 +172,7 @@ impl<O: Space + Look> Exposure<O> {
     /// Starts the ms clock, early enough for the ages that an earlier monitor knew.
     fn begin(&mut self, now: Nanos) {
         let resumed = std::mem::take(&mut self.resumed);
-        let earliest = now.0.saturating_sub(u64::from(MAX_CLOCK_MS / 2) * 1_000_000);
+        let earliest = now.0.saturating_sub(u64::from(MAX_CLOCK_MS / 4 * 3) * 1_000_000);
         let begun = resumed.iter().map(|(_, kept)| kept.begun.0.max(earliest)).min();
         self.began = Some(Nanos(begun.map_or(now.0, |begun| begun.saturating_sub(1_000_000))));
         for (id, kept) in resumed {
@@ -187,7 +187,7 @@ impl<O: Space + Look> Exposure<O> {
     /// Moves the origin of the ms clock forward before the clock exceeds [`MAX_CLOCK_MS`].
     fn rebase(&mut self, now: Nanos) {
         if self.ms(now) >= MAX_CLOCK_MS {
-            let off = MAX_CLOCK_MS / 2;
+            let off = MAX_CLOCK_MS / 4;
             self.began = self.began.map(|at| at + Duration::from_millis(off.into()));
             self.roster.targets.iter_mut().for_each(|w| w.rebase(off));
         }

@@ -14,8 +14,8 @@ use crate::time::Nanos;
 
 /// Failed actions are not retried for this time, and actions that were undone are not repeated for this time.
 pub(super) const PAUSE: Duration = Duration::from_secs(10);
-/// Maximum number of remembered ranges per target. Beyond it the record of the target is dropped; earlier
-/// actions are then tried again, without effect.
+/// Number of remembered ranges per target from which the next turn drops the record of the target. Earlier actions are
+/// then tried again, without effect.
 const MAX_RANGES: usize = 1 << 16;
 
 /// The result of an action.

@@ -1,4 +1,4 @@
-//! What a scheme is, and which ones are valid.
+//! The definition of a scheme, and its checks.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Schemes: which action to apply to which memory, within a quota.
 //!
-//! A [`Scheme`] is a [`Pattern`] of size, rate and age, an [`Action`], a [`Quota`], [`Watermarks`] and
+//! A [`Scheme`] is a [`Pattern`] of size, rate and age, an [`Action`](crate::Action), a [`Quota`], [`Watermarks`] and
 //! [`Filter`]s. An [`Engine`] receives snapshots, and acts through [`crate::Act`].
 //! `docs/reference/schemes.md` describes schemes in full.
 

@@ -289,7 +289,9 @@ mod tests {
         };
         let mut agent = Agent::open(Some(&options), false).unwrap();
         let collector = agent.0.as_mut().unwrap();
-        for (minutes, lost) in [(0, 0), (MAX_FILLED_MINUTES, 0), (-1, 1), (16, 2)] {
+        for (minutes, lost) in
+            [(0, 0), (MAX_FILLED_MINUTES, 0), (-1, 1), (MAX_FILLED_MINUTES + 1, 2)]
+        {
             let minute = collector.at + minutes * MINUTE_MS;
             collector.follow_clock(minute);
             assert_eq!(collector.store.lost(), lost, "{minutes}");

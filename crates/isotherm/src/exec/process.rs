@@ -79,8 +79,9 @@ impl Process {
         self.locked.extend(locks.filter_map(|request| request.range().non_empty()));
         // After an error all is requested again.
         made?;
+        let has_locks = new.iter().any(|request| is_lock(*request));
+        let locked = if has_locks { self.locked_now(root)? } else { RangeSet::new() };
         self.found = found;
-        let locked = self.locked_now(root)?;
         new.iter().zip(results).for_each(|(request, result)| self.note(*request, result, &locked));
         Ok(Some(took))
     }

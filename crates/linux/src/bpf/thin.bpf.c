@@ -230,7 +230,7 @@ static __always_inline void take_around(struct bpf_perf_event_data *ctx, __u32 r
 	bpf_find_vma(bpf_get_current_task_btf(), ctx->addr, look_at_area, &area, 0);
 	if (!area.is_file)
 		return;
-	/* This fails if the page is not mapped: here, page faults are disabled. */
+	/* This fails if the page is not mapped: here, page faults are disabled. It sets the accessed bit of the page. */
 	if (!is_own && bpf_probe_read_user(&byte, sizeof(byte), (void *)area.address))
 		return;
 	t = thinning_of(ring);

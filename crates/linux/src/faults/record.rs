@@ -19,7 +19,7 @@ pub enum SampleKind {
     Major,
     /// a page of the sample of pages was touched, and waited until it was read
     Read,
-    /// A page of the sample of pages is mapped since a page near it was touched. The address is that of the mapped page.
+    /// A page of the sample of pages was mapped because a page near it was touched. The address is that of the mapped page.
     Around,
     /// an allocation of this many bytes
     Allocated(u64),

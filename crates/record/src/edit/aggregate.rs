@@ -77,7 +77,7 @@ fn lessen(r: &mut RegionView, share: f64) {
     r.unknown_bp.0.iter_mut().for_each(part);
 }
 
-/// The ages with a share of the pages that the target has. All that came back did so.
+/// The ages with a share of the pages that the target has. Returned pages are counts of the interval, and are not scaled.
 fn lessened(ages: &PageAges, share: f64) -> PageAges {
     let pages = |n: u32| (f64::from(n) * share).round() as u32;
     let huge = ages.huge.as_ref();

@@ -67,7 +67,11 @@ fn region(head: &str, rest: &str, of_scheme: bool) -> Result<Line, &'static str>
         let scheme = index("scheme_idx", "scheme_idx is missing")?;
         Name::Scheme(0, context, scheme, index("target_idx", "target_idx is missing")?)
     } else {
-        Name::Target(value(rest, "target_id").ok_or("target_id is missing")?)
+        let id = value(rest, "target_id").ok_or("target_id is missing")?;
+        match kdamond(head) {
+            0 => Name::Target(id),
+            kdamond => Name::OfContext(kdamond, 0, id),
+        }
     };
     let nr_regions = value(rest, "nr_regions").ok_or("nr_regions is missing")?;
     let mut words = rest.split_whitespace().skip_while(|word| word.contains('='));
@@ -80,6 +84,12 @@ fn region(head: &str, rest: &str, of_scheme: bool) -> Result<Line, &'static str>
     let region = Region { start: address(start)?, end: address(end)?, nr_accesses, age };
     let end = time(head).ok_or("there is no time before the name of the event")?;
     Ok(Line::Region(Event { name, nr_regions, region, end }))
+}
+
+/// The number in the name of the thread, `kdamond.1`; 0 if there is none.
+fn kdamond(head: &str) -> i64 {
+    let name = head.split_whitespace().next().and_then(|word| word.strip_prefix("kdamond."));
+    name.and_then(|rest| rest.split('-').next()?.parse().ok()).unwrap_or(0)
 }
 
 /// The value of `name=value`.

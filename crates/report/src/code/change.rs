@@ -94,11 +94,14 @@ impl CodeChange {
     pub fn between(before: Code, after: Code) -> Self {
         let mut rows: BTreeMap<String, ChangedRow> = BTreeMap::new();
         let mut stacks: BTreeMap<Vec<String>, (f64, f64)> = BTreeMap::new();
+        let none = |code: &Code| CodeMemory {
+            resident: code.all.resident.map(|_| Estimate::default()),
+            ..CodeMemory::default()
+        };
+        let absent = (none(&before), none(&after));
         for (code, is_after) in [(&before, false), (&after, true)] {
             for row in &code.rows {
-                let resident = row.memory.resident.map(|_| Estimate::default());
-                let none = CodeMemory { resident, ..CodeMemory::default() };
-                let new = ChangedRow { name: row.name.clone(), before: none, after: none };
+                let new = ChangedRow { name: row.name.clone(), before: absent.0, after: absent.1 };
                 let both = rows.entry(row.name.clone()).or_insert(new);
                 *if is_after { &mut both.after } else { &mut both.before } = row.memory;
             }

@@ -483,12 +483,12 @@ impl Needing<'_> {
         less.is_some_and(|a| self.most_returned(a) > CLIFF * b.returned.max(self.allowed(need)))
     }
 
-    /// The shortest age from `age` on that is certainly behind a cliff.
+    /// The shortest age from `age` on that is certainly behind a cliff, or else the longest known one.
     fn behind_cliff(&self, age: f64) -> f64 {
         let is_behind =
             |a: &f64| self.most_returned(*a) <= self.allowed(self.kept(&self.beyond(*a)));
         let mut longer = idle_times(self.longest).skip_while(|a| *a < age);
-        longer.find(is_behind).unwrap_or(age)
+        longer.find(is_behind).or(idle_times(self.longest).last()).unwrap_or(age)
     }
 
     /// Memory that may come back per second.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::words::{footer, head, printable, size, span};
+use super::words::{footer, head, memory_name, printable, size, span};
 use crate::code::{
     ALLOCATION, ChangedRow, Code, CodeChange, CodeMemory, CodeSide, Estimate, Frame, RefaultRow,
 };
@@ -23,7 +23,7 @@ pub fn code_text(c: &Code, top: usize) -> String {
     if c.by != "data" {
         out += &line(&without_stack(c), "(without a stack)");
     }
-    out += &line(&c.all, "all resident memory");
+    out += &line(&c.all, &format!("all {}", memory_name(&c.all)));
     out + &reach(c) + &footer(&c.basis)
 }
 
@@ -50,7 +50,7 @@ pub fn code_change_text(c: &CodeChange, top: usize) -> String {
         let _ = writeln!(out, "and {} more: --top N", units::count((c.rows.len() - top) as u64));
     }
     let all = ChangedRow {
-        name: "all resident memory".to_owned(),
+        name: format!("all {}", memory_name(&c.after.all)),
         before: c.before.all,
         after: c.after.all,
     };
@@ -189,9 +189,10 @@ fn reach(c: &Code) -> String {
     let share = percent(c.with_stack.of_any_heat.bytes, c.all.of_any_heat.bytes);
     let short = 100.0 * c.short_stacks;
     let mut out = format!(
-        "\n{} samples; {share:.1} % of the resident memory has a stack, {short:.1} % of it a short one \
-         (fewer than 3 named functions)\n",
-        units::count(c.samples)
+        "\n{} samples; {share:.1} % of the {} has a stack, {short:.1} % of it a short one (fewer than 3 named \
+         functions)\n",
+        units::count(c.samples),
+        memory_name(&c.all)
     );
     out += too_much(&c.all, &c.with_stack);
     out += match c.owner == ALLOCATION {

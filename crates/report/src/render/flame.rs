@@ -7,8 +7,8 @@ use std::fmt::Write;
 
 use super::color::Rgb;
 use super::svg::{escaped, hex, shown};
-use super::words::span;
-use crate::code::{ALLOCATION, ChangedStack, Code, CodeChange, CodeMemory, StackRow};
+use super::words::{memory_name, span};
+use crate::code::{ALLOCATION, ChangedStack, Code, CodeChange, StackRow};
 use crate::units::{self, bytes};
 
 const WIDTH: f64 = 1200.0;
@@ -93,11 +93,6 @@ struct Graph {
     first: fn(&Node) -> f64,
 }
 
-/// The name of the memory, which is not called resident if the record does not contain that.
-fn memory(all: &CodeMemory) -> &'static str {
-    if all.resident.is_some() { "resident memory" } else { "memory" }
-}
-
 fn size(n: f64) -> String {
     bytes(n.round() as u64)
 }
@@ -115,7 +110,7 @@ pub fn flame_graph(c: &Code) -> String {
         title: c.title.clone(),
         subtitle: format!(
             "{} by the call stack that {}: {} of {} have a stack. Width: bytes; colours: heat",
-            memory(&c.all),
+            memory_name(&c.all),
             if c.owner == ALLOCATION {
                 "allocated it or touched it first"
             } else {
@@ -163,7 +158,7 @@ pub fn change_graph(c: &CodeChange) -> String {
         title: format!("{}: what has changed", c.after.title),
         subtitle: format!(
             "{} by call stack: {} before, {} after. Width: bytes before and after",
-            memory(&c.after.all),
+            memory_name(&c.after.all),
             size(c.before.all.of_any_heat.bytes),
             size(c.after.all.of_any_heat.bytes)
         ),

@@ -97,10 +97,8 @@ struct Function {
     filename: i64,
 }
 
-/// The names of the sample types, in bytes each.
-const TYPES: [&str; 4] = ["resident", "hot", "warm", "cold"];
-
-/// The profile, compressed with gzip. Its sample types are resident, hot, warm and cold, in bytes.
+/// The profile, compressed with gzip. Its sample types are resident (`memory`, if the record does not contain that), hot,
+/// warm and cold, in bytes.
 ///
 /// # Errors
 /// If it cannot be compressed.
@@ -129,7 +127,9 @@ impl<K: std::hash::Hash + Eq + Clone> Ids<K> {
 fn profile(c: &Code) -> Profile {
     let mut strings = Strings::default();
     let bytes = strings.get("bytes");
-    let sample_type = TYPES.map(|kind| ValueType { kind: strings.get(kind), unit: bytes });
+    let all = if c.all.resident.is_some() { "resident" } else { "memory" };
+    let sample_type =
+        [all, "hot", "warm", "cold"].map(|kind| ValueType { kind: strings.get(kind), unit: bytes });
     let default_sample_type = strings.get("cold");
     let title = strings.get(&format!("isotherm report code: {}", c.title));
     let mut p = Profile {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use isotherm_core::Missing;
 
 use crate::basis::{Basis, GapFigures};
+use crate::code::CodeMemory;
 use crate::units::{self, bytes, percent};
 
 /// Whether a character only prints: it neither controls the terminal nor ends the line or changes its
@@ -18,6 +19,11 @@ pub fn is_printable(c: char) -> bool {
 #[must_use]
 pub fn printable(name: &str) -> String {
     name.chars().map(|c| if is_printable(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
+}
+
+/// The name of the memory, which is not called resident if the record does not contain that.
+pub(super) fn memory_name(all: &CodeMemory) -> &'static str {
+    if all.resident.is_some() { "resident memory" } else { "memory" }
 }
 
 /// A time given in milliseconds.

@@ -22,7 +22,7 @@ pub fn run(o: &CompactFleet) -> Result<ExitCode> {
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Copies a day, or all days that ended and have no copy. Returns how many days, and whether all their files were read.
+/// Copies a day, or all days that ended and have no complete copy. Returns how many days, and whether all their files were read.
 pub fn copy(lake: &LakePlace, to: &Path, date: Option<&str>) -> Result<(usize, bool)> {
     let lake: Box<dyn Files> = match lake {
         LakePlace::Dir(dir) if dir.is_dir() => Box::new(Folder(dir)),
