@@ -57,8 +57,10 @@ pub(crate) struct StreamState {
     skip_until: Nanos,
     /// whether the file has had a schema of snapshots: only rows follow
     in_rows: bool,
-    /// presumed end of the last frame of snapshots, and its length
+    /// presumed end of the last frame of snapshots, and the presumed length of the next ones
     reached: (Nanos, Duration),
+    /// frames of snapshots that were read, and those that were skipped since the last one
+    read_and_skipped: (u64, u64),
     /// whether frames were skipped, so that the next snapshot has any number
     jumps: bool,
     /// Of this many frames of snapshots, one is read.
@@ -110,6 +112,7 @@ impl StreamState {
             skip_until: Nanos(0),
             in_rows: false,
             reached: (Nanos(0), Duration::ZERO),
+            read_and_skipped: (0, 0),
             jumps: false,
             one_in: 1,
             frames: 0,
@@ -226,7 +229,11 @@ impl StreamState {
         match kind {
             FrameKind::Snapshots => {
                 let rows = Rows::of(rows)?;
-                self.reached = rows.span().unwrap_or(self.reached);
+                // A frame that was written early is short, and the next ones are longer again.
+                if let Some((end, length)) = rows.span() {
+                    self.reached = (end, length.max(self.reached.1 / 2));
+                }
+                self.read_and_skipped = (self.read_and_skipped.0 + 1, 0);
                 self.rows = Some(rows);
             }
             FrameKind::Mappings => {
@@ -333,12 +340,15 @@ impl StreamState {
         left_out
     }
 
-    /// Whether the next frame of snapshots can be skipped unread. Frames are at most a quarter longer than the one before,
-    /// and no ages have come for this one.
+    /// Whether the next frame of snapshots can be skipped unread: no ages have come for it, and it is presumed to end
+    /// early. The length of frames is learnt first: as many in a row are skipped as were read. Example: a frame of 0.4 s
+    /// is followed by frames of 5 s. Skipping the next minute at once would skip 12 minutes.
     fn is_early(&mut self) -> bool {
-        let (end, length) = self.reached;
-        let is_early = self.ages.is_empty() && end + length * 5 / 4 < self.skip_until;
+        let ((end, length), (read, skipped)) = (self.reached, self.read_and_skipped);
+        let is_early =
+            self.ages.is_empty() && skipped < read && end + length * 5 / 4 < self.skip_until;
         if is_early {
+            self.read_and_skipped.1 += 1;
             self.reached.0 = end + length;
             self.jumps = true;
         }

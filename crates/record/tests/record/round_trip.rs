@@ -78,6 +78,32 @@ fn unneeded_snapshots_without_ages_are_skipped() {
     }
 }
 
+/// The first frame holds 0.4 s, and the others 5 s. A reader that presumes that all are as short skips five minutes.
+#[test]
+fn a_short_frame_does_not_skip_more_than_is_wanted() {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::to(&mut bytes, Path::new(NAME), &facts(), Limits::default()).unwrap();
+    for id in 0..3 {
+        let _ = writer.target(target(id)).unwrap();
+    }
+    for s in few(1000) {
+        let _ = writer.snapshot(&s).unwrap();
+        if s.seq == 0 {
+            let _ = writer.flush().unwrap();
+        }
+    }
+    writer.finish(FileEndReason::Stopped, "").unwrap();
+    let mut reader = reader(&bytes);
+    let (wait, mut last) = (Duration::from_secs(30), None);
+    while let Some(event) = reader.next() {
+        let Event::Snapshot(s) = event.unwrap() else { continue };
+        reader.skip_until(s.end + wait);
+        let gap = s.end.since(last.replace(s.end).unwrap_or(s.end));
+        assert!(gap < wait + Duration::from_secs(10), "{gap:?}");
+    }
+    assert!(last.is_some());
+}
+
 /// A file contains its targets. Data of other targets would belong to none.
 #[test]
 fn attributions_of_unknown_targets_are_left_out() {
