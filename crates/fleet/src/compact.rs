@@ -91,7 +91,8 @@ impl Files for Folder<'_> {
 
 /// Copies the days of the lake `from` to `to/date=D/part-NNNN.parquet`, sorted by host, control group and minute.
 /// Without `date`, these are the days that ended at least an hour before `now`, in ms since 1970, and of which `to` does
-/// not have all files. Days without rows are skipped. Calls `done` after each day.
+/// not have all files. Days without rows are skipped. Calls `done` after each day, and for each day that is not copied
+/// again because files of it still cannot be read.
 ///
 /// # Errors
 /// If a directory cannot be read, a file cannot be written, or another process copies to `to`.
@@ -108,12 +109,17 @@ pub fn compact(
     }
     let mut days = Vec::new();
     for day in from.parts("", "date=")? {
-        let is_wanted = match date {
-            Some(date) => day == date,
-            None => day < unfinished && lacks(from, &to.join(format!("date={day}")))?,
-        };
-        if is_wanted {
-            days.push(day);
+        match date {
+            Some(date) if day != date => {}
+            Some(_) => days.push(day),
+            None if day >= unfinished => {}
+            None => match state(from, &to.join(format!("date={day}")))? {
+                CopyState::Lacking => days.push(day),
+                CopyState::Complete => {}
+                CopyState::Unreadable(left_out) => {
+                    done(&CompactedDay { date: day, hosts: 0, rows: 0, files: 0, left_out });
+                }
+            },
         }
     }
     if days.is_empty() && !to.exists() {
@@ -140,16 +146,28 @@ pub fn compact(
     Ok(())
 }
 
-/// Whether a copy of a day lacks rows that `from` has. Files that still cannot be read are no reason to copy the day again:
-/// the lake may have removed others of its files meanwhile.
-fn lacks(from: &dyn Files, copy: &Path) -> Result<bool, LakeError> {
+/// The copy of a day, compared with the lake.
+enum CopyState {
+    /// It lacks rows that the lake has.
+    Lacking,
+    Complete,
+    /// These files still cannot be read. They are no reason to copy the day again: the lake may have removed others of
+    /// its files meanwhile.
+    Unreadable(Vec<(String, String)>),
+}
+
+fn state(from: &dyn Files, copy: &Path) -> Result<CopyState, LakeError> {
     let mark = copy.join(INCOMPLETE);
     if !copy.exists() || !mark.exists() {
-        return Ok(!copy.exists());
+        return Ok(if copy.exists() { CopyState::Complete } else { CopyState::Lacking });
     }
     let text = fs::read_to_string(&mark).map_err(|e| io_error("read", &mark, e))?;
     let names: Vec<String> = text.lines().map(str::to_owned).collect();
-    Ok(names.is_empty() || from.read(&names)?.iter().any(Result::is_ok))
+    let whys: Vec<String> = from.read(&names)?.into_iter().filter_map(Result::err).collect();
+    Ok(match names.is_empty() || whys.len() < names.len() {
+        true => CopyState::Lacking,
+        false => CopyState::Unreadable(names.into_iter().zip(whys).collect()),
+    })
 }
 
 /// Checks that neither folder is in the other one.
@@ -409,10 +427,18 @@ mod tests {
         let good = fs::read(raw.join(bad)).unwrap();
         fs::write(raw.join(bad), "no").unwrap();
         let now = DAY + 25 * HOUR_MS;
-        for _ in 0..2 {
-            let done = days(&raw, &big, None, now);
-            assert_eq!((done[0].rows, &*done[0].left_out[0].0), (8, bad));
-        }
+        let mut copy = || {
+            let [day] = &days(&raw, &big, None, now)[..] else { panic!("one day") };
+            (day.rows, day.left_out[0].0.clone())
+        };
+        assert_eq!(copy(), (8, bad.to_owned()));
+        // The agent removes old hours. Their rows stay in the copy.
+        let hour = raw.join("date=2026-11-25/hour=01");
+        fs::rename(&hour, dir.path().join("hour")).unwrap();
+        assert_eq!(copy(), (0, bad.to_owned()));
+        let part = big.join("date=2026-11-25/part-0001.parquet");
+        assert_eq!(read(&part).unwrap().rows.len(), 8);
+        fs::rename(dir.path().join("hour"), &hour).unwrap();
         // The copy is whole once the file can be read.
         fs::write(raw.join(bad), good).unwrap();
         assert_eq!(days(&raw, &big, None, now)[0].rows, 16);

@@ -46,7 +46,10 @@ pub fn copy(lake: &LakePlace, to: &Path, date: Option<&str>) -> Result<(usize, b
 
 fn report(day: &CompactedDay) {
     let CompactedDay { date, hosts, rows, files, left_out } = day;
-    say(format!("{date}: {rows} rows of {hosts} hosts in {files} files"));
+    match files {
+        0 => say(format!("{date}: the copy is incomplete")),
+        _ => say(format!("{date}: {rows} rows of {hosts} hosts in {files} files")),
+    }
     for (name, why) in left_out {
         tracing::warn!("{name} cannot be read, and is not in the copy: {why}");
     }
