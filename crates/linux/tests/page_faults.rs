@@ -179,8 +179,10 @@ fn pages_that_are_mapped_around_a_fault_are_sampled() {
         read.extend(drained(&mut sampler, memory));
     }
     assert!(all.contains(&pages(&read)), "{} in {} samples", pages(&read), read.len());
-    // At the end of the burst of writes, a part of the sample is enough.
-    assert!(of(&written).is_subset(&of(&read)), "the sample of pages is the same");
+    // At the end of a burst, a part of the sample of pages is enough. Two samples by chance would have one page in 64
+    // in common.
+    let common = of(&written).intersection(&of(&read)).count();
+    assert!(common * 3 >= read.len(), "{common} of {}", read.len());
     assert_eq!(read.len(), of(&read).len(), "each is sampled once: {read:?}");
     let around = read.iter().filter(|s| s.kind == SampleKind::Around).count();
     assert!(around > read.len() * 8 / 10, "{around} of {}", read.len());
