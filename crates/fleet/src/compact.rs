@@ -427,7 +427,7 @@ mod tests {
         let good = fs::read(raw.join(bad)).unwrap();
         fs::write(raw.join(bad), "no").unwrap();
         let now = DAY + 25 * HOUR_MS;
-        let mut copy = || {
+        let copy = || {
             let [day] = &days(&raw, &big, None, now)[..] else { panic!("one day") };
             (day.rows, day.left_out[0].0.clone())
         };
