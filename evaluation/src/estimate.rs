@@ -36,7 +36,8 @@ impl Estimate {
     }
 
     /// The estimate from repetitions that have errors of their own; `None` if there are none. Its error is that of
-    /// the spread, but not below that of their mean or median by their own errors, which few repetitions may fall below by chance.
+    /// the spread, but at least that of their mean or median by their own errors: the spread of few repetitions may be too
+    /// small by chance.
     pub fn of_estimates(repetitions: &[Estimate]) -> Option<Self> {
         let values: Vec<f64> = repetitions.iter().map(|e| e.value).collect();
         let spread = Estimate::of(&values)?;

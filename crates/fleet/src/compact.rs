@@ -158,7 +158,7 @@ enum CopyState {
 
 fn state(from: &dyn Files, copy: &Path) -> Result<CopyState, LakeError> {
     let mark = copy.join(INCOMPLETE);
-    if !copy.exists() || !mark.exists() {
+    if !mark.exists() {
         return Ok(if copy.exists() { CopyState::Complete } else { CopyState::Lacking });
     }
     let text = fs::read_to_string(&mark).map_err(|e| io_error("read", &mark, e))?;
@@ -243,7 +243,11 @@ fn compact_day(
         let mark = aside.join(INCOMPLETE);
         let names = out.left_out.iter().map(|(name, _)| name.as_str()).filter(|_| ended);
         let text = names.collect::<Vec<_>>().join("\n");
-        fs::write(&mark, text).map_err(|e| io_error("create", &mark, e))?;
+        let written = File::create(&mark).and_then(|mut file| {
+            io::Write::write_all(&mut file, text.as_bytes())?;
+            file.sync_all()
+        });
+        written.map_err(|e| io_error("create", &mark, e))?;
     }
     // A complete day is not copied again, so all of it must be on disk first.
     sync(&aside)?;

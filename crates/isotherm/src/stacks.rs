@@ -35,7 +35,7 @@ const CHECKED_PAGES: usize = 128;
 const MAX_FOLLOWED: usize = 1 << 18;
 /// Maximum number of sampled pages on each side that are asked whether memory was filled again.
 const NEIGHBOURS: usize = 64;
-/// Maximum number of ranges of mapped pages that are noted when a process is attached.
+/// Maximum number of ranges of mapped pages that are noted when processes are attached, for all of them.
 const MAX_MAPPED_BEFORE: usize = 1 << 16;
 /// Levels of [`sample_level`].
 const LEVELS: usize = 65;
@@ -359,7 +359,9 @@ impl Stacks {
             // A new process has the pid of one that has ended, but is not reported yet.
             known.into_iter().for_each(|ended| self.gone(ended));
             let has_begun = self.sampler.attach(pid)?;
-            let mapped_before = if has_begun { mapped_files(pid) } else { Vec::new() };
+            let noted: usize = self.processes.values().map(|p| p.mapped_before.len()).sum();
+            let most = MAX_MAPPED_BEFORE.saturating_sub(noted);
+            let mapped_before = if has_begun { mapped_files(pid, most) } else { Vec::new() };
             let process = Process { mapped_before, ..Process::new(pid, fact.id) };
             self.processes.insert(pid, process);
             // Its page faults are sampled even if its allocations cannot be.
@@ -725,20 +727,19 @@ fn sides_filled_again(
     [before, after].into_iter().filter(|side| *side == Some(true)).count()
 }
 
-/// The pages of files and of shared memory that a process has mapped.
-fn mapped_files(pid: i32) -> Vec<AddrRange> {
+/// The pages of files and of shared memory that a process has mapped, as at most so many ranges and the rest.
+fn mapped_files(pid: i32, most: usize) -> Vec<AddrRange> {
     let mut found = Vec::new();
     if let (Ok(mappings), Ok(mut pagemap)) =
         (mappings(ROOT.as_ref(), pid), Pagemap::open(ROOT.as_ref(), pid))
     {
         let files = mappings.iter().filter(|m| m.kind == MappingKind::File);
-        files.for_each(|m| pagemap.resident(m.range, MAX_MAPPED_BEFORE, &mut found));
+        files.for_each(|m| pagemap.resident(m.range, most, &mut found));
     }
     // The rest may be mapped, too: memory without an owner is better than memory with a wrong one.
-    if found.len() >= MAX_MAPPED_BEFORE
-        && let Some(last) = found.last_mut()
-    {
-        last.end = u64::MAX;
+    if found.len() >= most {
+        let start = found.last().map_or(0, |last| last.end);
+        found.push(AddrRange::new(start, u64::MAX));
     }
     found
 }

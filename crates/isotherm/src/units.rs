@@ -1,4 +1,4 @@
-//! Durations, sizes and ranges in the form that options accept.
+//! Values in the form that options accept.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;

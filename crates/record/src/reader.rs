@@ -153,7 +153,7 @@ impl Reader {
         let io = |source| ReadError::Io { path: mark.path.clone(), source };
         let mut file = File::open(&mark.path).map_err(io)?;
         if id(&file) != mark.file {
-            let other = "another file has this name since the record was read: open it again";
+            let other = "another file now has this name: open the record again";
             return Err(io(io::Error::other(other)));
         }
         file.seek(SeekFrom::Start(mark.at)).map_err(io)?;

@@ -19,7 +19,7 @@ const LEVELS: usize = 13;
 const MAX_RUNS: usize = 8192;
 /// The least of them, however many targets there are.
 const MIN_RUNS: usize = 16;
-/// The share of the memory that the columns which wait for others may use: one in so many parts.
+/// Columns that wait to be joined may use 1/`WAITING_SHARE` of the memory.
 const WAITING_SHARE: usize = 2;
 
 /// The memory of one target over some time: its runs, in ascending order of address. The last one is unmapped.

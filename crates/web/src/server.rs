@@ -112,7 +112,7 @@ impl Server {
     /// Starts a server of these sources. `changes` says when they change.
     ///
     /// # Errors
-    /// If it cannot listen, could be listened to, or its thread cannot be restricted.
+    /// If it cannot listen, if others could read the connection, or if its thread cannot be restricted.
     pub fn start(
         options: &ListenOptions,
         sources: Vec<Arc<Source>>,

@@ -112,7 +112,7 @@ pub fn programs(setup: &Setup) -> Vec<Box<dyn Workload>> {
     servers.into_iter().chain(kernels).collect()
 }
 
-/// Runs everything that is not in `folder` yet. Notes each result or failure there at once, and continues. A program whose advice cannot be made ends it.
+/// Runs everything that is not in `folder` yet. Notes each result or failure there at once, and continues. It ends if the advice of a program cannot be made.
 pub fn run_all(
     programs: &[Box<dyn Workload>],
     setup: &Setup,

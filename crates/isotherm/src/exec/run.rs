@@ -53,7 +53,12 @@ impl Drop for RaisedLimit {
         if now == Some(self.raised)
             && let Err(e) = set_limit(pid, self.before)
         {
-            warn!("cannot restore RLIMIT_MEMLOCK of process {pid}: {e}");
+            let of = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |n| n.to_string());
+            let (soft, hard) = (of(self.before.current), of(self.before.maximum));
+            warn!(
+                "cannot restore RLIMIT_MEMLOCK of process {pid}: {e}; if it still runs: prlimit --pid {pid} \
+                 --memlock={soft}:{hard}"
+            );
         }
     }
 }

@@ -125,6 +125,12 @@ pub enum SwapError {
     /// Another isotherm makes or removes this swap now.
     #[error("another isotherm is making or removing swap: try again when it has finished")]
     Busy,
+    /// All names of notes are in use.
+    #[error(
+        "there are {0} notes of swap in /run/isotherm: remove the swap of processes that were killed (isotherm system \
+         swap restore)"
+    )]
+    TooManyNotes(u32),
     /// swapon has failed.
     #[error("cannot swap to {device}: {source}{}", hint(.source))]
     On {

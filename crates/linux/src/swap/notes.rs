@@ -147,7 +147,7 @@ impl SwapNote {
                 return Ok((SwapNote { path, _file: file }, zram));
             }
         }
-        Err(SwapError::Busy)
+        Err(SwapError::TooManyNotes(MAX_NOTES))
     }
 
     /// As [`given_up`], for the device of this note.

@@ -25,8 +25,7 @@ const UNNAMED: &str = "unknown mapping";
 pub(super) fn targets(results: &Results) -> Vec<TargetInfo> {
     let fact = |(i, series): (u32, &Series)| {
         let (pid, command) = match series.name {
-            Name::Target(id) => (None, target_name(0, 0, id)),
-            Name::OfContext(kdamond, context, id) => (None, target_name(kdamond, context, id)),
+            Name::Target(kdamond, context, id) => (None, target_name(kdamond, context, id)),
             Name::Pid(pid) => (Some(pid), format!("pid {pid}")),
             Name::Scheme(kdamond, context, scheme, target) => {
                 let part = |name: &str, i: i64| {

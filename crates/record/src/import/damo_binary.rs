@@ -56,7 +56,7 @@ pub(super) fn read(input: impl Read, version_0: bool) -> Result<Results, Fault> 
         for _ in 0..targets {
             let name = match version {
                 1 => Name::Pid(u32::from_le_bytes(bytes.array()?)),
-                _ => Name::Target(u64::from_le_bytes(bytes.array()?)),
+                _ => Name::Target(0, 0, u64::from_le_bytes(bytes.array()?)),
             };
             let series = results.series_of(name, false, bytes.at)?;
             let mut trailing = false;
@@ -143,7 +143,8 @@ mod tests {
             assert_eq!(is_version_0(&bytes), version == 0);
             let results = read(&bytes[..], version == 0).unwrap();
             let names: Vec<Name> = results.series.iter().map(|s| s.name).collect();
-            let name = |n: u32| if version == 1 { Name::Pid(n) } else { Name::Target(n.into()) };
+            let name =
+                |n: u32| if version == 1 { Name::Pid(n) } else { Name::Target(0, 0, n.into()) };
             assert_eq!(names, [name(70), name(71)]);
             assert_eq!(results.series[0].spans.len(), 1, "the trailing result is dropped");
             assert_eq!(results.series[0].spans[0].end, 1_000_000_005);

@@ -31,13 +31,10 @@ struct Indices {
 impl Indices {
     fn name(&self) -> Name {
         let index = |i: Option<u64>| i.and_then(|i| i64::try_from(i).ok()).unwrap_or(-1);
-        let place = (index(self.kdamond).max(0), index(self.context).max(0));
-        match (place, self.scheme, self.target) {
-            ((0, 0), None, Some(target)) => Name::Target(target),
-            ((kdamond, context), None, Some(target)) => Name::OfContext(kdamond, context, target),
-            ((kdamond, context), scheme, target) => {
-                Name::Scheme(kdamond, context, index(scheme), index(target))
-            }
+        let (kdamond, context) = (index(self.kdamond).max(0), index(self.context).max(0));
+        match (self.scheme, self.target) {
+            (None, Some(target)) => Name::Target(kdamond, context, target),
+            (scheme, target) => Name::Scheme(kdamond, context, index(scheme), index(target)),
         }
     }
 }
@@ -45,7 +42,7 @@ impl Indices {
 fn record(json: &mut Json<impl Read>, results: &mut Results) -> Result<(), Fault> {
     let at = json.at();
     let (mut indices, mut intervals) = (Indices::default(), Intervals::default());
-    let series = results.series_of(Name::Target(0), true, at)?;
+    let series = results.series_of(Name::Target(0, 0, 0), true, at)?;
     json.object(|json, name| {
         match name {
             b"kdamond_idx" => indices.kdamond = whole(json)?,
@@ -254,7 +251,7 @@ mod tests {
             "nr_accesses": {"samples": null, "percent": "25 %"}, "age": {"usec": "300,000"}}]}]}]"#;
         let results = read(text.as_bytes()).unwrap();
         let series = &results.series[0];
-        assert_eq!(series.name, Name::Target(7));
+        assert_eq!(series.name, Name::Target(0, 0, 7));
         assert_eq!(series.regions(0), [Region { start: 0, end: 1, nr_accesses: 5, age: 3 }]);
     }
 }

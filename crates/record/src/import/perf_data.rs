@@ -231,7 +231,7 @@ impl Layout {
         let small = |field: Field| Some(u32::try_from(field.of(raw)?).unwrap_or(u32::MAX));
         let index = |field: &Field| Some(i64::from(small(*field)?));
         let name = match self.name.as_slice() {
-            [target] => Name::Target(target.of(raw)?),
+            [target] => Name::Target(0, 0, target.of(raw)?),
             [context, scheme, target] => {
                 Name::Scheme(0, index(context)?, index(scheme)?, index(target)?)
             }
@@ -381,7 +381,7 @@ mod tests {
         ];
         let results = read(Cursor::new(file(&records))).unwrap();
         let series = &results.series[0];
-        assert_eq!((series.name, results.incomplete), (Name::Target(5), 1));
+        assert_eq!((series.name, results.incomplete), (Name::Target(0, 0, 5), 1));
         let ends: Vec<u64> = series.spans.iter().map(|s| s.end).collect();
         assert_eq!(ends, [1_000, 2_000]);
         let region = |start, nr_accesses| Region { start, end: start + 4096, nr_accesses, age: 9 };

@@ -40,10 +40,8 @@ pub(super) struct Span {
 /// The name or number of a target in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Name {
-    /// the number in the tracepoint `damon_aggregated` and in damo's records
-    Target(u64),
-    /// kdamond, context and number of a target of another than the first context
-    OfContext(i64, i64, u64),
+    /// Kdamond, context and number of a target. Kdamond and context are 0 if the file does not have them.
+    Target(i64, i64, u64),
     /// a process
     Pid(u32),
     /// Kdamond, context, scheme and target of a record of a scheme. The target is -1 if there is none.

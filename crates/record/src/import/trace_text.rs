@@ -67,11 +67,7 @@ fn region(head: &str, rest: &str, of_scheme: bool) -> Result<Line, &'static str>
         let scheme = index("scheme_idx", "scheme_idx is missing")?;
         Name::Scheme(0, context, scheme, index("target_idx", "target_idx is missing")?)
     } else {
-        let id = value(rest, "target_id").ok_or("target_id is missing")?;
-        match kdamond(head) {
-            0 => Name::Target(id),
-            kdamond => Name::OfContext(kdamond, 0, id),
-        }
+        Name::Target(kdamond(head), 0, value(rest, "target_id").ok_or("target_id is missing")?)
     };
     let nr_regions = value(rest, "nr_regions").ok_or("nr_regions is missing")?;
     let mut words = rest.split_whitespace().skip_while(|word| word.contains('='));
@@ -132,7 +128,7 @@ mod tests {
             );
             let results = read_text(&text).unwrap();
             let series = &results.series[0];
-            assert_eq!(series.name, Name::Target(18_446_623_435_582_458_880));
+            assert_eq!(series.name, Name::Target(0, 0, 18_446_623_435_582_458_880));
             assert_eq!(series.spans[0].end, 82_820_952_659_000);
             assert_eq!(series.regions(0), [region]);
         }
