@@ -99,8 +99,13 @@ pub struct CodeMapping {
 /// 2^(n + 1) is a part of that of one in 2^n.
 #[must_use]
 pub const fn sample_level(number: u64) -> u32 {
-    // Multiplicative hashing, by 2^64 over the golden ratio: adjacent pages are spread most evenly.
-    number.wrapping_mul(0x9E37_79B9_7F4A_7C15).leading_zeros()
+    sample_hash(number).leading_zeros()
+}
+
+/// Multiplicative hashing, by 2^64 over the golden ratio: adjacent numbers are spread most evenly.
+#[must_use]
+pub const fn sample_hash(number: u64) -> u64 {
+    number.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
 /// Bounds the number of samples that are taken: a burst, and then a rate. A program fills its memory in bursts, so

@@ -66,7 +66,7 @@ pub use drive::{Driver, drive};
 pub use estimator::{Rate, rate};
 pub use exposure::Exposure;
 pub use factory::watch;
-pub use fault::{CodeMapping, Fault, FaultKind, SampleBudget, sample_level};
+pub use fault::{CodeMapping, Fault, FaultKind, SampleBudget, sample_hash, sample_level};
 pub use heat::{Heat, HeatBytes, Thresholds};
 pub use intervals_goal::{IntervalsGoal, IntervalsTuner};
 pub use missing::Missing;

@@ -41,6 +41,9 @@ enum {
 #define SAMPLED_NS (4ull * 1000 * 1000 * 1000)
 #define LEFT_OUT_NS (64ull * 1000 * 1000 * 1000)
 
+/* For how many faults near sampled pages a CPU does not look up a mapping without a file again. A file may replace it. */
+#define PRIVATE_FAULTS 256
+
 /* Memory of a device, which a read may change. */
 #define VM_PFNMAP 0x400
 #define VM_IO 0x4000
@@ -56,6 +59,11 @@ __u32 reads = 1;
 /* Set before loading: number of samples that each ring has room for, and of CPUs. */
 const volatile __u32 room[RINGS] = { 448, 112 };
 const volatile __u32 cpus = 1;
+/*
+ * Set before loading: by the first bits of the hash of a window's first page, the two places in the window where its
+ * sampled page may be, four bits each. To look at all 16 places costs as much as the rest of the program.
+ */
+const volatile __u8 places[1 << MIN_SHIFT] = {};
 
 /* That of x86-64. */
 struct bpf_perf_event_data {
@@ -89,6 +97,9 @@ struct thinning {
 	__u32 among;
 	__u32 left;
 	__u32 pick;
+	/* The last mapping without a file, and the number of faults for which it is not looked up again. */
+	__u32 private_left;
+	__u64 private_tgid, private_start, private_end;
 };
 
 struct {
@@ -187,23 +198,28 @@ static __always_inline void take_page(struct bpf_perf_event_data *ctx, __u32 rin
  */
 static __always_inline __u64 sampled_around(__u64 page)
 {
-	__u64 first = page >> AROUND_SHIFT << AROUND_SHIFT, found = 0;
+	__u64 first = page >> AROUND_SHIFT << AROUND_SHIFT, of_first = hash(first);
+	__u8 may_be = places[of_first >> (64 - MIN_SHIFT)], a = may_be & 15, b = may_be >> 4;
 
-	for (int i = 0; i < 1 << AROUND_SHIFT; i++)
-		if (!(hash(first + i) >> (64 - MIN_SHIFT)))
-			found = first + i;
-	return found;
+	if (!(hash(first + a) >> (64 - MIN_SHIFT)))
+		return first + a;
+	return hash(first + b) >> (64 - MIN_SHIFT) ? 0 : first + b;
 }
 
 struct area {
 	__u64 address;
-	__u64 is_file;
+	bool is_file;
+	/* of a mapping without a file; empty if it has one */
+	__u64 start, end;
 };
 
 static long look_at_area(struct task_struct *task, struct vm_area_struct *vma, struct area *area)
 {
-	area->is_file = vma->vm_file && !(vma->vm_flags & (VM_IO | VM_PFNMAP))
-			 && vma->vm_start <= area->address && area->address < vma->vm_end;
+	bool has_file = vma->vm_file && !(vma->vm_flags & (VM_IO | VM_PFNMAP));
+
+	area->start = vma->vm_start;
+	area->end = has_file ? area->start : vma->vm_end;
+	area->is_file = has_file && vma->vm_start <= area->address && area->address < vma->vm_end;
 	return 0;
 }
 
@@ -222,19 +238,29 @@ static __always_inline void take_around(struct bpf_perf_event_data *ctx, __u32 r
 
 	if (!page)
 		return;
+	t = thinning_of(ring);
+	if (!t)
+		return;
 	id.tgid = bpf_get_current_pid_tgid() >> 32;
+	/* The lookup of a mapping takes a lock: too dear for a thread that fills memory. */
+	if (t->private_left && t->private_tgid == id.tgid && t->private_start <= ctx->addr && ctx->addr < t->private_end) {
+		t->private_left--;
+		return;
+	}
 	now = bpf_ktime_get_ns();
 	until = bpf_map_lookup_elem(&mapped, &id);
 	if (!is_own && until && now < *until)
 		return;
 	bpf_find_vma(bpf_get_current_task_btf(), ctx->addr, look_at_area, &area, 0);
-	if (!area.is_file)
+	if (!area.is_file) {
+		t->private_tgid = id.tgid;
+		t->private_start = area.start;
+		t->private_end = area.end;
+		t->private_left = PRIVATE_FAULTS;
 		return;
+	}
 	/* This fails if the page is not mapped: here, page faults are disabled. It sets the accessed bit of the page. */
 	if (!is_own && bpf_probe_read_user(&byte, sizeof(byte), (void *)area.address))
-		return;
-	t = thinning_of(ring);
-	if (!t)
 		return;
 	n = shift + doublings(t, of_room);
 	is_sampled = !(hash(page) >> (64 - n));

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+use isotherm_core::sample_hash;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags};
 use perf_event_open_sys::ioctls;
@@ -18,6 +19,29 @@ const MIN_SHIFT: u32 = 6;
 const MAJOR: u32 = 13;
 /// Maximum stride. The program in the kernel multiplies it by up to 1024.
 const MAX_STRIDE: u32 = 1 << 16;
+
+/// Pages in the window that the kernel maps around a fault.
+const AROUND: u64 = 16;
+
+/// By the first bits of the hash of a window's first page, the two places in the window where its sampled page may be:
+/// the first one in the four low bits, the second one in the others, and 0 if there is none.
+///
+/// Example: hashes are fractions of 1, a page in 64 is sampled if its fraction is below 1/64, and each page adds 0.618.
+/// If the fraction of the first page is 0.384, that of the next one is 0.002, so it is sampled, and place 1 is in the
+/// number of 24/64.
+fn places() -> [u8; 1 << MIN_SHIFT] {
+    std::array::from_fn(|bits| {
+        // All hashes with these bits are in `bits * width..=bits * width + width - 1`.
+        let width = 1_u64 << (64 - MIN_SHIFT);
+        let lowest = bits as u64 * width;
+        let mut may_be = (0..AROUND).filter(|i| {
+            let of_lowest = lowest.wrapping_add(sample_hash(*i));
+            of_lowest < width || of_lowest.wrapping_add(width - 1) < width
+        });
+        let [first, second] = std::array::from_fn(|_| may_be.next().unwrap_or(0));
+        (first | second << 4) as u8
+    })
+}
 
 /// A program in the kernel that selects faults.
 struct Program {
@@ -41,7 +65,7 @@ impl Program {
         skel.progs.at_major_around.set_autoload(around);
         skel.maps.outputs.set_max_entries(2 * cpus)?;
         if let Some(data) = skel.maps.rodata_data.as_deref_mut() {
-            (data.room, data.cpus) = (room, cpus);
+            (data.room, data.cpus, data.places) = (room, cpus, places());
         }
         Ok(Program { skel: skel.load()?, cpus, around, _storage: storage })
     }
@@ -146,5 +170,26 @@ impl Thinner {
         {
             data.reads = data.reads.wrapping_add(1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::sample_level;
+
+    use super::*;
+
+    #[test]
+    fn the_sampled_page_of_each_window_is_in_one_of_two_places() {
+        let places = places();
+        let mut windows = 0;
+        for first in (0..1 << 20).chain((1 << 36) - (1 << 16)..1 << 36).step_by(AROUND as usize) {
+            let may_be = places[(sample_hash(first) >> (64 - MIN_SHIFT)) as usize];
+            let found = [may_be & 15, may_be >> 4].map(|i| first + u64::from(i));
+            let sampled = (first..first + AROUND).find(|page| sample_level(*page) >= MIN_SHIFT);
+            assert_eq!(found.into_iter().find(|page| sample_level(*page) >= MIN_SHIFT), sampled);
+            windows += u32::from(sampled.is_some());
+        }
+        assert!((17_000..18_000).contains(&windows), "{windows}");
     }
 }
