@@ -64,7 +64,7 @@ def svg(text):
     """The screen as a picture: one rectangle for each half of a block, one text for each word."""
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {COLUMNS * WIDTH} {LINES * HEIGHT}" '
-        f'font-family="monospace" font-size="13" xml:space="preserve">',
+        f'font-family="monospace" font-size="13">',
         f'<rect width="100%" height="100%" fill="{PAPER}"/>',
     ]
 
@@ -72,14 +72,16 @@ def svg(text):
         if color != PAPER:
             out.append(f'<rect x="{x * WIDTH}" y="{y}" width="{n * WIDTH}" height="{height}" fill="{color}"/>')
 
+    # tmux does not repeat the codes of a line that begins as the previous one ended.
+    style = Style()
     for row, line in enumerate(text.split("\n")[:LINES]):
-        style, x, y = Style(), 0, row * HEIGHT
+        x, y = 0, row * HEIGHT
         for codes, run in re.findall(r"(?:\x1b\[([\d;]*)m)|([^\x1b]+)", line):
             if not run:
                 style.take(codes)
                 continue
             front, back = style.shown()
-            for part in re.findall(r"▀+|▄+|[^▀▄]+", run):
+            for part in re.findall(r"▀+|▄+| +|[^▀▄ ]+", run):
                 rect(x, y, len(part), HEIGHT, back)
                 if part[0] in "▀▄":
                     rect(x, y + (part[0] == "▄") * 8.5, len(part), 8.5, front)

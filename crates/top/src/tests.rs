@@ -114,6 +114,15 @@ fn the_table_fits_in_80_by_24() {
     assert!(lines[23].starts_with("? help"));
 }
 
+/// A number that is cut would read as another one.
+#[test]
+fn the_first_line_leaves_out_the_name_of_the_program_before_a_number() {
+    let app = app(Colors::None, 180);
+    let [cut, whole] = [76, 77].map(|width| lines(&app, width, 24)[0].clone());
+    assert_eq!(whole, format!("isotherm  {cut}"));
+    assert!(cut.starts_with("3 proc") && cut.ends_with("lost 0.0 %"), "{cut}");
+}
+
 /// The record that is played is an import of another tool's recording.
 #[test]
 fn memory_whose_residency_is_missing_is_not_called_resident() {

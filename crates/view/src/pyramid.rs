@@ -256,8 +256,12 @@ impl Pyramid {
     /// whose columns are not wider, or of coarser ones where that has none. Newer than those are the columns that
     /// wait for others.
     pub fn columns(&self, time: &Range<Duration>, pixel: Duration) -> Vec<&Column> {
-        let wide =
-            |level: &Level| level.columns.back().map(|c| c.time.end.saturating_sub(c.time.start));
+        let length = |c: &Column| c.time.end.saturating_sub(c.time.start);
+        // The last column of a record may stand for fewer than the others.
+        let wide = |level: &Level| {
+            let ends = [level.columns.front(), level.columns.back()];
+            ends.into_iter().flatten().map(length).max()
+        };
         let fits = |level: &Level| wide(level).is_some_and(|wide| wide <= pixel);
         let first = self.levels.iter().position(|level| wide(level).is_some());
         let chosen = self.levels.iter().rposition(fits).or(first).unwrap_or(0);

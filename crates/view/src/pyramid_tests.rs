@@ -91,6 +91,21 @@ fn coarse_columns_have_the_means_of_fine_ones() {
 }
 
 #[test]
+fn no_column_is_wider_than_a_pixel_whatever_the_length_of_the_record() {
+    let rates = Rates::default();
+    for snapshots in [65, 255, 257, 1025, 4097] {
+        let mut pyramid = Pyramid::default();
+        for at in 0..snapshots {
+            pyramid.push(column(at, &[(0, 10, 1.0)]), &rates, MAX_RUNS);
+        }
+        pyramid.finish(&rates, MAX_RUNS);
+        let columns = pyramid.columns(&(seconds(0)..seconds(snapshots)), seconds(4));
+        assert!(columns.iter().all(|c| c.time.end - c.time.start <= seconds(4)), "{snapshots}");
+        assert_eq!(columns.len() as u64, snapshots.div_ceil(4));
+    }
+}
+
+#[test]
 fn the_newest_columns_are_found_before_their_level_is_complete() {
     let rates = Rates::default();
     let mut pyramid = Pyramid::default();

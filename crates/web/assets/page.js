@@ -434,7 +434,9 @@ function listen() {
       busy = false;
     }
   };
-  events.onerror = () => say("The connection is lost: isotherm web has ended, or is busy. Trying again.");
+  events.onerror = () => say(events.readyState === EventSource.CLOSED
+    ? "The server no longer accepts this page: isotherm web was started again. Open the address that it has printed."
+    : "The connection is lost: isotherm web has ended, or is busy. Trying again.");
 }
 
 function redraw() {

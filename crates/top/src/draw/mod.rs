@@ -46,7 +46,8 @@ pub fn draw(frame: &mut Frame<'_>, app: &App) {
 
 /// Two lines: all memory and the cost of watching; the limits of hot and cold, and the time that is shown.
 fn draw_head(frame: &mut Frame<'_>, app: &App, area: Rect) {
-    let mut first = "isotherm".to_owned();
+    let name = "isotherm";
+    let mut first = name.to_owned();
     if let (Some(total), Some(moment)) = (&app.total, app.moment()) {
         let (heat, cost) = (&total.figures.heat, app.view().cost(moment));
         first += &format!(
@@ -59,6 +60,10 @@ fn draw_head(frame: &mut Frame<'_>, app: &App, area: Rect) {
             cost.looking * 100.0,
             cost.lost * 100.0,
         );
+        // A cut number would read as another one.
+        if first.chars().count() > area.width.into() {
+            first = first[name.len()..].trim_start().to_owned();
+        }
     }
     let t = app.view().thresholds();
     let when = match (app.behind(), &app.ended) {

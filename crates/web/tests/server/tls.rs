@@ -1,5 +1,8 @@
 //! Listening for other machines.
 
+use std::io::Write;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
@@ -45,23 +48,12 @@ fn a_wrong_certificate_is_named() {
     assert!(error.contains("cert.pem"), "{error}");
 }
 
-/// A page over TLS, asked by curl, with a certificate that openssl has made.
-#[test]
-fn a_page_comes_over_tls() {
-    let dir = tempfile::tempdir().unwrap();
-    let (cert, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
+/// A server with a certificate that openssl has made, and the certificate; `None` if openssl or curl is missing.
+fn certified(dir: &Path) -> Option<(Server, PathBuf)> {
+    let (cert, key) = (dir.join("cert.pem"), dir.join("key.pem"));
     let mut openssl = Command::new("openssl");
-    openssl.args([
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-days",
-        "2",
-    ]);
+    let curve = "ec_paramgen_curve:prime256v1";
+    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", curve, "-nodes", "-days", "2"]);
     openssl.args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout"]);
     let made = openssl.arg(&key).arg("-out").arg(&cert).output();
     if !made.is_ok_and(|made| made.status.success())
@@ -69,21 +61,54 @@ fn a_page_comes_over_tls() {
     {
         assert!(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "openssl or curl is missing");
         eprintln!("skipped: openssl or curl is missing");
-        return;
+        return None;
     }
-    let tls = Some((cert.clone(), key));
     let listen = ListenOptions {
-        tls,
+        tls: Some((cert.clone(), key)),
         listen: "0.0.0.0:0".parse().unwrap(),
         hosts: vec!["localhost".into()],
     };
-    let server = start(&listen).unwrap();
-    let address = server.address();
-    assert!(address.starts_with("https://localhost:"), "{address}");
+    Some((start(&listen).unwrap(), cert))
+}
+
+/// The page that curl gets, with its headers.
+fn page(server: &Server, cert: &Path) -> String {
     let mut curl = Command::new("curl");
     curl.args(["--silent", "--include", "--max-time", "60", "--noproxy", "*", "--cacert"])
-        .arg(&cert)
-        .arg(address);
-    let answer = String::from_utf8(curl.output().unwrap().stdout).unwrap();
+        .arg(cert)
+        .arg(server.address());
+    String::from_utf8(curl.output().unwrap().stdout).unwrap()
+}
+
+#[test]
+fn a_page_comes_over_tls() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some((server, cert)) = certified(dir.path()) else { return };
+    assert!(server.address().starts_with("https://localhost:"), "{}", server.address());
+    let answer = page(&server, &cert);
     assert!(answer.contains("200 OK") && answer.contains("; Secure"), "{answer}");
+}
+
+/// Neither clients that never begin TLS nor one that stops in the middle of it delay a page.
+#[test]
+fn half_open_connections_delay_no_page_over_tls() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some((server, cert)) = certified(dir.path()) else { return };
+    let port = server.address()["https://localhost:".len()..].split('/').next().unwrap();
+    let port: u16 = port.parse().unwrap();
+    // The first bytes of a greeting that would have 512.
+    let greeting = [0x16, 3, 1, 2, 0, 1];
+    let strangers: Vec<TcpStream> = (0..200)
+        .map(|i| {
+            let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            stream.write_all(if i % 2 == 0 { &greeting } else { b"" }).unwrap();
+            stream
+        })
+        .collect();
+    let answer = page(&server, &cert);
+    assert!(answer.contains("200 OK"), "{answer}");
+    let refused = server.refused().unwrap_or_default();
+    let ended = refused.split(", ").find_map(|part| part.strip_suffix(" connections"));
+    assert!(ended.is_some_and(|n| n.parse::<u64>().unwrap() >= 200 - 128), "{refused}");
+    drop(strangers);
 }
