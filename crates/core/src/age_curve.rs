@@ -62,6 +62,12 @@ impl AgeRow {
         self.looks_back() >= age && self.end > self.since
     }
 
+    /// Whether most pages had been counted for longer than `age` s when it ended: the first pages are counted some
+    /// seconds after the begin.
+    fn knows_well(&self, age: f64) -> bool {
+        self.knows(age) && (self.end - seconds(self.ages.begun)) * KNOWN_SHARE >= age
+    }
+
     /// For how long its pages had been counted when it began, in s.
     fn looks_back(&self) -> f64 {
         self.since - seconds(self.ages.begun)
@@ -300,8 +306,8 @@ pub fn together<'a>(curves: impl Iterator<Item = &'a AgeCurve>, age: f64) -> Idl
 /// The memory of several targets that is not idle for `age` s or more, with what is unknown: spans of time in s, and the
 /// bytes in each.
 ///
-/// Spans in which no target knows this age are left out. In the others a target that does not know it keeps what it
-/// kept before, or else all of its memory.
+/// Spans in which no target knows this age well are left out. In the others a target that does not keeps as much as before,
+/// or else all of its memory.
 #[must_use]
 pub fn kept_together<'a>(curves: impl Iterator<Item = &'a AgeCurve>, age: f64) -> Vec<(f64, u64)> {
     // Times, and how much larger the kept bytes and the number of rows that know the age are from then on.
@@ -309,7 +315,7 @@ pub fn kept_together<'a>(curves: impl Iterator<Item = &'a AgeCurve>, age: f64) -
     for curve in curves {
         let mut before = u64::MAX;
         for row in &curve.rows {
-            let knows = row.knows(age);
+            let knows = row.knows_well(age);
             let kept = if knows { row.kept(age) } else { before.min(row.bytes()) };
             if knows {
                 before = kept;
@@ -419,6 +425,9 @@ mod tests {
         // The second target does not know this age before its second row.
         assert_eq!(pages(&[&a, &b], 10.0), [310, 310, 310, 20, 20].map(|n| (10.0, n)));
         assert!(pages(&[&b], 100.0).is_empty());
+        // The row from 30 s to 40 s knows ages up to 30 s, but those up to 26.7 s only are known well.
+        assert_eq!(pages(&[&a], 26.0), [10; 3].map(|n| (10.0, n)));
+        assert_eq!(pages(&[&a], 29.0), [10; 2].map(|n| (10.0, n)));
     }
 
     /// 100 s with 300 pages, of which 200 are idle, in a row; then 400 s with 100 pages at work, in rows of 20 s.
