@@ -6,6 +6,7 @@ pub mod bootstrap;
 pub mod cpus;
 pub mod fading;
 pub mod interrupts;
+pub mod limit_search;
 pub mod limited;
 pub mod load;
 pub mod many;

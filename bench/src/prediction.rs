@@ -1,4 +1,4 @@
-//! What `isotherm report need` and `isotherm whatif` predict for a process.
+//! What `isotherm report need`, `isotherm report advice` and `isotherm whatif` predict for a process.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -39,17 +39,33 @@ pub fn record(isotherm: &Path, user: &User, to: &Path, seconds: u64) -> Result<E
 /// # Errors
 /// If there is no such report.
 pub fn curve(isotherm: &Path, record: &Path) -> Result<Vec<Point>> {
-    let report = ["report", "need", "--json", "-i"];
+    let need = report(isotherm, "need", record)?;
+    points(&need["needs"][0]["curve"], "saved_bytes", ("returned_bytes_per_second", 1.0))
+}
+
+/// What `isotherm report advice` says of the same record.
+///
+/// # Errors
+/// If there is no such report.
+pub fn advised(isotherm: &Path, record: &Path) -> Result<Vec<Point>> {
+    let advice = report(isotherm, "advice", record)?;
+    points(&advice["sizing"][0]["idle"], "idle_bytes", ("returned_bytes_per_min", 60.0))
+}
+
+fn report(isotherm: &Path, name: &str, record: &Path) -> Result<Value> {
+    let report = ["report", name, "--json", "-i"];
     let out = Command::new(isotherm).args(report).arg(record).output()?;
-    let need: Value = serde_json::from_slice(&out.stdout).context("no report")?;
-    let points = need["needs"][0]["curve"].as_array().context("no curve")?;
+    serde_json::from_slice(&out.stdout).context("no report")
+}
+
+/// Points of a table with these keys; the returned memory is per so many seconds.
+fn points(table: &Value, saved: &str, (returned, seconds): (&str, f64)) -> Result<Vec<Point>> {
     let figure = |p: &Value, key: &str| p[key].as_f64().context("no figure");
     let point = |p| {
-        let (saved, returned) =
-            (figure(p, "saved_bytes")?, figure(p, "returned_bytes_per_second")?);
-        Ok(Point { age: figure(p, "idle_ms")? / 1e3, saved, returned })
+        let (age, saved) = (figure(p, "idle_ms")? / 1e3, figure(p, saved)?);
+        Ok(Point { age, saved, returned: figure(p, returned)? / seconds })
     };
-    points.iter().map(point).collect()
+    table.as_array().context("no curve")?.iter().map(point).collect()
 }
 
 /// What `isotherm whatif` says of `reclaim --pages` at these minimum ages in s, without quotas.

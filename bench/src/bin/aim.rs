@@ -23,6 +23,9 @@ struct Options {
 }
 
 const MIB: f64 = 1_048_576.0;
+/// Bounds: the minutes that keep the objective, and the saving as a part of that of the best fixed ages.
+const MIN_KEPT: f64 = 0.95;
+const MIN_SAVED: f64 = 0.9;
 
 /// What one workload has come to.
 #[derive(Default, Clone)]
@@ -62,19 +65,39 @@ fn main() -> Result<()> {
         "", "saved", "back a minute", "minutes that keep it", "best of fixed ages"
     );
     let (mut kept, mut all) = (0, 0);
+    let (mut saved, mut best) = (0.0, 0.0);
     for ((name, mib), course) in WORKLOADS.iter().zip(&courses) {
         let n = course.back.len();
         let good = course.back.iter().filter(|back| **back <= o.percent).count();
         (kept, all) = (kept + good, all + n);
+        let fixed = best_fixed(course, *mib as f64 * MIB, o.percent);
+        let of_best = fixed.map_or(0.0, |k| course.idle[k]);
+        (saved, best) = (saved + course.saved / n as f64, best + of_best / n as f64);
+        let fixed = fixed.map_or("none".to_owned(), |k| {
+            format!("{:.0} MiB ({} s)", of_best / n as f64 / MIB, AGES[k])
+        });
         println!(
             "{name:<16}{:>6.0} MiB{:>16.1} %{:>22}{:>24}",
             course.saved / n as f64 / MIB,
             course.back.iter().sum::<f64>() / n as f64,
             format!("{good} of {n}"),
-            best_fixed(course, *mib as f64 * MIB, o.percent)
+            fixed
         );
     }
-    println!("\nthe objective of {} % a minute was kept in {kept} of {all} minutes", o.percent);
+    println!(
+        "\nthe objective of {} % a minute was kept in {kept} of {all} minutes; saved: {:.0} % of the memory that the \
+         best fixed ages save",
+        o.percent,
+        saved / best * 100.0
+    );
+    ensure!(
+        kept as f64 >= MIN_KEPT * all as f64,
+        "the objective was broken in more than 5 % of the minutes"
+    );
+    ensure!(
+        saved >= MIN_SAVED * best,
+        "it saved less than 90 % of the memory that the best fixed ages save"
+    );
     Ok(())
 }
 
@@ -102,11 +125,10 @@ fn minute(users: &mut [User], courses: &mut [Course]) -> Result<()> {
     Ok(())
 }
 
-/// The most that one of the fixed ages would save with this objective, by truth.
-fn best_fixed(course: &Course, all: f64, percent: f64) -> String {
+/// Which of the fixed ages would save most with this objective, by truth; `None` if none keeps it.
+fn best_fixed(course: &Course, all: f64, percent: f64) -> Option<usize> {
     let n = course.back.len() as f64;
     let keeps =
         |k: &usize| course.returned[*k] / n <= (all - course.idle[*k] / n) * percent / 100.0;
-    let Some(k) = (0..AGES.len()).find(keeps) else { return "none".to_owned() };
-    format!("{:.0} MiB ({} s)", course.idle[k] / n / MIB, AGES[k])
+    (0..AGES.len()).find(keeps)
 }

@@ -1,5 +1,5 @@
 //! Does `report need` predict what a memory limit costs? Each workload is recorded without a limit. Then its limit
-//! is lowered in steps, and its major faults are compared with the prediction.
+//! is lowered in steps, and its major faults are compared with the prediction. Beside it is what `report advice` says.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use clap::Parser;
 use isotherm_bench::limited::Limited;
-use isotherm_bench::prediction::{Point, curve, factors, record};
+use isotherm_bench::prediction::{Point, advised, curve, factors, record};
 use isotherm_bench::program::{Ended, beside};
 use isotherm_bench::user::{self, User, WORKLOADS, touches_per_second};
 use isotherm_core::PAGE_SIZE;
@@ -39,11 +39,18 @@ struct Case {
     rest: u64,
     /// what is predicted, by idle time
     curve: Vec<Point>,
+    /// what `report advice` says
+    advised: Vec<Point>,
 }
+
+/// Bounds: the mean error of the miss ratio in points, and the median factor.
+const MAX_ERROR: f64 = 0.5;
+const MAX_FACTOR: f64 = 1.1;
 
 /// The predicted and the measured rate of faults, per second.
 struct Cell {
     predicted: f64,
+    advised: f64,
     measured: f64,
     touches: f64,
 }
@@ -61,7 +68,7 @@ fn main() -> Result<()> {
         .map(|(name, mib)| {
             let group = Limited::named(name, 4 << 30)?;
             let user = group.within(|| User::start(name, *mib))?;
-            Ok(Case { name, user, group, rest: 0, curve: Vec::new() })
+            Ok(Case { name, user, group, rest: 0, curve: Vec::new(), advised: Vec::new() })
         })
         .collect::<Result<Vec<Case>>>()?;
     sleep(Duration::from_secs(5));
@@ -74,11 +81,14 @@ fn main() -> Result<()> {
     }
     for case in &mut cases {
         case.rest = case.group.group().memory_current()?;
-        case.curve = curve(&isotherm, &dir.path().join(case.name))?;
+        let path = dir.path().join(case.name);
+        (case.curve, case.advised) = (curve(&isotherm, &path)?, advised(&isotherm, &path)?);
     }
-    println!("faults a second, predicted / measured, at limits in percent of the memory in use\n");
+    println!(
+        "faults a second by report need / by report advice / measured, at limits in percent of the memory in use\n"
+    );
     print!("{:<16}", "");
-    o.limits.iter().for_each(|percent| print!("{percent:>16} %"));
+    o.limits.iter().for_each(|percent| print!("{percent:>18} %"));
     println!();
     let mut cells: Vec<Vec<Cell>> = cases.iter().map(|_| Vec::new()).collect();
     for percent in &o.limits {
@@ -92,6 +102,7 @@ fn main() -> Result<()> {
             let gone = (case.rest - case.rest * percent / 100) as f64;
             cells[i].push(Cell {
                 predicted: returned(&case.curve, gone) / PAGE_SIZE as f64,
+                advised: returned(&case.advised, gone) / PAGE_SIZE as f64,
                 measured: (after[i] - before[i]) as f64 / o.measure as f64,
                 touches: touches_per_second(case.name)?,
             });
@@ -99,12 +110,16 @@ fn main() -> Result<()> {
     }
     for (case, cells) in cases.iter().zip(&cells) {
         print!("{:<16}", case.name);
-        cells
-            .iter()
-            .for_each(|c| print!("{:>18}", format!("{:.0}/{:.0}", c.predicted, c.measured)));
+        let text = |c: &Cell| format!("{:.0}/{:.0}/{:.0}", c.predicted, c.advised, c.measured);
+        cells.iter().for_each(|c| print!("{:>20}", text(c)));
         println!();
     }
-    summary(&cells.into_iter().flatten().collect::<Vec<_>>());
+    let cells: Vec<Cell> = cells.into_iter().flatten().collect();
+    println!();
+    summary("report advice", &cells, |c| c.advised);
+    let (error, factor) = summary("report need", &cells, |c| c.predicted);
+    ensure!(error <= MAX_ERROR, "the mean error of the miss ratio is above {MAX_ERROR} points");
+    ensure!(factor <= MAX_FACTOR, "the median factor is above {MAX_FACTOR}");
     Ok(())
 }
 
@@ -125,13 +140,15 @@ fn faults(cases: &[Case]) -> Result<Vec<u64>> {
     cases.iter().map(|case| case.user.major_faults()).collect()
 }
 
-fn summary(cells: &[Cell]) {
-    let error: f64 = cells.iter().map(|c| (c.predicted - c.measured).abs() / c.touches).sum();
+/// Prints the mean error of the miss ratio in points, and the median factor, and returns them.
+fn summary(name: &str, cells: &[Cell], predicted: fn(&Cell) -> f64) -> (f64, f64) {
+    let error: f64 = cells.iter().map(|c| (predicted(c) - c.measured).abs() / c.touches).sum();
+    let error = error / cells.len().max(1) as f64 * 100.0;
     let many = cells.iter().filter(|c| c.measured >= 50.0);
-    let (median, within, of) = factors(many.map(|c| (c.predicted, c.measured)));
+    let (median, within, of) = factors(many.map(|c| (predicted(c), c.measured)));
     println!(
-        "\nmiss ratio: mean error {:.2} points; where 50 or more faults a second came: median factor {median:.2}, \
-         {within} of {of} within 1.5",
-        error / cells.len().max(1) as f64 * 100.0,
+        "{name}: miss ratio with a mean error of {error:.2} points; where 50 or more faults a second came: median \
+         factor {median:.2}, {within} of {of} within 1.5"
     );
+    (error, median)
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
+use isotherm_bench::limit_search::{Predicted, Trials, Tried};
 use isotherm_bench::limited::Limited;
 use isotherm_bench::prediction::record;
 use isotherm_bench::program::{Ended, beside};
@@ -45,70 +46,10 @@ struct Options {
 
 const MIB: f64 = 1_048_576.0;
 const MINUTE: f64 = 60.0;
-/// The first limit is so far above the predicted one, and a step is so long: shares of the memory in use.
-const AHEAD: f64 = 0.03;
-const STEP: f64 = 0.02;
+/// Bound for the mean error, in percent of the resident memory.
+const MAX_MEAN_ERROR: f64 = 2.0;
 /// More than so much at the step below the smallest limit is a cliff, as in `report need`.
 const CLIFF: f64 = 10.0;
-
-/// What `report need` says.
-struct Predicted {
-    objective: f64,
-    /// bytes that must stay
-    kept: f64,
-    /// bytes that can be given up
-    saved: f64,
-    is_cliff: bool,
-}
-
-/// A limit in bytes, and the memory that came back per minute at it, in percent of what stayed.
-#[derive(Clone, Copy)]
-struct Tried {
-    limit: f64,
-    percent: f64,
-}
-
-/// The search for the smallest limit that keeps one objective.
-#[derive(Default)]
-struct Search {
-    /// the lowest limit that has kept it, and the highest that has not
-    kept: Option<Tried>,
-    broken: Option<Tried>,
-}
-
-impl Search {
-    fn note(&mut self, tried: Tried, objective: f64) {
-        if tried.percent > objective {
-            self.broken = Some(tried);
-        } else {
-            self.kept = Some(tried);
-        }
-    }
-
-    /// The next limit to try; `None` at the end.
-    fn next(&self, rest: f64, predicted: f64) -> Option<f64> {
-        let first = (predicted + AHEAD * rest).min(rest * (1.0 - STEP / 2.0));
-        match (self.kept, self.broken) {
-            (None, None) => Some(first),
-            (Some(kept), None) => {
-                Some(first.min(kept.limit - STEP * rest)).filter(|l| *l > 0.2 * rest)
-            }
-            (None, Some(broken)) => Some(broken.limit + STEP * rest).filter(|l| *l < rest),
-            (Some(kept), Some(broken)) => {
-                let is_close = kept.limit - broken.limit < 0.6 * STEP * rest;
-                (!is_close).then(|| kept.limit.midpoint(broken.limit))
-            }
-        }
-    }
-
-    /// The smallest limit, between the two that are known.
-    fn found(&self, rest: f64, objective: f64) -> Option<f64> {
-        let broken = self.broken?;
-        let kept = self.kept.unwrap_or(Tried { limit: rest, percent: 0.0 });
-        let part = (objective - kept.percent) / (broken.percent - kept.percent);
-        Some(kept.limit + part * (broken.limit - kept.limit))
-    }
-}
 
 /// A workload in its group.
 struct Case {
@@ -116,65 +57,40 @@ struct Case {
     // Dropped before its group.
     user: User,
     group: Limited,
-    /// memory in use without a limit, in bytes
-    rest: f64,
-    predicted: Vec<Predicted>,
-    searches: Vec<Search>,
-    /// the limit that is tried now
-    limit: Option<f64>,
+    trials: Trials,
 }
 
 impl Case {
     fn start(name: &'static str, mib: u64, scale: Scale) -> Result<Self> {
         let group = Limited::named(name, 8 << 30)?;
         let user = group.within(|| User::start_scaled(name, mib, scale))?;
-        let (predicted, searches) = (Vec::new(), Vec::new());
-        Ok(Case { name, user, group, rest: 0.0, predicted, searches, limit: None })
+        Ok(Case { name, user, group, trials: Trials::default() })
     }
 
     fn predict(&mut self, isotherm: &Path, record: &Path, objectives: &[f64]) -> Result<()> {
-        self.rest = self.group.group().memory_current()? as f64;
+        self.trials.rest = self.group.group().memory_current()? as f64;
         for objective in objectives {
             match predict(isotherm, record, *objective)? {
-                Ok(predicted) => {
-                    self.predicted.push(predicted);
-                    self.searches.push(Search::default());
-                }
+                Ok(predicted) => self.trials.add(predicted),
                 Err(why) => println!("{} at {objective} % a minute: {why}", self.name),
             }
         }
         Ok(())
     }
 
-    /// The search that is not at its end, and the limit that it tries next.
-    fn next(&self) -> Option<(usize, f64)> {
-        let all = self.searches.iter().zip(&self.predicted).enumerate();
-        let next = |(i, (s, p)): (usize, (&Search, &Predicted))| {
-            Some((i, s.next(self.rest, self.rest - p.saved)?))
-        };
-        all.filter_map(next).next()
-    }
-
     /// Sets the next limit.
     fn begin(&mut self) -> Result<()> {
-        self.limit = self.next().map(|(_, limit)| limit);
-        match self.limit {
-            Some(limit) => self.group.move_to(limit as u64, self.rest as u64 / 50),
+        match self.trials.begin() {
+            Some(limit) => self.group.move_to(limit as u64, self.trials.rest as u64 / 50),
             None => Ok(()),
         }
     }
 
-    /// Notes what came back at the limit: for the objective that is searched for, and for all that follow.
+    /// Notes the faults per second at the limit.
     fn note(&mut self, faults: f64) {
-        let Some((limit, (first, _))) = self.limit.zip(self.next()) else { return };
-        for (search, p) in self.searches.iter_mut().zip(&self.predicted).skip(first) {
-            let stays = p.kept + p.saved - (self.rest - limit);
-            let percent = faults * PAGE_SIZE as f64 * MINUTE / stays * 100.0;
+        for tried in self.trials.note(faults * PAGE_SIZE as f64 * MINUTE) {
+            let Tried { limit, percent } = tried;
             eprintln!("{}: {:.1} MiB, {percent:.1} % a minute", self.name, limit / MIB);
-            search.note(Tried { limit, percent }, p.objective);
-            if percent <= p.objective {
-                break;
-            }
         }
     }
 }
@@ -220,7 +136,7 @@ fn main() -> Result<()> {
         let path = of(case);
         case.predict(&isotherm, &path, &o.objectives)?;
     }
-    while cases.iter().any(|case| case.next().is_some()) {
+    while cases.iter().any(|case| case.trials.next().is_some()) {
         cases.iter_mut().try_for_each(Case::begin)?;
         sleep(Duration::from_secs(o.settle));
         let before = faults(&cases)?;
@@ -230,8 +146,7 @@ fn main() -> Result<()> {
             case.note((after - before) as f64 / o.measure as f64);
         }
     }
-    print(&cases);
-    Ok(())
+    print(&cases)
 }
 
 /// Major faults of each workload so far.
@@ -239,19 +154,20 @@ fn faults(cases: &[Case]) -> Result<Vec<u64>> {
     cases.iter().map(|case| case.user.major_faults()).collect()
 }
 
-fn print(cases: &[Case]) {
+fn print(cases: &[Case]) -> Result<()> {
     println!(
         "{:<16}{:>12}{:>18}{:>18}{:>10}{:>20}",
         "", "% a minute", "predicted limit", "smallest limit", "error", "cliff: said, is"
     );
     let mut errors = Vec::new();
     for case in cases {
-        for (p, search) in case.predicted.iter().zip(&case.searches) {
-            let Some(found) = search.found(case.rest, p.objective) else {
+        let rest = case.trials.rest;
+        for (p, search) in &case.trials.searches {
+            let Some(found) = search.found(rest, p.objective) else {
                 println!("{:<16}{:>12}  no limit was too small", case.name, p.objective);
                 continue;
             };
-            let predicted = case.rest - p.saved;
+            let predicted = rest - p.saved;
             let error = (predicted - found) / (p.kept + p.saved) * 100.0;
             let is_cliff = search.broken.is_some_and(|b| b.percent > CLIFF * p.objective);
             println!(
@@ -271,6 +187,12 @@ fn print(cases: &[Case]) {
         "\nmean error {mean:.2} % of the resident memory; too small by more than 2 %: {small} of {}",
         errors.len()
     );
+    ensure!(
+        mean <= MAX_MEAN_ERROR,
+        "the mean error is above {MAX_MEAN_ERROR} % of the resident memory"
+    );
+    ensure!(small * 20 <= errors.len(), "more than one limit in 20 is too small by more than 2 %");
+    Ok(())
 }
 
 fn yes(is: bool) -> &'static str {

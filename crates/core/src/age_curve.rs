@@ -39,7 +39,12 @@ const WINDOW_PAGES: f64 = 16.0;
 
 /// Idle times in s to choose from, the shortest first, up to `longest`.
 pub fn idle_times(longest: f64) -> impl Iterator<Item = f64> {
-    std::iter::successors(Some(MIN_AGE_S), |age| Some(age * STEP))
+    idle_times_from(MIN_AGE_S, longest)
+}
+
+/// Idle times in s from `shortest` up to `longest`. Those below [`MIN_AGE_S`] are known less well.
+pub fn idle_times_from(shortest: f64, longest: f64) -> impl Iterator<Item = f64> {
+    std::iter::successors(Some(shortest), |age| Some(age * STEP))
         .take_while(move |age| *age <= longest)
 }
 
@@ -57,6 +62,12 @@ impl AgeRow {
         self.looks_back() >= age && self.end > self.since
     }
 
+    /// Whether most pages had been counted for longer than `age` s when it ended: the first pages are counted some
+    /// seconds after the begin.
+    fn knows_well(&self, age: f64) -> bool {
+        self.knows(age) && (self.end - seconds(self.ages.begun)) * KNOWN_SHARE >= age
+    }
+
     /// For how long its pages had been counted when it began, in s.
     fn looks_back(&self) -> f64 {
         self.since - seconds(self.ages.begun)
@@ -65,6 +76,18 @@ impl AgeRow {
     /// The weight of the row: rows are short at first, and long later.
     fn seconds(&self) -> f64 {
         (self.end - self.since).max(1e-9)
+    }
+
+    /// All memory in bytes, with what is unknown.
+    fn bytes(&self) -> u64 {
+        let a = &self.ages;
+        (a.idle.total() + a.swapped.total() + u64::from(a.unknown)) * PAGE_SIZE
+    }
+
+    /// The part of it that is not idle for `age` s or more.
+    fn kept(&self, age: f64) -> u64 {
+        let idle = self.ages.idle.at_least(age) + self.ages.swapped.at_least(age);
+        self.bytes().saturating_sub((idle * PAGE_SIZE as f64).round() as u64)
     }
 }
 
@@ -81,6 +104,8 @@ pub struct IdleMemory {
     pub idle: f64,
     /// the rest of the memory whose ages are known, mean over the same time
     pub kept: f64,
+    /// resident memory whose ages are not known, mean over the same time
+    pub unknown: f64,
     /// such bytes that were touched, per second
     pub returned: f64,
     /// number of windows in which such touches were counted: the weight of `returned`
@@ -107,6 +132,7 @@ impl IdleMemory {
         IdleMemory {
             idle: self.idle + o.idle,
             kept: self.kept + o.kept,
+            unknown: self.unknown + o.unknown,
             returned: self.returned + o.returned,
             counted: self.counted + o.counted,
             bytes_per_s_of_one_window: self
@@ -137,6 +163,12 @@ impl AgeCurve {
         AgeCurve { rows: self.rows.get(from..).unwrap_or_default().to_vec() }
     }
 
+    /// The rows that look back on `age` s.
+    #[must_use]
+    pub fn knowing(&self, age: f64) -> AgeCurve {
+        AgeCurve { rows: self.rows.iter().filter(|r| r.knows(age)).cloned().collect() }
+    }
+
     /// The end of the last row in s, since the begin of the clock.
     #[must_use]
     pub fn end(&self) -> Option<f64> {
@@ -147,12 +179,7 @@ impl AgeCurve {
     /// age.
     pub fn kept(&self, age: f64) -> impl Iterator<Item = (f64, u64)> + '_ {
         let known = move |r: &&AgeRow| r.knows(age);
-        self.rows.iter().filter(known).map(move |r| {
-            let a = &r.ages;
-            let all = (a.idle.total() + a.swapped.total() + u64::from(a.unknown)) as f64;
-            let kept = all - a.idle.at_least(age) - a.swapped.at_least(age);
-            (r.seconds(), (kept * PAGE_SIZE as f64).round() as u64)
-        })
+        self.rows.iter().filter(known).map(move |r| (r.seconds(), r.kept(age)))
     }
 
     /// For how long ages were counted, in s.
@@ -208,6 +235,12 @@ impl AgeCurve {
         self.mean(|a| a.swapped.total() as f64) * PAGE_SIZE as f64
     }
 
+    /// Memory in swap at the end, in bytes.
+    #[must_use]
+    pub fn swapped_at_end(&self) -> f64 {
+        self.rows.last().map_or(0, |r| r.ages.swapped.total() * PAGE_SIZE) as f64
+    }
+
     /// Resident memory whose accesses cannot be observed, in bytes.
     #[must_use]
     pub fn unknown(&self) -> f64 {
@@ -242,6 +275,7 @@ impl AgeCurve {
             let idle = a.idle.at_least(age) + a.swapped.at_least(age);
             sum.idle += idle * row.seconds();
             sum.kept += ((a.idle.total() + a.swapped.total()) as f64 - idle) * row.seconds();
+            sum.unknown += f64::from(a.unknown) * row.seconds();
             sum.returned += returned;
             sampling = f64::max(sampling, f64::from(a.sampling));
             sum.counted += returned / f64::from(a.sampling.max(1)) / WINDOW_PAGES;
@@ -249,11 +283,12 @@ impl AgeCurve {
         }
         let page = PAGE_SIZE as f64;
         if seconds == 0.0 {
-            return IdleMemory { kept: self.bytes(), ..sum };
+            return IdleMemory { kept: self.bytes(), unknown: self.unknown(), ..sum };
         }
         IdleMemory {
             idle: sum.idle / seconds * page,
             kept: sum.kept / seconds * page,
+            unknown: sum.unknown / seconds * page,
             returned: sum.returned / seconds * page,
             counted: sum.counted,
             bytes_per_s_of_one_window: WINDOW_PAGES * sampling / seconds * page,
@@ -266,6 +301,40 @@ impl AgeCurve {
 #[must_use]
 pub fn together<'a>(curves: impl Iterator<Item = &'a AgeCurve>, age: f64) -> IdleMemory {
     curves.map(|c| c.beyond(age)).fold(IdleMemory::default(), IdleMemory::plus)
+}
+
+/// The memory of several targets that is not idle for `age` s or more, with what is unknown: spans of time in s, and the
+/// bytes in each.
+///
+/// Spans in which no target knows this age well are left out. In the others a target that does not keeps as much as before,
+/// or else all of its memory.
+#[must_use]
+pub fn kept_together<'a>(curves: impl Iterator<Item = &'a AgeCurve>, age: f64) -> Vec<(f64, u64)> {
+    // Times, and how much larger the kept bytes and the number of rows that know the age are from then on.
+    let mut changes: Vec<(f64, i64, i64)> = Vec::new();
+    for curve in curves {
+        let mut before = u64::MAX;
+        for row in &curve.rows {
+            let knows = row.knows_well(age);
+            let kept = if knows { row.kept(age) } else { before.min(row.bytes()) };
+            if knows {
+                before = kept;
+            }
+            let (kept, knows) = (kept as i64, i64::from(knows));
+            changes.push((row.since, kept, knows));
+            changes.push((row.end, -kept, -knows));
+        }
+    }
+    changes.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let (mut since, mut kept, mut knowing) = (0.0, 0_i64, 0_i64);
+    let mut spans = Vec::new();
+    for (at, bytes, rows) in changes {
+        if at > since && knowing > 0 {
+            spans.push((at - since, kept as u64));
+        }
+        (since, kept, knowing) = (at, kept + bytes, knowing + rows);
+    }
+    spans
 }
 
 fn seconds(at: Nanos) -> f64 {
@@ -327,6 +396,38 @@ mod tests {
         }
         assert_eq!((curve.longest(), curve.longest_at_end()), (500.0, 5.0));
         assert_eq!((curve.beyond(100.0).idle / PAGE_SIZE as f64).round(), 100.0);
+    }
+
+    /// Two targets keep 10 of 300 pages, but all of them in one row each. The second target begins 10 s later.
+    #[test]
+    fn kept_memory_of_several_targets_is_added_up_over_time() {
+        let curve = |first: u32, busy: u32| {
+            let mut curve = AgeCurve::default();
+            for i in first..6 {
+                let begun = at(f64::from(first) * 10.0);
+                let since = f64::from(i) * 10.0;
+                let mut ages =
+                    PageAges { since: at(since), begun, sampling: 1, ..PageAges::default() };
+                let idle = if i == busy { 0 } else { 290 };
+                ages.idle.add(50_000, idle);
+                ages.idle.add(0, 299 - idle);
+                ages.unknown = 1;
+                curve.push(&Arc::new(ages), at(since + 10.0));
+            }
+            curve
+        };
+        let (a, b) = (curve(0, 2), curve(1, 3));
+        let pages = |curves: &[&AgeCurve], age| {
+            let spans = kept_together(curves.iter().copied(), age).into_iter();
+            spans.map(|(s, bytes)| (s, bytes / PAGE_SIZE)).collect::<Vec<_>>()
+        };
+        assert_eq!(pages(&[&a], 10.0), [10, 300, 10, 10, 10].map(|n| (10.0, n)));
+        // The second target does not know this age before its second row.
+        assert_eq!(pages(&[&a, &b], 10.0), [310, 310, 310, 20, 20].map(|n| (10.0, n)));
+        assert!(pages(&[&b], 100.0).is_empty());
+        // The row from 30 s to 40 s knows ages up to 30 s, but those up to 26.7 s only are known well.
+        assert_eq!(pages(&[&a], 26.0), [10; 3].map(|n| (10.0, n)));
+        assert_eq!(pages(&[&a], 29.0), [10; 2].map(|n| (10.0, n)));
     }
 
     /// 100 s with 300 pages, of which 200 are idle, in a row; then 400 s with 100 pages at work, in rows of 20 s.

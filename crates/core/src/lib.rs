@@ -52,8 +52,8 @@ pub use act::{
     Support, Work, WorkObserver,
 };
 pub use age_curve::{
-    AgeCurve, IdleMemory, KNOWN_SHARE, MIN_AGE_S, MIN_RECORD_S, NO_AGES, idle_times, together,
-    too_much_unknown,
+    AgeCurve, IdleMemory, KNOWN_SHARE, MIN_AGE_S, MIN_RECORD_S, NO_AGES, idle_times,
+    idle_times_from, kept_together, together, too_much_unknown,
 };
 pub use ages::{AGE_BINS, AgeHistogram, HugeAges, KeptAges, KeptBlock, PageAges};
 pub use attribution::{Attribution, groups_above};

@@ -296,9 +296,9 @@ pub struct NeedAsked {
     #[arg(long, value_name = "PERCENT", default_value = "0.2", value_parser = units::percent)]
     pub objective: f64,
     /// Time for which the program waits until a page is back: about 20us from swap in compressed
-    /// memory, 100us from a fast disk
-    #[arg(long, value_name = "TIME", default_value = "20us", value_parser = units::duration)]
-    pub fault: Duration,
+    /// memory, 100us from a fast disk [default: 20us; isotherm need measures it where swap is on a disk]
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub fault: Option<Duration>,
     /// Rows below the sum: processes, or control groups, each including the groups below it
     #[arg(long, value_name = "cgroup|process", default_value = "process", value_parser = named(BY))]
     pub by: By,
@@ -312,7 +312,7 @@ impl NeedAsked {
     pub fn objective(&self) -> Objective {
         let mut objective = Objective::default();
         objective.percent_per_minute = self.objective;
-        objective.fault = self.fault;
+        objective.fault = self.fault.unwrap_or(objective.fault);
         objective
     }
 }

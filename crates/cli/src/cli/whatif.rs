@@ -26,18 +26,12 @@ pub struct WhatIf {
     /// [default: 120s, if there is no other setting]
     #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "Settings")]
     pub min_age: Vec<Duration>,
-    /// Time for paging out in each window of time, with each --min-age; none: no limit
-    #[arg(
-        long, value_name = "TIME/WINDOW", default_value = "10ms/1s", value_parser = pace,
-        help_heading = "Settings"
-    )]
+    /// Time for paging out in each window of time, with each --min-age; none: no limit [default: 10ms/1s]
+    #[arg(long, value_name = "TIME/WINDOW", value_parser = pace, help_heading = "Settings")]
     pub quota: Vec<Pace>,
-    /// Maximum number of bytes to page out in each window of --quota; none: no limit
-    #[arg(
-        long, value_name = "SIZE", default_value = "128M", value_parser = quota_size,
-        help_heading = "Settings"
-    )]
-    pub quota_size: Bytes,
+    /// With --min-age, maximum number of bytes to page out in each window of --quota; none: no limit [default: 128M]
+    #[arg(long, value_name = "SIZE", value_parser = quota_size, help_heading = "Settings")]
+    pub quota_size: Option<Bytes>,
     /// With --min-age, decide page by page
     #[arg(long, help_heading = "Settings")]
     pub pages: bool,
@@ -100,7 +94,7 @@ impl WhatIf {
             schemes: self.scheme.clone(),
             min_ages: self.min_age.clone(),
             quotas: self.quota.clone(),
-            quota_size: self.quota_size.0,
+            quota_size: self.quota_size,
             pages: self.pages,
             limits: self.limit.clone(),
             tiers: self.tiers.clone(),

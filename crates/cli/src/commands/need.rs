@@ -5,10 +5,11 @@ use std::process::ExitCode;
 use anyhow::Result;
 use isotherm::usage::UsageError;
 use isotherm::watch::{FilesToWatch, WatchedMemory};
+use isotherm_linux::swap::time_of_fault;
 
 use super::now::in_memory;
 use super::{record, report};
-use crate::cli;
+use crate::cli::{self, NeedAsked};
 
 /// Watches for `--for`, and shows how much memory the processes need, or which page cache the files. The record is in memory only.
 pub fn run(o: cli::NeedNow) -> Result<ExitCode> {
@@ -33,8 +34,10 @@ pub fn run(o: cli::NeedNow) -> Result<ExitCode> {
             traces: true,
         }),
     };
+    let fault = o.asked.fault.or_else(|| time_of_fault("/".as_ref()));
+    let asked = NeedAsked { fault, ..o.asked };
     in_memory("need", &o.targets, what, |what, path| {
         record::in_passing(&o.targets, what, &o.watching, o.duration, path, true)?;
-        report::need_of(path, o.asked, o.json)
+        report::need_of(path, asked, o.json)
     })
 }

@@ -73,9 +73,11 @@ fn idle_pages_beside_hot_ones_can_be_given_up() {
     let picture = run_in(dir, &["report", "need", "--objective", "20", "-o", "need.png"]);
     assert_eq!(picture.status, 0, "{}", picture.err);
     assert!(fs::read(dir.join("need.png")).unwrap().starts_with(b"\x89PNG"));
-    // Half a minute cannot show which memory returns within a day.
+    // Half a minute cannot show that no memory returns.
     let strict = run_in(dir, &["report", "need", "--objective", "0"]);
-    assert!(strict.text().contains("it needs") || strict.text().contains("no answer"));
+    let text = strict.text();
+    assert!(text.contains("no answer: ") && text.contains("too short"), "{text}");
+    assert!(!text.contains("it needs"), "{text}");
     let short = run_in(dir, &["report", "need", "--time", "0s..3s"]);
     assert!(short.text().contains("no answer: the record has no idle ages"), "{}", short.text());
     // The advice knows it as well.

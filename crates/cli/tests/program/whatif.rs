@@ -147,6 +147,12 @@ fn unplayable_records_are_refused_with_a_reason() {
         (&["--scheme", "marks.toml"], 2, "--memory"),
         (&["--scheme", "none.toml"], 1, "none.toml"),
         (&["--min-age", "10s", "--quota", "2s/1s"], 2, "quota"),
+        (
+            &["--limit", "20M", "--pages"],
+            2,
+            "--pages, --quota and --quota-size belong to --min-age",
+        ),
+        (&["--scheme", "cold.txt", "--quota", "1ms/1s"], 2, "add --min-age"),
         (&["--tiers", "64G"], 2, "64G:80ns"),
         (&["--sweep", "age=1s..2s"], 2, "min-age=FROM..TO"),
         (&["nowhere.rec"], 1, "nowhere.rec"),

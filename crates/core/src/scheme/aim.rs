@@ -55,6 +55,8 @@ const STOP_FACTOR: f64 = 3.0;
 const LENGTHEN_FACTOR: f64 = 1.25;
 const SHORTEN_FACTOR: f64 = 0.9;
 const MAX_AGE_FACTOR: f64 = 16.0;
+/// The longest age in s by the curve: a correction must have room above it.
+const MAX_AGE: f64 = MAX_WITHIN.as_secs() as f64 / MAX_AGE_FACTOR;
 /// Bytes of page cache in one request, at least and at most: the kernel reclaims 32 pages at a time, and a request blocks
 /// until it is done.
 const CACHE_UNIT: u64 = 32 * PAGE_SIZE;
@@ -91,6 +93,14 @@ impl Aim {
         match self {
             Aim::Refaults(ppm) => Some(b.kept * f64::from(ppm) / 1e6 / 60.0),
             Aim::Save(_) => None,
+        }
+    }
+
+    /// Bytes that may be out of memory; `None` for an objective without such a share.
+    fn savable(self, b: &IdleMemory) -> Option<f64> {
+        match self {
+            Aim::Refaults(_) => None,
+            Aim::Save(bp) => Some((b.idle + b.kept) * f64::from(bp) / 1e4),
         }
     }
 }
@@ -167,11 +177,13 @@ impl Aims {
         self.faults.retain(|id, _| self.of_targets.contains_key(id));
         for target in &snapshot.targets {
             let Some(ages) = &target.ages else { continue };
-            let curves = &mut self.groups.entry(group_of(target.id)).or_default().curves;
-            curves.entry(target.id).or_default().push(ages, snapshot.end);
+            let group = self.groups.entry(group_of(target.id)).or_default();
+            group.curves.entry(target.id).or_default().push(ages, snapshot.end);
+            group.acted.remove(&target.id);
         }
         for (path, group) in &mut self.groups {
             group.curves.retain(|id, _| self.of_targets.get(id) == Some(path));
+            group.acted.retain(|id, _| group.curves.contains_key(id));
             let is_known = group.curves.keys().all(|id| metrics.major_faults.contains_key(id));
             let pages = returned.get(path).copied().unwrap_or_default();
             group.count(is_known.then_some(pages));
@@ -192,8 +204,8 @@ impl Aims {
     }
 
     /// Gives each group room in its quota for the time since the last call, the first time for `window`: the idle
-    /// memory within a minute, plus twice the memory that returns. Unused room of up to a minute remains. Returns
-    /// the room of all groups in bytes.
+    /// memory within a minute, plus twice the memory that returns. Unused room of up to a minute remains. With a share
+    /// to save, the room ends at this share. Returns the room of all groups in bytes.
     pub fn grant(&mut self, window: Duration, now: Nanos) -> u64 {
         let since = self.granted.replace(now).map_or(window, |at| now.since(at));
         let seconds = since.min(CHOICE_INTERVAL).as_secs_f64();
@@ -210,7 +222,10 @@ impl Aims {
     /// Subtracts bytes that were paged out of a target.
     pub fn charge(&mut self, target: TargetId, bytes: u64) {
         let group = self.of_targets.get(&target).and_then(|path| self.groups.get_mut(path));
-        group.into_iter().for_each(|group| group.room = (group.room - bytes as f64).max(0.0));
+        group.into_iter().for_each(|group| {
+            group.room = (group.room - bytes as f64).max(0.0);
+            *group.acted.entry(target).or_default() += bytes;
+        });
     }
 
     /// A group whose page cache the kernel may be asked to reclaim, with at most `most` bytes. They count as reclaimed.
@@ -256,13 +271,18 @@ struct GroupAim {
     /// factor on the ages of the curve, at least 1
     factor: f64,
     age: Option<Duration>,
-    /// bytes that are idle for this age, and that are expected to return per second
+    /// bytes that are idle for this age, the rest, and those that are expected to return per second
     idle: f64,
+    kept: f64,
     expected: f64,
     /// bytes that may be paged out now
     room: f64,
     /// bytes that may return per second
     allowed: Option<f64>,
+    /// bytes that may be out of memory, if the objective is a share to save
+    savable: Option<f64>,
+    /// bytes of each target that were paged out since its last ages, by which it has fewer in swap
+    acted: BTreeMap<TargetId, u64>,
 }
 
 impl GroupAim {
@@ -277,7 +297,16 @@ impl GroupAim {
     fn add_room(&mut self, seconds: f64) -> u64 {
         let rate = self.idle / CHOICE_INTERVAL.as_secs_f64() + 2.0 * self.expected;
         self.room = (self.room + rate * seconds).min(rate * CHOICE_INTERVAL.as_secs_f64());
+        if let Some(savable) = self.savable {
+            self.room = self.room.min((savable - self.saved()).max(0.0));
+        }
         self.room as u64
+    }
+
+    /// Bytes that are in swap or evicted, by the last ages and what was paged out since.
+    fn saved(&self) -> f64 {
+        let acted: u64 = self.acted.values().sum();
+        self.curves.values().map(AgeCurve::swapped_at_end).sum::<f64>() + acted as f64
     }
 
     /// A choice, if one is due or cannot wait, and if the scheme `acts`.
@@ -337,8 +366,8 @@ impl GroupAim {
         let hour_ago = Nanos(now.0.saturating_sub(HISTORY.as_nanos() as u64));
         self.curves.values_mut().for_each(|curve| curve.forget_before(hour_ago));
         let all: Vec<&AgeCurve> = self.curves.values().collect();
-        let longest = all.iter().map(|c| c.longest_at_end()).fold(0.0, f64::max);
-        let longest = longest.min(MAX_WITHIN.as_secs_f64() / MAX_AGE_FACTOR);
+        let known = all.iter().map(|c| c.longest_at_end()).fold(0.0, f64::max);
+        let longest = known.min(MAX_AGE);
         let minute_ago = Nanos(now.0.saturating_sub(CHOICE_INTERVAL.as_nanos() as u64));
         let last: Vec<AgeCurve> =
             self.curves.values().map(|curve| curve.after(minute_ago)).collect();
@@ -347,7 +376,8 @@ impl GroupAim {
         let best = aim.best(curves, longest, LIKELY_EVENTS).ok_or_else(|| {
             match aim.best(curves, longest, 0.0) {
                 Some(_) => AimReason::FewCounted,
-                None => AimReason::NoAge,
+                None if known < MAX_AGE => AimReason::NoAge,
+                None => AimReason::NoAgeInRange,
             }
         });
         self.best.retain(|(at, _)| *at >= hour_ago);
@@ -357,15 +387,16 @@ impl GroupAim {
             Aim::Save(_) => 0.0,
         };
         let age = best.map(|age| age.max(usual) * self.factor);
-        // Of longer ages nothing is known yet.
-        let b = together(all.iter().copied(), age.unwrap_or(longest).min(longest));
+        // Of longer ages nothing is known yet. What may return depends on the memory that there is now.
+        let b = together(last.iter().copied(), age.unwrap_or(longest).min(longest));
         (self.idle, self.expected) = if age.is_ok() { (b.idle, b.returned) } else { (0.0, 0.0) };
+        self.kept = if age.is_ok() { b.kept } else { b.kept + b.idle };
         self.allowed = aim.allowed(&b);
+        self.savable = aim.savable(&b);
         age
     }
 
     fn step(&self, at: Nanos, why: AimReason, returned: f64) -> AimStep {
-        let all = together(self.curves.values(), self.age.map_or(f64::MAX, |a| a.as_secs_f64()));
         AimStep {
             at,
             scheme: Arc::from(""),
@@ -373,7 +404,7 @@ impl GroupAim {
             age: self.age.filter(|_| why != AimReason::FarTooMuch),
             why,
             idle: self.idle as u64,
-            kept: all.kept as u64,
+            kept: self.kept as u64,
             expected: (self.expected * 60.0) as u64,
             returned: (returned * 60.0) as u64,
         }

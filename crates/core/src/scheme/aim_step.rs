@@ -45,6 +45,8 @@ pub enum AimReason {
     FarTooMuch,
     /// At no age that is known yet the objective is met.
     NoAge,
+    /// The objective is met at no age up to half an hour, and no longer one is chosen.
+    NoAgeInRange,
     /// At no known age is the objective met for certain: so few pages are counted that more might return.
     FewCounted,
     /// Idle ages or major faults are not known any more.
@@ -65,6 +67,7 @@ impl AimReason {
             AimReason::TooMuch => "too_much",
             AimReason::FarTooMuch => "far_too_much",
             AimReason::NoAge => "no_age",
+            AimReason::NoAgeInRange => "no_age_in_range",
             AimReason::FewCounted => "few_counted",
             AimReason::Lost => "lost",
             AimReason::Cache => "page_cache",

@@ -40,6 +40,8 @@ struct World {
     apart: bool,
     /// 1 GiB of page cache in the group, of which so many pages were read again
     cache: Option<u64>,
+    /// ages have the pages that were paged out in swap
+    swaps: bool,
 }
 
 const TWO: TargetId = TargetId(2);
@@ -62,7 +64,13 @@ impl World {
             sampling: 1,
             apart: false,
             cache: None,
+            swaps: false,
         }
+    }
+
+    /// Pages that were paged out so far.
+    fn gone(&self) -> u32 {
+        (self.desk.asked.iter().map(|(_, done)| done.applied).sum::<u64>() / PAGE_SIZE) as u32
     }
 
     /// Runs from second `from` to `to`; `faults` pages a second are read back.
@@ -101,7 +109,9 @@ impl World {
         let mut ages = PageAges { since, begun, sampling, ..PageAges::default() };
         ages.idle.add(0, 10_000);
         // Idle since the beginning, or for 8 to 20 s.
-        ages.idle.add(s * 1000, 9_000);
+        let gone = if self.swaps { self.gone().min(9_000) } else { 0 };
+        ages.idle.add(s * 1000, 9_000 - gone);
+        ages.swapped.add(s * 1000, gone);
         ages.idle.add(8_500, 1_000);
         ages.returned.add(8_500, self.back / 12);
         ages.returned.add(20_500, self.back / 12);
@@ -153,6 +163,54 @@ fn a_share_of_the_memory_is_saved_at_the_longest_age() {
     let mut more = World::new(Aim::Save(6_000), 1200);
     more.run(0, 100, 0);
     assert_eq!((more.reasons(), more.asked().len()), (vec![AimReason::NoAge], 0));
+}
+
+/// 9000 pages of 20,000 are idle all the time: 6000 of them go, and no more in half an hour. New ages come after 10 s.
+#[test]
+fn no_more_than_the_share_is_saved() {
+    let mut world = World::new(Aim::Save(3_000), 0);
+    (world.swaps, world.desk) = (true, Desk::new());
+    world.run(0, 1800, 0);
+    assert!((5_990..=6_000).contains(&world.gone()), "{}", world.gone());
+}
+
+/// The choice for a group of one process, with rows of ages for `minutes`.
+fn chosen(minutes: u64, row: impl Fn(u64, &mut PageAges)) -> (GroupAim, AimStep) {
+    let mut group = GroupAim::default();
+    let curve = group.curves.entry(ONE).or_default();
+    for minute in 0..minutes {
+        let mut ages = PageAges { since: at(minute * 60), sampling: 1, ..PageAges::default() };
+        row(minute, &mut ages);
+        curve.push(&Arc::new(ages), at(minute * 60 + 60));
+    }
+    group.count(Some(0));
+    let step = group.decide(Aim::Refaults(6_000), at(minutes * 60), true).unwrap();
+    (group, step)
+}
+
+/// A process had 100,000 pages for half an hour, and has 10,000 of them for ten minutes: 60 may return in a minute.
+#[test]
+fn returns_are_allowed_by_the_memory_that_there_is_now() {
+    let (group, step) = chosen(40, |minute, ages| {
+        ages.idle.add(0, if minute < 30 { 100_000 } else { 10_000 });
+    });
+    assert_eq!((group.allowed.unwrap() * 60.0 / PAGE_SIZE as f64).round(), 60.0);
+    assert_eq!((step.why, step.kept), (AimReason::Curve, 10_000 * PAGE_SIZE));
+}
+
+/// Memory returns after 35 minutes. After half an hour a longer age may still meet the objective; after an hour, none that
+/// is chosen does.
+#[test]
+fn an_objective_that_no_age_in_range_meets_is_named() {
+    let why = |minutes| {
+        let (group, step) = chosen(minutes, |_, ages| {
+            ages.idle.add(0, 10_000);
+            ages.returned.add(2_100_000, 1_000);
+        });
+        assert_eq!(group.age, None);
+        step.why
+    };
+    assert_eq!([30, 60].map(why), [AimReason::NoAge, AimReason::NoAgeInRange]);
 }
 
 #[test]

@@ -67,6 +67,11 @@ impl<'a> AimLine<'a> {
                 "pages out nothing: at no idle time that is known so far, the objective is met"
                     .to_owned()
             }
+            AimReason::NoAgeInRange => {
+                "pages out nothing: at no idle time up to 30 min, the longest that --aim chooses, the objective is met; \
+                 choose a larger share, or --min-age instead of --aim"
+                    .to_owned()
+            }
             AimReason::FewCounted => {
                 "pages out nothing: too few of its pages are counted to know that the objective is \
                  met"
@@ -121,8 +126,8 @@ mod tests {
         );
         let much = words(AimReason::TooMuch, Some(50));
         assert!(much.contains("too much came back (2.00 %") && much.contains("idle for 50 s"));
-        use AimReason::{FarTooMuch, FewCounted, Lost, NoAge};
-        for why in [FarTooMuch, NoAge, FewCounted, Lost] {
+        use AimReason::{FarTooMuch, FewCounted, Lost, NoAge, NoAgeInRange};
+        for why in [FarTooMuch, NoAge, NoAgeInRange, FewCounted, Lost] {
             assert!(words(why, None).contains("pages out nothing"));
         }
         assert_eq!(

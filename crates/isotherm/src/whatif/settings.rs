@@ -9,12 +9,15 @@ use isotherm_sim::whatif::{Policy, Setting};
 
 use super::{Sweep, TierList};
 use crate::files::{TextError, text_of};
-use crate::reclaim::{Pace, untouched};
+use crate::reclaim::{Bytes, Pace, untouched};
 use crate::schemes;
 use crate::usage::UsageError;
 
 /// The default minimum age of `isotherm reclaim`.
 const MIN_AGE: Duration = Duration::from_secs(120);
+/// The default quota of `isotherm reclaim`.
+const QUOTA: Pace = Pace { time: Some(Duration::from_millis(10)), window: Duration::from_secs(1) };
+const QUOTA_SIZE: u64 = 128 << 20;
 /// Maximum number of settings.
 const MAX_SETTINGS: usize = 64;
 
@@ -25,10 +28,10 @@ pub struct Settings {
     pub schemes: Vec<PathBuf>,
     /// minimum ages of the scheme of `isotherm reclaim`
     pub min_ages: Vec<Duration>,
-    /// quotas, each of which is combined with each minimum age
+    /// quotas, each of which is combined with each minimum age; empty: the default one
     pub quotas: Vec<Pace>,
-    /// maximum number of bytes in each window of a quota; `None`: no limit
-    pub quota_size: Option<u64>,
+    /// maximum number of bytes in each window of a quota; `None`: the default
+    pub quota_size: Option<Bytes>,
     /// whether minimum ages decide page by page
     pub pages: bool,
     /// memory limits, in bytes
@@ -75,12 +78,19 @@ impl Settings {
         if all.is_empty() && ages.is_empty() && !others {
             ages.push(MIN_AGE);
         }
+        let is_of_age = self.pages || !self.quotas.is_empty() || self.quota_size.is_some();
+        if ages.is_empty() && is_of_age {
+            let text = "--pages, --quota and --quota-size belong to --min-age, and have no effect on other settings: \
+                        add --min-age or --sweep min-age=FROM..TO, or leave them out";
+            return Err(UsageError::new(text).into());
+        }
+        let quotas = if self.quotas.is_empty() { &[QUOTA][..] } else { &self.quotas };
         for age in &ages {
-            for quota in &self.quotas {
+            for quota in quotas {
                 let scheme = self.reclaim(*age, *quota);
                 scheme.check().map_err(|e| UsageError::new(format!("--min-age, --quota: {e}")))?;
                 let mut name = format!("min-age {}", time(*age));
-                if self.quotas.len() > 1 {
+                if quotas.len() > 1 {
                     name += &format!(", quota {}", text_of_pace(*quota));
                 }
                 all.push(Setting { name, policy: Policy::Schemes(vec![scheme]) });
@@ -105,7 +115,8 @@ impl Settings {
     /// The scheme of `isotherm reclaim`. It has no watermarks, as a record does not show free memory.
     fn reclaim(&self, age: Duration, quota: Pace) -> Scheme {
         let weights = Weights { age: 1, ..Weights::default() };
-        let (time, bytes, reset) = (quota.time, self.quota_size, quota.window);
+        let bytes = self.quota_size.map_or(Some(QUOTA_SIZE), |size| size.0);
+        let (time, reset) = (quota.time, quota.window);
         let quota = Quota { time, bytes, reset, weights, goals: Vec::new() };
         Scheme { quota, ..untouched(age, self.pages) }
     }
@@ -119,5 +130,60 @@ fn text_of_pace(pace: Pace) -> String {
     match pace.time {
         None => "none".to_owned(),
         Some(of) => format!("{}/{}", time(of), time(pace.window)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Settings with no options but these.
+    fn list(change: impl Fn(&mut Settings)) -> Result<Vec<Setting>, SettingsError> {
+        let mut settings = Settings {
+            schemes: Vec::new(),
+            min_ages: Vec::new(),
+            quotas: Vec::new(),
+            quota_size: None,
+            pages: false,
+            limits: Vec::new(),
+            tiers: Vec::new(),
+            sweeps: Vec::new(),
+        };
+        change(&mut settings);
+        settings.list(Duration::from_secs(1))
+    }
+
+    #[test]
+    fn options_of_a_minimum_age_require_one() {
+        let options: [fn(&mut Settings); 3] =
+            [|s| s.pages = true, |s| s.quotas.push(QUOTA), |s| s.quota_size = Some(Bytes(None))];
+        for option in options {
+            let refused = list(|s| {
+                s.limits.push(1 << 30);
+                option(s);
+            });
+            assert!(refused.unwrap_err().to_string().contains("add --min-age"));
+            let both = list(|s| {
+                s.limits.push(1 << 30);
+                s.min_ages.push(MIN_AGE);
+                option(s);
+            });
+            assert_eq!(both.unwrap().len(), 2);
+            assert_eq!(list(option).unwrap().len(), 1, "the default minimum age");
+        }
+    }
+
+    #[test]
+    fn a_minimum_age_has_the_quota_of_reclaim() {
+        let quota = |change: fn(&mut Settings)| match &list(change).unwrap()[0].policy {
+            Policy::Schemes(schemes) => schemes[0].quota.clone(),
+            other => panic!("{other:?}"),
+        };
+        let default = quota(|_| ());
+        assert_eq!(
+            (default.time, default.bytes, default.reset),
+            (QUOTA.time, Some(QUOTA_SIZE), QUOTA.window)
+        );
+        assert_eq!(quota(|s| s.quota_size = Some(Bytes(None))).bytes, None);
     }
 }

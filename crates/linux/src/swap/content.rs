@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::error::SwapError;
 use crate::cgroup::Cgroup;
@@ -165,6 +166,13 @@ pub fn is_compressed(root: &Path) -> Option<bool> {
     Some(has_zswap || devices.all(|device| device.starts_with("/dev/zram")))
 }
 
+/// Mean time to read a page of swap on a disk: that of all reads from disks so far. `None` if swap is in compressed
+/// memory, or if nothing was read.
+#[must_use]
+pub fn time_of_fault(root: &Path) -> Option<Duration> {
+    if is_compressed(root)? { None } else { proc::time_of_read(root) }
+}
+
 /// A process and all of its descendants; empty for pid 1.
 fn below(root: &Path, top: Option<i32>) -> BTreeSet<i32> {
     let Some(top) = top.filter(|&pid| pid > 1) else { return BTreeSet::new() };
@@ -202,6 +210,19 @@ mod tests {
             Some(false)
         );
         assert_eq!(of("/swapfile file 99 0 -2\n", "Y\n"), Some(true));
+    }
+
+    #[test]
+    fn a_fault_takes_as_long_as_a_read_from_the_disk() {
+        let of = |swaps: &str| {
+            let head = "Filename Type Size Used Priority\n";
+            let disks = " 8 0 sda 10 0 800 300 0 0 0 0 0 0 0\n";
+            let swaps = format!("{head}{swaps}");
+            time_of_fault(tree([("proc/swaps", &*swaps), ("proc/diskstats", disks)]).path())
+        };
+        assert_eq!(of("/dev/sda2 partition 9 0 1\n"), Some(Duration::from_millis(3)));
+        assert_eq!(of("/dev/zram0 partition 9 0 1\n"), None);
+        assert_eq!(of(""), None);
     }
 
     /// Process 20 is a child of 10, and 30 belongs to another program; both are in a group, of version 1 or 2.

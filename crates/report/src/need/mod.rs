@@ -14,11 +14,12 @@ use std::time::Duration;
 use isotherm_core::{
     AgeCurve, AgeHistogram, Attribution, CacheCurve, CacheTrace, IdleMemory, KNOWN_SHARE,
     MIN_AGE_S, MIN_RECORD_S, NO_AGES, Nanos, RegionView, Snapshot, TargetId, TargetView,
-    idle_times, together, too_much_unknown,
+    idle_times, idle_times_from, kept_together, together, too_much_unknown,
 };
 use serde::Serialize;
 
 use crate::basis::ms;
+use crate::distribution::Distribution;
 use crate::filter::{FilterError, Gate, Options};
 
 use self::presence::{Presence, counted_again, most_at_once};
@@ -33,6 +34,13 @@ const STEPS: [f64; 17] = [
 /// Headroom of a limit above the need, and the growth of returns within it that makes a cliff.
 const HEADROOM: f64 = 0.05;
 const CLIFF: f64 = 10.0;
+/// The shortest idle time in s below which a cliff may lie. Ages below [`MIN_AGE_S`] are not known well enough for an
+/// answer, but well enough for a factor of ten.
+const SHORTEST_CLIFF_S: f64 = 0.25;
+/// The need is the memory that is kept in this share of the time, in percent: in all but half an hour of a day.
+pub(crate) const NEEDED_PERCENT: f64 = 98.0;
+/// Maximum number of different sizes for an exact percentile.
+const SIZES: usize = 1 << 14;
 /// Maximum number of accesses to files that are kept.
 const MAX_ACCESSES: usize = 4 << 20;
 const MIB: f64 = 1_048_576.0;
@@ -87,7 +95,7 @@ pub struct NeedRow {
     pub target: Option<u32>,
     /// its name
     pub label: String,
-    /// time for which idle ages were counted
+    /// time for which idle ages were counted, also before the used part of the record
     pub counted_ms: f64,
     /// Mean error of an idle age.
     pub error_ms: f64,
@@ -103,6 +111,8 @@ pub struct NeedRow {
     pub counted_again_bytes: u64,
     /// the most memory at once of targets that have ended: limits must leave room for it, as it may be needed again
     pub ended_bytes: u64,
+    /// the most memory at once, also of targets that have ended
+    pub most_bytes: u64,
     /// by idle time, the shortest first
     pub curve: Vec<NeedPoint>,
     /// the answer, if there is one
@@ -116,9 +126,9 @@ pub struct NeedRow {
 pub struct NeedPoint {
     /// the idle time
     pub idle_ms: f64,
-    /// memory that is idle for this time or longer
+    /// memory that is idle for this time or longer, mean over the time
     pub saved_bytes: u64,
-    /// the rest of the memory, including unknown memory
+    /// the rest of the memory, including unknown memory, mean over the time
     pub kept_bytes: u64,
     /// saved memory that would come back per second
     pub returned_bytes_per_second: f64,
@@ -135,9 +145,11 @@ pub struct NeedPoint {
 pub struct Verdict {
     /// the point at which the objective is met
     pub at: NeedPoint,
-    /// memory that must stay at least, by the error of ages and counts
+    /// memory that must stay at this point in 98 % of the time
+    pub needed_bytes: u64,
+    /// the same at least, by the error of ages and counts
     pub low_bytes: u64,
-    /// memory that must stay at most; all memory if the record is too short to exclude that
+    /// the same at most; the most memory at once if the record is too short to exclude that
     pub high_bytes: u64,
     /// Just below the limit, far more comes back: lower it in steps.
     pub is_cliff: bool,
@@ -340,18 +352,20 @@ impl NeedBuilder {
         let (there, ended): (Vec<_>, Vec<_>) =
             presences().partition(|(id, _)| self.curves.contains_key(id));
         let ended = most_at_once(ended.into_iter().map(|(_, presence)| presence));
+        let most = most_at_once(presences().map(|(_, presence)| presence));
         let sum = |of: fn(&AgeCurve) -> f64| curves.iter().map(|c| of(c)).sum::<f64>();
-        let most = |of: fn(&AgeCurve) -> f64| curves.iter().map(|c| of(c)).fold(0.0, f64::max);
+        let longest = |of: fn(&AgeCurve) -> f64| curves.iter().map(|c| of(c)).fold(0.0, f64::max);
         let needing = Needing {
             curves,
             objective: self.objective,
             known: sum(AgeCurve::bytes),
             unknown: sum(AgeCurve::unknown),
-            most: most_at_once(presences().map(|(_, presence)| presence)) as f64,
+            most: most as f64,
+            most_there: most_at_once(there.iter().map(|(_, presence)| *presence)) as f64,
             ended: ended as f64,
-            seconds: most(AgeCurve::seconds),
-            error: most(AgeCurve::error),
-            longest: most(AgeCurve::longest),
+            observed: longest(AgeCurve::observed),
+            error: longest(AgeCurve::error),
+            longest: longest(AgeCurve::longest),
         };
         let verdict = needing.verdict();
         let (verdict, refused) = match verdict {
@@ -362,7 +376,7 @@ impl NeedBuilder {
         NeedRow {
             target,
             label,
-            counted_ms: most(AgeCurve::seconds) * 1e3,
+            counted_ms: longest(AgeCurve::seconds) * 1e3,
             error_ms: needing.error * 1e3,
             known_bytes: needing.known.round() as u64,
             swapped_bytes: sum(AgeCurve::swapped).round() as u64,
@@ -370,6 +384,7 @@ impl NeedBuilder {
             unknown_bytes: needing.unknown.round() as u64,
             counted_again_bytes: counted_again(there.into_iter().map(|(_, presence)| presence)),
             ended_bytes: ended,
+            most_bytes: most,
             curve: steps.map(|age| needing.point(*age, needing.beyond(*age))).collect(),
             verdict,
             refused,
@@ -385,10 +400,12 @@ struct Needing<'a> {
     unknown: f64,
     /// the most at once
     most: f64,
+    /// the most at once of targets that have not ended
+    most_there: f64,
     /// the most of targets that have ended, at once
     ended: f64,
-    /// for how long ages were counted
-    seconds: f64,
+    /// for how long touches were counted in the used part of the record
+    observed: f64,
     error: f64,
     /// the longest age that is known
     longest: f64,
@@ -399,12 +416,17 @@ impl Needing<'_> {
         together(self.curves.iter().copied(), age)
     }
 
-    fn kept(&self, b: &IdleMemory) -> f64 {
-        b.kept + self.unknown
+    /// The memory that must stay so that no more comes back than after `age`, in nearly all of the time.
+    fn needed(&self, age: f64) -> f64 {
+        let mut over_time = Distribution::new(SIZES);
+        let spans = kept_together(self.curves.iter().copied(), age).into_iter();
+        spans.for_each(|(seconds, bytes)| over_time.push(bytes, seconds));
+        // A peak that is shorter than the rest may be so high that the mean is above all else.
+        (over_time.percentile(NEEDED_PERCENT) as f64).max(kept(&self.beyond(age)))
     }
 
     fn point(&self, age: f64, b: IdleMemory) -> NeedPoint {
-        let kept = self.kept(&b);
+        let kept = kept(&b);
         let pages = b.returned / isotherm_core::PAGE_SIZE as f64;
         NeedPoint {
             idle_ms: age * 1e3,
@@ -422,7 +444,7 @@ impl Needing<'_> {
     fn meets(&self, doubt: f64) -> Option<f64> {
         idle_times(self.longest).find(|age| {
             let b = self.beyond((age + doubt * self.error).max(0.1));
-            b.returned_at(doubt) <= self.allowed(self.kept(&self.beyond(*age)))
+            b.returned_at(doubt) <= self.allowed(kept(&self.beyond(*age)))
         })
     }
 
@@ -431,22 +453,21 @@ impl Needing<'_> {
         let met = self.meets(0.0).ok_or_else(|| self.too_short())?;
         let is_cliff = self.is_cliff(met);
         let age = if is_cliff { self.behind_cliff(met) } else { met };
-        let at = self.beyond(age);
-        let kept = |doubt| self.meets(doubt).map(|age| self.kept(&self.beyond(age)));
-        let high = kept(-1.0);
-        if high.is_none() && self.seconds < MIN_RECORD_S {
+        let needed = |doubt| self.meets(doubt).map(|age| self.needed(age));
+        let high = needed(-1.0);
+        if high.is_none() && self.observed < MIN_RECORD_S {
             return Err(format!(
                 "{:.0} s are too short to exclude that more than the objective comes back; record for a minute or \
                  longer, or allow more with --objective",
-                self.seconds
+                self.observed
             ));
         }
-        let all = self.known + self.unknown;
-        let need = self.kept(&at);
-        let low = kept(1.0).unwrap_or(need).min(need);
-        let high = high.unwrap_or(all).max(need);
+        let need = self.needed(age);
+        let low = needed(1.0).unwrap_or(need).min(need);
+        let high = high.unwrap_or(self.most_there).max(need);
         Ok(Verdict {
-            at: self.point(age, at),
+            at: self.point(age, self.beyond(age)),
+            needed_bytes: need.round() as u64,
             low_bytes: low.round() as u64,
             high_bytes: high.round() as u64,
             is_cliff,
@@ -468,25 +489,28 @@ impl Needing<'_> {
         }
     }
 
-    /// The most that may come back after this age: all ages of a bin may be its greatest one.
-    fn most_returned(&self, age: f64) -> f64 {
-        self.beyond(AgeHistogram::bin_start(age)).returned
-    }
-
-    /// Whether far more may come back if a little less is kept than at `age`.
+    /// Whether far more may come back if a little less is kept than at `age`: all ages of a bin may be its greatest one.
     fn is_cliff(&self, age: f64) -> bool {
-        let b = self.beyond(age);
-        let need = self.kept(&b);
-        let is_less = |a: &f64| self.kept(&self.beyond(*a)) <= need * (1.0 - HEADROOM);
+        // Shorter ages are known for longer, in which there may have been less memory.
+        let curves: Vec<AgeCurve> = self.curves.iter().map(|c| c.knowing(age)).collect();
+        let beyond = |age: f64| together(curves.iter(), age);
+        let b = beyond(age);
+        let need = kept(&b);
+        let shorter: Vec<f64> =
+            idle_times_from(SHORTEST_CLIFF_S, self.longest).take_while(|a| *a < age).collect();
         // The shorter the age, the less is kept.
-        let less = idle_times(self.longest).take_while(|a| *a < age).filter(is_less).last();
-        less.is_some_and(|a| self.most_returned(a) > CLIFF * b.returned.max(self.allowed(need)))
+        let is_less = |a: &f64| kept(&beyond(*a)) <= need * (1.0 - HEADROOM);
+        let less = shorter.partition_point(is_less).checked_sub(1).and_then(|i| shorter.get(i));
+        let most = less.map_or(0.0, |a| beyond(AgeHistogram::bin_start(*a)).returned);
+        most > CLIFF * b.returned.max(self.allowed(need))
     }
 
     /// The shortest age from `age` on that is certainly behind a cliff, or else the longest known one.
     fn behind_cliff(&self, age: f64) -> f64 {
-        let is_behind =
-            |a: &f64| self.most_returned(*a) <= self.allowed(self.kept(&self.beyond(*a)));
+        let is_behind = |a: &f64| {
+            let most = self.beyond(AgeHistogram::bin_start(*a)).returned;
+            most <= self.allowed(kept(&self.beyond(*a)))
+        };
         let mut longer = idle_times(self.longest).skip_while(|a| *a < age);
         longer.find(is_behind).or(idle_times(self.longest).last()).unwrap_or(age)
     }
@@ -524,6 +548,11 @@ impl Needing<'_> {
             (age * 3.0 / 10.0).ceil() as u64 * 10
         )
     }
+}
+
+/// All memory that is not idle, with what is unknown, in bytes.
+fn kept(b: &IdleMemory) -> f64 {
+    b.kept + b.unknown
 }
 
 #[cfg(test)]

@@ -93,11 +93,12 @@ fn memory_that_returns_is_needed() {
 }
 
 /// 48 MiB at work, 128 MiB that are read one page after the other every 15 s, and 80 MiB idle. Ages of 12.7 to 16 s are
-/// in one bin, so the curve falls from 12.7 s on. In truth it falls at 15 s: all 176 MiB are needed.
+/// in one bin, so the curve falls from 12.7 s on. In truth it falls at 15 s: all 176 MiB are needed. If they are read
+/// every 3 s, the cliff is below the shortest age of an answer.
 #[test]
 fn a_cliff_may_lie_anywhere_in_its_bin() {
     const MIB_PAGES: u32 = PAGES / 64;
-    let of = |percent_per_minute, cycle: bool| {
+    let of = |percent_per_minute, period: u64, cycle: bool| {
         let objective = Objective { percent_per_minute, ..Objective::default() };
         let mut builder = NeedBuilder::new(Options::default(), objective);
         for seq in 0..30 {
@@ -106,11 +107,12 @@ fn a_cliff_may_lie_anywhere_in_its_bin() {
                 PageAges { since, begun: Nanos(BEGIN), sampling: 1, ..PageAges::default() };
             ages.idle.add(100, 48 * MIB_PAGES);
             ages.idle.add((seq + 1) * 10_000, 80 * MIB_PAGES);
-            for second in 0..15 {
-                ages.idle.add(second * 1000 + 500, 128 * MIB_PAGES / 15);
-                // A part of the pages is read in each second, after 15 s or after any time.
-                let age = if cycle { 15_000 } else { second * 1000 + 500 };
-                ages.returned.add(age, 10 * 128 * MIB_PAGES / 15 / 15);
+            let part = 128 * MIB_PAGES / period as u32;
+            for second in 0..period {
+                ages.idle.add(second * 1000 + 500, part);
+                // A part of the pages is read in each second, after the period or after any time.
+                let age = if cycle { period * 1000 } else { second * 1000 + 500 };
+                ages.returned.add(age, 10 * part / period as u32);
             }
             let maps = vec![mapping(0, 256 << 20, "")];
             let mut view = target(0, maps, vec![region(0, 256 << 20, 1.0)]);
@@ -120,12 +122,82 @@ fn a_cliff_may_lie_anywhere_in_its_bin() {
         builder.finish().unwrap().needs.remove(0).verdict.unwrap()
     };
     // 291 % of 176 MiB come back per minute.
-    for percent in [0.2, 5.0, 20.0] {
-        let v = of(percent, true);
-        assert!(v.is_cliff, "{percent} %");
-        assert_eq!(v.at.kept_bytes.div_ceil(1 << 20), 176, "{percent} %: {v:?}");
+    for (percent, period) in [(0.2, 15), (5.0, 15), (20.0, 15), (0.2, 3), (20.0, 3)] {
+        let v = of(percent, period, true);
+        assert!(v.is_cliff, "{percent} %, {period} s");
+        assert_eq!(v.at.kept_bytes.div_ceil(1 << 20), 176, "{percent} %, {period} s: {v:?}");
     }
-    assert!(!of(60.0, true).is_cliff && !of(20.0, false).is_cliff);
+    assert!(!of(60.0, 15, true).is_cliff && !of(20.0, 15, false).is_cliff);
+}
+
+/// The need of a target by its rows of ages, each of so many seconds.
+fn need_of_rows(rows: u64, seconds: u64, row: impl Fn(u64, &mut PageAges)) -> Need {
+    let mut builder = NeedBuilder::new(Options::default(), Objective::default());
+    for seq in 0..rows {
+        let since = Nanos(BEGIN + seq * seconds * 1_000_000_000);
+        let mut ages = PageAges { since, begun: Nanos(BEGIN), sampling: 1, ..PageAges::default() };
+        row(seq, &mut ages);
+        let bytes = ages.idle.total() * PAGE_SIZE;
+        let mut view = target(0, vec![mapping(0, bytes, "")], vec![region(0, bytes, 1.0)]);
+        view.ages = Some(Arc::new(ages));
+        builder.push(&snapshot(seq, seconds as f64, vec![view]));
+    }
+    builder.finish().unwrap()
+}
+
+/// 64 MiB are touched in the minutes from `first` on, and 8 MiB of them before that.
+#[test]
+fn limits_have_room_for_busy_hours() {
+    let of = |first| {
+        need_of_rows(120, 60, |seq, ages| {
+            let idle = if seq < first { PAGES / 8 * 7 } else { 0 };
+            ages.idle.add(30_000, idle);
+            ages.idle.add(100, PAGES - idle);
+        })
+    };
+    let half = of(60);
+    let v = half.needs[0].verdict.as_ref().unwrap();
+    assert_eq!([v.needed_bytes, v.low_bytes, v.high_bytes].map(|n| n >> 20), [64; 3]);
+    // The first minute does not know any age.
+    let mean = (59.0 * 8.0 + 60.0 * 64.0) / 119.0;
+    assert_eq!(v.at.kept_bytes, (mean * MIB).round() as u64);
+    assert_eq!([v.limits.memory_high_bytes, v.limits.memory_max_bytes], [68 << 20; 2], "67.2 MiB");
+    let text = need_text(&half);
+    let answer = "it needs 64.0 MiB (64.0 MiB to 64.0 MiB) in 98 % of the time, and on average 36.2 MiB of 64.0 MiB\n";
+    assert!(text.contains(answer), "{text}");
+    let needed = |first| of(first).needs[0].verdict.as_ref().unwrap().needed_bytes >> 20;
+    assert_eq!([117, 118].map(needed), [64, 8], "three and two of 119 minutes");
+}
+
+/// A program grows from 10 to 100 MiB in ten minutes, and some memory returns after 250 s. Only the last five minutes know
+/// whether memory is idle for so long.
+#[test]
+fn a_growing_target_needs_no_more_than_it_has() {
+    let n = need_of_rows(10, 60, |seq, ages| {
+        ages.idle.add(100, PAGES / 64 * 10 * (seq as u32 + 1));
+        ages.returned.add(250_000, 500);
+    });
+    let row = &n.needs[0];
+    let v = row.verdict.as_ref().unwrap();
+    assert_eq!([row.known_bytes, v.at.kept_bytes, v.at.saved_bytes].map(|n| n >> 20), [55, 80, 0]);
+    assert_eq!([v.needed_bytes, v.high_bytes, row.most_bytes].map(|n| n >> 20), [100; 3]);
+    assert!(!v.is_cliff, "with shorter ages less is kept only because more minutes know them");
+    let text = need_text(&n);
+    assert!(text.contains("on average 80.0 MiB of 80.0 MiB\n"), "{text}");
+    assert!(text.contains("it has 55.0 MiB on average, and 100.0 MiB at most; "), "{text}");
+}
+
+/// Half a minute of a longer record: the ages are known from the time before it, the returns are not.
+#[test]
+fn a_part_of_a_record_is_as_short_as_a_record() {
+    let n = need_of_rows(3, 10, |_, ages| {
+        ages.begun = Nanos(0);
+        ages.idle.add(500_000, PAGES / 2);
+        ages.idle.add(100, PAGES / 2);
+    });
+    let row = &n.needs[0];
+    assert!(row.refused.as_ref().unwrap().contains("30 s are too short to exclude"), "{row:?}");
+    assert!(need_text(&n).contains("ages were counted for 17.2 min"), "{}", need_text(&n));
 }
 
 #[test]

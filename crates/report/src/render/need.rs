@@ -7,7 +7,7 @@ use super::lines::lines_picture;
 use super::picture::Picture;
 use super::words::{heading, printable, span};
 use crate::lines::{Line, Lines, Plot};
-use crate::need::{CacheNeed, CacheRow, Limits, Need, NeedPoint, NeedRow, Verdict};
+use crate::need::{CacheNeed, CacheRow, Limits, NEEDED_PERCENT, Need, NeedPoint, NeedRow, Verdict};
 use crate::units::{bytes, percent, significant};
 
 const MIB: f64 = 1_048_576.0;
@@ -125,7 +125,7 @@ fn idle_text(n: &Need) -> String {
 fn verdict(row: &NeedRow) -> String {
     let all = row.known_bytes + row.unknown_bytes;
     let mut out = match (&row.verdict, &row.refused) {
-        (Some(v), _) => answer(row, v, all),
+        (Some(v), _) => answer(row, v),
         (None, Some(why)) => format!("no answer: {}\n", printable(why)),
         (None, None) => String::new(),
     };
@@ -140,8 +140,9 @@ fn verdict(row: &NeedRow) -> String {
         if named.is_empty() { String::new() } else { format!(", including {}", named.join(", ")) };
     let _ = writeln!(
         out,
-        "  it has {}{named}; ages up to {}, accurate to {}",
+        "  it has {} on average{named}, and {} at most; ages were counted for {}, accurate to {}",
         bytes(all),
+        bytes(row.most_bytes),
         span(row.counted_ms),
         span(row.error_ms)
     );
@@ -162,14 +163,16 @@ fn verdict(row: &NeedRow) -> String {
     out
 }
 
-fn answer(row: &NeedRow, v: &Verdict, all: u64) -> String {
+fn answer(row: &NeedRow, v: &Verdict) -> String {
     let p = &v.at;
+    let all = p.kept_bytes + p.saved_bytes;
     let mut out = format!(
-        "it needs {} ({} to {}) of {}\n  {} can be given up ({:.0} %): it is idle for {} or longer, and {} a \
-         minute of it come back\n",
-        bytes(p.kept_bytes),
+        "it needs {} ({} to {}) in {NEEDED_PERCENT} % of the time, and on average {} of {}\n  {} can be given up on average ({:.0} \
+         %): it is idle for {} or longer, and {} a minute of it come back\n",
+        bytes(v.needed_bytes),
         bytes(v.low_bytes),
         bytes(v.high_bytes),
+        bytes(p.kept_bytes),
         bytes(all),
         bytes(p.saved_bytes),
         percent(p.saved_bytes as f64, all as f64),
@@ -287,7 +290,7 @@ fn idle_picture(n: &Need) -> Result<Picture, RenderError> {
     let mut lines = vec![Line { name: "comes back".to_owned(), points }];
     let verdict = row.and_then(|r| r.verdict.as_ref());
     if let Some(v) = verdict {
-        let name = format!("needs {}", bytes(v.at.kept_bytes));
+        let name = format!("needs {} on average", bytes(v.at.kept_bytes));
         lines.push(Line { name, points: vec![at(&v.at)] });
     }
     let marks = (0..=4).map(|i| {
@@ -297,9 +300,10 @@ fn idle_picture(n: &Need) -> Result<Picture, RenderError> {
     });
     let note = match verdict {
         Some(v) => format!(
-            "{} can be given up: it is idle for {} or longer.",
+            "{} can be given up on average: it is idle for {} or longer. In {NEEDED_PERCENT} % of the time {} are needed.",
             bytes(v.at.saved_bytes),
-            span(v.at.idle_ms.round())
+            span(v.at.idle_ms.round()),
+            bytes(v.needed_bytes)
         ),
         None => "The record gives no answer: see the report as text.".to_owned(),
     };
