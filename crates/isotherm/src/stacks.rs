@@ -22,6 +22,7 @@ use isotherm_record::TargetInfo;
 use tracing::warn;
 
 use crate::ROOT;
+use crate::follow::Selection;
 
 /// Interval between two readings of the rings.
 const READ_INTERVAL: Duration = Duration::from_millis(200);
@@ -39,8 +40,8 @@ const NEIGHBOURS: usize = 64;
 const MAX_MAPPED_BEFORE: usize = 1 << 16;
 /// Levels of [`sample_level`].
 const LEVELS: usize = 65;
-/// Maximum number of samples of processes that are not attached yet.
-const MAX_EARLY_SAMPLES: usize = 1 << 16;
+/// Maximum bytes of samples of processes that are not attached yet. Most of a sample is the copy of its stack.
+const MAX_EARLY_BYTES: usize = 32 << 20;
 /// Maximum age of such samples.
 const EARLY: Duration = Duration::from_secs(10);
 /// Time until the mappings of a program are read again, if a frame is in none of them. It is short at first, because a
@@ -295,15 +296,18 @@ impl Process {
 }
 
 impl Stacks {
-    /// Samples no process yet. With `command`, the program that the calling thread starts next is sampled from
-    /// its first instruction.
+    /// Samples no process yet. If `targets` contain a command, the program that the calling thread starts next is sampled
+    /// from its first instruction.
     ///
     /// # Errors
     /// If the kernel refuses it.
-    pub fn open(command: bool, o: StackOptions) -> Result<Self, StacksError> {
+    pub fn open(targets: &Selection, o: StackOptions) -> Result<Self, StacksError> {
         let mut sampler = FaultSampler::open(ROOT.as_ref(), o.allocation_bytes.is_some())?;
+        if !targets.may_be_children() {
+            sampler = sampler.without_children();
+        }
         let mut library = None;
-        if command {
+        if !targets.command.is_empty() {
             if let Some(bytes) = o.allocation_bytes {
                 let created = PreloadLibrary::create()?;
                 Probe::of(created.path()).map_or(Ok(()), |probe| sampler.probe(&probe))?;
@@ -480,6 +484,7 @@ impl Stacks {
         let stride = self.budget.stride(now, samples().count() - allocations);
         let full = (self.followed.len() * 8 / MAX_FOLLOWED) as u32;
         self.sampler.set_stride(stride << full.min(8));
+        let mut early_bytes = 0;
         for news in early.chain(new) {
             match news {
                 FaultNews::Fault(s) if self.processes.contains_key(&s.pid) => {
@@ -489,7 +494,9 @@ impl Stacks {
                     // Other processes may have loaded a library that remains installed, so a sample may be of an
                     // unwatched process.
                     let may_be_ours = !s.is_of_allocation() || self.library.is_some();
-                    if may_be_ours && s.at + EARLY > now && self.early.len() < MAX_EARLY_SAMPLES {
+                    let size = s.size();
+                    if may_be_ours && s.at + EARLY > now && early_bytes + size <= MAX_EARLY_BYTES {
+                        early_bytes += size;
                         self.early.push_back(s);
                     }
                 }
