@@ -588,11 +588,14 @@ impl Stacks {
             }
             return;
         }
-        // If it was filled when only a finer sample was taken, pages of that sample represent it.
-        if is_read && self.unseen.get(level as usize).is_some_and(|at| at.0 > 0) {
+        let again = self.followed.contains_key(&key);
+        // These kinds of fault may not be the first one of their page.
+        if (is_read || is_around)
+            && !again
+            && is_represented(&self.followed, key, (since, level as usize), &self.unseen)
+        {
             return;
         }
-        let again = self.followed.contains_key(&key);
         if self.followed.len() >= MAX_FOLLOWED && !again {
             return;
         }
@@ -728,10 +731,41 @@ fn sides_filled_again(
             false => (other.level > hidden).then_some(false),
         }
     };
-    let after =
-        followed.range((Bound::Excluded(key), Bound::Unbounded)).take(NEIGHBOURS).find_map(tells);
-    let before = followed.range(..key).rev().take(NEIGHBOURS).find_map(tells);
-    [before, after].into_iter().filter(|side| *side == Some(true)).count()
+    nearest(followed, key, tells).into_iter().filter(|side| *side == Some(true)).count()
+}
+
+/// Whether pages of a finer sample represent a page of this level that was sampled at this time, because it was in no sample
+/// when it was filled or mapped. If so, the nearest pages on both sides have such a sample from that time, and not from a
+/// later one. Example: of the pages of a file that was read at full speed, one in 1024 was sampled. The others may be read or
+/// mapped again later, when all pages of the greatest sample are observed.
+fn is_represented(
+    followed: &BTreeMap<FollowedKey, Followed>,
+    key: FollowedKey,
+    (since, level): (Nanos, usize),
+    unseen: &[Nanos; LEVELS],
+) -> bool {
+    let until = unseen.get(level).copied().unwrap_or_default();
+    let tells = |(at, other): (&FollowedKey, &Followed)| {
+        // Pages of a sample of one in n are up to 2.6 n pages apart.
+        let is_near = at.1.abs_diff(key.1) / key.2 <= 4 << other.shift;
+        match at.0 == key.0 && is_near && other.since <= until {
+            true => (at.2 == key.2 && other.shift > level).then_some(true),
+            false => Some(false),
+        }
+    };
+    // A page that was sampled during a burst is a part of its sample.
+    since > until && nearest(followed, key, tells).iter().all(|side| *side == Some(true))
+}
+
+/// What the nearest followed page before another one and the nearest one after it tell, of those that do.
+fn nearest(
+    followed: &BTreeMap<FollowedKey, Followed>,
+    key: FollowedKey,
+    tells: impl Fn((&FollowedKey, &Followed)) -> Option<bool>,
+) -> [Option<bool>; 2] {
+    let after = followed.range((Bound::Excluded(key), Bound::Unbounded)).take(NEIGHBOURS);
+    let before = followed.range(..key).rev().take(NEIGHBOURS);
+    [before.map(&tells).find_map(|told| told), after.map(&tells).find_map(|told| told)]
 }
 
 /// The pages of files and of shared memory that a process has mapped, as at most so many ranges and the rest.
@@ -767,9 +801,8 @@ pub fn try_target(stacks: &mut Stacks, fact: &TargetInfo) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn memory_around_a_page_tells_whether_it_was_filled_again() {
-        let page = |since, level, shift, again| Followed {
+    fn page(since: u64, level: usize, shift: usize, again: bool) -> Followed {
+        Followed {
             owner: Arc::default(),
             resident: true,
             since: Nanos(since),
@@ -778,7 +811,39 @@ mod tests {
             again,
             frame: 0,
             forks: 0,
+        }
+    }
+
+    /// After a burst of faults, files that were read had no stacks, until the recording ended. Pages that the burst had
+    /// mapped got one when a page near them was touched, so they counted twice.
+    #[test]
+    fn pages_of_a_burst_are_represented_and_others_are_not() {
+        let mut unseen = [Nanos(0); LEVELS];
+        let at = 0x5000_0000;
+        let near = at - 0x10_0000;
+        let is_at = |now, unseen: &_, before: (i32, u64, Followed), after: Followed| {
+            let pages = [
+                ((before.0, before.1, PAGE_SIZE), before.2),
+                // It was sampled before the burst.
+                ((7, at + 0x1000, PAGE_SIZE), page(1, 6, 6, false)),
+                ((7, at + 0x10_0000, PAGE_SIZE), after),
+            ];
+            is_represented(&BTreeMap::from(pages), (7, at, PAGE_SIZE), (Nanos(now), 6), unseen)
         };
+        let is = |unseen: &_, before, after| is_at(20, unseen, before, after);
+        let of_burst = || page(5, 10, 10, false);
+        assert!(!is(&unseen, (7, near, of_burst()), of_burst()), "there was no burst");
+        unseen[6] = Nanos(8);
+        assert!(is(&unseen, (7, near, of_burst()), of_burst()));
+        assert!(!is_at(8, &unseen, (7, near, of_burst()), of_burst()), "in the burst");
+        assert!(!is(&unseen, (7, near, of_burst()), page(9, 10, 6, false)), "a later reading");
+        assert!(!is(&unseen, (7, near, page(5, 10, 6, false)), of_burst()), "before the burst");
+        assert!(!is(&unseen, (8, near, of_burst()), of_burst()), "another process");
+        assert!(!is(&unseen, (7, at - 0x200_0000, of_burst()), of_burst()), "other memory");
+    }
+
+    #[test]
+    fn memory_around_a_page_tells_whether_it_was_filled_again() {
         let mut unseen = [Nanos(0); LEVELS];
         unseen[6] = Nanos(5);
         let sides = |before: (i32, &Followed), after: &Followed| {
