@@ -681,10 +681,11 @@ impl Stacks {
             };
             // A page that was freed and filled again has another frame, unless the same frames went around. So has
             // one that was moved, or was in swap in between.
+            let has_other_frame = ![0, page.frame].contains(&frame) && page.frame != 0;
             let is_other = || match sides_filled_again(followed, key, unseen) {
-                _ if is_random => frame != page.frame,
+                _ if is_random => has_other_frame,
                 0 => false,
-                1 => frame != page.frame,
+                1 => has_other_frame,
                 _ => true,
             };
             let may_be_other = page.resident && unseen[page.level] > page.since;

@@ -402,6 +402,25 @@ fn assert_refilled(how: &str, mib: u32, pause_ms: u32, rounds: u32) {
     assert_owners(dir.path(), how, mib);
 }
 
+/// Of a command, page frames were hidden, so that pages that it had freed and filled again stayed in the report.
+#[test]
+fn memory_that_a_command_fills_again_and_again_counts_once() {
+    needs_root!();
+    let dir = tempfile::tempdir().unwrap();
+    let program = compiled(REFILL, dir.path()).display().to_string();
+    let [begin, done] = ["begin", "done"].map(|name| dir.path().join(name));
+    std::fs::write(&begin, "\n").unwrap();
+    let (begin, out) = (begin.display(), done.display());
+    let script = format!("exec {program} drop 1 2 1000 < {begin} > {out}");
+    let options = ["--stacks", "--control", "c", "--", "sh", "-c", &script];
+    let mut recorder = Recorder::recording(&options);
+    until("the last round", || done.metadata().is_ok_and(|m| m.len() > 0));
+    recorder.until_more(15);
+    let _ = recorder.stop();
+    std::fs::copy(recorder.record(), dir.path().join("rec")).unwrap();
+    assert_owners(dir.path(), "command", 1);
+}
+
 fn assert_owners(dir: &Path, how: &str, mib: u32) {
     let figures = report(dir, &["--by", "path"]);
     let truth = f64::from(mib);
