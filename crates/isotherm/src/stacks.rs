@@ -22,6 +22,7 @@ use isotherm_record::TargetInfo;
 use tracing::warn;
 
 use crate::ROOT;
+use crate::follow::Selection;
 
 /// Interval between two readings of the rings.
 const READ_INTERVAL: Duration = Duration::from_millis(200);
@@ -39,8 +40,8 @@ const NEIGHBOURS: usize = 64;
 const MAX_MAPPED_BEFORE: usize = 1 << 16;
 /// Levels of [`sample_level`].
 const LEVELS: usize = 65;
-/// Maximum number of samples of processes that are not attached yet.
-const MAX_EARLY_SAMPLES: usize = 1 << 16;
+/// Maximum bytes of samples of processes that are not attached yet. Most of a sample is the copy of its stack.
+const MAX_EARLY_BYTES: usize = 32 << 20;
 /// Maximum age of such samples.
 const EARLY: Duration = Duration::from_secs(10);
 /// Time until the mappings of a program are read again, if a frame is in none of them. It is short at first, because a
@@ -295,15 +296,18 @@ impl Process {
 }
 
 impl Stacks {
-    /// Samples no process yet. With `command`, the program that the calling thread starts next is sampled from
-    /// its first instruction.
+    /// Samples no process yet. If `targets` contain a command, the program that the calling thread starts next is sampled
+    /// from its first instruction.
     ///
     /// # Errors
     /// If the kernel refuses it.
-    pub fn open(command: bool, o: StackOptions) -> Result<Self, StacksError> {
+    pub fn open(targets: &Selection, o: StackOptions) -> Result<Self, StacksError> {
         let mut sampler = FaultSampler::open(ROOT.as_ref(), o.allocation_bytes.is_some())?;
+        if !targets.may_be_children() {
+            sampler = sampler.without_children();
+        }
         let mut library = None;
-        if command {
+        if !targets.command.is_empty() {
             if let Some(bytes) = o.allocation_bytes {
                 let created = PreloadLibrary::create()?;
                 Probe::of(created.path()).map_or(Ok(()), |probe| sampler.probe(&probe))?;
@@ -480,6 +484,7 @@ impl Stacks {
         let stride = self.budget.stride(now, samples().count() - allocations);
         let full = (self.followed.len() * 8 / MAX_FOLLOWED) as u32;
         self.sampler.set_stride(stride << full.min(8));
+        let mut early_bytes = 0;
         for news in early.chain(new) {
             match news {
                 FaultNews::Fault(s) if self.processes.contains_key(&s.pid) => {
@@ -489,7 +494,9 @@ impl Stacks {
                     // Other processes may have loaded a library that remains installed, so a sample may be of an
                     // unwatched process.
                     let may_be_ours = !s.is_of_allocation() || self.library.is_some();
-                    if may_be_ours && s.at + EARLY > now && self.early.len() < MAX_EARLY_SAMPLES {
+                    let size = s.size();
+                    if may_be_ours && s.at + EARLY > now && early_bytes + size <= MAX_EARLY_BYTES {
+                        early_bytes += size;
                         self.early.push_back(s);
                     }
                 }
@@ -581,11 +588,14 @@ impl Stacks {
             }
             return;
         }
-        // If it was filled when only a finer sample was taken, pages of that sample represent it.
-        if is_read && self.unseen.get(level as usize).is_some_and(|at| at.0 > 0) {
+        let again = self.followed.contains_key(&key);
+        // These kinds of fault may not be the first one of their page.
+        if (is_read || is_around)
+            && !again
+            && is_represented(&self.followed, key, (since, level as usize), &self.unseen)
+        {
             return;
         }
-        let again = self.followed.contains_key(&key);
         if self.followed.len() >= MAX_FOLLOWED && !again {
             return;
         }
@@ -671,10 +681,11 @@ impl Stacks {
             };
             // A page that was freed and filled again has another frame, unless the same frames went around. So has
             // one that was moved, or was in swap in between.
+            let has_other_frame = ![0, page.frame].contains(&frame) && page.frame != 0;
             let is_other = || match sides_filled_again(followed, key, unseen) {
-                _ if is_random => frame != page.frame,
+                _ if is_random => has_other_frame,
                 0 => false,
-                1 => frame != page.frame,
+                1 => has_other_frame,
                 _ => true,
             };
             let may_be_other = page.resident && unseen[page.level] > page.since;
@@ -721,10 +732,41 @@ fn sides_filled_again(
             false => (other.level > hidden).then_some(false),
         }
     };
-    let after =
-        followed.range((Bound::Excluded(key), Bound::Unbounded)).take(NEIGHBOURS).find_map(tells);
-    let before = followed.range(..key).rev().take(NEIGHBOURS).find_map(tells);
-    [before, after].into_iter().filter(|side| *side == Some(true)).count()
+    nearest(followed, key, tells).into_iter().filter(|side| *side == Some(true)).count()
+}
+
+/// Whether pages of a finer sample represent a page of this level that was sampled at this time, because it was in no sample
+/// when it was filled or mapped. If so, the nearest pages on both sides have such a sample from that time, and not from a
+/// later one. Example: of the pages of a file that was read at full speed, one in 1024 was sampled. The others may be read or
+/// mapped again later, when all pages of the greatest sample are observed.
+fn is_represented(
+    followed: &BTreeMap<FollowedKey, Followed>,
+    key: FollowedKey,
+    (since, level): (Nanos, usize),
+    unseen: &[Nanos; LEVELS],
+) -> bool {
+    let until = unseen.get(level).copied().unwrap_or_default();
+    let tells = |(at, other): (&FollowedKey, &Followed)| {
+        // Pages of a sample of one in n are up to 2.6 n pages apart.
+        let is_near = at.1.abs_diff(key.1) / key.2 <= 4 << other.shift;
+        match at.0 == key.0 && is_near && other.since <= until {
+            true => (at.2 == key.2 && other.shift > level).then_some(true),
+            false => Some(false),
+        }
+    };
+    // A page that was sampled during a burst is a part of its sample.
+    since > until && nearest(followed, key, tells).iter().all(|side| *side == Some(true))
+}
+
+/// What the nearest followed page before another one and the nearest one after it tell, of those that do.
+fn nearest(
+    followed: &BTreeMap<FollowedKey, Followed>,
+    key: FollowedKey,
+    tells: impl Fn((&FollowedKey, &Followed)) -> Option<bool>,
+) -> [Option<bool>; 2] {
+    let after = followed.range((Bound::Excluded(key), Bound::Unbounded)).take(NEIGHBOURS);
+    let before = followed.range(..key).rev().take(NEIGHBOURS);
+    [before.map(&tells).find_map(|told| told), after.map(&tells).find_map(|told| told)]
 }
 
 /// The pages of files and of shared memory that a process has mapped, as at most so many ranges and the rest.
@@ -760,9 +802,8 @@ pub fn try_target(stacks: &mut Stacks, fact: &TargetInfo) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn memory_around_a_page_tells_whether_it_was_filled_again() {
-        let page = |since, level, shift, again| Followed {
+    fn page(since: u64, level: usize, shift: usize, again: bool) -> Followed {
+        Followed {
             owner: Arc::default(),
             resident: true,
             since: Nanos(since),
@@ -771,7 +812,39 @@ mod tests {
             again,
             frame: 0,
             forks: 0,
+        }
+    }
+
+    /// After a burst of faults, files that were read had no stacks, until the recording ended. Pages that the burst had
+    /// mapped got one when a page near them was touched, so they counted twice.
+    #[test]
+    fn pages_of_a_burst_are_represented_and_others_are_not() {
+        let mut unseen = [Nanos(0); LEVELS];
+        let at = 0x5000_0000;
+        let near = at - 0x10_0000;
+        let is_at = |now, unseen: &_, before: (i32, u64, Followed), after: Followed| {
+            let pages = [
+                ((before.0, before.1, PAGE_SIZE), before.2),
+                // It was sampled before the burst.
+                ((7, at + 0x1000, PAGE_SIZE), page(1, 6, 6, false)),
+                ((7, at + 0x10_0000, PAGE_SIZE), after),
+            ];
+            is_represented(&BTreeMap::from(pages), (7, at, PAGE_SIZE), (Nanos(now), 6), unseen)
         };
+        let is = |unseen: &_, before, after| is_at(20, unseen, before, after);
+        let of_burst = || page(5, 10, 10, false);
+        assert!(!is(&unseen, (7, near, of_burst()), of_burst()), "there was no burst");
+        unseen[6] = Nanos(8);
+        assert!(is(&unseen, (7, near, of_burst()), of_burst()));
+        assert!(!is_at(8, &unseen, (7, near, of_burst()), of_burst()), "in the burst");
+        assert!(!is(&unseen, (7, near, of_burst()), page(9, 10, 6, false)), "a later reading");
+        assert!(!is(&unseen, (7, near, page(5, 10, 6, false)), of_burst()), "before the burst");
+        assert!(!is(&unseen, (8, near, of_burst()), of_burst()), "another process");
+        assert!(!is(&unseen, (7, at - 0x200_0000, of_burst()), of_burst()), "other memory");
+    }
+
+    #[test]
+    fn memory_around_a_page_tells_whether_it_was_filled_again() {
         let mut unseen = [Nanos(0); LEVELS];
         unseen[6] = Nanos(5);
         let sides = |before: (i32, &Followed), after: &Followed| {

@@ -6,12 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
-use framehop::{ExplicitModuleSectionInfo, Module, Unwinder};
+use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder};
 use gimli::CallFrameInstruction::{DefCfaExpression, Expression, ValExpression};
 use gimli::{
     BaseAddresses, CallFrameInstructionIter, CieOrFde, DW_EH_PE_udata4, EhFrame, Encoding,
     EndianSlice, LittleEndian, Operation, UnwindSection,
 };
+use isotherm_core::AddrRange;
 use object::{Object, ObjectSection};
 
 use crate::code::{FileVersion, open_with_metadata};
@@ -28,6 +29,12 @@ const MAX_ENTRY_BYTES: usize = 1 << 16;
 /// Maximum bytes of the tables of all files, and maximum number of files. Others have no tables.
 const MAX_BYTES: usize = 256 << 20;
 const MAX_FILES: usize = 1 << 14;
+
+/// Maximum number of functions of a file that a signal handler returns to. A C library has one.
+const MAX_SIGNAL_RETURNS: usize = 16;
+/// Where the kernel leaves bp, sp and ip of the interrupted code, from the stack pointer of such a function on: they are
+/// `uc_mcontext` of a `struct ucontext` of x86-64.
+const INTERRUPTED: [u64; 3] = [120, 160, 168];
 
 /// A part of the tables of a file, shared by all processes that execute the file.
 type Bytes = Arc<[u8]>;
@@ -47,6 +54,9 @@ struct FrameTable {
     /// the section `.eh_frame`
     entries: Bytes,
     search: Bytes,
+    /// The functions that signal handlers return to, as addresses in the file. Their entries have expressions that
+    /// framehop does not evaluate.
+    signal_returns: Vec<AddrRange>,
 }
 
 impl Tables {
@@ -76,9 +86,25 @@ impl Tables {
         self.frames.iter().flat_map(|frames| [&frames.entries, &frames.search])
     }
 
+    /// Where address 0 of the file is, if it is mapped as `code` says.
+    fn base(&self, code: &FileCode) -> Option<u64> {
+        base(&self.segments, code.range.start, code.offset)
+    }
+
+    /// The functions in this mapping that signal handlers return to.
+    fn signal_returns(&self, code: &FileCode) -> Vec<AddrRange> {
+        let Some((base, frames)) = self.base(code).zip(self.frames.as_ref()) else {
+            return Vec::new();
+        };
+        let moved =
+            |r: &AddrRange| AddrRange::new(r.start.wrapping_add(base), r.end.wrapping_add(base));
+        let all = frames.signal_returns.iter().map(moved);
+        all.filter_map(|r| r.intersect(&code.range)).collect()
+    }
+
     /// The module of the file that is mapped as `code` says.
     fn module(&self, code: &FileCode) -> Option<Module<Bytes>> {
-        let base = base(&self.segments, code.range.start, code.offset)?;
+        let base = self.base(code)?;
         let mut sections = ExplicitModuleSectionInfo::default();
         if let Some(frames) = &self.frames {
             let end = frames.address.saturating_add(frames.entries.len() as u64);
@@ -93,21 +119,19 @@ impl Tables {
 
 impl FrameTable {
     fn new(address: u64, entries: &[u8]) -> Self {
-        FrameTable {
-            address,
-            entries: entries.into(),
-            search: search_table(address, entries).into(),
-        }
+        let (search, signal_returns) = search_table(address, entries);
+        FrameTable { address, entries: entries.into(), search: search.into(), signal_returns }
     }
 }
 
-/// The entries whose evaluation ends, in the form of an `.eh_frame_hdr`. That of the file is of no use: it may point to
-/// entries that this function has not checked. Without any, framehop would make a table of all entries for each mapping.
-fn search_table(address: u64, entries: &[u8]) -> Vec<u8> {
+/// The entries whose evaluation ends, in the form of an `.eh_frame_hdr`, and the functions that signal handlers return to.
+/// The table of the file is of no use: it may point to entries that this function has not checked. Without any, framehop
+/// would make a table of all entries for each mapping.
+fn search_table(address: u64, entries: &[u8]) -> (Vec<u8>, Vec<AddrRange>) {
     let mut section = EhFrame::new(entries, LittleEndian);
     section.set_address_size(8);
     let bases = BaseAddresses::default().set_eh_frame(address);
-    let (mut common, mut found) = (HashMap::new(), Vec::new());
+    let (mut common, mut found, mut signal_returns) = (HashMap::new(), Vec::new(), Vec::new());
     let mut all = section.entries(&bases);
     while let Ok(Some(entry)) = all.next() {
         match entry {
@@ -125,6 +149,10 @@ fn search_table(address: u64, entries: &[u8]) -> Vec<u8> {
                     common.get(&at.0).cloned().ok_or(missing)
                 });
                 let Ok(fde) = fde else { continue };
+                if fde.is_signal_trampoline() && signal_returns.len() < MAX_SIGNAL_RETURNS {
+                    let start = fde.initial_address();
+                    signal_returns.push(AddrRange::new(start, start.saturating_add(fde.len())));
+                }
                 let is_short = fde.entry_len() <= MAX_ENTRY_BYTES;
                 let encoding = fde.cie().encoding();
                 if is_short && has_no_jump(&section, fde.instructions(&section, &bases), encoding) {
@@ -141,7 +169,7 @@ fn search_table(address: u64, entries: &[u8]) -> Vec<u8> {
     let rows = found.iter().flat_map(|&(function, entry)| [function, entry]);
     let words = [0, u32::try_from(found.len()).unwrap_or(0)].into_iter().chain(rows);
     words.for_each(|word| table.extend(word.to_le_bytes()));
-    table
+    (table, signal_returns)
 }
 
 /// The sections are in memory, and have the byte order of x86-64.
@@ -241,6 +269,8 @@ impl UnwindTables {
 pub struct StackUnwinder {
     unwinder: UnwinderX86_64<Bytes>,
     cache: CacheX86_64,
+    /// the functions that signal handlers return to
+    signal_returns: Vec<AddrRange>,
 }
 
 impl StackUnwinder {
@@ -251,18 +281,27 @@ impl StackUnwinder {
         code: impl Iterator<Item = &'a FileCode>,
         tables: &mut UnwindTables,
     ) -> Self {
-        let mut unwinder = UnwinderX86_64::new();
-        for file in code {
-            let path = root.join(file.path.trim_start_matches('/'));
-            if let Some(module) = tables.read(&path).and_then(|t| t.module(file)) {
-                unwinder.add_module(module);
-            }
-        }
-        StackUnwinder { unwinder, cache: CacheX86_64::new() }
+        let read = code.filter_map(|file| {
+            Some((file, tables.read(&root.join(file.path.trim_start_matches('/')))?))
+        });
+        StackUnwinder::of(read)
     }
 
-    /// The frames of a stack, the innermost first: the address of an instruction, then return addresses. Where a
-    /// file has no tables, frame pointers are followed. It ends early where the copy of the stack ends.
+    /// For a process that executes files with these tables.
+    fn of<'a>(files: impl Iterator<Item = (&'a FileCode, Arc<Tables>)>) -> Self {
+        let (mut unwinder, mut signal_returns) = (UnwinderX86_64::new(), Vec::new());
+        for (file, tables) in files {
+            if let Some(module) = tables.module(file) {
+                unwinder.add_module(module);
+                signal_returns.extend(tables.signal_returns(file));
+            }
+        }
+        StackUnwinder { unwinder, cache: CacheX86_64::new(), signal_returns }
+    }
+
+    /// The frames of a stack, the innermost first: the address of an instruction, then return addresses. An instruction
+    /// that a signal has interrupted counts as the one before its return address. Where a file has no tables, frame
+    /// pointers are followed. It ends early where the copy of the stack ends.
     pub fn frames(&mut self, copy: &StackCopy) -> Vec<u64> {
         let [bp, sp, ip] = copy.registers;
         let mut read = |address: u64| {
@@ -270,22 +309,36 @@ impl StackUnwinder {
             let word = copy.bytes.get(at..).and_then(|rest| rest.first_chunk()).ok_or(())?;
             Ok(u64::from_ne_bytes(*word))
         };
-        let registers = UnwindRegsX86_64::new(ip, sp, bp);
-        let mut frames = self.unwinder.iter_frames(ip, registers, &mut self.cache, &mut read);
-        let mut out = Vec::new();
-        while out.len() < MAX_FRAMES
-            && let Ok(Some(frame)) = frames.next()
-        {
-            out.push(frame.address());
+        let mut registers = UnwindRegsX86_64::new(ip, sp, bp);
+        let (mut at, mut out) = (FrameAddress::from_instruction_pointer(ip), vec![ip]);
+        while out.len() < MAX_FRAMES {
+            if self.is_signal_return(at.address_for_lookup()) {
+                let frame = registers.sp();
+                let saved = INTERRUPTED.map(|offset| read(frame.wrapping_add(offset)));
+                let [Ok(bp), Ok(sp), Ok(ip)] = saved else { break };
+                registers = UnwindRegsX86_64::new(ip, sp, bp);
+                at = FrameAddress::from_instruction_pointer(ip);
+                out.push(ip.saturating_add(1));
+                continue;
+            }
+            let caller = self.unwinder.unwind_frame(at, &mut registers, &mut self.cache, &mut read);
+            let Some(caller) = caller.ok().flatten().and_then(FrameAddress::from_return_address)
+            else {
+                break;
+            };
+            at = caller;
+            out.push(at.address());
         }
         out
+    }
+
+    fn is_signal_return(&self, address: u64) -> bool {
+        self.signal_returns.iter().any(|r| r.contains(address))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use isotherm_core::AddrRange;
-
     use super::*;
     use crate::elf::tests::with_section;
     use crate::sys::with_other_kinds;
@@ -331,7 +384,8 @@ mod tests {
         let mut tables = UnwindTables::default();
         let mut add = |inode| {
             let bytes: Bytes = vec![0; 100].into();
-            let frames = FrameTable { address: 0, entries: bytes.clone(), search: [].into() };
+            let (entries, search) = (bytes.clone(), [].into());
+            let frames = FrameTable { address: 0, entries, search, signal_returns: Vec::new() };
             let read = Tables { frames: Some(frames), ..Tables::default() };
             let version = FileVersion { inode, ..FileVersion::default() };
             tables.files.insert(version, Some(read.into()));
@@ -409,10 +463,8 @@ mod tests {
         let segment = CodeSegment { offset: 0, len: 0x8000, address: 0 };
         let tables = Tables { segments: vec![segment], frames: Some(frames) };
         let range = AddrRange::new(0x7000_0000, 0x7000_8000);
-        let module = tables.module(&FileCode { range, offset: 0, path: "a".into() });
-        let mut unwinder = UnwinderX86_64::new();
-        unwinder.add_module(module.unwrap());
-        let mut unwinder = StackUnwinder { unwinder, cache: CacheX86_64::new() };
+        let file = FileCode { range, offset: 0, path: "a".into() };
+        let mut unwinder = StackUnwinder::of([(&file, Arc::new(tables))].into_iter());
         let mut caller = |function: u64| {
             let bytes = [1u64, 2, 3, 4].map(u64::to_ne_bytes).as_flattened().into();
             let copy = StackCopy { registers: [0, 0x9000, function + 0x7000_0010], bytes };
@@ -420,6 +472,47 @@ mod tests {
         };
         assert_eq!([0x3000, 0x4000, 0x7000].map(&mut caller), [Some(2); 3]);
         assert_ne!(caller(0x1000), Some(2), "the loop has no caller, but an end");
+    }
+
+    /// Stacks ended at the handler of a signal, and PostgreSQL starts its processes in one.
+    #[test]
+    fn a_stack_continues_in_the_code_that_a_signal_interrupted() {
+        // With the augmentation zS, which has no data. DW_CFA_def_cfa_expression: DW_OP_breg7 160, DW_OP_deref.
+        let of_signals = [1, b'z', b'S', 0, 1, 0x78, 16, 0, 0x0f, 4, 0x77, 0xa0, 1, 6];
+        let of_others = u32::try_from(entry(0, &of_signals).len()).unwrap();
+        let mut entries = [
+            entry(u32::MAX, &of_signals),
+            common(),
+            function(0, 0x1000, &[0]),
+            function(of_others, 0x2000, &[]),
+            // DW_CFA_def_cfa_offset
+            function(of_others, 0x3000, &[0x0e, 16]),
+        ]
+        .concat();
+        to_eh_frame(&mut entries);
+        let segments = vec![CodeSegment { offset: 0, len: 0x8000, address: 0 }];
+        let frames = Some(FrameTable::new(0, &entries));
+        let tables = Arc::new(Tables { segments, frames });
+        let base = 0x7000_0000;
+        let range = AddrRange::new(base, base + 0x8000);
+        let file = FileCode { range, offset: 0, path: "a".into() };
+        let mut unwinder = StackUnwinder::of([(&file, tables)].into_iter());
+        // The handler, which returns to the first byte of the function, and the frame of the kernel.
+        let mut stack = [0u64; 40];
+        let sp = 0x9000;
+        stack[0] = base + 0x1001;
+        stack[1 + 20] = sp + 30 * 8;
+        stack[1 + 21] = base + 0x3000;
+        // The interrupted function has pushed a word. It was interrupted at its first instruction.
+        stack[31] = base + 0x2010;
+        stack[32] = 0;
+        let bytes: Box<[u8]> = stack.map(u64::to_ne_bytes).as_flattened().into();
+        let mut frames = |bytes: &[u8]| {
+            let copy = StackCopy { registers: [0, sp, base + 0x2000], bytes: bytes.into() };
+            unwinder.frames(&copy).into_iter().map(|f| f - base).collect::<Vec<_>>()
+        };
+        assert_eq!(frames(&bytes), [0x2000, 0x1001, 0x3001, 0x2010]);
+        assert_eq!(frames(&bytes[..100]), [0x2000, 0x1001], "the copy ends");
     }
 
     /// A file that was mapped in a thousand parts took a thousand tables of all of its functions.

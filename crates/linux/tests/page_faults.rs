@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use common::{attached, needs_root, obey as be_obedient, part, root};
-use isotherm_core::{AddrRange, PAGE_SIZE, sample_level};
+use isotherm_core::{AddrRange, BLOCK_SIZE, PAGE_SIZE, sample_level};
 use isotherm_linux::faults::{FaultNews, FaultSampler, SampleKind, Sampled};
+use isotherm_linux::proc::Pagemap;
 
 #[test]
 fn obey() {
@@ -152,6 +153,78 @@ fn new_threads_are_sampled_once() {
     assert!(faults.iter().all(|s| s.tid as u64 == thread), "{faults:?}");
     let pages: u64 = faults.iter().map(|s| s.weight).sum();
     assert!((19_000..=20_600).contains(&pages), "{pages}");
+}
+
+/// A daemon whose parent had ended was not sampled, because it seemed to inherit events.
+#[test]
+fn a_child_is_sampled_after_its_parent_has_ended() {
+    needs_root!();
+    let (mut process, _ops, _target) = attached();
+    let mut sampler = FaultSampler::open("/".as_ref(), false).unwrap();
+    sampler.attach(process.pid()).unwrap();
+    let memory = process.map(64, "shared");
+    let mut fork = |sampler: &mut FaultSampler| {
+        let child = process.tell(&format!("fork-read {} 64", memory.start));
+        sampler.drain();
+        i32::try_from(child).unwrap()
+    };
+    let [first, second] = [(); 2].map(|()| fork(&mut sampler));
+    assert!(!sampler.attach(first).unwrap(), "it inherits the events");
+    sampler.detach(process.pid());
+    assert!(!sampler.attach(second).unwrap(), "they are open, because the first child needs them");
+    [first, second].into_iter().for_each(|child| sampler.detach(child));
+    assert!(sampler.attach(first).unwrap() && sampler.attach(second).unwrap());
+    [first, second].into_iter().for_each(|child| {
+        process.tell(&format!("reap {child}"));
+    });
+}
+
+/// Children that nobody watches took a part of the samples.
+#[test]
+fn without_children_only_the_process_itself_is_sampled() {
+    needs_root!();
+    let (mut process, _ops, _target) = attached();
+    let mut sampler = FaultSampler::open("/".as_ref(), false).unwrap().without_children();
+    sampler.attach(process.pid()).unwrap();
+    let memory = process.map(20_000, "shared");
+    process.touch(memory);
+    assert!(drained(&mut sampler, memory).len() > 100);
+    let child = process.tell(&format!("fork-read {} 20000", memory.start));
+    let child = i32::try_from(child).unwrap();
+    let mut pagemap = Pagemap::open("/".as_ref(), child).unwrap();
+    while pagemap.read(memory).filter(|page| page.is_present()).count() < 20_000 {}
+    assert_eq!(drained(&mut sampler, memory), []);
+    assert!(sampler.attach(child).unwrap(), "it inherits nothing");
+    process.tell(&format!("reap {child}"));
+}
+
+/// Two processes that have filled the same huge page one after the other had one sample.
+#[test]
+fn a_huge_page_of_each_process_is_sampled() {
+    needs_root!();
+    let (mut process, _ops, _target) = attached();
+    let mut sampler = FaultSampler::open("/".as_ref(), false).unwrap();
+    sampler.attach(process.pid()).unwrap();
+    let memory = process.map(128 * 512, "shared");
+    let is_sampled = |number| sample_level(number) >= 6;
+    // The process and its children use one CPU.
+    let mut blocks = memory.start.div_ceil(BLOCK_SIZE)..memory.end / BLOCK_SIZE;
+    let block = blocks.find(|block| is_sampled(*block)).unwrap() * BLOCK_SIZE;
+    let mut pages = (block..block + BLOCK_SIZE).step_by(4096);
+    let page = pages.find(|page| !is_sampled(page / PAGE_SIZE)).unwrap();
+    process.touch(AddrRange::new(page, page + PAGE_SIZE));
+    let child = process.tell(&format!("fork-read {page} 1"));
+    let mut pids = BTreeSet::new();
+    let begin = Instant::now();
+    while pids.len() < 2 && begin.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(100));
+        pids.extend(sampler.drain().into_iter().filter_map(|news| match news {
+            FaultNews::Fault(s) if s.address / PAGE_SIZE == page / PAGE_SIZE => Some(s.pid),
+            _ => None,
+        }));
+    }
+    assert_eq!(pids.len(), 2, "{pids:?}");
+    process.tell(&format!("reap {child}"));
 }
 
 /// One fault maps 16 pages of shared memory, and all but one of them had no sample.

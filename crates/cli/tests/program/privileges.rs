@@ -45,6 +45,11 @@ fn the_recorder_keeps_only_privileges_of_watching() {
     let mut recorder = Recorder::recording(&rotating);
     assert_all_threads_have(recorder.pid(), WATCHING.union(CapabilitySet::DAC_OVERRIDE));
     recorder.stop();
+    // Page frames show that a page was freed and filled again.
+    let mut recorder = Recorder::recording(&["--pid", &pid, "--stacks"]);
+    let stacks = CapabilitySet::SYS_ADMIN.union(CapabilitySet::DAC_READ_SEARCH);
+    assert_all_threads_have(recorder.pid(), WATCHING.union(stacks));
+    recorder.stop();
     let mut recorder = Recorder::recording(&["--pid", &pid, "--children"]);
     assert_all_threads_have(recorder.pid(), WATCHING.union(CapabilitySet::DAC_OVERRIDE));
     recorder.stop();

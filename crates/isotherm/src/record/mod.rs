@@ -132,7 +132,7 @@ pub fn record(
     let metrics = Metrics::open(o.metrics.as_ref(), o.metrics_every)?;
     let agent = Agent::open(o.lake.as_ref(), false)?;
     let facts = facts(attrs, seed, ready.describe());
-    let mut stacks = o.stacks.map(|stacks| Stacks::open(program.is_some(), stacks)).transpose()?;
+    let mut stacks = o.stacks.map(|stacks| Stacks::open(&o.targets, stacks)).transpose()?;
     let writer = match o.to_stdout() {
         true => Writer::stdout(Path::new("on standard output"), &facts, o.limits)?,
         false => Writer::create(&o.output, &facts, o.limits)?,
@@ -144,7 +144,8 @@ pub fn record(
     let writes = metrics.writes() || agent.writes();
     let reach = o.limits.rotate.is_some() || o.targets.may_be_strangers() || writes;
     let files = ready.requires_files() || o.stacks.is_some();
-    let frames = ready.requires_frames();
+    // A page that was filled again has another frame. A command, its children and each `exec` have a new `pagemap`.
+    let frames = ready.requires_frames() || o.stacks.is_some();
     let mut privileges = Privileges { reach, files, frames, writing: None };
     if let (Some(stacks), Some(command)) = (&mut stacks, &started) {
         stacks.started(command.pid());
@@ -170,6 +171,8 @@ pub fn record(
     };
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
     let result = session.run(&mut recording, &stop);
+    // A command still has its memory.
+    let result = result.and_then(|end| recording.complete_stacks().map(|()| end));
     let mut end_command =
         || started.as_mut().map(|c: &mut StartedCommand| c.end(&stop)).transpose();
     // A command that is asked to end may still print something, so wait for it first. A command that continues
@@ -298,15 +301,22 @@ impl RecordJob {
         WatchStatus::new(&on.state.scene(None), on.watch.attrs(), self.paused, Some(record))
     }
 
+    /// Writes the last faults, and the state of all sampled pages.
+    fn complete_stacks(&mut self) -> Result<(), RecordError> {
+        let Some(stacks) = &mut self.stacks else { return Ok(()) };
+        let news = stacks.finish(sys::monotonic());
+        self.write_stacks(news)?;
+        // The last snapshots may begin another file.
+        let _ = self.writer.flush()?;
+        self.repeat_pages()
+    }
+
     /// Ends the record, whether or not the session succeeded.
     fn finish(
         mut self,
         session: &mut Session,
         result: Result<End, RecordError>,
     ) -> Result<(End, Summary, Option<SampleCounts>), RecordError> {
-        let news = self.stacks.as_mut().map(|stacks| stacks.finish(sys::monotonic()));
-        let result =
-            result.and_then(|end| self.write_stacks(news.unwrap_or_default()).map(|()| end));
         let samples = self.stacks.as_ref().map(Stacks::counts);
         let result = result.and_then(|ended| Ok(session.stop().map(|()| ended)?));
         let result = result.and_then(|end| {

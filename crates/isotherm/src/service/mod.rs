@@ -208,7 +208,7 @@ pub fn act<T>(
     }
     notes.iter().for_each(|note| warn!("{note}"));
     let mut stacks =
-        o.stacks.then(|| Stacks::open(program.is_some(), StackOptions::default())).transpose()?;
+        o.stacks.then(|| Stacks::open(&o.targets, StackOptions::default())).transpose()?;
     let mut started = follower.start(looks.hold(), program, &o.targets.command, &[])?;
     if let (Some(stacks), Some(command)) = (&mut stacks, &started) {
         stacks.started(command.pid());

@@ -88,7 +88,7 @@ struct sample {
 
 /* Of the faults of one CPU that go to one ring. */
 struct thinning {
-	/* the huge page that was sampled last */
+	/* the huge page that was sampled last, and its process */
 	__u64 block;
 	__u32 reads;
 	/* samples taken since then */
@@ -177,6 +177,7 @@ static __always_inline void take_page(struct bpf_perf_event_data *ctx, __u32 rin
 	__u64 block = ctx->addr >> BLOCK_SHIFT;
 	__u64 of_page = hash(ctx->addr >> PAGE_SHIFT), of_block = hash(block);
 	struct thinning *t;
+	bool is_first = false;
 	__u64 n;
 
 	if (of_page >> (64 - MIN_SHIFT) && of_block >> (64 - MIN_SHIFT))
@@ -185,10 +186,13 @@ static __always_inline void take_page(struct bpf_perf_event_data *ctx, __u32 rin
 	if (!t)
 		return;
 	n = shift + doublings(t, of_room);
-	if (of_page >> (64 - n) && (of_block >> (64 - n) || t->block == block))
-		return;
-	if (!(of_block >> (64 - n)))
+	if (!(of_block >> (64 - n))) {
+		block |= bpf_get_current_pid_tgid() >> 32 << 40;
+		is_first = t->block != block;
 		t->block = block;
+	}
+	if (of_page >> (64 - n) && !is_first)
+		return;
 	put(ctx, ring, t, ctx->addr, 1ull << n, kind);
 }
 

@@ -48,8 +48,10 @@ pub(super) enum Counts {
 /// The threads that an event is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EventScope {
-    /// a thread that exists
+    /// a thread that exists, and the threads and processes that it starts
     Now,
+    /// a thread that exists, and the threads of its process that it starts; since Linux 5.13
+    Threads,
     /// the programs that this thread starts, from their `exec` on
     AtExec,
 }
@@ -103,6 +105,7 @@ fn attr(counts: Counts, begins: EventScope) -> perf_event_attr {
     // Without PERF_SAMPLE_PERIOD: with it, the kernel would sample every fault.
     a.sample_period = period;
     a.set_inherit(u64::from(counts != Counts::Selected));
+    a.set_inherit_thread(u64::from(begins == EventScope::Threads));
     if matches!(counts, Counts::Major { .. }) {
         a.set_task(1);
         // of memory with code
@@ -134,8 +137,7 @@ pub(super) fn open_probe(counts: Counts, probe: &Probe, cpu: i32) -> io::Result<
     open_attr(&mut attr, -1, cpu)
 }
 
-/// Opens the event of a thread on a CPU; 0 is the calling thread, -1 are all. Threads and processes that it starts are
-/// included.
+/// Opens the event of a thread on a CPU; 0 is the calling thread, -1 are all.
 pub(super) fn open(
     counts: Counts,
     begins: EventScope,

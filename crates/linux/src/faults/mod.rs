@@ -164,6 +164,8 @@ pub struct FaultSampler {
     /// The events by the process that they were opened for. [`COMMAND`] stands for this process, and is for the
     /// command that it starts.
     events: HashMap<i32, Vec<OwnedFd>>,
+    /// the threads that the events of attached processes are for
+    scope: EventScope,
     heirs: Heirs,
     /// attached processes, and the key of their events
     attached: BTreeMap<i32, i32>,
@@ -176,7 +178,7 @@ pub struct FaultSampler {
 /// The threads that inherit their events.
 #[derive(Debug, Default)]
 struct Heirs {
-    /// from the process with which key in the events of the sampler
+    /// from the process with which key in the events of the sampler; these events are open
     keys: HashMap<i32, i32>,
     /// threads that have ended since the last drain, and when: the next one may still find samples of them
     ended: HashMap<i32, Nanos>,
@@ -259,12 +261,24 @@ impl FaultSampler {
             thinner,
             probes: HashMap::new(),
             events: HashMap::new(),
+            scope: EventScope::Now,
             heirs: Heirs::default(),
             attached: BTreeMap::new(),
             names: HashMap::new(),
             news: Vec::new(),
             lost: 0,
         })
+    }
+
+    /// Samples processes that an attached one starts only if they are attached too. Kernels before 5.13 sample them in any
+    /// case. A command is not affected.
+    #[must_use]
+    pub fn without_children(self) -> Self {
+        let own = (0, self.cpus.first().map_or(0, |rings| rings.cpu));
+        match event::open(Counts::Minor { period: 1 }, EventScope::Threads, own) {
+            Ok(_) => FaultSampler { scope: EventScope::Threads, ..self },
+            Err(_) => self,
+        }
     }
 
     /// Samples the allocations that any process reports at a probe. A repeated probe changes nothing.
@@ -329,8 +343,31 @@ impl FaultSampler {
             self.attached.insert(pid, key);
             return Ok(false);
         }
+        // From now on, threads may inherit from it.
+        self.events.entry(pid).or_default();
+        let opened = self.open_threads(pid);
+        match (opened, self.heirs.keys.get(&pid)) {
+            // That it has begun was in a ring until now.
+            (Ok(false), Some(&key)) => {
+                self.events.retain(|of, events| *of != pid || !events.is_empty());
+                self.attached.insert(pid, key);
+                Ok(false)
+            }
+            (Ok(_), _) => {
+                self.attached.insert(pid, pid);
+                Ok(true)
+            }
+            (Err(e), _) => {
+                self.close(pid);
+                Err(e)
+            }
+        }
+    }
+
+    /// Opens the events of all threads of a process that inherit none. Returns whether there are any.
+    fn open_threads(&mut self, pid: i32) -> Result<bool, FaultsError> {
         let mut seen = BTreeSet::new();
-        let mut events = Vec::new();
+        let mut any = false;
         // Threads may start at the same time. Those that a thread with events starts inherit them.
         loop {
             self.read_rings();
@@ -341,8 +378,11 @@ impl FaultSampler {
                 break;
             }
             for tid in new {
-                match self.open_events(tid, EventScope::Now) {
-                    Ok(opened) => events.extend(opened),
+                match self.open_events(tid, self.scope) {
+                    Ok(opened) => {
+                        any = true;
+                        self.events.entry(pid).or_default().extend(opened);
+                    }
                     // It has ended.
                     Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
                     Err(source) => {
@@ -350,15 +390,22 @@ impl FaultSampler {
                         return Err(FaultsError::Refused { what, source });
                     }
                 }
-                let open = events.len() + self.events.values().map(Vec::len).sum::<usize>();
-                if open > MAX_EVENTS {
+                if self.events.values().map(Vec::len).sum::<usize>() > MAX_EVENTS {
                     return Err(FaultsError::TooMany { pid });
                 }
             }
         }
-        self.events.insert(pid, events);
-        self.attached.insert(pid, pid);
-        Ok(true)
+        Ok(any)
+    }
+
+    /// Closes the events of a process, which ends those that threads inherit from them.
+    fn close(&mut self, key: i32) {
+        self.events.remove(&key);
+        let FaultSampler { heirs, names, .. } = self;
+        // Their ends are not reported any more.
+        heirs.keys.extract_if(|_, of| *of == key).for_each(|(tid, _)| {
+            names.remove(&tid);
+        });
     }
 
     fn open_events(&self, tid: i32, begins: EventScope) -> io::Result<Vec<OwnedFd>> {
@@ -395,7 +442,7 @@ impl FaultSampler {
     pub fn detach(&mut self, pid: i32) {
         let Some(key) = self.attached.remove(&pid) else { return };
         if !self.attached.values().any(|&k| k == key) {
-            self.events.remove(&key);
+            self.close(key);
         }
     }
 
@@ -405,9 +452,10 @@ impl FaultSampler {
         self.read_rings();
         let mut news = std::mem::take(&mut self.news);
         news.sort_by_key(FaultNews::at);
+        let mut strangers = HashMap::new();
         for news in &mut news {
             if let FaultNews::Fault(s) = news {
-                s.thread = self.name(s.pid, s.tid);
+                s.thread = self.name(s.pid, s.tid, &mut strangers);
             }
         }
         // The last samples of a thread may stand in a ring that was read before the one with its end.
@@ -419,7 +467,9 @@ impl FaultSampler {
     }
 
     fn read_rings(&mut self) {
-        let FaultSampler { cpus, thinner, heirs, attached, names, news, lost, .. } = self;
+        let FaultSampler {
+            cpus, thinner, events, scope, heirs, attached, names, news, lost, ..
+        } = self;
         let [minor, major] =
             [Event::Minor, Event::Major].map(|event| match thinner.has_program() {
                 true => Counts::Selected,
@@ -445,7 +495,12 @@ impl FaultSampler {
                     news.push(FaultNews::Fork { pid: parent_pid, at });
                 }
                 let key = heirs.keys.get(&parent).or_else(|| attached.get(&parent_pid));
-                heirs.begin(tid, at, key.copied().unwrap_or(parent_pid));
+                let key = key.copied().unwrap_or(parent_pid);
+                let inherits = pid == parent_pid || *scope != EventScope::Threads;
+                // They may have been closed since.
+                if inherits && events.contains_key(&key) {
+                    heirs.begin(tid, at, key);
+                }
                 if let Some(name) = names.get(&parent).cloned() {
                     // Its own new name may stand in the ring of another CPU, which was read before.
                     names.entry(tid).or_insert(name);
@@ -470,11 +525,16 @@ impl FaultSampler {
         self.thinner.read();
     }
 
-    /// The name of a thread.
-    fn name(&mut self, pid: i32, tid: i32) -> Arc<str> {
-        let root = &self.root;
-        let read = || thread_comm(root, pid, tid).unwrap_or_default().into();
-        self.names.entry(tid).or_insert_with(read).clone()
+    /// The name of a thread. Of a process that is not attached, it is kept in `strangers`, because the end of the thread
+    /// may never be reported.
+    fn name(&mut self, pid: i32, tid: i32, strangers: &mut HashMap<i32, Arc<str>>) -> Arc<str> {
+        if let Some(known) = self.names.get(&tid) {
+            return Arc::clone(known);
+        }
+        let is_attached = self.attached.contains_key(&pid);
+        let names = if is_attached { &mut self.names } else { strangers };
+        let read = || thread_comm(&self.root, pid, tid).unwrap_or_default().into();
+        names.entry(tid).or_insert_with(read).clone()
     }
 
     /// Number of samples that did not fit into a ring so far.
@@ -509,6 +569,19 @@ mod tests {
             assert!(released.iter().all(|block| allocated.contains(block)), "{released:?}");
         }
         assert_eq!(allocated.len(), 14, "of 16; the last two are in the rings");
+    }
+
+    /// The name of each process that reports allocations stayed until the recording ended.
+    #[test]
+    fn names_of_threads_of_unwatched_processes_are_not_kept() {
+        // Only root may open it.
+        let Ok(mut sampler) = FaultSampler::open("/".as_ref(), false) else { return };
+        let pid = std::process::id().cast_signed();
+        let mut strangers = HashMap::new();
+        let mut name = |sampler: &mut FaultSampler| sampler.name(pid, pid, &mut strangers);
+        assert!(!name(&mut sampler).is_empty() && sampler.names.is_empty());
+        sampler.attached.insert(pid, pid);
+        assert!(!name(&mut sampler).is_empty() && sampler.names.len() == 1);
     }
 
     /// A later process with the pid of such a thread was never sampled, because it seemed to inherit events.

@@ -66,6 +66,13 @@ impl Sampled {
         }
     }
 
+    /// About the memory that it uses, in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let copy = self.copy.as_ref().map_or(0, |copy| copy.bytes.len());
+        size_of::<Self>() + size_of_val(&*self.frames) + copy
+    }
+
     /// Whether it is of the sample of pages.
     #[must_use]
     pub fn is_of_page(&self) -> bool {

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{Attribution, CacheAccess, CacheTrace, Fault, Nanos, Snapshot, TargetId};
+use isotherm_core::{
+    Attribution, CacheAccess, CacheTrace, Fault, FaultKind, Nanos, Snapshot, TargetId,
+};
 
 use super::{Edit, Editor};
 use crate::event::{Event, Lost, ReadError};
@@ -229,7 +231,9 @@ impl<S: Sink> Rewriter<S> {
     /// A fault before the selected time made memory that the later snapshots still have.
     fn fault(&mut self, source: &Source, f: Fault) -> Result<(), EditError> {
         let Some(&target) = source.ids.get(&f.target) else { return Ok(()) };
-        let Some(range) = source.editor.clipped(&f.range) else { return Ok(()) };
+        let Some(clipped) = source.editor.clipped(&f.range) else { return Ok(()) };
+        // All memory of a target ends when it becomes another program.
+        let range = if f.kind == FaultKind::Freed { f.range } else { clipped };
         if !source.editor.is_done(f.at) {
             let _ = self.writer.fault(Fault { target, at: source.moved(f.at), range, ..f })?;
         }

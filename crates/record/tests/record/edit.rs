@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attribution, Fault, HugeAges, Nanos, PageAges, Snapshot, TargetId, Thresholds,
+    AddrRange, Attribution, Fault, FaultKind, HugeAges, Nanos, PageAges, Snapshot, TargetId,
+    Thresholds,
 };
 use isotherm_record::edit::{Edit, EditError, Editor, Rewriter};
 use isotherm_record::{Event, FileEndReason, Limits, ReadError, Reader, RecordingHeader, Writer};
@@ -104,7 +105,10 @@ fn faults_and_code_stay() {
         Fault { target: TargetId(2), ..first.clone() },
         Fault { range: AddrRange::new(0x8000, 0x9000), ..first.clone() },
     ];
-    let faults = [&[first.clone()][..], &others].concat();
+    // All memory ends when the target becomes another program, also where an allocation began before the addresses.
+    let all_memory = AddrRange::new(0, u64::MAX);
+    let ended = Fault { kind: FaultKind::Freed, range: all_memory, ..first.clone() };
+    let faults = [&[first.clone()][..], &others, &[ended.clone()]].concat();
     let edit = Edit {
         time: Some(Duration::from_millis(800)..Duration::from_secs(2)),
         targets: Some([first.target].into()),
@@ -122,7 +126,8 @@ fn faults_and_code_stay() {
         }
     }
     let target = TargetId(0);
-    assert_eq!(kept, [Fault { range: AddrRange::new(0x1800, 0x2800), target, ..first }]);
+    let clipped = Fault { range: AddrRange::new(0x1800, 0x2800), target, ..first };
+    assert_eq!(kept, [clipped, Fault { target, ..ended }]);
     assert_eq!(known, [code]);
 }
 

@@ -35,6 +35,10 @@ impl Sum {
         Sum { bytes: w * bytes, variance: w * (w - 1.0).max(0.0) * bytes * bytes }
     }
 
+    fn scaled(self, share: f64) -> Self {
+        Sum { bytes: self.bytes * share, variance: self.variance * share * share }
+    }
+
     /// The estimate. The number of samples has a Poisson distribution, whose 95 % interval is approximated after
     /// Wilson and Hilferty. Example: 4 samples that stand for 1 MiB each are 4 MiB (1.1 to 10.2 MiB).
     pub(crate) fn estimate(&self) -> Estimate {
@@ -82,6 +86,18 @@ impl HeatSum {
             unknown: part(heat.unknown),
             resident: part(heat.resident()),
             idle: cold.bytes * age_ms,
+        }
+    }
+
+    /// A share of it.
+    pub(crate) fn scaled(self, share: f64) -> Self {
+        HeatSum {
+            hot: self.hot.scaled(share),
+            warm: self.warm.scaled(share),
+            cold: self.cold.scaled(share),
+            unknown: self.unknown.scaled(share),
+            resident: self.resident.scaled(share),
+            idle: self.idle * share,
         }
     }
 }

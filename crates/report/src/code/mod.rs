@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use crate::basis::{Basis, BasisTally, ms};
 use crate::filter::{FilterError, Gate, Options};
+use crate::pieces::each_piece;
 pub use change::{ChangedRow, ChangedStack, CodeChange, CodeSide};
 use claims::{Claim, Claims};
 pub use estimate::Estimate;
@@ -233,7 +234,10 @@ pub struct CodeBuilder {
     first_touch: bool,
     gate: Gate,
     claims: BTreeMap<TargetId, Claims>,
-    begin: Option<Nanos>,
+    /// the files that each target executes
+    code: BTreeMap<TargetId, Arc<Vec<CodeMapping>>>,
+    /// Faults, and the code of their targets. A record contains them before the snapshots of their time.
+    waiting: Vec<(Fault, Arc<Vec<CodeMapping>>)>,
     last: Option<(Range<Duration>, Arc<Snapshot>)>,
     /// faults after the selected time are ignored
     over: bool,
@@ -296,7 +300,8 @@ impl CodeBuilder {
             by,
             first_touch: false,
             claims: BTreeMap::new(),
-            begin: None,
+            code: BTreeMap::new(),
+            waiting: Vec::new(),
             last: None,
             over: false,
             refaults: HashMap::new(),
@@ -313,27 +318,28 @@ impl CodeBuilder {
 
     /// The files that a target executes from now on.
     pub fn code(&mut self, target: TargetId, code: &Arc<Vec<CodeMapping>>) {
-        self.claims.entry(target).or_default().code = Arc::clone(code);
+        self.code.insert(target, Arc::clone(code));
     }
 
     /// Adds a fault, or a change of a sampled page.
     pub fn fault(&mut self, f: &Fault) {
-        let wanted = self.options.filter.targets.as_ref().is_none_or(|ids| ids.contains(&f.target));
-        if self.over || !wanted {
-            return;
+        if !self.over && self.options.filter.wants(f.target) {
+            let code = self.code.entry(f.target).or_default();
+            self.waiting.push((f.clone(), Arc::clone(code)));
         }
-        let claims = self.claims.entry(f.target).or_default();
-        claims.push(f);
-        let begins = self.options.filter.time.as_ref().map_or(Duration::ZERO, |time| time.start);
-        let at = self.begin.map_or(Duration::ZERO, |begin| f.at.since(begin));
-        if f.kind == FaultKind::Major && at >= begins {
-            let owner = Owner {
-                target: f.target,
-                frames: Arc::clone(&f.frames),
-                thread: Arc::clone(&f.thread),
-                code: ByAddress(Arc::clone(&claims.code)),
-            };
-            *entry(&mut self.refaults, owner) += f.weight;
+    }
+
+    /// Applies the waiting faults before `end`.
+    fn apply_until(&mut self, end: Nanos) {
+        for (f, code) in self.waiting.extract_if(.., |(f, _)| f.at < end) {
+            let claims = self.claims.entry(f.target).or_default();
+            claims.code = Arc::clone(&code);
+            claims.push(&f);
+            if f.kind == FaultKind::Major && self.gate.is_in_time(f.at) {
+                let Fault { target, frames, thread, .. } = f;
+                let owner = Owner { target, frames, thread, code: ByAddress(code) };
+                *entry(&mut self.refaults, owner) += f.weight;
+            }
         }
     }
 
@@ -344,9 +350,12 @@ impl CodeBuilder {
 
     /// Adds a snapshot. The last one in the selected time that has memory gives the heat.
     pub fn push(&mut self, s: &Arc<Snapshot>) {
-        self.begin.get_or_insert(s.start);
         let admitted = self.gate.admit(s);
         self.over |= admitted.is_none() && self.last.is_some();
+        if self.over {
+            self.waiting.clear();
+        }
+        self.apply_until(s.end);
         let views = || self.options.filter.views(s);
         let saved = |v: &TargetView| self.saved.get(&v.id).map(|&bytes| bytes as f64);
         if admitted.is_some() && views().any(|v| saved(v).is_some()) {
@@ -364,8 +373,11 @@ impl CodeBuilder {
     ///
     /// # Errors
     /// If there is no snapshot in the selected time, or no memory at the selected addresses.
-    pub fn finish(self, find: &mut dyn FindFunctions) -> Result<Code, FilterError> {
+    pub fn finish(mut self, find: &mut dyn FindFunctions) -> Result<Code, FilterError> {
         let time = self.gate.found_memory()?;
+        // The changes that the last look at all pages has found. Rates are those of the time of the snapshots.
+        self.waiting.retain(|(f, _)| f.kind != FaultKind::Major);
+        self.apply_until(Nanos(u64::MAX));
         let Some((last_time, s)) = self.last else { return Err(FilterError::Empty) };
         let thresholds = self.options.thresholds;
         let views: Vec<&TargetView> = self.options.filter.views(&s).collect();
@@ -386,7 +398,9 @@ impl CodeBuilder {
                 false => {
                     let resident = claims.pages().filter(|p| p.resident);
                     let of_page = |p| of_page(p, claims.refilled(p), &regions, heat);
-                    resident.map(|p| (p, of_page(p))).collect()
+                    let mut sums: Vec<_> = resident.map(|p| (p, of_page(p))).collect();
+                    limit_later(&mut sums, view, self.options.filter.clip(), s.start, heat);
+                    sums
                 }
             };
             for (claim, sum) in sums {
@@ -428,7 +442,7 @@ impl CodeBuilder {
         tally.whole(&all, (last_time.end - last_time.start).as_secs_f64());
         let mut rows = match self.by {
             CodeBy::Data => {
-                let variables = variables(&self.claims, find);
+                let variables = variables(&self.code, find);
                 rows::by_data(&views, &self.options, &variables)
             }
             by => rows::by_stack(&stacks, by),
@@ -466,14 +480,14 @@ impl CodeBuilder {
 
 /// The global variables of each target, in ascending order.
 fn variables(
-    claims: &BTreeMap<TargetId, Claims>,
+    code: &BTreeMap<TargetId, Arc<Vec<CodeMapping>>>,
     find: &mut dyn FindFunctions,
 ) -> BTreeMap<TargetId, Vec<(AddrRange, String)>> {
-    let mut of = |claims: &Claims| {
+    let mut of = |code: &[CodeMapping]| {
         let mut files = BTreeSet::new();
         // One mapping of a file determines where its variables are.
         let first = |code: &&CodeMapping| files.insert(Arc::clone(&code.path));
-        let code = claims.code.iter().filter(first);
+        let code = code.iter().filter(first);
         let mut all: Vec<_> = code.flat_map(|code| find.variables(code)).collect();
         all.sort_by_key(|(range, _)| range.start);
         // Files do not overlap, unless a record is wrong.
@@ -485,7 +499,7 @@ fn variables(
         });
         all
     };
-    claims.iter().map(|(id, claims)| (*id, of(claims))).collect()
+    code.iter().map(|(id, code)| (*id, of(code))).collect()
 }
 
 /// The entry of a stack, or of the target's stacks beyond the maximum.
@@ -493,6 +507,40 @@ fn entry<T: Default>(stacks: &mut HashMap<Owner, T>, owner: Owner) -> &mut T {
     let is_beyond = stacks.len() >= MAX_STACKS && !stacks.contains_key(&owner);
     let owner = if is_beyond { owner.of_the_rest() } else { owner };
     stacks.entry(owner).or_default()
+}
+
+/// Lets the pages of a mapping that were touched from `begin` of the snapshot on represent no more than the rest of its
+/// resident memory: the snapshot may have read that memory before they were touched.
+fn limit_later(
+    sums: &mut [(&Claim, HeatSum)],
+    view: &TargetView,
+    clip: AddrRange,
+    begin: Nanos,
+    heat: impl Fn(&RegionView) -> HeatBytes,
+) {
+    let mapping = |claim: &Claim| {
+        let after = view.mappings.partition_point(|m| m.range.end <= claim.range.start);
+        view.mappings.get(after).filter(|m| m.range.contains(claim.range.start)).map(|_| after)
+    };
+    let is_later = |claim: &Claim| claim.at >= begin;
+    // Of each mapping: what the earlier pages leave of it, and the sum of the later ones.
+    let mut rests: HashMap<Option<usize>, (f64, f64)> = HashMap::new();
+    each_piece(view, clip, |piece, mapping| {
+        rests.entry(mapping).or_default().0 += heat(piece).resident() as f64;
+    });
+    for (claim, sum) in &*sums {
+        let (rest, later) = rests.entry(mapping(claim)).or_default();
+        match is_later(claim) {
+            true => *later += sum.resident.bytes,
+            false => *rest -= sum.resident.bytes,
+        }
+    }
+    for (claim, sum) in sums.iter_mut().filter(|(claim, _)| is_later(claim)) {
+        let (rest, later) = rests.get(&mapping(claim)).copied().unwrap_or_default();
+        if rest < later {
+            *sum = sum.scaled(rest.max(0.0) / later);
+        }
+    }
 }
 
 /// The memory that a sampled page stands for, by the heat of the regions that it is in. Of a huge page, other code has

@@ -229,6 +229,48 @@ fn faults_after_the_selected_time_do_not_count() {
     assert_eq!(builder.finish(&mut Numbers).unwrap().samples, 1);
 }
 
+/// A record contains the faults of 5 s before the snapshots of that time.
+#[test]
+fn faults_before_snapshots_belong_to_their_own_time() {
+    let time = Some(Duration::from_secs(1)..Duration::from_secs(2));
+    let options =
+        Options { filter: crate::Filter { time, ..Default::default() }, ..Options::default() };
+    let mut builder = CodeBuilder::new(options, CodeBy::Function);
+    let begin = snapshot(0).start;
+    for ms in [500, 1500, 2500] {
+        let at = begin + Duration::from_millis(ms);
+        let minor = fault(FaultKind::Minor, (2 << 20) + ms / 100 * 0x1000, 0xb);
+        builder.fault(&Fault { at, ..minor });
+        builder.fault(&Fault { at, weight: 1, ..fault(FaultKind::Major, 4 << 20, ms) });
+    }
+    (0..3).for_each(|seq| builder.push(&snapshot(seq)));
+    let code = builder.finish(&mut Numbers).unwrap();
+    let refaults = code.refaults.iter().map(|r| (&*r.frames[0].function, r.per_second));
+    assert_eq!((code.samples, refaults.collect::<Vec<_>>()), (2, vec![("f5dc", 1.0)]));
+}
+
+/// A program that grew during the last snapshot had more memory with a stack than memory.
+#[test]
+fn memory_that_a_snapshot_has_read_before_it_was_touched_does_not_count() {
+    let at = snapshot(0).start + Duration::from_millis(900);
+    let page = |at, page: u64, frame| Fault {
+        at,
+        ..fault(FaultKind::Minor, (1 << 20) + page * 0x2_0000, frame)
+    };
+    // Of 4 MiB, samples of 256 KiB each: 3 MiB from before, and 2 MiB.
+    let earlier: Vec<_> = (0..12).map(|i| page(Nanos(0), i, 0xa)).collect();
+    let later: Vec<_> = (12..20).map(|i| page(at, i, 0xb)).collect();
+    let of = |faults: &[Fault], frame| {
+        let code = built(CodeBy::Function, faults);
+        code.rows.iter().find(|r| r.name == frame).map(|r| mib(r.memory.of_any_heat))
+    };
+    let all = [earlier.clone(), later.clone()].concat();
+    assert_eq!((of(&all, "fa"), of(&all, "fb")), (Some(3.0), Some(1.0)));
+    assert_eq!(of(&later, "fb"), Some(2.0), "what there is room for");
+    let more: Vec<_> = (0..20).map(|i| page(Nanos(0), i, 0xa)).collect();
+    assert_eq!(of(&more, "fa"), Some(5.0), "earlier samples are a sample");
+}
+
 /// As in a record that was joined with a recording of another tool.
 #[test]
 fn memory_whose_residency_is_missing_is_not_called_resident() {
