@@ -178,8 +178,8 @@ impl<O: Space + Look> Exposure<O> {
         for (id, kept) in resumed {
             let (at, begun) = (self.ms(kept.at), self.ms(kept.begun));
             let now = (now, self.ms(now));
-            if let Some(w) = self.roster.targets.iter_mut().find(|w| w.id == id) {
-                w.ages.resume(kept, (at, begun), now);
+            if let Some(i) = self.roster.position(id) {
+                self.roster.targets[i].ages.resume(kept, (at, begun), now);
             }
         }
     }
@@ -553,7 +553,7 @@ impl<O: Space + Look> Exposure<O> {
         let mut blocks = std::mem::take(&mut self.blocks);
         let mut all_spent = true;
         for (id, ranges) in armed.iter().filter(|(_, ranges)| !ranges.is_empty()) {
-            let Some(at) = self.roster.targets.iter().position(|w| w.id == *id) else { continue };
+            let Some(at) = self.roster.position(*id) else { continue };
             let Some(survey) = self.ops.survey() else { break };
             let (spent, ranges): (Vec<AddrRange>, Vec<AddrRange>) =
                 ranges.iter().copied().partition(|range| self.roster.targets[at].is_spent(range));
@@ -812,7 +812,7 @@ impl<O: Space + Look> Monitor for Exposure<O> {
         // Targets that are added later are swept within the budget: many may be added one after the other.
         let is_new = self.began.is_none();
         self.roster.set(ids, |id| ExposureTarget::new(id, is_new));
-        self.restrain.retain(|id| ids.contains(&id));
+        self.restrain.retain(|id| self.roster.has(id));
         self.next_update = Nanos(0);
         self.changed = self.published;
         self.hasten();
