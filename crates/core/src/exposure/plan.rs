@@ -199,9 +199,9 @@ fn has_sample(piece: &Piece, since: Nanos, now: Nanos) -> bool {
 
 fn price(piece: &Piece) -> u64 {
     // The young pages of a coarse piece are not known.
-    let spent = if piece.is_coarse() { piece.nr_resident() } else { piece.spent() };
-    let spent = u64::from(spent);
-    if piece.huge { spent.min(1) } else { spent }
+    let young = if piece.is_coarse() { piece.nr_resident() } else { piece.nr_young() };
+    let young = u64::from(young);
+    if piece.huge { young.min(1) } else { young }
 }
 
 impl Planner<'_> {
@@ -224,13 +224,14 @@ impl Planner<'_> {
     /// Whether a clear of the piece gives information: a cleared piece without a touch would only lose its
     /// evidence.
     fn is_due(&self, i: usize) -> bool {
-        !self.pieces[i].was_cleared() || self.pieces[i].spent() > 0
+        let piece = &self.pieces[i];
+        !piece.was_cleared() || piece.spent() > 0 || piece.may_have_shown(self.now)
     }
 
     /// The same for the part of the piece within a region: neighbouring regions have turns of their own.
     fn is_due_in(&self, i: usize, range: &AddrRange) -> bool {
         match self.pieces[i].was_cleared() {
-            true => self.pieces[i].spent_in(range) > 0,
+            true => self.pieces[i].spent_in(range) > 0 || self.pieces[i].may_have_shown(self.now),
             // Pieces that get their first sample are planned separately.
             false => !self.pieces[i].is_coarse(),
         }

@@ -232,6 +232,32 @@ fn memory_is_not_cold_for_the_time_it_was_unknown() {
     assert_eq!((old(mib(0, 30)), old(mib(34, 30))), (30, 0));
 }
 
+/// A child that shares memory for some time ends.
+#[test]
+fn memory_that_was_shared_is_known_again() {
+    let shared = mib(32, 32);
+    let (ops, target) = machine(1, |m, t| {
+        m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
+        m.touch(t, mib(48, 16), poisson(20.0)).unwrap();
+    });
+    let mut monitor = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
+    run_until(&mut monitor, &ops, 10.0);
+    ops.machine().set_unknown(target, shared, Some(Unknown::Shared)).unwrap();
+    let unknown = |s: &Snapshot| {
+        let regions = s.targets[0].regions.iter();
+        regions.map(|r| r.unknown_bytes(Unknown::Shared)).sum::<u64>() / MIB
+    };
+    let s = run_until(&mut monitor, &ops, 20.0).pop().unwrap();
+    assert!(unknown(&s) >= 15, "{} MiB are unknown", unknown(&s));
+    ops.machine().set_unknown(target, shared, None).unwrap();
+    ops.machine().rest(target, mib(56, 8)).unwrap();
+    let s = run_until(&mut monitor, &ops, 40.0).pop().unwrap();
+    assert_eq!(unknown(&s), 0);
+    for (range, heat) in [(mib(48, 8), Heat::Hot), (mib(56, 8), Heat::Cold)] {
+        assert!(called(&s, range, heat) > 0.9, "{range:?}: {:.2}", called(&s, range, heat));
+    }
+}
+
 #[test]
 fn ages_are_right_after_many_days() {
     const DAY: f64 = 86_400.0;
