@@ -31,7 +31,7 @@ use std::time::Duration;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use self::coarse::{bridge_samples, cut_at_borders};
+use self::coarse::{bridge_samples, cut_at_borders, nr_blocks};
 use self::plan::{QUIET_AFTER, StretchState, is_restless, plan};
 use self::rest::{FullRead, SnapshotQualitySums};
 use self::restrain::Restrain;
@@ -222,6 +222,7 @@ impl<O: Space + Look> Exposure<O> {
     /// Reads the mappings of all targets again.
     fn update(&mut self, now: Nanos) -> Result<(), OpsError> {
         self.next_update = now + self.attrs.update.max(self.spending.round);
+        let ms = self.ms(now);
         let ops = &mut self.ops;
         self.roster.update(|w| {
             if w.rests_with_its_mappings(ops.activity(w.id), now) {
@@ -232,7 +233,7 @@ impl<O: Space + Look> Exposure<O> {
             if liveness == Liveness::Replaced {
                 w.forget();
             }
-            w.map(mappings, now);
+            w.map(mappings, now, ms);
             Ok(liveness)
         })?;
         self.restrain.retain(|id| self.roster.has(id));
@@ -368,7 +369,7 @@ impl<O: Space + Look> Exposure<O> {
                 let read: u64 = blocks.iter().map(|b| u64::from(b.resident.count())).sum();
                 read.max(pieces.iter().map(|p| u64::from(p.nr_resident())).sum())
             };
-            let nr_blocks = blocks.len().max(pieces.len());
+            let nr_blocks = nr_blocks(&blocks, |b| b.start).max(w.nr_blocks);
             if w.ages.is_new() {
                 resident += pages();
             }
@@ -425,6 +426,7 @@ impl<O: Space + Look> Exposure<O> {
                 turned: w.turned,
                 terms,
                 ages: w.ages.sampling,
+                is_large: w.is_large(),
             };
             let prices = &self.spending.prices;
             let runs =

@@ -159,6 +159,26 @@ impl Piece {
         Piece { coarse: true, windows, ..Piece::new(range, size, ms) }
     }
 
+    /// Changes the range within the block, because the mapping has grown or shrunk. Windows that stay keep their state.
+    pub fn fit(&mut self, range: AddrRange, ms: u32) {
+        if range == self.range {
+            return;
+        }
+        let nth = |addr: u64| addr / self.size;
+        let (old, new) = (nth(self.range.start), nth(range.start));
+        let (end, len) = (nth(self.range.end - 1), range.end.div_ceil(self.size) - new);
+        let kept = |i: u64| Some(i).filter(|i| (old..=end).contains(i)).map(|i| (i - old) as usize);
+        self.windows.fit(len as usize, |i| kept(new + i as u64), Window::new(ms));
+        self.range = range;
+        let all = self.span();
+        for mask in [&mut self.resident, &mut self.young, &mut self.armed, &mut self.found] {
+            *mask = (&mask.get().and(&all)).into();
+        }
+        self.hide(self.hidden().map(|(why, mask)| (why, mask.and(&all))).collect());
+        self.calm = None;
+        self.summary = None;
+    }
+
     /// Whether a sample represents the whole piece.
     pub fn is_coarse(&self) -> bool {
         self.coarse

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::age_counter::Sampling;
 use super::budget::Prices;
-use super::coarse::{is_hot, is_large};
+use super::coarse::is_hot;
 use super::piece::Piece;
 use super::published::{PublishedRegion, is_sampled};
 use super::stretches::{Borders, ReactivatedStretch, hot_cells, overlapping, sampled, within};
@@ -56,6 +56,8 @@ pub(super) struct StretchState<'a> {
     pub terms: ExposureTerms,
     /// windows whose pages' ages are counted
     pub ages: Sampling,
+    /// The target is observed by samples.
+    pub is_large: bool,
 }
 
 /// While its target is short of memory, a page is cleared again after this time at the earliest, in s.
@@ -136,7 +138,7 @@ pub(super) fn plan(
         taken: vec![false; pieces.len()],
         few: regions.iter().filter(|k| is_sampled(k)).count() <= FEW_CELLS,
         restless: is_restless(stretches.turned, now),
-        is_large: is_large(pieces.len()),
+        is_large: stretches.is_large,
         terms: stretches.terms,
         ages: stretches.ages,
         saves_up: false,
@@ -693,6 +695,7 @@ mod tests {
             turned: None,
             terms: TERMS,
             ages: Sampling::default(),
+            is_large: false,
         };
         let runs = plan(pieces, regions, &stretches, &[], allowance, &Prices::default(), now);
         runs.into_iter().filter(|r| r.sample.is_none()).flat_map(|r| r.pieces).collect()

@@ -258,6 +258,19 @@ fn memory_that_was_shared_is_known_again() {
     }
 }
 
+/// A heap of 1.5 MiB that grows by 64 KiB every two seconds.
+#[test]
+fn memory_at_the_end_of_a_growing_mapping_becomes_cold() {
+    let (ops, target) = machine(1, |m, t| m.map(t, pages(0, 128), Memory::anonymous()).unwrap());
+    let mut monitor = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
+    for n in 1..16 {
+        let s = run_until(&mut monitor, &ops, 2.0 * n as f64).pop().unwrap();
+        let cold = called(&s, pages(0, 128), Heat::Cold);
+        assert!(n < 5 || cold == 1.0, "{cold:.2} at {:?}", s.end);
+        ops.machine().grow(target, BASE, pages(0, 128 + 16 * n)).unwrap();
+    }
+}
+
 #[test]
 fn ages_are_right_after_many_days() {
     const DAY: f64 = 86_400.0;
