@@ -296,11 +296,12 @@ fn alike(a: &Group, b: &Group, thresholds: MergeThresholds, now: u32) -> bool {
             GroupKind::Seen { d: d1, e: e1, reactivated: w1, lately: l1, touched: t1 },
             GroupKind::Seen { d: d2, e: e2, reactivated: w2, lately: l2, touched: t2 },
         ) => {
-            if e1 <= 0.0 || e2 <= 0.0 {
-                return true;
-            }
+            // Also if one of them is new and was never cleared.
             if d1 == 0.0 && d2 == 0.0 {
                 return as_old(all_of(t1, t2), thresholds, now);
+            }
+            if e1 <= 0.0 || e2 <= 0.0 {
+                return true;
             }
             if w1 && w2 {
                 return true;

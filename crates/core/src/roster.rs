@@ -1,5 +1,6 @@
 //! The targets of a monitor.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::call::TargetId;
@@ -27,17 +28,20 @@ impl<T: RosterMember> Roster<T> {
 
     /// Changes the targets. Present targets keep their state; `new` makes the state of added ones.
     pub fn set(&mut self, ids: &[TargetId], new: impl Fn(TargetId) -> T) {
+        let ids: BTreeSet<TargetId> = ids.iter().copied().collect();
         self.targets.retain(|t| ids.contains(&t.id()));
-        for &id in ids {
-            if !self.has(id) {
-                self.targets.push(new(id));
-            }
-        }
+        let added: Vec<T> = ids.into_iter().filter(|id| !self.has(*id)).map(new).collect();
+        self.targets.extend(added);
         self.targets.sort_by_key(T::id);
     }
 
+    /// Index of a target.
+    pub fn position(&self, id: TargetId) -> Option<usize> {
+        self.targets.binary_search_by_key(&id, T::id).ok()
+    }
+
     pub fn has(&self, id: TargetId) -> bool {
-        self.targets.iter().any(|t| t.id() == id)
+        self.position(id).is_some()
     }
 
     /// Calls `update` for each target. A target that is gone is removed; without any target left, the monitor
@@ -49,10 +53,10 @@ impl<T: RosterMember> Roster<T> {
         &mut self,
         mut update: impl FnMut(&mut T) -> Result<Liveness, E>,
     ) -> Result<(), E> {
-        let mut gone = Vec::new();
+        let mut gone = BTreeSet::new();
         for t in &mut self.targets {
             if update(t)? == Liveness::Gone {
-                gone.push(t.id());
+                gone.insert(t.id());
             }
         }
         self.targets.retain(|t| !gone.contains(&t.id()));
@@ -86,4 +90,48 @@ pub(crate) fn ran_since(last: &mut Option<Duration>, now: Option<Duration>) -> O
     let ran = now.zip(*last).map(|(now, last)| now.saturating_sub(last));
     *last = now.or(*last);
     ran
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    thread_local! {
+        static ASKED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    struct Member(TargetId);
+
+    impl RosterMember for Member {
+        fn id(&self) -> TargetId {
+            ASKED.set(ASKED.get() + 1);
+            self.0
+        }
+    }
+
+    /// Changing and updating the targets takes a time that hardly grows with their number.
+    #[test]
+    fn thousands_of_targets_are_set_in_little_time() {
+        const N: u32 = 5000;
+        let asked = |n: u32| {
+            ASKED.set(0);
+            let mut roster = Roster::new();
+            let ids: Vec<TargetId> = (0..n).rev().chain([7]).map(TargetId).collect();
+            roster.set(&ids, Member);
+            roster.set(&ids[1..], Member);
+            let ended = |m: &mut Member| match m.0.0 % 2 {
+                0 => Liveness::Gone,
+                _ => Liveness::Alive,
+            };
+            roster.update(|m| Ok::<_, ()>(ended(m))).unwrap();
+            let left: Vec<u32> = roster.targets.iter().map(|m| m.0.0).collect();
+            assert_eq!(left, (0..n - 1).filter(|n| n % 2 == 1).collect::<Vec<_>>());
+            assert!(roster.has(TargetId(7)) && !roster.has(TargetId(n)));
+            ASKED.get() / n as usize
+        };
+        let (few, many) = (asked(50), asked(N));
+        assert!(many <= 4 * few, "{many} instead of {few} questions for each target");
+    }
 }

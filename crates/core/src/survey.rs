@@ -109,13 +109,14 @@ pub trait Survey {
         out: &mut Vec<Cleared>,
     ) -> Result<Cost, OpsError>;
 
-    /// The pages of the block at `block` that are in swap; `None` if that cannot be known.
+    /// The pages of the block at `block` that are in swap; `None` if this cannot be known now but may be later. An
+    /// operations set that never knows it reports none.
     ///
     /// # Errors
     /// As for [`Survey::survey`].
     fn swapped(&mut self, target: TargetId, block: u64) -> Result<Option<PageMask>, OpsError> {
         let _ = (target, block);
-        Ok(None)
+        Ok(Some(PageMask::default()))
     }
 
     /// The memory pressure on the target; `None` if not available.

@@ -177,6 +177,16 @@ impl BlockStamps {
         self.pages = all;
     }
 
+    /// Forgets all but `pages`.
+    fn keep_only(&mut self, pages: &PageMask) {
+        let kept = self.pages.and(pages);
+        if kept != self.pages {
+            self.stamps = self.of(&kept).map(|(_, stamp)| *stamp).collect();
+            self.returned = self.returned.and(&kept);
+            self.pages = kept;
+        }
+    }
+
     /// The pages that were touched and not cleared since.
     fn touched(&self) -> PageMask {
         let stamps = self.pages.iter().zip(&self.stamps);
@@ -349,8 +359,10 @@ impl AgeCounter {
     /// Forgets the pages of a block that are neither resident nor in swap: their memory was freed.
     pub fn keep_only(&mut self, start: u64, pages: &PageMask) {
         if let Some(block) = self.blocks.get_mut(&start) {
-            let gone = block.pages.without(pages);
-            block.of(&gone).for_each(|(_, stamp)| *stamp = Stamp::default());
+            block.keep_only(pages);
+            if block.pages.is_empty() {
+                self.blocks.remove(&start);
+            }
         }
     }
 
@@ -364,9 +376,8 @@ impl AgeCounter {
             let kept = inside
                 .map(|r| PageMask::span(page(r.start), page(r.end)))
                 .fold(PageMask::default(), |all, part| all.or(&part));
-            let gone = block.pages.without(&kept);
-            block.of(&gone).for_each(|(_, stamp)| *stamp = Stamp::default());
-            !kept.is_empty()
+            block.keep_only(&kept);
+            !block.pages.is_empty()
         });
     }
 
@@ -410,9 +421,14 @@ impl AgeCounter {
             *whole = (*whole).max((blocks / WHOLE_BLOCKS).ilog2());
         }
         *shift = (*shift).max(*whole);
+        // Pages in swap and evicted pages of files have stamps too. The number of sampled windows varies by chance.
+        let stamps: usize = self.blocks.values().map(|b| b.stamps.len()).sum();
+        let counted = (stamps / WINDOW_PAGES) as u64;
+        let stored = if counted > MAX_WINDOWS / 8 * 9 { counted << (*shift).min(32) } else { 0 };
         let mut gain = 0;
-        if is_much(blocks as u64 * BLOCK_WINDOWS, *shift) || *shift >= *whole + MIN_GAIN {
-            let windows = pages() / WINDOW_PAGES as u64;
+        let most = stored.max(blocks as u64 * BLOCK_WINDOWS);
+        if is_much(most, *shift) || *shift >= *whole + MIN_GAIN {
+            let windows = stored.max(pages() / WINDOW_PAGES as u64);
             let wanted = (*whole..63).find(|shift| !is_much(windows, *shift)).unwrap_or(63);
             gain = shift.saturating_sub(wanted);
             *shift = (*shift).max(wanted);
@@ -499,11 +515,8 @@ impl AgeCounter {
     fn thin_out(&mut self) {
         let sampling = self.sampling;
         self.blocks.retain(|start, block| {
-            let pages = sampling.pages(*start, &block.pages);
-            block.stamps = block.of(&pages).map(|(_, stamp)| *stamp).collect();
-            block.pages = pages;
-            block.returned = block.returned.and(&pages);
-            !pages.is_empty()
+            block.keep_only(&sampling.pages(*start, &block.pages));
+            !block.pages.is_empty()
         });
     }
 }
@@ -805,6 +818,31 @@ mod tests {
         let (idle, returned) = (row.idle.total() as f64, row.returned.total() as f64);
         assert!((idle / (8192.0 * 512.0) - 1.0).abs() < 0.01, "{idle}");
         assert!((returned / (8192.0 * 128.0) - 1.0).abs() < 0.1, "{returned}");
+    }
+
+    /// 128 MiB are resident of a file of 8 GiB that is read once.
+    #[test]
+    fn the_sample_stays_small_if_most_of_a_file_is_evicted() {
+        let mut ages = AgeCounter::default();
+        let (all, resident) = (PageMask::span(0, 512), 64 * 512);
+        for i in 0..4096 {
+            ages.begin((at(i * 10), i * 10), 64, || resident, resident);
+            let start = (u64::from(i) + 1000) * BLOCK_SIZE;
+            ages.found(start, &all, false, (i * 10, i * 10));
+            ages.cleared(start, &all, false, i * 10);
+        }
+        let pages: usize = ages.blocks.values().map(|b| b.stamps.len()).sum();
+        let most = MAX_WINDOWS as usize * WINDOW_PAGES;
+        assert!((most / 4..most * 12 / 10).contains(&pages), "{pages}");
+        let last = (1032 + 4000..1032 + 4064).map(|i| i * BLOCK_SIZE);
+        let states = last.map(|start| BlockState { start, ..state(all) });
+        let row = ages.row(states, at(50_000), 50_000);
+        assert!(is_near(&row.swapped, 4032 * 512), "{}", row.swapped.total());
+        ages.begin((at(50_000), 50_000), 64, || resident, resident);
+        assert_eq!(ages.sampling.shift, row.sampling.ilog2(), "it does not change any more");
+        // Memory that is freed needs no stamps.
+        (1000..5096).for_each(|i| ages.keep_only(i * BLOCK_SIZE, &PageMask::default()));
+        assert!(ages.blocks.is_empty());
     }
 
     /// A database of 10 GiB next to a build of 1000 processes of 8 MiB.

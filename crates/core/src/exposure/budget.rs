@@ -84,7 +84,8 @@ impl Prices {
     /// Scales both prices by the measured cost of a clear. One step changes them by a factor of 5 at most.
     pub fn learn(&mut self, runs: u32, pages: u64, cost: Duration) {
         let expected = self.of(runs, pages);
-        if expected <= 0.0 {
+        if expected <= 0.0 || runs == 0 {
+            // Pages that cannot be cleared cost little.
             return;
         }
         // A clear of many runs is a better measurement.

@@ -30,6 +30,11 @@ pub(super) fn is_large(blocks: usize) -> bool {
     blocks > LARGE_WINDOWS
 }
 
+/// Number of different blocks among `items`, which are sorted by `block`: small mappings share blocks.
+pub(super) fn nr_blocks<T>(items: &[T], block: impl Fn(&T) -> u64) -> usize {
+    items.chunk_by(|a, b| block(a) == block(b)).count()
+}
+
 /// Whether the sample of a piece shows a hot rate; `None` if the piece was never cleared.
 pub(super) fn is_hot(piece: &Piece, t: &ExposureTerms) -> Option<bool> {
     piece.was_cleared().then(|| piece.sampled_hz(t) >= SAMPLED_HZ)

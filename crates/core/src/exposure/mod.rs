@@ -31,7 +31,7 @@ use std::time::Duration;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use self::coarse::{bridge_samples, cut_at_borders};
+use self::coarse::{bridge_samples, cut_at_borders, nr_blocks};
 use self::plan::{QUIET_AFTER, StretchState, is_restless, plan};
 use self::rest::{FullRead, SnapshotQualitySums};
 use self::restrain::Restrain;
@@ -178,8 +178,8 @@ impl<O: Space + Look> Exposure<O> {
         for (id, kept) in resumed {
             let (at, begun) = (self.ms(kept.at), self.ms(kept.begun));
             let now = (now, self.ms(now));
-            if let Some(w) = self.roster.targets.iter_mut().find(|w| w.id == id) {
-                w.ages.resume(kept, (at, begun), now);
+            if let Some(i) = self.roster.position(id) {
+                self.roster.targets[i].ages.resume(kept, (at, begun), now);
             }
         }
     }
@@ -222,6 +222,7 @@ impl<O: Space + Look> Exposure<O> {
     /// Reads the mappings of all targets again.
     fn update(&mut self, now: Nanos) -> Result<(), OpsError> {
         self.next_update = now + self.attrs.update.max(self.spending.round);
+        let ms = self.ms(now);
         let ops = &mut self.ops;
         self.roster.update(|w| {
             if w.rests_with_its_mappings(ops.activity(w.id), now) {
@@ -232,7 +233,7 @@ impl<O: Space + Look> Exposure<O> {
             if liveness == Liveness::Replaced {
                 w.forget();
             }
-            w.map(mappings, now);
+            w.map(mappings, now, ms);
             Ok(liveness)
         })?;
         self.restrain.retain(|id| self.roster.has(id));
@@ -368,7 +369,7 @@ impl<O: Space + Look> Exposure<O> {
                 let read: u64 = blocks.iter().map(|b| u64::from(b.resident.count())).sum();
                 read.max(pieces.iter().map(|p| u64::from(p.nr_resident())).sum())
             };
-            let nr_blocks = blocks.len().max(pieces.len());
+            let nr_blocks = nr_blocks(&blocks, |b| b.start).max(w.nr_blocks);
             if w.ages.is_new() {
                 resident += pages();
             }
@@ -425,6 +426,7 @@ impl<O: Space + Look> Exposure<O> {
                 turned: w.turned,
                 terms,
                 ages: w.ages.sampling,
+                is_large: w.is_large(),
             };
             let prices = &self.spending.prices;
             let runs =
@@ -553,7 +555,7 @@ impl<O: Space + Look> Exposure<O> {
         let mut blocks = std::mem::take(&mut self.blocks);
         let mut all_spent = true;
         for (id, ranges) in armed.iter().filter(|(_, ranges)| !ranges.is_empty()) {
-            let Some(at) = self.roster.targets.iter().position(|w| w.id == *id) else { continue };
+            let Some(at) = self.roster.position(*id) else { continue };
             let Some(survey) = self.ops.survey() else { break };
             let (spent, ranges): (Vec<AddrRange>, Vec<AddrRange>) =
                 ranges.iter().copied().partition(|range| self.roster.targets[at].is_spent(range));
@@ -597,12 +599,17 @@ impl<O: Space + Look> Exposure<O> {
     /// Asks which pages that are no longer resident are in swap, or were evicted; the others were freed, and have no
     /// age.
     fn see_swapped(&mut self, w: &mut ExposureTarget) -> Result<(), OpsError> {
-        for start in w.ages.take_left(MAX_SWAP_LOOKUPS) {
+        let mut left = w.ages.take_left(MAX_SWAP_LOOKUPS).into_iter();
+        for start in left.by_ref() {
             let Some(survey) = self.ops.survey() else { break };
-            let swapped = survey.swapped(w.id, start)?.unwrap_or_default();
+            let Some(swapped) = survey.swapped(w.id, start)? else {
+                w.ages.leave(start);
+                break;
+            };
             let kept = w.resident_in_block(start).or(&swapped).or(&w.pages_of_files(start));
             w.ages.keep_only(start, &kept);
         }
+        left.for_each(|start| w.ages.leave(start));
         Ok(())
     }
 
@@ -812,7 +819,7 @@ impl<O: Space + Look> Monitor for Exposure<O> {
         // Targets that are added later are swept within the budget: many may be added one after the other.
         let is_new = self.began.is_none();
         self.roster.set(ids, |id| ExposureTarget::new(id, is_new));
-        self.restrain.retain(|id| ids.contains(&id));
+        self.restrain.retain(|id| self.roster.has(id));
         self.next_update = Nanos(0);
         self.changed = self.published;
         self.hasten();

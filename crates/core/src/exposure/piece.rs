@@ -21,6 +21,10 @@ const COARSE_SAMPLE: usize = MIN_SAMPLE_PAGES as usize;
 /// A presumed rate weighs as much as an exposure of this time, in s.
 const PRESUMED_S: f64 = 0.02;
 
+/// Hidden pages may be visible again, and show this only by a clear. One follows after this time, or after half of the
+/// time for which pages were hidden before the last clear, if that is longer.
+const HIDDEN_CLEAR_INTERVAL: Duration = Duration::from_secs(10);
+
 /// An exposure: the reads since a clear.
 #[derive(Debug, Clone, PartialEq)]
 struct Exposed {
@@ -51,6 +55,8 @@ pub(super) struct Piece {
     /// armed pages found young since then
     found: CompactMask,
     hidden: Box<[(Unknown, CompactMask)]>,
+    /// time since which it has hidden pages
+    hides_since: Nanos,
     exposed: Option<Exposed>,
     /// time of the last clear of the whole piece
     whole_at: Nanos,
@@ -133,6 +139,7 @@ impl Piece {
             armed: CompactMask::default(),
             found: CompactMask::default(),
             hidden: Box::default(),
+            hides_since: Nanos(0),
             exposed: None,
             whole_at: Nanos(0),
             presumed: None,
@@ -150,6 +157,26 @@ impl Piece {
     pub fn coarse(range: AddrRange, size: u64, ms: u32) -> Self {
         let windows = Windows::new(Window::new(ms), 1);
         Piece { coarse: true, windows, ..Piece::new(range, size, ms) }
+    }
+
+    /// Changes the range within the block, because the mapping has grown or shrunk. Windows that stay keep their state.
+    pub fn fit(&mut self, range: AddrRange, ms: u32) {
+        if range == self.range {
+            return;
+        }
+        let nth = |addr: u64| addr / self.size;
+        let (old, new) = (nth(self.range.start), nth(range.start));
+        let (end, len) = (nth(self.range.end - 1), range.end.div_ceil(self.size) - new);
+        let kept = |i: u64| Some(i).filter(|i| (old..=end).contains(i)).map(|i| (i - old) as usize);
+        self.windows.fit(len as usize, |i| kept(new + i as u64), Window::new(ms));
+        self.range = range;
+        let all = self.span();
+        for mask in [&mut self.resident, &mut self.young, &mut self.armed, &mut self.found] {
+            *mask = (&mask.get().and(&all)).into();
+        }
+        self.hide(self.hidden().map(|(why, mask)| (why, mask.and(&all))).collect());
+        self.calm = None;
+        self.summary = None;
     }
 
     /// Whether a sample represents the whole piece.
@@ -430,6 +457,13 @@ impl Piece {
         !self.hidden.is_empty()
     }
 
+    /// Whether a clear is due of a piece with hidden pages: they may be visible again.
+    pub fn may_have_shown(&self, now: Nanos) -> bool {
+        let for_long = self.whole_at.since(self.hides_since) / 2;
+        let due = |at| now.since(at) >= HIDDEN_CLEAR_INTERVAL.max(for_long);
+        self.hides() && self.whole_at().is_some_and(due)
+    }
+
     /// All pages whose accesses are invisible.
     pub fn unseen_pages(&self) -> PageMask {
         self.hidden().fold(PageMask::default(), |all, (_, mask)| all.or(&mask))
@@ -448,7 +482,12 @@ impl Piece {
         }
     }
 
-    /// Number of these pages within `range`.
+    /// Number of young pages, visible or not.
+    pub fn nr_young(&self) -> u32 {
+        self.young.count()
+    }
+
+    /// Number of spent pages within `range`.
     pub fn spent_in(&self, range: &AddrRange) -> u32 {
         let (first, end) = range.intersect(&self.range).map_or((0, 0), |r| self.pages(r));
         match self.hidden.is_empty() {
@@ -767,6 +806,9 @@ impl Piece {
             false => (&self.young.get().without(&armed)).into(),
         };
         self.resident = (&self.resident().or(&described.and(&span))).into();
+        if !self.hides() {
+            self.hides_since = since.at;
+        }
         // If no page of a sample is visible, the whole coarse piece counts as hidden.
         let all = (self.coarse && armed.is_empty()).then(|| self.resident());
         let most = if all.is_some() { 1 } else { usize::MAX };

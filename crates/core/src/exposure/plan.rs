@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::age_counter::Sampling;
 use super::budget::Prices;
-use super::coarse::{is_hot, is_large};
+use super::coarse::is_hot;
 use super::piece::Piece;
 use super::published::{PublishedRegion, is_sampled};
 use super::stretches::{Borders, ReactivatedStretch, hot_cells, overlapping, sampled, within};
@@ -56,6 +56,8 @@ pub(super) struct StretchState<'a> {
     pub terms: ExposureTerms,
     /// windows whose pages' ages are counted
     pub ages: Sampling,
+    /// The target is observed by samples.
+    pub is_large: bool,
 }
 
 /// While its target is short of memory, a page is cleared again after this time at the earliest, in s.
@@ -136,7 +138,7 @@ pub(super) fn plan(
         taken: vec![false; pieces.len()],
         few: regions.iter().filter(|k| is_sampled(k)).count() <= FEW_CELLS,
         restless: is_restless(stretches.turned, now),
-        is_large: is_large(pieces.len()),
+        is_large: stretches.is_large,
         terms: stretches.terms,
         ages: stretches.ages,
         saves_up: false,
@@ -199,9 +201,9 @@ fn has_sample(piece: &Piece, since: Nanos, now: Nanos) -> bool {
 
 fn price(piece: &Piece) -> u64 {
     // The young pages of a coarse piece are not known.
-    let spent = if piece.is_coarse() { piece.nr_resident() } else { piece.spent() };
-    let spent = u64::from(spent);
-    if piece.huge { spent.min(1) } else { spent }
+    let young = if piece.is_coarse() { piece.nr_resident() } else { piece.nr_young() };
+    let young = u64::from(young);
+    if piece.huge { young.min(1) } else { young }
 }
 
 impl Planner<'_> {
@@ -224,13 +226,14 @@ impl Planner<'_> {
     /// Whether a clear of the piece gives information: a cleared piece without a touch would only lose its
     /// evidence.
     fn is_due(&self, i: usize) -> bool {
-        !self.pieces[i].was_cleared() || self.pieces[i].spent() > 0
+        let piece = &self.pieces[i];
+        !piece.was_cleared() || piece.spent() > 0 || piece.may_have_shown(self.now)
     }
 
     /// The same for the part of the piece within a region: neighbouring regions have turns of their own.
     fn is_due_in(&self, i: usize, range: &AddrRange) -> bool {
         match self.pieces[i].was_cleared() {
-            true => self.pieces[i].spent_in(range) > 0,
+            true => self.pieces[i].spent_in(range) > 0 || self.pieces[i].may_have_shown(self.now),
             // Pieces that get their first sample are planned separately.
             false => !self.pieces[i].is_coarse(),
         }
@@ -692,6 +695,7 @@ mod tests {
             turned: None,
             terms: TERMS,
             ages: Sampling::default(),
+            is_large: false,
         };
         let runs = plan(pieces, regions, &stretches, &[], allowance, &Prices::default(), now);
         runs.into_iter().filter(|r| r.sample.is_none()).flat_map(|r| r.pieces).collect()

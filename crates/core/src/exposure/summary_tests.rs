@@ -34,7 +34,7 @@ impl Seen {
         let mut w = ExposureTarget::new(TargetId(1), true);
         let range = AddrRange::new(0, PIECES * BLOCK_SIZE);
         let (kind, name) = (MappingKind::Anonymous, "".into());
-        w.map(vec![Mapping { range, kind, name, unknown: None }], Nanos(0));
+        w.map(vec![Mapping { range, kind, name, unknown: None }], Nanos(0), 0);
         let mut seen = Seen(w);
         seen.read(990, |_| all());
         seen.clear(0..PIECES, 1_000);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rand_core::Rng;
 
 use super::age_counter::{AgeCounter, BlockState, YoungAge};
-use super::coarse::{Sentinels, is_large};
+use super::coarse::{Sentinels, is_large, nr_blocks};
 use super::counts::sum_up;
 use super::groups::groups;
 use super::piece::{Piece, ReadChange};
@@ -45,6 +45,8 @@ pub(super) struct ExposureTarget {
     pub visible: Vec<AddrRange>,
     /// resident memory, sorted
     pub pieces: Vec<Piece>,
+    /// number of blocks with resident memory at the last read
+    pub nr_blocks: usize,
     /// unobservable mappings
     pub unobservable: UnobservableMappings,
     /// regions of the last snapshot
@@ -101,6 +103,7 @@ impl ExposureTarget {
             mapped: Nanos(0),
             visible: Vec::new(),
             pieces: Vec::new(),
+            nr_blocks: 0,
             unobservable: UnobservableMappings::default(),
             regions: Vec::new(),
             left_out: 0,
@@ -132,7 +135,7 @@ impl ExposureTarget {
 
     /// Whether the target is observed by samples.
     pub fn is_large(&self) -> bool {
-        is_large(self.pieces.len())
+        is_large(self.nr_blocks)
     }
 
     /// Subtracts `ms` from all times; times before the new origin become 0.
@@ -146,24 +149,39 @@ impl ExposureTarget {
     }
 
     /// Applies the mappings, which are sorted and disjoint.
-    pub fn map(&mut self, mappings: Vec<Mapping>, now: Nanos) {
+    pub fn map(&mut self, mappings: Vec<Mapping>, now: Nanos, ms: u32) {
         self.mapped = now;
         if *self.mappings == mappings {
             return;
         }
         self.rest.disturb();
         self.has_changed = true;
-        self.visible = mappings.iter().filter(|m| m.unknown.is_none()).map(|m| m.range).collect();
+        let visible = mappings.iter().filter(|m| m.unknown.is_none()).map(|m| m.range).collect();
+        let before = std::mem::replace(&mut self.visible, visible);
         self.visible.shrink_to_fit();
         self.unobservable.map(&mappings);
         self.mappings = Arc::new(mappings);
         self.ages.keep(&self.visible);
         let visible = &self.visible;
-        let inside = |p: &Piece| {
-            let part = visible.get(visible.partition_point(|r| r.end <= p.range.start));
-            p.is_coarse() && part.is_some_and(|r| r.intersect(&p.range) == Some(p.range))
+        // The range of a piece that stays. A sample represents only the memory that it was chosen from.
+        let now = |p: &Piece| {
+            let part = visible.get(visible.partition_point(|r| r.end <= p.range.start))?;
+            let common = part.intersect(&p.range)?;
+            match p.is_coarse() {
+                true => (common == p.range).then_some(common),
+                false if cut(&before, p.range.start) != Some(p.range) => None,
+                false => part.intersect(&AddrRange::new(p.block(), p.block() + BLOCK_SIZE)),
+            }
         };
-        self.pieces.retain(|p| cut(visible, p.range.start) == Some(p.range) || inside(p));
+        let mut end = 0;
+        self.pieces.retain_mut(|p| {
+            let range = now(p).filter(|r| r.start >= end);
+            range.iter().for_each(|r| {
+                p.fit(*r, ms);
+                end = r.end;
+            });
+            range.is_some()
+        });
     }
 
     /// Chooses the ranges to read next, if `part` (0 to 1) of all observable memory is read at a time. Also
@@ -232,7 +250,7 @@ impl ExposureTarget {
         let mut reactivated = Vec::new();
         let mut stretches = Vec::new();
         let mut new = Vec::new();
-        let large = is_large(blocks.len().max(self.pieces.len()));
+        let large = is_large(nr_blocks(blocks, |b| b.start).max(self.nr_blocks));
         self.was_touched = false;
         let mut at = self.pieces.partition_point(|p| p.range.start < bounds.start);
         for block in one_each(blocks) {
@@ -263,7 +281,7 @@ impl ExposureTarget {
                     let class = piece.next_full();
                     let before = piece.read_before(now.ms);
                     let change = piece.read(&block, class, now, t);
-                    piece.missing = 0;
+                    piece.missing = if piece.nr_resident() > 0 { 0 } else { piece.missing + 1 };
                     self.externally_cleared += u64::from(change.taken.count());
                     self.was_touched |= !change.touched.is_empty();
                     count_ages(&mut self.ages, piece, &change, Some(before), now.ms);
@@ -294,6 +312,7 @@ impl ExposureTarget {
             self.pieces.extend(new);
             self.pieces.sort_unstable_by_key(|p| p.range.start);
         }
+        self.nr_blocks = nr_blocks(&self.pieces, Piece::block);
         self.reactivate(&stretches, now);
         reactivated
     }
@@ -863,19 +882,79 @@ mod tests {
         ranges.iter().flat_map(of_range).collect()
     }
 
+    const TERMS: ExposureTerms = ExposureTerms { share: 1.0, recent: 500, long: 8.0 };
+
+    fn mapping(range: AddrRange) -> Mapping {
+        Mapping { range, kind: MappingKind::Anonymous, name: "".into(), unknown: None }
+    }
+
+    /// A target whose mappings have been read.
+    fn mapped(ranges: &[AddrRange]) -> ExposureTarget {
+        let mut w = ExposureTarget::new(TargetId(1), true);
+        w.map(ranges.iter().copied().map(mapping).collect(), Nanos(0), 0);
+        w
+    }
+
+    fn read(w: &mut ExposureTarget, s: u32, blocks: &[Block]) {
+        let now = Moment { at: Nanos(u64::from(s) * 1_000_000_000), ms: s * 1000, ran: None };
+        w.read_all(blocks, AddrRange::new(0, u64::MAX), &now, &TERMS, 64 << 10);
+    }
+
+    #[test]
+    fn many_small_mappings_make_no_large_target() {
+        let size = 8 << 10;
+        let ranges = |stride: u64| -> Vec<AddrRange> {
+            (0..31_000).map(|n| AddrRange::new(n * stride, n * stride + size)).collect()
+        };
+        for (stride, is_large) in [(size, false), (BLOCK_SIZE, true)] {
+            let ranges = ranges(stride);
+            let mut w = mapped(&ranges);
+            (1..3).for_each(|s| read(&mut w, s, &blocks(&ranges)));
+            assert_eq!(w.pieces.len(), ranges.len());
+            assert_eq!(w.is_large(), is_large);
+        }
+    }
+
+    /// The first half of a block is used, and the second one is freed before it is cleared.
+    #[test]
+    fn memory_that_was_freed_is_not_waited_for() {
+        let half = |n: u64| AddrRange::new(n * BLOCK_SIZE / 2, (n + 1) * BLOCK_SIZE / 2);
+        let mut w = mapped(&[half(0), half(1)]);
+        read(&mut w, 1, &blocks(&[half(0), half(1)]));
+        assert_eq!(w.pieces.len(), 2);
+        (2..4).for_each(|s| read(&mut w, s, &blocks(&[half(0)])));
+        assert_eq!(w.pieces.len(), 1);
+    }
+
+    /// A mapping grows at its end, and at its start as a stack does, and shrinks at its end.
+    #[test]
+    fn a_changed_mapping_keeps_the_state_of_memory_that_stays() {
+        let kib = |from: u64, to: u64| AddrRange::new(from << 10, to << 10);
+        let mut w = mapped(&[kib(512, 1024)]);
+        read(&mut w, 1, &blocks(&[kib(512, 1024)]));
+        let ranges = [kib(512, 1100), kib(300, 1100), kib(300, 700), kib(300, 400)];
+        for (s, range) in (2..).zip(ranges) {
+            w.map(vec![mapping(range)], Nanos(0), s * 1000);
+            read(&mut w, s, &blocks(&[range]));
+            assert_eq!(w.pieces.len(), 1);
+            let piece = &w.pieces[0];
+            assert_eq!(piece.range, range);
+            assert_eq!(u64::from(piece.nr_resident()), range.len() / PAGE_SIZE);
+            for i in 0..piece.nr_windows() {
+                let is_old = piece.window_range(i).intersect(&kib(512, 1024)).is_some();
+                assert_eq!(piece.window(i).touched == 1000, is_old, "{range:?} {i}");
+            }
+        }
+        w.map(vec![mapping(kib(400, 500))], Nanos(0), 9000);
+        assert!(w.pieces.is_empty(), "other memory");
+    }
+
     /// A block that two mappings share is read as a whole: otherwise the memory of one would seem to have left.
     #[test]
     fn a_part_ends_where_a_block_ends() {
         let size = BLOCK_SIZE / 4 * 3;
-        let map = |n: u64| Mapping {
-            range: AddrRange::new(n * size, (n + 1) * size),
-            kind: MappingKind::Anonymous,
-            name: "".into(),
-            unknown: None,
-        };
-        let mut w = ExposureTarget::new(TargetId(1), true);
-        w.map((0..64).map(map).collect(), Nanos(0));
-        let terms = ExposureTerms { share: 1.0, recent: 500, long: 8.0 };
+        let ranges: Vec<_> = (0..64).map(|n| AddrRange::new(n * size, (n + 1) * size)).collect();
+        let mut w = mapped(&ranges);
         for (round, part) in [0.1, 0.03, 0.37].into_iter().cycle().take(60).enumerate() {
             let ms = 1_000 + 250 * round as u32;
             let now = Moment { at: Nanos(u64::from(ms) * 1_000_000), ms, ran: None };
@@ -886,7 +965,7 @@ mod tests {
                 (ranges.clone(), bounds),
                 "after a read that ended early"
             );
-            w.read_all(&blocks(&ranges), bounds, &now, &terms, 64 << 10);
+            w.read_all(&blocks(&ranges), bounds, &now, &TERMS, 64 << 10);
             let is_whole = |p: &Piece| u64::from(p.nr_resident()) == p.range.len() / PAGE_SIZE;
             assert!(w.pieces.iter().all(is_whole), "round {round}: {ranges:?}");
         }

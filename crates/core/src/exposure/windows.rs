@@ -50,6 +50,13 @@ impl Windows {
         (0..self.len()).for_each(|i| change(&mut self[i], by(i)));
     }
 
+    /// Changes the number of windows: the i-th is the present one at `kept(i)`, or `new`.
+    pub fn fit(&mut self, len: usize, kept: impl Fn(usize) -> Option<usize>, new: Window) {
+        self.kept = (0..len).map(|i| kept(i).map_or(new, |at| self[at])).collect();
+        self.len = u16::try_from(len).unwrap_or(u16::MAX);
+        self.join();
+    }
+
     /// Stores one window for all if they are equal.
     pub fn join(&mut self) {
         let alike = self.kept.windows(2).all(|pair| pair.first() == pair.last());

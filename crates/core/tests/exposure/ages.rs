@@ -232,6 +232,69 @@ fn memory_is_not_cold_for_the_time_it_was_unknown() {
     assert_eq!((old(mib(0, 30)), old(mib(34, 30))), (30, 0));
 }
 
+/// A child that shares memory for some time ends.
+#[test]
+fn memory_that_was_shared_is_known_again() {
+    let shared = mib(32, 32);
+    let (ops, target) = machine(1, |m, t| {
+        m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
+        m.touch(t, mib(48, 16), poisson(20.0)).unwrap();
+    });
+    let mut monitor = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
+    run_until(&mut monitor, &ops, 10.0);
+    ops.machine().set_unknown(target, shared, Some(Unknown::Shared)).unwrap();
+    let unknown = |s: &Snapshot| {
+        let regions = s.targets[0].regions.iter();
+        regions.map(|r| r.unknown_bytes(Unknown::Shared)).sum::<u64>() / MIB
+    };
+    let s = run_until(&mut monitor, &ops, 20.0).pop().unwrap();
+    assert!(unknown(&s) >= 15, "{} MiB are unknown", unknown(&s));
+    ops.machine().set_unknown(target, shared, None).unwrap();
+    ops.machine().rest(target, mib(56, 8)).unwrap();
+    let s = run_until(&mut monitor, &ops, 40.0).pop().unwrap();
+    assert_eq!(unknown(&s), 0);
+    for (range, heat) in [(mib(48, 8), Heat::Hot), (mib(56, 8), Heat::Cold)] {
+        assert!(called(&s, range, heat) > 0.9, "{range:?}: {:.2}", called(&s, range, heat));
+    }
+}
+
+/// A heap of 1.5 MiB that grows by 64 KiB every two seconds.
+#[test]
+fn memory_at_the_end_of_a_growing_mapping_becomes_cold() {
+    let (ops, target) = machine(1, |m, t| m.map(t, pages(0, 128), Memory::anonymous()).unwrap());
+    let mut monitor = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
+    for n in 1..16 {
+        let s = run_until(&mut monitor, &ops, 2.0 * n as f64).pop().unwrap();
+        let cold = called(&s, pages(0, 128), Heat::Cold);
+        assert!(n < 5 || cold == 1.0, "{cold:.2} at {:?}", s.end);
+        ops.machine().grow(target, BASE, pages(0, 128 + 16 * n)).unwrap();
+    }
+}
+
+/// One page in each of 12 % of the windows of idle memory is touched, all within half a second, beside memory that is hot
+/// from then on.
+#[test]
+fn scattered_touches_leave_idle_memory_cold() {
+    let idle = mib(16, 32);
+    let (ops, target) = machine(1, |m, t| m.map(t, mib(0, 48), Memory::anonymous()).unwrap());
+    let mut monitor = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
+    run_until(&mut monitor, &ops, 15.0);
+    ops.machine().touch(target, mib(0, 8), poisson(100.0)).unwrap();
+    let window = |n: u64| pages(16 * 256 + 16 * n + n % 16, 1);
+    let touched: Vec<u64> =
+        (0u64..512).filter(|n| (n.wrapping_mul(0x9E37_79B1) >> 8) % 100 < 12).collect();
+    for n in &touched {
+        ops.machine().touch(target, window(*n), Pattern::Periodic { every: ms(500) }).unwrap();
+    }
+    run_until(&mut monitor, &ops, 15.5);
+    ops.machine().rest(target, idle).unwrap();
+    let after = run_until(&mut monitor, &ops, 45.0);
+    let cold = |s: &Snapshot| called(s, idle, Heat::Cold);
+    for s in &after {
+        assert!(cold(s) >= 0.8, "{:.2} at {:?}", cold(s), s.end);
+    }
+}
+
 #[test]
 fn ages_are_right_after_many_days() {
     const DAY: f64 = 86_400.0;

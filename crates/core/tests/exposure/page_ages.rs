@@ -1,6 +1,6 @@
 //! Idle ages by page, against the touches of the simulated machine.
 
-use isotherm_core::{Act, Action, Budget, MappingKind, Monitor, PageAges, Unknown, Work};
+use isotherm_core::{Act, Action, Budget, MappingKind, Monitor, PageAges, PageMask, Unknown, Work};
 
 use super::*;
 
@@ -124,6 +124,26 @@ fn ages_of_slow_memory_are_right() {
     };
     let (worst, factor) = compare("slow", lay, mib(0, 64));
     assert!(worst < 0.03 && factor < 1.1, "{worst} {factor}");
+}
+
+/// 16 MiB are paged out at 25 s. For ten seconds it cannot be known that they are in swap.
+#[test]
+fn memory_in_swap_keeps_its_ages_if_this_is_known_later() {
+    let (ops, target) = machine(1, |m, t| m.map(t, mib(0, 32), Memory::anonymous()).unwrap());
+    let mut tapped = Tapped::new(&ops);
+    let all = PageMask::span(0, 512);
+    tapped.swapped = Some(Box::new(move |now| (now > seconds(35.0)).then_some(all)));
+    let mut monitor = monitor(tapped, Attrs::default(), &[target]);
+    let mut snapshots = run_until(&mut monitor, &ops, 25.0);
+    let budget = Budget { bytes: u64::MAX, time: Duration::MAX };
+    let (action, filters, recheck) = (&Action::PageOut, &[][..], Duration::ZERO);
+    let range = mib(0, 16);
+    let work = Work { action, target, range, budget, filters, recheck, cause: None };
+    ops.clone().apply(&[work], &mut Vec::new()).unwrap();
+    snapshots.extend(run_until(&mut monitor, &ops, 60.0));
+    let last = rows(&snapshots).pop().unwrap().1;
+    let [resident, swapped] = [last.idle.total(), last.swapped.total()];
+    assert_eq!((resident, swapped, last.swapped.at_least(40.0)), (4096, 4096, 4096.0));
 }
 
 /// 16 MiB of a mapped file are evicted at 25 s, and read again at 60 s. Another 16 MiB are freed.

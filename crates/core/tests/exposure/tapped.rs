@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use isotherm_core::{
     Activity, AddrRange, Ask, Block, Cleared, Cost, Liveness, Look, Mapping, Nanos, OpsError,
-    PAGE_SIZE, Pressure, Seen, Space, Survey, TargetId,
+    PAGE_SIZE, PageMask, Pressure, Seen, Space, Survey, TargetId,
 };
 use isotherm_sim::Ops;
 
@@ -46,6 +46,8 @@ pub struct Tapped {
     /// whether a read that begins at a time ends before its first block
     pub ends_early: Option<Box<dyn Fn(Nanos) -> bool>>,
     ended_early: bool,
+    /// the pages of each block in swap at a time, see [`Survey::swapped`]
+    pub swapped: Option<Box<dyn Fn(Nanos) -> Option<PageMask>>>,
     /// whether a range may extend beyond the end of a mapping
     pub lax: bool,
 }
@@ -64,6 +66,7 @@ impl Tapped {
             reckoned: Duration::ZERO,
             ends_early: None,
             ended_early: false,
+            swapped: None,
             lax: true,
         }
     }
@@ -162,6 +165,13 @@ impl Survey for Tapped {
         self.log.borrow_mut().push(Event { at, target, ranges, clears: true, cost, armed });
         self.meddle(true);
         Ok(cost)
+    }
+
+    fn swapped(&mut self, target: TargetId, block: u64) -> Result<Option<PageMask>, OpsError> {
+        match &self.swapped {
+            Some(swapped) => Ok(swapped(self.now())),
+            None => self.ops.swapped(target, block),
+        }
     }
 
     fn pressure(&mut self, _: TargetId) -> Option<Pressure> {
