@@ -61,7 +61,9 @@ impl Kept {
         let known = std::mem::take(&mut scan.cached);
         let (mut groups, mut first) = (Vec::new(), Vec::new());
         match order.by {
-            By::File => first = first_files(&scan.files, order.sort, nr_first),
+            By::File => {
+                first = first_files(&scan.files, 0..scan.files.len(), order.sort, nr_first);
+            }
             by => groups = grouped(&scan, by, order.depth),
         }
         let mut others = PageUse::of_size(0);
@@ -197,10 +199,11 @@ impl Kept {
         if self.order.by != By::File {
             return self.groups.clone();
         }
-        let mut rows = FirstRows::of(self.first().map(of_file).collect(), &self.order);
-        rows.nr_rows += self.scan.files.len() - self.first.len();
-        rows.rest_bytes += self.others.resident_bytes;
-        rows
+        let (files, RowOrder { sort, limit, .. }) = (&self.scan.files, self.order);
+        let places = first_files(files, self.first.iter().copied(), sort, limit).into_iter();
+        let rows: Vec<_> = places.filter_map(|i| files.get(i)).map(of_file).collect();
+        let all_bytes = self.total().pages.resident_bytes;
+        FirstRows { nr_rows: files.len(), rest_bytes: all_bytes - resident(&rows), rows }
     }
 }
 

@@ -111,10 +111,15 @@ pub(super) fn sort_first(rows: &mut Vec<Row<'_>>, sort: SortBy, limit: usize) {
     rows.sort_by(order);
 }
 
-/// The places of the first `limit` files.
-pub(super) fn first_files(files: &[FileUse], sort: SortBy, limit: usize) -> Vec<usize> {
-    let place = |(i, file): (usize, &FileUse)| (Reverse(figure(&file.pages, sort)), i);
-    let mut places: Vec<_> = files.iter().enumerate().map(place).collect();
+/// The first `limit` of some places of files, in their order.
+pub(super) fn first_files(
+    files: &[FileUse],
+    of: impl Iterator<Item = usize>,
+    sort: SortBy,
+    limit: usize,
+) -> Vec<usize> {
+    let place = |i: usize| Some((Reverse(figure(&files.get(i)?.pages, sort)), i));
+    let mut places: Vec<_> = of.filter_map(place).collect();
     let name = |i: usize| files.get(i).map(|file| &file.name);
     let order = |a: &(Reverse<u64>, usize), b: &(Reverse<u64>, usize)| {
         a.0.cmp(&b.0).then_with(|| name(a.1).cmp(&name(b.1)))
