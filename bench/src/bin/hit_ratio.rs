@@ -232,7 +232,7 @@ fn run(
     let mut line = String::new();
     load.0.stdout.take().context("no output")?.read_to_string(&mut line)?;
     if let Some(recorder) = recorder {
-        ensure!(recorder.stop(Signal::INT)?.success(), "the recorder has failed");
+        ensure!(recorder.stop(Signal::TERM)?.success(), "the recorder has failed");
     }
     let mut numbers = line.split_whitespace().map(str::parse);
     let mut number =
