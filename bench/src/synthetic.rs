@@ -190,6 +190,7 @@ fn snapshot(
             ran: Some(every / 2),
             mappings: Arc::clone(mappings),
             left_out: 0,
+            dirty: None,
             ages: has_ages
                 .then(|| Arc::new(ages(since, every * u32::try_from(ages_every).unwrap_or(1)))),
             regions: all.iter().zip(ends).enumerate().map(region).collect(),

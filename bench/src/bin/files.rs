@@ -1,9 +1,11 @@
 //! Residency of a tree of many files: `isotherm files` compared with vmtouch, on the same pages.
 
 use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
@@ -26,6 +28,9 @@ struct Options {
     /// runs of each program, alternately
     #[arg(long, default_value_t = 7)]
     rounds: usize,
+    /// then watch all files of the machine for so many seconds, with an output each second
+    #[arg(long, default_value_t = 0)]
+    watch: u64,
     /// create the tree in this folder
     #[arg(long, default_value = ".")]
     within: PathBuf,
@@ -69,6 +74,43 @@ fn main() -> Result<()> {
         "vmtouch takes {:.1} times as long, and {:.1} times the CPU time",
         vmtouch.0 / own.0,
         vmtouch.1 / own.1
+    );
+    if o.watch > 0 { watch(&isotherm, o.watch) } else { Ok(()) }
+}
+
+/// Prints the CPU time of `isotherm files --watch` after its first output.
+fn watch(isotherm: &Path, seconds: u64) -> Result<()> {
+    let mut command = Command::new(isotherm);
+    command.args(["files", "--watch", "--interval", "1s", "--json"]);
+    let begin = Instant::now();
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let mut lines = BufReader::new(child.stdout.take().context("no output")?).lines();
+    let mut next =
+        || -> Result<Value> { Ok(serde_json::from_str(&lines.next().context("it has ended")??)?) };
+    let files = next()?.pointer("/total/files").and_then(Value::as_u64);
+    let first = begin.elapsed();
+    let pid = i32::try_from(child.id())?;
+    let (begin, before) = (Instant::now(), usage::of(pid)?.cpu);
+    let mut oldest = [0; 2];
+    while begin.elapsed() < Duration::from_secs(seconds) {
+        let line = next()?;
+        for (oldest, key) in oldest.iter_mut().zip(["listed_ms_ago", "read_ms_ago"]) {
+            *oldest = line.get(key).and_then(Value::as_u64).unwrap_or(0).max(*oldest);
+        }
+    }
+    let used = (usage::of(pid)?.cpu - before).as_secs_f64() / begin.elapsed().as_secs_f64();
+    child.kill()?;
+    child.wait()?;
+    let inodes = std::fs::read_to_string("/proc/sys/fs/inode-nr")?;
+    let inodes = inodes.split_whitespace().next().unwrap_or("?");
+    println!(
+        "watch: {inodes} inodes, {} cached files: first output after {:.2} s, then {:.2} % of a CPU for {seconds} s; \
+         oldest listing {:.0} s, oldest figures of the first files {:.1} s",
+        files.unwrap_or(0),
+        first.as_secs_f64(),
+        used * 100.0,
+        oldest[0] as f64 / 1e3,
+        oldest[1] as f64 / 1e3
     );
     Ok(())
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
+use isotherm_bench::bootstrap::middle;
 use isotherm_bench::limited::Limited;
 use isotherm_bench::page_cache::drop_cache;
 use isotherm_bench::postgres;
@@ -34,6 +35,9 @@ struct Options {
     /// reads or transactions of each workload are multiplied by this
     #[arg(long, default_value_t = 1.0)]
     length: f64,
+    /// compare what runs with and without a recorder miss instead, so many times; not for pgbench, whose reads differ
+    #[arg(long, value_name = "TIMES")]
+    twins: Option<usize>,
     /// the program [default: that next to this one]
     #[arg(long)]
     isotherm: Option<PathBuf>,
@@ -110,6 +114,12 @@ fn main() -> Result<()> {
     }
     let o = Options::parse();
     let isotherm = o.isotherm.clone().map_or_else(beside, Ok)?;
+    if let Some(times) = o.twins {
+        return o
+            .only
+            .iter()
+            .try_for_each(|name| compare_twins(workload(name)?, times, &isotherm, &o));
+    }
     println!(
         "{:<10}{:>10}{:>12}{:>12}{:>12}{:>24}",
         "", "limit", "page cache", "real hits", "predicted", "95 % interval"
@@ -162,6 +172,33 @@ fn workload(name: &str) -> Result<&'static Workload> {
     WORKLOADS.iter().find(|w| w.name == name).with_context(|| format!("no workload {name}"))
 }
 
+/// Compares what a watched load misses with what its twins miss: the same load before and after it, without a recorder.
+fn compare_twins(workload: &Workload, times: usize, isotherm: &Path, o: &Options) -> Result<()> {
+    let dir = tempfile::tempdir_in(&o.within)?;
+    let path = dir.path().canonicalize()?;
+    (workload.prepare)(&path)?;
+    let (mut more, mut control) = (Vec::new(), Vec::new());
+    for _ in 0..times {
+        let record = tempfile::NamedTempFile::new()?;
+        let misses = |recorder| {
+            let ran = run(workload, &path, workload.limits[1] * MIB, o.length, recorder)?;
+            anyhow::Ok(ran.counted.misses as f64)
+        };
+        let before = misses(None)?;
+        let watched = misses(Some((isotherm, record.path())))?;
+        let after = misses(None)?;
+        more.push((watched / f64::midpoint(before, after) - 1.0) * 100.0);
+        control.push((after / before - 1.0) * 100.0);
+    }
+    let [more, control] = [more, control].map(|all| middle(all).unwrap_or(f64::NAN));
+    println!(
+        "{:<10} a watched load misses {more:+.2} % more than its twins (control {control:+.2} %), median of {times}",
+        workload.name
+    );
+    ensure!(more.abs() <= 2.0, "the misses differ by more than 2 %");
+    Ok(())
+}
+
 /// Runs a load from an empty cache in a group with a limit, while a recorder watches it if there is one.
 fn run(
     workload: &Workload,
@@ -195,7 +232,7 @@ fn run(
     let mut line = String::new();
     load.0.stdout.take().context("no output")?.read_to_string(&mut line)?;
     if let Some(recorder) = recorder {
-        ensure!(recorder.stop(Signal::INT)?.success(), "the recorder has failed");
+        ensure!(recorder.stop(Signal::TERM)?.success(), "the recorder has failed");
     }
     let mut numbers = line.split_whitespace().map(str::parse);
     let mut number =

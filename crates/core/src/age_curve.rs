@@ -35,7 +35,7 @@ pub fn too_much_unknown(share: f64) -> Option<String> {
 /// Factor between two idle times of [`idle_times`].
 const STEP: f64 = 1.02;
 /// Pages of a counted window: they are not independent.
-const WINDOW_PAGES: f64 = 16.0;
+pub(crate) const WINDOW_PAGES: f64 = 16.0;
 
 /// Idle times in s to choose from, the shortest first, up to `longest`.
 pub fn idle_times(longest: f64) -> impl Iterator<Item = f64> {

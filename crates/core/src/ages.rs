@@ -7,6 +7,18 @@
 use crate::page_mask::PageMask;
 use crate::time::Nanos;
 
+/// A row is due after this time in ms, then each time the time since the beginning has grown by a sixth, and at
+/// least once a minute.
+const FIRST_ROW_MS: u32 = 10_000;
+const LAST_ROW_MS: u32 = 60_000;
+
+/// Whether a row of a target's ages is due at `ms`, if they are counted since `begun` and the last row was `since`, in
+/// ms. Rows come every 10 s in the first minute, and every minute after six.
+pub(crate) fn is_row_due(begun: u32, since: u32, ms: u32) -> bool {
+    let every = (ms.saturating_sub(begun) / 6).clamp(FIRST_ROW_MS, LAST_ROW_MS);
+    ms.saturating_sub(since) >= every
+}
+
 /// Number of bins of an [`AgeHistogram`].
 pub const AGE_BINS: usize = 69;
 

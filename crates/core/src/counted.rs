@@ -4,10 +4,13 @@
 //! exposure. A window keeps the counts of the last intervals, as long as they agree with one rate.
 //!
 //! Counts are a sample, so that no count does not mean no access. Therefore ages of memory without accesses follow from
-//! [`CountedWindow::idle`] and [`CountedWindow::watched`] alone.
+//! [`CountedWindow::idle`] and [`CountedWindow::watched`] alone. Histograms of idle ages have the age of a window for
+//! each of its pages.
 
 use std::time::Duration;
 
+use crate::age_curve::{MIN_AGE_S, WINDOW_PAGES};
+use crate::ages::{AgeHistogram, PageAges, is_row_due};
 use crate::bins::llr_is_below;
 use crate::borders::{FIRST_PASS, Group, GroupKind, Joined, fit};
 use crate::estimator::Rate;
@@ -15,6 +18,7 @@ use crate::range::{AddrRange, PAGE_SIZE};
 use crate::region::to_bp;
 use crate::snapshot::RegionView;
 use crate::support::RateSupport;
+use crate::time::Nanos;
 use crate::unknown::{Pages, Unknown};
 
 /// Maximum number of windows of a target. If it grows beyond, its windows are joined.
@@ -25,6 +29,9 @@ const COUNTED_INTERVALS: u32 = 8;
 const COUNT_DECAY: f64 = 1.0 - 1.0 / COUNTED_INTERVALS as f64;
 /// The rate of a window has changed if two rates are likelier than one by this log-likelihood ratio.
 const CHANGED_LLR: f64 = 8.0;
+
+/// Pages that are touched sooner than this, in ms, do not return: reports use no shorter idle times.
+const MIN_IDLE_MS: u32 = (MIN_AGE_S * 1e3) as u32;
 
 /// The counts of a window in an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -55,6 +62,18 @@ pub struct CountedTarget {
     remembers: bool,
     /// end of the last interval, in ms
     observed: u32,
+    ages: AgeRows,
+}
+
+/// The histograms of idle ages.
+#[derive(Debug, Default)]
+struct AgeRows {
+    /// begin of the counting, and of the present row, also in ms
+    begun: Option<(Nanos, u32)>,
+    since: (Nanos, u32),
+    returned: AgeHistogram,
+    /// sum of the errors of the returned ages, in ms
+    errors: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -67,6 +86,11 @@ struct Window {
     since: u32,
     /// The last access may have been as late as this, in ms: see [`unsure_ms`].
     touched: u32,
+    /// It was accessed since the ages are counted.
+    is_known: bool,
+    /// pages that were not touched since the window was idle last, and for how long it was, in ms
+    untouched: f64,
+    idle_ms: u32,
 }
 
 impl CountedTarget {
@@ -74,7 +98,14 @@ impl CountedTarget {
     #[must_use]
     pub fn new(window: u64) -> Self {
         let window = window.next_power_of_two().max(PAGE_SIZE);
-        CountedTarget { window, size: 0, windows: Vec::new(), remembers: false, observed: 0 }
+        CountedTarget {
+            window,
+            size: 0,
+            windows: Vec::new(),
+            remembers: false,
+            observed: 0,
+            ages: AgeRows::default(),
+        }
     }
 
     /// From now on, a window that leaves the memory keeps its last rate until it is back: for schemes that read hot
@@ -107,8 +138,12 @@ impl CountedTarget {
             window.touched = window.touched.saturating_add(missed).min(now_ms);
             window.since = window.since.saturating_add(missed).min(now_ms);
             if was_absent {
-                window.seen = CountedWindow::default();
+                (window.seen, window.untouched) = (CountedWindow::default(), 0.0);
             }
+        }
+        let ages = &mut self.ages;
+        for (at, ms) in ages.begun.iter_mut().chain([&mut ages.since]) {
+            (*at, *ms) = (*at + Duration::from_millis(missed.into()), ms.saturating_add(missed));
         }
     }
 
@@ -117,11 +152,50 @@ impl CountedTarget {
         let length = now_ms.saturating_sub(std::mem::replace(&mut self.observed, now_ms));
         for (i, window) in self.windows.iter_mut().enumerate() {
             let seen = seen(i);
-            match self.remembers && seen.resident == 0 {
-                true => window.seen = seen,
-                false => window.observe(seen, length, now_ms),
+            if self.remembers && seen.resident == 0 {
+                window.seen = seen;
+                continue;
+            }
+            let returned = window.observe(seen, length, now_ms);
+            if returned > 0 {
+                self.ages.returned.add(window.idle_ms.into(), returned);
+                // Both accesses are known to an interval.
+                self.ages.errors += u64::from(returned) * u64::from(length);
             }
         }
+    }
+
+    /// The idle ages of the pages, if they are due: each page has the age of its window.
+    pub fn ages(&mut self, now: Nanos, now_ms: u32) -> Option<PageAges> {
+        let Some((begun, begun_ms)) = self.ages.begun else {
+            let at = (now, now_ms);
+            self.ages = AgeRows { begun: Some(at), since: at, ..AgeRows::default() };
+            self.windows.iter_mut().for_each(|window| window.is_known = false);
+            return None;
+        };
+        let (since, since_ms) = self.ages.since;
+        if !is_row_due(begun_ms, since_ms, now_ms) {
+            return None;
+        }
+        self.ages.since = (now, now_ms);
+        let returned = std::mem::take(&mut self.ages.returned);
+        let error = std::mem::take(&mut self.ages.errors) / returned.total().max(1);
+        let mut row = PageAges {
+            since,
+            begun,
+            // All pages of a window are one event.
+            sampling: ((self.window / PAGE_SIZE) as f64 / WINDOW_PAGES).ceil() as u32,
+            returned,
+            error_ms: u32::try_from(error).unwrap_or(u32::MAX),
+            ..PageAges::default()
+        };
+        for window in &self.windows {
+            let pages = window.visible();
+            row.idle.add(now_ms.saturating_sub(window.touched).into(), pages);
+            row.untouched += if window.is_known { 0 } else { pages };
+            row.unknown += window.seen.resident - pages;
+        }
+        Some(row)
     }
 
     /// The regions of the target, at most `max` if possible: neighbours whose counts agree are joined. Accesses count
@@ -153,16 +227,24 @@ impl CountedTarget {
 }
 
 impl Window {
-    fn observe(&mut self, seen: CountedWindow, length: u32, now_ms: u32) {
+    /// Adds an interval. Returns the number of pages that were touched, after the window was idle for `idle_ms`.
+    fn observe(&mut self, seen: CountedWindow, length: u32, now_ms: u32) -> u32 {
+        let before = self.touched.saturating_add(unsure_ms(length, seen.watched)).min(now_ms);
+        let accessed = match seen.idle {
+            _ if seen.accesses > 0.0 => Some(now_ms),
+            Some(idle) => {
+                let idle = u32::try_from(idle.as_millis()).unwrap_or(u32::MAX);
+                Some(now_ms.saturating_sub(idle)).filter(|at| *at > before)
+            }
+            None => None,
+        };
         // An access brought in the new pages.
         let has_grown = seen.resident > self.seen.resident;
-        self.touched = match has_grown || seen.accesses > 0.0 {
-            true => now_ms,
-            false => self.touched.saturating_add(unsure_ms(length, seen.watched)).min(now_ms),
-        };
-        if let Some(idle) = seen.idle {
-            let idle = u32::try_from(idle.as_millis()).unwrap_or(u32::MAX);
-            self.touched = self.touched.max(now_ms.saturating_sub(idle));
+        self.touched = if has_grown { now_ms } else { accessed.unwrap_or(before) };
+        self.is_known |= has_grown || accessed.is_some();
+        if self.touched - before >= MIN_IDLE_MS {
+            self.idle_ms = self.touched - before;
+            self.untouched = self.visible().into();
         }
         if now_ms - self.touched > length.saturating_mul(COUNTED_INTERVALS) && self.accesses > 0.0 {
             // Alone, no interval without a count contradicts a low rate.
@@ -183,6 +265,23 @@ impl Window {
             self.since = now_ms;
         }
         self.seen = seen;
+        if accessed.is_some() { self.touch(length) } else { 0 }
+    }
+
+    /// Counts the pages that the accesses of an interval touched for the first time since the window was idle. The
+    /// accesses are presumed to be spread over the pages.
+    fn touch(&mut self, length: u32) -> u32 {
+        let pages = f64::from(self.visible());
+        self.untouched = self.untouched.min(pages);
+        if self.untouched <= 0.0 {
+            return 0;
+        }
+        let seconds = f64::from(length) / 1e3;
+        let accesses = self.seen.accesses * pages * seconds / self.seen.exposure.max(1e-9);
+        let new = (accesses.max(1.0) * self.untouched / pages).min(self.untouched);
+        let before = self.untouched.ceil();
+        self.untouched -= new;
+        (before - self.untouched.ceil()) as u32
     }
 
     /// Pages in memory whose accesses can be observed.
@@ -442,6 +541,77 @@ mod tests {
         };
         assert_eq!(regions(false), [(40.0, 21), (0.0, 20)]);
         assert_eq!(regions(true), [(40.0, 21), (0.0, 0)], "the other window has come back");
+    }
+
+    fn pages(h: &AgeHistogram, seconds: u64) -> u64 {
+        h.at_least(seconds as f64).round() as u64
+    }
+
+    /// Of three windows, the first is read all the time, the second once a minute as a whole, and the third never.
+    #[test]
+    fn pages_have_the_ages_of_their_windows_and_return_with_them() {
+        let mut t = target(3);
+        let mut rows = Vec::new();
+        for second in 1..=184 {
+            let of = |i| match i {
+                0 => seen(20.0),
+                1 if second % 60 == 0 => CountedWindow { idle: Some(Duration::ZERO), ..seen(1.0) },
+                _ => seen(0.0),
+            };
+            t.observe(of, second * 1000);
+            let now = Nanos(u64::from(second) * 1_000_000_000);
+            rows.extend(t.ages(now, second * 1000).map(|ages| (second, ages)));
+        }
+        let times: Vec<u32> = rows.iter().map(|(second, _)| *second).collect();
+        assert_eq!(times[..3], [11, 21, 31], "as of processes");
+        let (_, last) = rows.last().unwrap();
+        let before = &rows[rows.len() - 2].1;
+        assert_eq!((last.idle.total(), last.unknown, last.sampling), (192, 0, 4));
+        assert_eq!((pages(&last.idle, 160), pages(&before.idle, 20)), (64, 128));
+        assert_eq!(last.untouched, 64, "the one that was never read");
+        let mut returned = AgeHistogram::default();
+        rows.iter().for_each(|(_, ages)| returned = returned.plus(&ages.returned));
+        assert_eq!((returned.total(), pages(&returned, 50)), (192, 192), "three times 64 pages");
+        assert_eq!(rows.iter().map(|(_, ages)| ages.error_ms).max(), Some(1000));
+        assert!(rows.iter().all(|(_, ages)| ages.begun == Nanos(1_000_000_000)));
+        assert!(rows.windows(2).all(|two| two[0].1.since < two[1].1.since));
+    }
+
+    /// Windows are read 20 times at random after a minute, and each access counts with a probability of 1/64.
+    #[test]
+    fn the_number_of_returned_pages_is_right_on_average() {
+        const READS: u64 = 20;
+        const WINDOWS: u64 = 4000;
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        let mut t = target(WINDOWS);
+        t.observe(|_| seen(0.0), 1000);
+        assert_eq!(t.ages(Nanos(1), 1000), None);
+        for second in 2..=60 {
+            t.observe(|_| seen(0.0), second * 1000);
+        }
+        let mut counted = || (0..READS).filter(|_| below(&mut rng, 64) == 0).count() as f64;
+        let read = |accesses| CountedWindow { idle: Some(Duration::ZERO), ..seen(accesses) };
+        t.observe(|_| read(counted()), 61_000);
+        let returned = t.ages(Nanos(2), 61_000).unwrap().returned.total() as f64;
+        // Accesses of the same page are one return; each window without a count has one.
+        let distinct = 64.0 * -(-(READS as f64) / 64.0).exp_m1();
+        let mean = returned / WINDOWS as f64;
+        assert!((distinct * 0.95..(distinct + 1.0) * 1.05).contains(&mean), "{mean} of {distinct}");
+    }
+
+    #[test]
+    fn ages_do_not_count_a_time_that_was_not_observed() {
+        let mut t = target(1);
+        (1..=20).for_each(|second| t.observe(|_| seen(0.0), second * 1000));
+        let at = |second: u64| Nanos(second * 1_000_000_000);
+        assert_eq!(t.ages(at(20), 20_000), None);
+        t.resume(false, 600_000);
+        t.observe(|_| seen(0.0), 601_000);
+        assert_eq!(t.ages(at(601), 601_000), None);
+        (602..=610).for_each(|second| t.observe(|_| seen(0.0), second * 1000));
+        let row = t.ages(at(610), 610_000).unwrap();
+        assert_eq!((row.begun, row.since), (at(600), at(600)));
+        assert_eq!((pages(&row.idle, 20), pages(&row.idle, 60)), (64, 0));
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub use page_scan::PageScan;
 pub use range::{AddrRange, PAGE_SIZE, align_down, join_touching};
 pub use region::{Region, Tally};
 pub use sampler::{RegionSampler, Target};
-pub use snapshot::{Quality, RegionView, Restraint, Snapshot, TargetView};
+pub use snapshot::{DirtyBytes, Quality, RegionView, Restraint, Snapshot, TargetView};
 pub use source::{EndReason, Source, Step};
 pub use support::{RateSupport, SupportBytes};
 pub use survey::{BLOCK_SIZE, Block, Cleared, Pressure, SAMPLES, Survey, sample_pages};

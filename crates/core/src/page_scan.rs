@@ -166,6 +166,7 @@ impl<O: Space + Look> PageScan<O> {
                 ran,
                 mappings,
                 left_out: w.left_out,
+                dirty: None,
                 regions,
                 ages: None,
             });

@@ -398,6 +398,7 @@ impl<O: Space + Look> RegionSampler<O> {
                 ran,
                 mappings: Arc::clone(&t.mappings),
                 left_out: t.left_out,
+                dirty: None,
                 regions: t.regions.iter().map(|r| view(r, interval)).collect(),
                 ages: None,
             });

@@ -96,10 +96,22 @@ pub struct TargetView {
     pub mappings: Arc<Vec<Mapping>>,
     /// mapped bytes that no region covers, because there are more areas than permitted regions
     pub left_out: u64,
+    /// changed pages of a file in the page cache, when they were last read; `None` if the target is no file, or in
+    /// records of versions before 8
+    pub dirty: Option<DirtyBytes>,
     /// sorted, disjoint
     pub regions: Vec<RegionView>,
     /// idle ages of its pages, in some snapshots only: every 10 s at first, later every minute
     pub ages: Option<Arc<PageAges>>,
+}
+
+/// Cached bytes of a file whose changes are not on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DirtyBytes {
+    /// changed, and not on the disk yet
+    pub dirty: u64,
+    /// being written to the disk
+    pub writeback: u64,
 }
 
 /// One region in a [`Snapshot`]. Shares are of 10,000 (basis points) of the region's pages.
@@ -199,6 +211,12 @@ impl RegionView {
 const HALF_BP: u32 = 5_000;
 
 impl TargetView {
+    /// Whether the target is a file in the page cache. Records of versions before 8 do not say so.
+    #[must_use]
+    pub fn is_file(&self) -> bool {
+        self.dirty.is_some()
+    }
+
     /// Bytes that the target may access.
     #[must_use]
     pub fn mapped(&self) -> u64 {

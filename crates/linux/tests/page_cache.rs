@@ -117,6 +117,27 @@ fn the_same_pages_as_mincore_and_cachestat() {
 }
 
 #[test]
+fn pages_are_counted_again() {
+    needs_root!();
+    let folder = folder();
+    let mut cache = PageCache::load().unwrap();
+    let files = ["one", "two"].map(|name| file_on_disk(&folder, name, 300));
+    let mut found = files.each_ref().map(|file| open(&mut cache, file));
+    assert_eq!(found.each_ref().map(|f| f.pages), [0, 0]);
+    (0..100).for_each(|p| read_page(&files[0], p));
+    files[1].set_len(400 * PAGE_SIZE).unwrap();
+    cache.recount(&mut found).unwrap();
+    assert_eq!(
+        found.each_ref().map(|f| (f.pages, f.size)),
+        [(100, 300 * PAGE_SIZE), (0, 400 * PAGE_SIZE)]
+    );
+    std::fs::remove_file(folder.path().join("one")).unwrap();
+    drop(files);
+    cache.recount(&mut found).unwrap();
+    assert_eq!(found[0].pages, 0, "it has gone");
+}
+
+#[test]
 fn large_folios_dirty_pages_and_evicted_ones() {
     needs_root!();
     let folder = folder();

@@ -115,6 +115,7 @@ fn write(path: &Path, seconds: u64, regions: u64) -> Result<(), Box<dyn Error>> 
             ran: Some(EVERY / 2),
             mappings: Arc::clone(&mappings),
             left_out: 0,
+            dirty: None,
             ages: None,
             regions: views(stretches, second, &mut noise),
         });

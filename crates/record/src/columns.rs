@@ -15,7 +15,7 @@ use crate::versions;
 
 /// Bytes of a row, a target and a region in the columns.
 const ROW: usize = SCALARS.len() * 8 + quality::ROW;
-const TARGET: usize = 4 + 9 + 8 + 8 + 4;
+const TARGET: usize = 4 + 9 + 8 + 2 * 9 + 8 + 4;
 const REGION: usize = 8 + 8 + 8 + 3 * 4 + 3 * 2 + 2 * Unknown::ALL.len() + 2 * 3;
 
 /// Bytes of `s` in the columns.
@@ -44,6 +44,8 @@ struct Targets {
     id: Vec<u32>,
     ran_ns: Vec<Option<u64>>,
     left_out: Vec<u64>,
+    dirty: Vec<Option<u64>>,
+    writeback: Vec<Option<u64>>,
     mapping_set: Vec<u64>,
     regions: Vec<u32>,
 }
@@ -122,6 +124,8 @@ impl Targets {
         self.id.push(t.id.0);
         self.ran_ns.push(t.ran.map(nanos).transpose()?);
         self.left_out.push(t.left_out);
+        self.dirty.push(t.dirty.map(|d| d.dirty));
+        self.writeback.push(t.dirty.map(|d| d.writeback));
         self.mapping_set.push(set);
         self.regions.push(u32::try_from(t.regions.len()).map_err(too_many)?);
         Ok(())
@@ -132,6 +136,9 @@ impl Targets {
         out.push(list("target_id", false, &rows, array::<UInt32Type>(self.id))?);
         out.push(list("ran_ns", true, &rows, Arc::new(UInt64Array::from(self.ran_ns)))?);
         out.push(list("left_out", false, &rows, array::<UInt64Type>(self.left_out))?);
+        for (name, values) in versions::DIRTY.into_iter().zip([self.dirty, self.writeback]) {
+            out.push(list(name, true, &rows, Arc::new(UInt64Array::from(values)))?);
+        }
         out.push(list("mapping_set", false, &rows, array::<UInt64Type>(self.mapping_set))?);
         out.push(list("regions", false, &rows, array::<UInt32Type>(self.regions))?);
         Ok(())

@@ -37,6 +37,7 @@ fn sound(seq: u64) -> Snapshot {
             ran: None,
             mappings: Arc::new(mappings),
             left_out: 0x1000,
+            dirty: None,
             ages: None,
             regions: vec![region_at(0x1000, 0x2000), region_at(0x2000, 0x6000)],
         }],

@@ -20,7 +20,7 @@ use crate::bad::InvalidField;
 /// First bytes of every frame, and therefore of every record.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89ISOTHM\n";
 /// The version that this program writes. It determines the columns of the tables.
-pub(crate) const VERSION: u16 = 7;
+pub(crate) const VERSION: u16 = 8;
 /// Maximal size of a payload in bytes, compressed or uncompressed.
 pub(crate) const MAX_PAYLOAD: usize = 64 << 20;
 /// Bytes before the payload.

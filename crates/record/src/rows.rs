@@ -9,8 +9,8 @@ use arrow_array::{
     UInt64Array,
 };
 use isotherm_core::{
-    AddrRange, Mapping, Nanos, Pages, Rate, RateSupport, RegionView, Snapshot, TargetId,
-    TargetView, Unknown,
+    AddrRange, DirtyBytes, Mapping, Nanos, Pages, Rate, RateSupport, RegionView, Snapshot,
+    TargetId, TargetView, Unknown,
 };
 
 use crate::bad::{InvalidField, ensure};
@@ -19,6 +19,7 @@ use crate::columns::unknown_name;
 use crate::lists::{Lists, column};
 use crate::quality;
 use crate::scalars::{self, END, SCALARS, SEQ, START};
+use crate::versions::DIRTY;
 
 const SHORT_LISTS: &str = "the lists of a snapshot are not of one length";
 const UNEQUAL_LISTS: InvalidField = InvalidField::new(SHORT_LISTS);
@@ -40,6 +41,7 @@ struct Targets {
     id: Lists<UInt32Array>,
     ran_ns: Lists<UInt64Array>,
     left_out: Lists<UInt64Array>,
+    dirty: [Lists<UInt64Array>; 2],
     mapping_set: Lists<UInt64Array>,
     regions: Lists<UInt32Array>,
 }
@@ -148,6 +150,7 @@ impl Targets {
             id: Lists::of(batch, "target_id")?,
             ran_ns: Lists::of(batch, "ran_ns")?,
             left_out: Lists::of(batch, "left_out")?,
+            dirty: [Lists::of(batch, DIRTY[0])?, Lists::of(batch, DIRTY[1])?],
             mapping_set: Lists::of(batch, "mapping_set")?,
             regions: Lists::of(batch, "regions")?,
         })
@@ -159,6 +162,8 @@ impl Targets {
             self.id.bounds(row),
             self.ran_ns.bounds(row),
             self.left_out.bounds(row),
+            self.dirty[0].bounds(row),
+            self.dirty[1].bounds(row),
             self.regions.bounds(row),
         ];
         bounds.into_iter().flatten().all(|b| b.len() == len)
@@ -173,15 +178,24 @@ impl Targets {
     ) -> Result<(TargetView, usize), InvalidField> {
         let id = TargetId(nth(&self.id, row, i)?);
         let set = nth(&self.mapping_set, row, i)?;
-        let ran = nth(&self.ran_ns, row, i)?;
-        let place = self.ran_ns.bounds(row).ok_or(UNEQUAL_LISTS)?.start + i;
+        let [dirty, writeback] = &self.dirty;
+        let dirty = match (nth_known(dirty, row, i)?, nth_known(writeback, row, i)?) {
+            (Some(dirty), Some(writeback)) => Some(DirtyBytes { dirty, writeback }),
+            (None, None) => None,
+            _ => {
+                return Err(InvalidField::new(
+                    "a target has dirty bytes without those under writeback, or the reverse",
+                ));
+            }
+        };
         let mappings =
             find(set, id).ok_or(InvalidField::new("the mappings of a snapshot are missing"))?;
         let target = TargetView {
             id,
-            ran: self.ran_ns.values.is_valid(place).then(|| Duration::from_nanos(ran)),
+            ran: nth_known(&self.ran_ns, row, i)?.map(Duration::from_nanos),
             mappings,
             left_out: nth(&self.left_out, row, i)?,
+            dirty,
             regions: Vec::new(),
             ages: None,
         };
@@ -286,6 +300,17 @@ fn nth<P: ArrowPrimitiveType>(
     i: usize,
 ) -> Result<P::Native, InvalidField> {
     lists.row(row).and_then(|values| values.get(i)).copied().ok_or(UNEQUAL_LISTS)
+}
+
+/// The same, if it is not null.
+fn nth_known(
+    lists: &Lists<UInt64Array>,
+    row: usize,
+    i: usize,
+) -> Result<Option<u64>, InvalidField> {
+    let value = nth(lists, row, i)?;
+    let place = lists.bounds(row).ok_or(UNEQUAL_LISTS)?.start + i;
+    Ok(lists.values.is_valid(place).then_some(value))
 }
 
 /// The list of `row`, if it has the same length as `other`.

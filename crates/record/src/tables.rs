@@ -25,6 +25,8 @@ pub(crate) struct Schemas {
     snapshots_1: SchemaRef,
     /// columns of versions 2 and 3
     snapshots_3: SchemaRef,
+    /// columns of versions 4 to 7
+    snapshots_7: SchemaRef,
     mappings: SchemaRef,
     targets: SchemaRef,
     end: SchemaRef,
@@ -41,6 +43,7 @@ impl Schemas {
         Ok(Schemas {
             snapshots_1: versions::of_1(&snapshots),
             snapshots_3: versions::of_3(&snapshots),
+            snapshots_7: versions::of_7(&snapshots),
             snapshots,
             mappings: from_sets(&[])?.schema(),
             targets: from_targets(&[])?.schema(),
@@ -72,6 +75,7 @@ impl Schemas {
         match (kind, version) {
             (FrameKind::Snapshots, 1) => &self.snapshots_1,
             (FrameKind::Snapshots, 2..=3) => &self.snapshots_3,
+            (FrameKind::Snapshots, 4..=7) => &self.snapshots_7,
             _ => self.of(kind),
         }
     }

@@ -1,5 +1,7 @@
 //! Differences of earlier versions of the file, and the values that replace missing data.
 //!
+//! Version 7 did not contain the dirty bytes of files.
+//!
 //! Version 6 had no traces of accesses to files: there were eight tables.
 //!
 //! Version 5 had neither page faults nor code: there were six tables.
@@ -48,14 +50,22 @@ pub(crate) const SUPPORT: [&str; 2] = ["measured_bp", "extended_bp"];
 /// Column that version 4 has added, with a share per region; 0 for earlier versions.
 pub(crate) const CACHE: &str = "unknown_cache_bp";
 
+/// Columns that version 8 has added, with one value per target; null for earlier versions.
+pub(crate) const DIRTY: [&str; 2] = ["dirty", "writeback"];
+
 /// The value for version 1 of the number `name`; none if version 2 has not added it.
 pub(crate) fn added_in_2(name: &str) -> Option<u64> {
     NUMBERS.iter().find(|(added, _)| *added == name).map(|&(_, before)| before)
 }
 
+/// The columns of snapshots in versions 4 to 7.
+pub(crate) fn of_7(snapshots: &Schema) -> SchemaRef {
+    without(snapshots, |name| DIRTY.contains(&name))
+}
+
 /// The columns of snapshots in versions 2 and 3.
 pub(crate) fn of_3(snapshots: &Schema) -> SchemaRef {
-    without(snapshots, |name| SUPPORT.contains(&name) || name == CACHE)
+    without(&of_7(snapshots), |name| SUPPORT.contains(&name) || name == CACHE)
 }
 
 fn without(snapshots: &Schema, left_out: impl Fn(&str) -> bool) -> SchemaRef {
@@ -74,8 +84,9 @@ pub(crate) fn of_1(snapshots: &Schema) -> SchemaRef {
 /// Converts snapshots of an earlier version to the current columns; new columns are at the end.
 pub(crate) fn upgraded(version: u16, batch: RecordBatch) -> Result<RecordBatch, InvalidField> {
     match version {
-        1 => from_3(from_1(batch)?),
-        2..=3 => from_3(batch),
+        1 => from_7(from_3(from_1(batch)?)?),
+        2..=3 => from_7(from_3(batch)?),
+        4..=7 => from_7(batch),
         _ => Ok(batch),
     }
 }
@@ -83,6 +94,16 @@ pub(crate) fn upgraded(version: u16, batch: RecordBatch) -> Result<RecordBatch, 
 fn columns_of(batch: &RecordBatch) -> Vec<Column> {
     let fields = batch.schema().fields().iter().map(|f| f.as_ref().clone()).collect::<Vec<_>>();
     fields.into_iter().zip(batch.columns().to_vec()).collect()
+}
+
+fn from_7(batch: RecordBatch) -> Result<RecordBatch, InvalidField> {
+    let mut columns = columns_of(&batch);
+    let targets: ListArray = column(&batch, "target_id")?;
+    for name in DIRTY {
+        let none = new_null_array(&DataType::UInt64, targets.values().len());
+        columns.push(list(name, true, targets.offsets(), none)?);
+    }
+    Ok(lists::batch(columns)?)
 }
 
 fn from_3(batch: RecordBatch) -> Result<RecordBatch, InvalidField> {

@@ -57,6 +57,10 @@ pub struct RawTarget {
     pub unknown_bytes: u64,
     /// mapped bytes that no region covers
     pub left_out_bytes: u64,
+    /// of a file: cached, with changes that are not on the disk yet; `None` for other targets
+    pub dirty_bytes: Option<u64>,
+    /// of a file: being written to the disk
+    pub writeback_bytes: Option<u64>,
     /// in ascending order of address
     pub regions: Vec<RegionRow>,
 }
@@ -107,6 +111,8 @@ impl Raw {
             resident_bytes: self.options.missing.resident(bytes.resident()),
             unknown_bytes: bytes.unknown,
             left_out_bytes: view.left_out,
+            dirty_bytes: view.dirty.map(|d| d.dirty),
+            writeback_bytes: view.dirty.map(|d| d.writeback),
             regions: clipped().map(|r| RegionRow::new(view, &r, &self.options)).collect(),
         }
     }

@@ -48,6 +48,7 @@ fn scored(truth: &GroundTruth, regions: Vec<RegionView>) -> BlockScores {
         ran: None,
         mappings: Arc::default(),
         left_out: 0,
+        dirty: None,
         regions,
         ages: None,
     };

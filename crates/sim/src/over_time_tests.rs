@@ -49,6 +49,7 @@ fn snapshot(start_ms: u64, end_ms: u64, hz: [f32; 2]) -> Snapshot {
         ran: None,
         mappings: Arc::default(),
         left_out: 0,
+        dirty: None,
         regions,
         ages: None,
     };

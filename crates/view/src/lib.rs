@@ -21,7 +21,7 @@
 //! # };
 //! # let target = TargetView {
 //! #     id: TargetId(0), ran: None, mappings: Default::default(), left_out: 0,
-//! #     regions: vec![region], ages: None,
+//! #     dirty: None, regions: vec![region], ages: None,
 //! # };
 //! # let snapshot = Snapshot {
 //! #     seq: 0, start: Nanos(0), end: Nanos(1_000_000_000), attrs: Attrs::default(),

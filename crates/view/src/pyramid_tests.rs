@@ -34,6 +34,7 @@ fn column_of(at: u64, regions: Vec<RegionView>) -> Column {
         ran: None,
         mappings: Arc::new(Vec::new()),
         left_out: 0,
+        dirty: None,
         regions,
         ages: None,
     };

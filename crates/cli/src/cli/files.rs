@@ -43,6 +43,10 @@ pub struct Files {
     /// Time between two prints of --watch
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::duration)]
     pub interval: Duration,
+    /// With --watch, use at most this share of one CPU: isotherm lists all files less often, and reads the first ones
+    /// again in the time between
+    #[arg(long, value_name = "SHARE", default_value = "0.5%", value_parser = units::budget, requires = "watch")]
+    pub budget: u32,
     /// End --watch after this time
     #[arg(long, value_name = "TIME", value_parser = units::duration, requires = "watch")]
     pub duration: Option<Duration>,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use isotherm::page_cache::{By, CacheScan, FilesOutput, Reader, Scope, rows};
+use isotherm::page_cache::{By, CacheWatch, FilesOutput, Reader, RowOrder, Scope};
 use isotherm::stop::Stop;
 use isotherm_linux::page_cache::ReadCounter;
 use isotherm_linux::sys;
@@ -34,12 +34,14 @@ pub fn run(o: &Files) -> Result<ExitCode> {
         mount: o.mount.clone(),
         cgroups: o.cgroup.iter().cloned().collect(),
     };
-    let mut reader = Reader::open(scope)?;
+    let reader = Reader::open(scope)?;
     if let Some(reason) = reader.why_not_bpf() {
         say(format_args!(
             "isotherm: counting by cachestat and mincore, which is slower and has no marks of accesses: {reason}"
         ));
     }
+    let order = RowOrder { by: o.by, depth: o.depth, sort: o.sort, limit: o.limit };
+    let mut watch = CacheWatch::new(reader, order, o.budget);
     let mut counter = o.reads.and_then(|_| counter());
     let stop = Stop::at_signals()?;
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
@@ -48,8 +50,7 @@ pub fn run(o: &Files) -> Result<ExitCode> {
         let counted = counter.as_mut().zip(o.reads);
         let reads =
             counted.map(|(counter, time)| counter.during(|| stop.sleep_until(begin + time)));
-        let reading = reader.read(o.by == By::Process, reads.transpose()?.as_ref())?;
-        print(o, &reading)?;
+        print(o, &watch.read(reads.transpose()?.as_ref())?)?;
         let next = begin + o.interval;
         if o.watch {
             stop.sleep_until(next);
@@ -71,9 +72,8 @@ fn counter() -> Option<ReadCounter> {
     }
 }
 
-fn print(o: &Files, reading: &CacheScan) -> Result<()> {
-    let shown = FilesOutput::new(reading, o.by, rows(reading, o.by, o.depth, o.sort), o.limit);
+fn print(o: &Files, shown: &FilesOutput<'_>) -> Result<()> {
     let is_live = o.watch && !o.json && std::io::stdout().is_terminal();
     let clear = if is_live { CLEAR } else { "" };
-    show(o.json, &shown, || clear.to_owned() + &shown.text(o.reads.is_some())).map(drop)
+    show(o.json, shown, || clear.to_owned() + &shown.text(o.reads.is_some())).map(drop)
 }

@@ -1,9 +1,10 @@
 //! `isotherm files` on real files.
 
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::fs::{Advice, fadvise};
 use serde_json::Value;
@@ -167,8 +168,7 @@ fn an_unmounted_file_system_is_no_other_one() {
         \"$2\" files --mount \"$1\" --watch --interval 200ms --duration 60s --json >\"$3\" &
         while [ ! -s \"$3\" ]; do sleep 0.1; done
         umount \"$1\" || exit 1
-        lines=$(wc -l <\"$3\")
-        while [ $(wc -l <\"$3\") -lt $((lines + 3)) ]; do sleep 0.1; done
+        until grep -q 'no longer mounted' \"$3\" || ! kill -0 $!; do sleep 0.1; done
         kill $!; wait; exit 0";
     let lines = tempfile::NamedTempFile::new().unwrap();
     let mut command = Command::new("unshare");
@@ -204,6 +204,37 @@ fn watching_prints_a_line_of_json_each_interval() {
         assert_eq!(line["total"]["resident_bytes"], sum);
         assert!(sum > 0);
     }
+}
+
+/// A budget that suffices to list all files only every few seconds, unless the machine has hardly any.
+#[test]
+fn between_two_listings_the_first_files_are_read_again() {
+    needs_root!();
+    let dir = folder();
+    let path = dir.path().canonicalize().unwrap().join("large");
+    let file = write(&path, 1);
+    // Sparse, so that it comes first.
+    file.set_len(1 << 42).unwrap();
+    let mut command = isotherm(["files", "--watch", "--interval", "200ms", "--duration", "60s"]);
+    command.args(["--budget", "4%", "--sort", "size", "--limit", "5", "--json"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let (mut seen, mut listed) = (Vec::new(), 0);
+    let has_grown = (1..).zip(lines.map_while(Result::ok)).any(|(mib, line)| {
+        let line: Value = serde_json::from_str(&line).unwrap();
+        let resident = rows(&line, "resident_bytes");
+        let resident = resident.iter().find(|row| Path::new(&row.0) == path).unwrap().1;
+        let age = line["listed_ms_ago"].as_u64().unwrap();
+        seen.push((age, resident));
+        if age == 0 {
+            listed = resident;
+        }
+        file.write_all_at(&vec![1; MIB as usize], mib * MIB).unwrap();
+        resident > listed
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(has_grown, "age of the listing, and resident: {seen:?}");
 }
 
 #[test]

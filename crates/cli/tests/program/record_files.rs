@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use isotherm_core::{AddrRange, RegionView, Snapshot};
+use isotherm_core::{AddrRange, DirtyBytes, RegionView, Snapshot};
 use isotherm_linux::page_cache::ReadCounter;
 use isotherm_record::{Event, Reader};
 use rustix::fs::{Advice, fadvise};
@@ -152,6 +152,38 @@ fn parts_of_a_file_by_kind_of_access() {
         (rate(&s, 0, 24..40).0, rate(&s, 1, 0..23).0, rate(&s, 2, 0..31).0),
         (0.0, 0.0, 0.0)
     );
+}
+
+#[test]
+fn files_have_idle_ages_and_dirty_bytes() {
+    needs_root!();
+    let Some((dir, path, file)) = counted_file(16) else { return };
+    let (record, ended) = (dir.path().join("rec"), AtomicBool::new(false));
+    let mut recorder = isotherm(["record", "--duration", "13s", "--file"]);
+    let done = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            at_rate(300.0, &ended, |i| {
+                file.write_all_at(&[2], 15 * MIB + page(i, 256) * PAGE).unwrap();
+            })
+        });
+        let done = finish(recorder.arg(&path).arg("-o").arg(&record));
+        ended.store(true, Ordering::Relaxed);
+        done
+    });
+    assert_eq!(done.status, 0, "{}", done.err);
+    let all: Vec<_> = snapshots(&record).collect();
+    let dirty: Vec<_> = all.iter().map(|s| s.targets[0].dirty.unwrap()).collect();
+    let changed = |d: &DirtyBytes| (1..=MIB).contains(&(d.dirty + d.writeback));
+    assert!(dirty.iter().any(changed), "{dirty:?}");
+    let with_ages = all.iter().filter_map(|s| Some((s, s.targets[0].ages.as_ref()?)));
+    let rows: Vec<_> = with_ages.collect();
+    let [(s, ages)] = &rows[..] else { panic!("{} rows in 13 s", rows.len()) };
+    assert!(ages.begun <= ages.since && ages.since < s.end && ages.sampling == 4, "{ages:?}");
+    let resident: u64 = s.targets[0].regions.iter().map(RegionView::resident_bytes).sum();
+    let counted = ages.idle.total() + u64::from(ages.unknown);
+    assert!((counted * PAGE).abs_diff(resident) < MIB, "{counted} pages, {resident} bytes");
+    let text = finish(&mut isotherm(["report", "summary", "-i", record.to_str().unwrap()]));
+    assert!(text.text().contains("dirty"), "{}", text.text());
 }
 
 /// A shared mapping of a file, of which nothing is read ahead.

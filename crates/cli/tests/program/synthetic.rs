@@ -75,6 +75,7 @@ fn snapshot(seq: u64, range: AddrRange, mappings: &Arc<Vec<Mapping>>) -> Snapsho
             ran: None,
             mappings: Arc::clone(mappings),
             left_out: 0,
+            dirty: None,
             ages: None,
             regions: (0..range.len() / REGION).map(region).collect(),
         }],

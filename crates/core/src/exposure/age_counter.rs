@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use super::coarse::is_large;
-use crate::ages::{AgeHistogram, HugeAges, KeptAges, KeptBlock, PageAges};
+use crate::ages::{AgeHistogram, HugeAges, KeptAges, KeptBlock, PageAges, is_row_due};
 use crate::fault::sample_level;
 use crate::page_mask::PageMask;
 use crate::range::{AddrRange, PAGE_SIZE};
@@ -24,10 +24,6 @@ const BLOCK_WINDOWS: u64 = BLOCK_SIZE / PAGE_SIZE / WINDOW_PAGES as u64;
 const MAX_WINDOWS: u64 = 2048;
 const MAX_WINDOWS_OF_ALL: u64 = 4096;
 const MIN_WINDOWS: u64 = 8;
-/// A row is due after this time in ms, then each time the time since the beginning has grown by a sixth, and at
-/// least once a minute: see [`AgeCounter::is_due`].
-const FIRST_MS: u32 = 10_000;
-const LAST_MS: u32 = 60_000;
 
 /// Minimum number of blocks of a large target that are observed as a whole; there are less than twice as many. Heat
 /// often stays the same over a block, so many blocks, with few windows each, describe the target better than few.
@@ -449,13 +445,9 @@ impl AgeCounter {
         false
     }
 
-    /// Whether a row is due. Rows come every 10 s in the first minute, and every minute after six. None is due
-    /// of a target that was never read.
+    /// Whether a row is due. None is due of a target that was never read.
     pub fn is_due(&self, ms: u32) -> bool {
-        self.begun.is_some_and(|(_, begun)| {
-            let every = (ms.saturating_sub(begun) / 6).clamp(FIRST_MS, LAST_MS);
-            ms.saturating_sub(self.since.1) >= every
-        })
+        self.begun.is_some_and(|(_, begun)| is_row_due(begun, self.since.1, ms))
     }
 
     /// The ages of all pages, from `blocks` in ascending order. Begins a new row of returned pages.

@@ -733,6 +733,7 @@ impl<O: Space + Look> Exposure<O> {
             ran: ran_since(&mut w.ran, ran_now),
             mappings: Arc::clone(&w.mappings),
             left_out: w.left_out,
+            dirty: None,
             regions: rested.map_or_else(|| std::mem::take(&mut w.views), |(_, regions)| regions),
             ages: w.take_ages(&moment).map(Arc::new),
         }

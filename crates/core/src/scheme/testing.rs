@@ -48,6 +48,7 @@ pub fn target(id: u32, regions: &[RegionView]) -> TargetView {
         ran: None,
         mappings: Arc::new(regions.iter().map(mapping).collect()),
         left_out: 0,
+        dirty: None,
         regions: regions.to_vec(),
         ages: None,
     }

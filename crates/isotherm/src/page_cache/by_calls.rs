@@ -6,7 +6,7 @@ use isotherm_linux::page_cache::cached;
 use isotherm_linux::proc::Mount;
 use isotherm_linux::sys::open_regular_itself;
 
-use super::page_use::{FileUse, PageUse};
+use super::page_use::{FileKind, FileUse, PageUse};
 use super::scope::mount_of;
 
 /// Counts the files, and appends a remark if some could not be counted.
@@ -26,6 +26,7 @@ pub(super) fn read(paths: &[PathBuf], mounts: &[Mount], remarks: &mut Vec<String
                 id: 0,
                 pages,
                 groups: Vec::new(),
+                kind: FileKind::default(),
             }),
             Err(e) => refused.get_or_insert_with(|| (format!("{}: {e}", path.display()), 0)).1 += 1,
         }

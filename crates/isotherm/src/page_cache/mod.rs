@@ -1,8 +1,10 @@
 //! The content of the page cache, by file, folder, control group, process and file system.
 //!
-//! A [`Reader`] reads a [`CacheScan`]: the files, each with its [`PageUse`]. [`rows`] groups and sorts them.
+//! A [`Reader`] reads a [`CacheScan`]: the files, each with its [`PageUse`]. A [`CacheWatch`] repeats that within a
+//! budget, and groups and sorts the files as a [`RowOrder`] says.
 
 mod by_calls;
+mod kept;
 mod names;
 mod output;
 mod page_use;
@@ -12,10 +14,12 @@ mod scope;
 #[cfg(test)]
 mod tests;
 mod text;
+mod watch;
 
 pub use output::FilesOutput;
 pub use page_use::{FileUse, Marks, PageUse};
 pub(crate) use reader::FoundFile;
 pub use reader::{CacheScan, Reader};
-pub use rows::{By, Row, SortBy, rows, total};
+pub use rows::{By, Row, RowOrder, SortBy};
 pub use scope::{Scope, ScopeError};
+pub use watch::CacheWatch;

@@ -18,6 +18,8 @@ pub(super) struct Names<'a> {
     within: &'a [PathBuf],
     /// paths of folders; `None` if they are outside of `within`
     folders: HashMap<u64, Option<Rc<str>>>,
+    /// the last of them: the files of a folder often follow each other
+    last: (u64, Option<Rc<str>>),
 }
 
 impl<'a> Names<'a> {
@@ -25,7 +27,7 @@ impl<'a> Names<'a> {
         let mut mounts: Vec<&Mount> =
             mounts.iter().copied().filter(|m| m.device == of.device).collect();
         mounts.sort_by_key(|m| m.root.components().count());
-        Names { of, mounts, within, folders: HashMap::new() }
+        Names { of, mounts, within, folders: HashMap::new(), last: (0, None) }
     }
 
     /// The name of the file system: where it is mounted, or else the kernel's name in brackets.
@@ -43,7 +45,7 @@ impl<'a> Names<'a> {
 
     /// The path of a file, or another name in brackets. `None` if the file is outside of the folders, or if that is
     /// unknown as the kernel has no name in memory.
-    pub fn file(&mut self, file: &CachedFile, name: String, known: &Directories) -> Option<String> {
+    pub fn file(&mut self, file: &CachedFile, name: &str, known: &Directories) -> Option<String> {
         if self.of.magic == BLOCK_DEVICES {
             return self.within.is_empty().then(|| device_name(file.device));
         }
@@ -53,8 +55,8 @@ impl<'a> Names<'a> {
         };
         let unnamed = || format!("{}/inode {}", self.unmounted(), file.ino);
         let path = match folder {
-            Some(folder) if &*folder == "/" => format!("/{name}"),
-            Some(folder) => format!("{folder}/{name}"),
+            // The root ends with a slash.
+            Some(folder) => [folder.trim_end_matches('/'), "/", name].concat(),
             None if self.within.is_empty() => unnamed(),
             None => return None,
         };
@@ -62,12 +64,15 @@ impl<'a> Names<'a> {
     }
 
     fn folder(&mut self, id: u64, known: &Directories) -> Option<Rc<str>> {
-        if let Some(found) = self.folders.get(&id) {
-            return found.clone();
+        if self.last.0 != id {
+            let found = match self.folders.get(&id) {
+                Some(found) => found.clone(),
+                None => known.path(id).and_then(|path| self.place(&path)).map(Rc::from),
+            };
+            self.folders.insert(id, found.clone());
+            self.last = (id, found);
         }
-        let found = known.path(id).and_then(|path| self.place(&path)).map(Rc::from);
-        self.folders.insert(id, found.clone());
-        found
+        self.last.1.clone()
     }
 
     /// The place of a folder of the file system: where it is mounted within the chosen folders.

@@ -1,40 +1,50 @@
 //! The output of `isotherm files`.
 
+use isotherm_core::Nanos;
 use serde::Serialize;
 
-use super::{By, CacheScan, Row, text, total};
+use super::kept::{FirstRows, Kept};
+use super::{By, Row, text};
 
 /// The total and the first rows: `docs/abi/testing/files.md`.
 #[derive(Serialize)]
 pub struct FilesOutput<'a> {
     schema_version: u32,
     by: By,
-    total: Row<'a>,
-    #[serde(serialize_with = "first")]
-    rows: (Vec<Row<'a>>, usize),
+    /// ages of the figures in ms: time since all files were listed, and since the last of the first files was read
+    listed_ms_ago: u64,
+    read_ms_ago: u64,
+    total: Row<'static>,
+    rows: Vec<Row<'a>>,
     nr_rows: usize,
-    remarks: &'a [String],
     #[serde(skip)]
-    reading: &'a CacheScan,
-}
-
-fn first<S: serde::Serializer>(rows: &(Vec<Row<'_>>, usize), s: S) -> Result<S::Ok, S::Error> {
-    rows.0.get(..rows.1).unwrap_or(&rows.0).serialize(s)
+    rest_bytes: u64,
+    remarks: &'a [String],
 }
 
 impl<'a> FilesOutput<'a> {
-    /// The first `limit` rows of a reading that was grouped by `by`.
-    #[must_use]
-    pub fn new(reading: &'a CacheScan, by: By, rows: Vec<Row<'a>>, limit: usize) -> Self {
-        let (total, nr_rows, remarks) = (total(reading), rows.len(), reading.remarks.as_slice());
-        FilesOutput { schema_version: 1, by, total, rows: (rows, limit), nr_rows, remarks, reading }
+    pub(super) fn new(kept: &'a Kept, by: By, now: Nanos) -> Self {
+        let ago = |at: Nanos| u64::try_from(now.since(at).as_millis()).unwrap_or(u64::MAX);
+        let FirstRows { rows, nr_rows, rest_bytes } = kept.first_rows();
+        FilesOutput {
+            schema_version: 1,
+            by,
+            listed_ms_ago: ago(kept.listed),
+            read_ms_ago: ago(kept.oldest()),
+            total: kept.total(),
+            rows,
+            nr_rows,
+            rest_bytes,
+            remarks: &kept.scan.remarks,
+        }
     }
 
     /// As text, for people; `reads`: with the rates of reads.
     #[must_use]
     pub fn text(&self, reads: bool) -> String {
-        let (rows, limit) = &self.rows;
-        let table = text::table(&self.total, rows, self.by, *limit, reads);
-        table + &text::remarks(&self.total, self.by, self.reading, reads)
+        let rest = (self.nr_rows.saturating_sub(self.rows.len()), self.rest_bytes);
+        let table = text::table(&self.total, &self.rows, rest, self.by, reads);
+        let ages = text::ages(self.listed_ms_ago, self.read_ms_ago);
+        table + &ages + &text::remarks(&self.total, self.by, self.remarks, reads)
     }
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use isotherm_core::PAGE_SIZE;
-use isotherm_linux::page_cache::{Cached, CachedRange};
+use isotherm_linux::page_cache::{Cached, CachedRange, FileReadCounts};
 use serde::Serialize;
 
 /// Cached pages, in bytes. `None` is a figure that the kernel does not report here.
@@ -62,46 +62,68 @@ impl PageUse {
 
     /// Adds a part of a file.
     pub(super) fn add_part(&mut self, part: &CachedRange, of: &FileKind) {
-        let cached = u64::from(part.cached) * PAGE_SIZE;
-        let bytes = |pages: u32| Some(u64::from(pages) * PAGE_SIZE);
-        let gone = bytes(part.evicted);
-        let none = Some(0);
-        let marks = part.sample.filter(|_| cached > 0).map(|sample| Marks {
-            sampled_bytes: cached,
-            referenced_bytes: if sample.referenced || sample.active { cached } else { 0 },
-            active_bytes: of.is_two_lists.then_some(if sample.active { cached } else { 0 }),
-        });
-        let unsampled = Marks { active_bytes: none, ..Marks::default() };
-        self.add(&PageUse {
-            resident_bytes: cached,
-            size_bytes: 0,
-            dirty_bytes: bytes(part.dirty),
-            writeback_bytes: bytes(part.writeback),
-            evicted_bytes: if of.is_tmpfs { none } else { gone },
-            swapped_bytes: if of.is_tmpfs { gone } else { none },
-            mapped_bytes: Some(if of.is_mapped { cached } else { 0 }),
-            marks: Some(marks.unwrap_or(unsampled)),
-            read_bytes_per_second: None,
-        });
+        let bytes = |pages: u32| u64::from(pages) * PAGE_SIZE;
+        let add = |to: &mut Option<u64>, more| to.iter_mut().for_each(|to| *to += more);
+        let cached = bytes(part.cached);
+        self.resident_bytes += cached;
+        add(&mut self.dirty_bytes, bytes(part.dirty));
+        add(&mut self.writeback_bytes, bytes(part.writeback));
+        let gone = if of.is_tmpfs { &mut self.swapped_bytes } else { &mut self.evicted_bytes };
+        add(gone, bytes(part.evicted));
+        if of.is_mapped {
+            add(&mut self.mapped_bytes, cached);
+        }
+        if let (Some(marks), Some(sample)) = (&mut self.marks, part.sample.filter(|_| cached > 0)) {
+            let active = if sample.active { cached } else { 0 };
+            marks.sampled_bytes += cached;
+            marks.referenced_bytes += if sample.referenced { cached } else { active };
+            match of.is_two_lists {
+                true => add(&mut marks.active_bytes, active),
+                false => marks.active_bytes = None,
+            }
+        }
+    }
+
+    /// Sets the resident bytes and the size. The other figures are as they were read last.
+    pub(super) fn recount(&mut self, resident_bytes: u64, size_bytes: u64) {
+        (self.resident_bytes, self.size_bytes) = (resident_bytes, size_bytes);
+        for mapped in self.mapped_bytes.iter_mut().filter(|mapped| **mapped > 0) {
+            *mapped = resident_bytes;
+        }
+    }
+
+    /// No page is cached, and none is noted as evicted.
+    pub(super) fn is_empty(&self) -> bool {
+        let gone = self.evicted_bytes.unwrap_or(0) + self.swapped_bytes.unwrap_or(0);
+        self.resident_bytes + gone == 0
     }
 
     /// Adds other pages. A figure that is unknown for one of them is unknown for all, except for reads: those that
     /// were observed count.
     pub(super) fn add(&mut self, other: &PageUse) {
-        let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
-        self.resident_bytes += other.resident_bytes;
-        self.size_bytes += other.size_bytes;
-        self.dirty_bytes = sum(self.dirty_bytes, other.dirty_bytes);
-        self.writeback_bytes = sum(self.writeback_bytes, other.writeback_bytes);
-        self.evicted_bytes = sum(self.evicted_bytes, other.evicted_bytes);
-        self.swapped_bytes = sum(self.swapped_bytes, other.swapped_bytes);
-        self.mapped_bytes = sum(self.mapped_bytes, other.mapped_bytes);
+        self.combine(other, u64::saturating_add);
+    }
+
+    /// Takes away pages that were added. What is unknown remains so.
+    pub(super) fn remove(&mut self, other: &PageUse) {
+        self.combine(other, u64::saturating_sub);
+    }
+
+    fn combine(&mut self, other: &PageUse, with: fn(u64, u64) -> u64) {
+        let both = |a: Option<u64>, b: Option<u64>| Some(with(a?, b?));
+        self.resident_bytes = with(self.resident_bytes, other.resident_bytes);
+        self.size_bytes = with(self.size_bytes, other.size_bytes);
+        self.dirty_bytes = both(self.dirty_bytes, other.dirty_bytes);
+        self.writeback_bytes = both(self.writeback_bytes, other.writeback_bytes);
+        self.evicted_bytes = both(self.evicted_bytes, other.evicted_bytes);
+        self.swapped_bytes = both(self.swapped_bytes, other.swapped_bytes);
+        self.mapped_bytes = both(self.mapped_bytes, other.mapped_bytes);
         let reads = [self.read_bytes_per_second, other.read_bytes_per_second];
-        self.read_bytes_per_second = reads.into_iter().flatten().reduce(|a, b| a + b);
+        self.read_bytes_per_second = reads.into_iter().flatten().reduce(with);
         self.marks = self.marks.zip(other.marks).map(|(a, b)| Marks {
-            sampled_bytes: a.sampled_bytes + b.sampled_bytes,
-            referenced_bytes: a.referenced_bytes + b.referenced_bytes,
-            active_bytes: sum(a.active_bytes, b.active_bytes),
+            sampled_bytes: with(a.sampled_bytes, b.sampled_bytes),
+            referenced_bytes: with(a.referenced_bytes, b.referenced_bytes),
+            active_bytes: both(a.active_bytes, b.active_bytes),
         });
     }
 
@@ -120,7 +142,7 @@ impl PageUse {
 }
 
 /// The properties of a file that determine the meaning of its marks.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct FileKind {
     /// its pages are memory
     pub is_tmpfs: bool,
@@ -141,14 +163,20 @@ pub struct FileUse {
     pub id: u64,
     /// all its pages
     pub pages: PageUse,
-    /// its pages by the number of the cgroup to which they are charged; empty if unknown
+    /// its pages by the number of the cgroup to which they are charged; empty if unknown, or unless it was wanted
     pub groups: Vec<(u64, PageUse)>,
+    pub(super) kind: FileKind,
 }
 
 impl FileUse {
-    /// Adds a part of the file, whose pages are charged to `group`.
-    pub(super) fn add_part(&mut self, part: &CachedRange, of: &FileKind, group: u64) {
+    /// Adds a part of the file; `by_group`: also to the group to which its pages are charged.
+    pub(super) fn add_part(&mut self, part: &CachedRange, by_group: bool) {
+        let of = &self.kind;
         self.pages.add_part(part, of);
+        if !by_group {
+            return;
+        }
+        let group = part.sample.map_or(0, |sample| sample.group);
         match self.groups.iter_mut().find(|(g, _)| *g == group) {
             Some((_, pages)) => pages.add_part(part, of),
             None => {
@@ -156,6 +184,21 @@ impl FileUse {
                 pages.add_part(part, of);
                 self.groups.push((group, pages));
             }
+        }
+    }
+
+    /// Forgets the pages, to read them again.
+    pub(super) fn clear(&mut self) {
+        let PageUse { size_bytes, read_bytes_per_second, .. } = self.pages;
+        self.pages = PageUse { read_bytes_per_second, ..PageUse::of_size(size_bytes) };
+        self.groups.clear();
+    }
+
+    /// Sets how much is read per second, unless that cannot be observed.
+    pub(super) fn set_reads(&mut self, reads: &FileReadCounts) {
+        if !self.kind.is_tmpfs {
+            let bytes = reads.pages_per_second(self.id) * PAGE_SIZE as f64;
+            self.pages.read_bytes_per_second = Some(bytes as u64);
         }
     }
 }

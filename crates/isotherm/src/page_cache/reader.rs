@@ -9,8 +9,8 @@ use std::rc::Rc;
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::cgroup::MemoryGroups;
 use isotherm_linux::page_cache::{
-    CachedFile, CachedRange, Directories, FileReadCounts, HUGETLBFS, Listing, OVERLAYFS, PageCache,
-    PageCacheError, SuperBlock, TMPFS,
+    CachedFile, CachedRange, Directories, FileReadCounts, HUGETLBFS, ListCursor, ListStep, Listing,
+    OVERLAYFS, PageCache, PageCacheError, SuperBlock, TMPFS,
 };
 use isotherm_linux::proc::{self, Mglru, Mount, mountinfo};
 use isotherm_linux::sys::open_regular_itself;
@@ -20,6 +20,7 @@ use tracing::warn;
 use super::by_calls::{self, each_file};
 use super::names::Names;
 use super::page_use::{FileKind, FileUse, PageUse};
+use super::rows::By;
 use super::scope::{ChosenMount, Scope, ScopeError, is_within, mount_of, mounts_of};
 use crate::ROOT;
 
@@ -32,6 +33,14 @@ pub struct Reader {
     is_unmounted: bool,
     /// the numbers of the chosen groups, as they were found last; `None`: all groups
     chosen: Option<HashSet<u64>>,
+    search: Search,
+}
+
+/// Where the search for new files goes on: the place of a super block, and the place in its files.
+#[derive(Default)]
+struct Search {
+    turn: usize,
+    at: ListCursor,
 }
 
 enum Way {
@@ -51,6 +60,8 @@ pub struct CacheScan {
     pub holders: HashMap<u64, Vec<String>>,
     /// remarks on memory that the figures do not contain, in sentences
     pub remarks: Vec<String>,
+    /// the same files as the kernel knows them; empty without BPF
+    pub(super) cached: Vec<CachedFile>,
 }
 
 impl Reader {
@@ -75,7 +86,14 @@ impl Reader {
             }
             Err(e) => Way::Calls(e.to_string()),
         };
-        Ok(Reader { way, scope, mount, is_unmounted: false, chosen: None })
+        Ok(Reader {
+            way,
+            scope,
+            mount,
+            is_unmounted: false,
+            chosen: None,
+            search: Search::default(),
+        })
     }
 
     /// Why BPF is not used, if it is not.
@@ -87,22 +105,27 @@ impl Reader {
         }
     }
 
-    /// Reads the page cache; with `holders`, also which processes hold which file. `reads` were counted just before.
+    /// Reads the page cache, for rows of this kind. `reads` were counted just before.
     ///
     /// # Errors
     /// If the kernel refuses, or if the group has been removed.
     pub fn read(
         &mut self,
-        holders: bool,
+        by: By,
         reads: Option<&FileReadCounts>,
     ) -> Result<CacheScan, ScopeError> {
         let mounts = mountinfo(ROOT.as_ref()).map_err(PageCacheError::from)?;
         match &mut self.way {
             Way::Bpf(cache) => {
                 let (scope, mount) = (&self.scope, self.mount.as_ref());
-                Bpf { cache, scope, mount, mounts: &mounts }.read(holders, reads)
+                let mut bpf = Bpf { cache, scope, mount, mounts: &mounts };
+                let (scan, chosen) = bpf.read(by, reads)?;
+                self.chosen = chosen;
+                Ok(scan)
             }
-            Way::Calls(reason) if holders => Err(ScopeError::NamedOnly { reason: reason.clone() }),
+            Way::Calls(reason) if by == By::Process => {
+                Err(ScopeError::NamedOnly { reason: reason.clone() })
+            }
             Way::Calls(_) => {
                 let mut remarks = Vec::new();
                 let files = by_calls::read(&self.scope.paths, &mounts, &mut remarks);
@@ -159,6 +182,58 @@ impl Reader {
         })
     }
 
+    /// Whether all pages of a file count, no matter to which group they are charged.
+    pub(super) fn counts_all(&self) -> bool {
+        self.chosen.is_none()
+    }
+
+    /// Searches the next inodes, at least 8192 unless there are fewer, for files with at least `min_pages` cached pages
+    /// that are not known.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub(super) fn search(
+        &mut self,
+        min_pages: u64,
+        is_known: impl Fn(&CachedFile) -> bool,
+    ) -> Result<Vec<(FileUse, CachedFile)>, ScopeError> {
+        let Way::Bpf(cache) = &mut self.way else { return Ok(Vec::new()) };
+        let mounts = mountinfo(ROOT.as_ref()).map_err(PageCacheError::from)?;
+        let (scope, mount) = (&self.scope, self.mount.as_ref());
+        let mut bpf = Bpf { cache, scope, mount, mounts: &mounts };
+        let folders = bpf.folders();
+        if folders.is_empty() && !scope.paths.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mounts = mounts_of(&mounts, &folders);
+        let supers = bpf.super_blocks(&folders, &mounts, &mut Vec::new())?;
+        let Search { turn, at } = &mut self.search;
+        let mut found = Vec::new();
+        for _ in 0..supers.len() {
+            let Some(of) = supers.get(*turn % supers.len()) else { break };
+            let below = bpf.folders_on(of, &folders, &mounts)?;
+            let mut listing = Listing::default();
+            let step = bpf.cache.list_next(of, &below, min_pages, at, &mut listing)?;
+            listing.files.retain(|file| !is_known(file));
+            bpf.name(of, listing, (&folders, &mounts), &mut found)?;
+            if step == ListStep::More {
+                break;
+            }
+            *turn += 1;
+            *at = ListCursor::default();
+        }
+        let is_two_lists = found.is_empty() || !Mglru::open(ROOT.as_ref()).hides_reads();
+        Ok(found.into_iter().map(|f| f.into_use(is_two_lists)).collect())
+    }
+
+    /// Reads the number of cached pages of files again: see [`PageCache::recount`].
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub(super) fn recount(&mut self, files: &mut [CachedFile]) -> Result<(), PageCacheError> {
+        self.page_cache().map_or(Ok(()), |cache| cache.recount(files))
+    }
+
     /// The page cache, if BPF is available.
     pub(crate) fn page_cache(&mut self) -> Option<&mut PageCache> {
         match &mut self.way {
@@ -202,6 +277,22 @@ pub(crate) struct FoundFile {
     pub is_tmpfs: bool,
 }
 
+impl FoundFile {
+    /// The file without pages, and as the kernel knows it.
+    fn into_use(self, is_two_lists: bool) -> (FileUse, CachedFile) {
+        let FoundFile { file, name, file_system, is_tmpfs } = self;
+        let found = FileUse {
+            name,
+            file_system,
+            id: file.id(),
+            pages: PageUse::of_size(file.size),
+            groups: Vec::new(),
+            kind: FileKind { is_tmpfs, is_mapped: file.is_mapped, is_two_lists },
+        };
+        (found, file)
+    }
+}
+
 struct Bpf<'a> {
     cache: &'a mut PageCache,
     scope: &'a Scope,
@@ -210,53 +301,65 @@ struct Bpf<'a> {
 }
 
 impl Bpf<'_> {
+    /// The files, and the numbers of the chosen groups; `None`: all groups.
     fn read(
         &mut self,
-        holders: bool,
+        by: By,
         reads: Option<&FileReadCounts>,
-    ) -> Result<CacheScan, ScopeError> {
+    ) -> Result<(CacheScan, Option<HashSet<u64>>), ScopeError> {
         let mut remarks = Vec::new();
         let found = self.find(&mut remarks)?;
-        let groups = MemoryGroups::read(ROOT.as_ref());
+        let (by_group, is_chosen) = (by == By::Cgroup, !self.scope.cgroups.is_empty());
+        let groups = match by_group || is_chosen {
+            true => MemoryGroups::read(ROOT.as_ref()),
+            false => MemoryGroups::default(),
+        };
         let chosen = self.existing_groups(&groups)?;
         let is_two_lists = !Mglru::open(ROOT.as_ref()).hides_reads();
-        let kind = |f: &FoundFile| FileKind {
-            is_tmpfs: f.is_tmpfs,
-            is_mapped: f.file.is_mapped,
-            is_two_lists,
-        };
-        let read: Vec<CachedFile> = found.iter().map(|f| f.file.clone()).collect();
-        let mut files: Vec<FileUse> = found.iter().map(file_use).collect();
-        self.cache.parts(&read, |i, part| {
-            let (Some(file), Some(found)) = (files.get_mut(i), found.get(i)) else { return };
-            let group = part.sample.map_or(0, |sample| sample.group);
-            if chosen.as_ref().is_some_and(|chosen| !chosen.contains(&group)) {
-                return;
+        let mut cached = Vec::with_capacity(found.len());
+        let mut files: Vec<FileUse> = Vec::with_capacity(found.len());
+        for found in found {
+            let (file, known) = found.into_use(is_two_lists);
+            files.push(file);
+            cached.push(known);
+        }
+        self.cache.parts(&cached, |i, part| {
+            let Some(file) = files.get_mut(i) else { return };
+            if chosen.as_ref().is_none_or(|chosen| is_charged(&part, chosen)) {
+                file.add_part(&part, by_group);
             }
-            file.add_part(&part, &kind(found), group);
         })?;
-        for (file, _) in files.iter_mut().zip(&found).filter(|(_, found)| !found.is_tmpfs) {
-            let bytes = |reads: &FileReadCounts| reads.pages_per_second(file.id) * PAGE_SIZE as f64;
-            file.pages.read_bytes_per_second = reads.map(|reads| bytes(reads) as u64);
+        if let Some(reads) = reads {
+            files.iter_mut().for_each(|file| file.set_reads(reads));
         }
         // Only named files are shown without any page.
         let is_named = |f: &FileUse| self.scope.paths.iter().any(|p| p.as_os_str() == &*f.name);
-        files.retain(|f| !f.groups.is_empty() || is_named(f));
-        let holders = if holders { self.holders()? } else { HashMap::new() };
-        Ok(CacheScan { files, groups, holders, remarks })
+        let is_shown: Vec<bool> =
+            files.iter().map(|f| !f.pages.is_empty() || is_named(f)).collect();
+        let mut kept = is_shown.iter();
+        files.retain(|_| kept.next() == Some(&true));
+        let mut kept = is_shown.iter();
+        cached.retain(|_| kept.next() == Some(&true));
+        let holders = if by == By::Process { self.holders()? } else { HashMap::new() };
+        Ok((CacheScan { files, groups, holders, remarks, cached }, chosen))
+    }
+
+    /// Whether the files of a path cannot be listed: the pages of an overlay are those of files below it, which may be
+    /// out of sight.
+    fn is_opened(&self, path: &Path) -> bool {
+        let is_overlay = mount_of(self.mounts, path).is_some_and(|m| m.fs_type == "overlay");
+        is_overlay || !path.is_dir()
+    }
+
+    /// The folders of the scope whose files can be listed.
+    fn folders(&self) -> Vec<PathBuf> {
+        self.scope.paths.iter().filter(|path| !self.is_opened(path)).cloned().collect()
     }
 
     fn find(&mut self, remarks: &mut Vec<String>) -> Result<Vec<FoundFile>, ScopeError> {
-        let (mut found, mut folders) = (Vec::new(), Vec::new());
-        for path in &self.scope.paths {
-            let mount = mount_of(self.mounts, path);
-            let is_overlay = mount.is_some_and(|m| m.fs_type == "overlay");
-            if !is_overlay && path.is_dir() {
-                folders.push(path.clone());
-            } else {
-                // The pages of an overlay are those of files below it, which may be out of sight.
-                self.open_files(path, mount, &mut found)?;
-            }
+        let (mut found, folders) = (Vec::new(), self.folders());
+        for path in self.scope.paths.iter().filter(|path| !folders.contains(path)) {
+            self.open_files(path, mount_of(self.mounts, path), &mut found)?;
         }
         if self.scope.paths.is_empty() || !folders.is_empty() {
             self.list(&folders, &mut found, remarks)?;
@@ -305,28 +408,10 @@ impl Bpf<'_> {
         let mut unnamed = (0_u64, 0_u64);
         for of in self.super_blocks(folders, &mounts, remarks)? {
             let mut listing = Listing::default();
-            let open = open_folders(&of, folders, &mounts);
-            let below = open.iter().map(|folder| self.cache.folder(folder));
-            let below = below.collect::<Result<Vec<u64>, _>>()?;
+            let below = self.folders_on(&of, folders, &mounts)?;
             self.cache.list(&of, &below, &mut listing)?;
-            let mut known = Directories::default();
-            self.cache.name_folders(listing.files.iter().map(|f| f.folder), &mut known)?;
-            let mut names = Names::new(&of, &mounts, folders);
-            let file_system: Rc<str> = names.file_system().into();
-            for file in &listing.files {
-                match names.file(file, listing.name(file), &known) {
-                    Some(name) => found.push(FoundFile {
-                        file: file.clone(),
-                        name,
-                        file_system: file_system.clone(),
-                        is_tmpfs: of.magic == TMPFS,
-                    }),
-                    None if file.folder == 0 => {
-                        unnamed = (unnamed.0 + 1, unnamed.1 + file.pages * PAGE_SIZE);
-                    }
-                    None => {}
-                }
-            }
+            let (files, pages) = self.name(&of, listing, (folders, &mounts), found)?;
+            unnamed = (unnamed.0 + files, unnamed.1 + pages * PAGE_SIZE);
         }
         if unnamed.0 > 0 {
             remarks.push(format!(
@@ -337,6 +422,48 @@ impl Bpf<'_> {
             ));
         }
         Ok(())
+    }
+
+    /// The folders to list on a super block, as the kernel knows them.
+    fn folders_on(
+        &mut self,
+        of: &SuperBlock,
+        folders: &[PathBuf],
+        mounts: &[&Mount],
+    ) -> Result<Vec<u64>, PageCacheError> {
+        let open = open_folders(of, folders, mounts);
+        open.iter().map(|folder| self.cache.folder(folder)).collect()
+    }
+
+    /// Appends the files of a super block that are in the folders, with their names. Returns the number of files for
+    /// which the kernel has no name in memory to decide that, and their pages.
+    fn name(
+        &mut self,
+        of: &SuperBlock,
+        mut listing: Listing,
+        (folders, mounts): (&[PathBuf], &[&Mount]),
+        found: &mut Vec<FoundFile>,
+    ) -> Result<(u64, u64), PageCacheError> {
+        let mut known = Directories::default();
+        self.cache.name_folders(listing.files.iter().map(|f| f.folder), &mut known)?;
+        let mut names = Names::new(of, mounts, folders);
+        let file_system: Rc<str> = names.file_system().into();
+        let mut unnamed = (0, 0);
+        for file in std::mem::take(&mut listing.files) {
+            match names.file(&file, &listing.name(&file), &known) {
+                Some(name) => found.push(FoundFile {
+                    file,
+                    name,
+                    file_system: file_system.clone(),
+                    is_tmpfs: of.magic == TMPFS,
+                }),
+                None if file.folder == 0 => {
+                    unnamed = (unnamed.0 + 1, unnamed.1 + file.pages);
+                }
+                None => {}
+            }
+        }
+        Ok(unnamed)
     }
 
     /// The file systems of the scope. An overlay has no pages of its own.
@@ -408,16 +535,6 @@ fn open_folders(of: &SuperBlock, folders: &[PathBuf], mounts: &[&Mount]) -> Vec<
 /// a server that is gone.
 fn open_path(path: &Path) -> io::Result<File> {
     Ok(open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?.into())
-}
-
-fn file_use(found: &FoundFile) -> FileUse {
-    FileUse {
-        name: found.name.clone(),
-        file_system: found.file_system.clone(),
-        id: found.file.id(),
-        pages: PageUse::of_size(found.file.size),
-        groups: Vec::new(),
-    }
 }
 
 /// The name and pid of a process. The pid is that of the first namespace: in another one, the name is unknown.

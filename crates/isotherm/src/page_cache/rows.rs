@@ -1,6 +1,7 @@
 //! Groups files, and sorts the groups.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -84,23 +85,59 @@ pub struct Row<'a> {
     pub pages: PageUse,
 }
 
-/// The rows of a reading, sorted. `depth` is for folders: the number of names in their paths; without it, each file
-/// belongs to the folder that contains it.
-#[must_use]
-pub fn rows(reading: &CacheScan, by: By, depth: Option<usize>, sort: SortBy) -> Vec<Row<'_>> {
-    let mut rows: Vec<Row<'_>> = match by {
-        By::File => reading.files.iter().map(of_file).collect(),
-        _ => grouped(reading, by, depth),
-    };
-    rows.sort_by(|a, b| figure(b, sort).cmp(&figure(a, sort)).then_with(|| a.name.cmp(&b.name)));
-    rows
+/// Which rows, and in which order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RowOrder {
+    /// kind of the rows
+    pub by: By,
+    /// For folders, the number of names in their paths. Without it, each file belongs to the folder that contains it.
+    pub depth: Option<usize>,
+    /// figure by which rows are sorted
+    pub sort: SortBy,
+    /// maximum number of rows
+    pub limit: usize,
 }
 
-fn of_file(file: &FileUse) -> Row<'_> {
+/// Sorts rows and keeps the first `limit`.
+pub(super) fn sort_first(rows: &mut Vec<Row<'_>>, sort: SortBy, limit: usize) {
+    let order = |a: &Row<'_>, b: &Row<'_>| {
+        let figures = figure(&b.pages, sort).cmp(&figure(&a.pages, sort));
+        figures.then_with(|| a.name.cmp(&b.name))
+    };
+    if limit < rows.len() {
+        rows.select_nth_unstable_by(limit, order);
+        rows.truncate(limit);
+    }
+    rows.sort_by(order);
+}
+
+/// The first `limit` of some places of files, in their order.
+pub(super) fn first_files(
+    files: &[FileUse],
+    of: impl Iterator<Item = usize>,
+    sort: SortBy,
+    limit: usize,
+) -> Vec<usize> {
+    let place = |i: usize| Some((Reverse(figure(&files.get(i)?.pages, sort)), i));
+    let mut places: Vec<_> = of.filter_map(place).collect();
+    let name = |i: usize| files.get(i).map(|file| &file.name);
+    let order = |a: &(Reverse<u64>, usize), b: &(Reverse<u64>, usize)| {
+        a.0.cmp(&b.0).then_with(|| name(a.1).cmp(&name(b.1)))
+    };
+    if limit < places.len() {
+        places.select_nth_unstable_by(limit, order);
+        places.truncate(limit);
+    }
+    places.sort_by(order);
+    places.into_iter().map(|(_, i)| i).collect()
+}
+
+pub(super) fn of_file(file: &FileUse) -> Row<'_> {
     Row { name: Cow::Borrowed(&file.name), files: 1, pages: file.pages }
 }
 
-fn grouped(reading: &CacheScan, by: By, depth: Option<usize>) -> Vec<Row<'static>> {
+/// The rows of all other kinds, in any order.
+pub(super) fn grouped(reading: &CacheScan, by: By, depth: Option<usize>) -> Vec<Row<'static>> {
     let mut rows: HashMap<String, Row<'static>> = HashMap::new();
     let mut add = |name: &str, pages: &PageUse| match rows.get_mut(name) {
         Some(row) => {
@@ -127,15 +164,6 @@ fn grouped(reading: &CacheScan, by: By, depth: Option<usize>) -> Vec<Row<'static
     rows.into_values().collect()
 }
 
-/// The sum of all files.
-#[must_use]
-pub fn total(reading: &CacheScan) -> Row<'static> {
-    let mut total =
-        Row { name: "total".into(), files: reading.files.len() as u64, pages: PageUse::of_size(0) };
-    reading.files.iter().for_each(|file| total.pages.add(&file.pages));
-    total
-}
-
 /// The groups of a file; each with the size of the file.
 fn groups(reading: &CacheScan, file: &FileUse) -> impl Iterator<Item = (String, PageUse)> {
     let size_bytes = file.pages.size_bytes;
@@ -158,8 +186,7 @@ fn folder(name: &str, depth: Option<usize>) -> Cow<'_, str> {
     cut.unwrap_or(folder).to_string_lossy()
 }
 
-fn figure(row: &Row, sort: SortBy) -> u64 {
-    let pages = &row.pages;
+fn figure(pages: &PageUse, sort: SortBy) -> u64 {
     let gone = pages.evicted_bytes.unwrap_or(0) + pages.swapped_bytes.unwrap_or(0);
     match sort {
         SortBy::Resident => pages.resident_bytes,

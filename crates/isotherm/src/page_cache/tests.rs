@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use isotherm_core::Nanos;
 use isotherm_linux::page_cache::{CachedRange, Sample};
 use isotherm_linux::proc::Mount;
 
+use super::kept::Kept;
 use super::page_use::FileKind;
 use super::scope::{ChosenMount, is_within, mount_of, mounts_of};
 use super::*;
@@ -59,6 +61,7 @@ fn file(name: &str, resident: u64, groups: &[(u64, u64)]) -> FileUse {
         id: resident,
         pages: pages(resident),
         groups: groups.iter().map(|&(group, resident)| (group, pages(resident))).collect(),
+        kind: KIND,
     }
 }
 
@@ -75,10 +78,16 @@ fn reading() -> CacheScan {
     }
 }
 
+fn kept(order: RowOrder) -> Kept {
+    Kept::new(reading(), order, 2, Nanos(0))
+}
+
+/// Rows as name, files and resident bytes.
 fn shown(by: By, depth: Option<usize>) -> Vec<(String, u64, u64)> {
-    let reading = reading();
-    let rows = rows(&reading, by, depth, SortBy::Resident);
-    rows.iter().map(|r| (r.name.to_string(), r.files, r.pages.resident_bytes)).collect()
+    let kept = kept(RowOrder { by, depth, sort: SortBy::Resident, limit: 9 });
+    assert_eq!((kept.total().files, kept.total().pages.resident_bytes), (4, 65));
+    let rows = kept.first_rows().rows.into_iter();
+    rows.map(|r| (r.name.to_string(), r.files, r.pages.resident_bytes)).collect()
 }
 
 #[test]
@@ -94,16 +103,29 @@ fn rows_of_each_kind() {
     assert_eq!(groups[1], row("[removed group 2]", 2, 26));
     let processes = shown(By::Process, None);
     assert_eq!(processes, [row("[no process]", 2, 35), row("p 1", 2, 30), row("q 2", 1, 10)]);
-    assert_eq!((total(&reading()).files, total(&reading()).pages.resident_bytes), (4, 65));
+}
+
+#[test]
+fn files_that_are_read_again_change_the_rows_and_the_sum() {
+    let mut of = kept(RowOrder { limit: 1, ..RowOrder::default() });
+    assert_eq!(of.first_rows().rows[0].name, "/a/z");
+    // `/a/b/y` has grown.
+    let grown = of.scan.files.iter_mut().find(|f| f.name == "/a/b/y").unwrap();
+    grown.pages.recount(50, 100);
+    let first = of.first_rows();
+    assert_eq!((&*first.rows[0].name, first.rows[0].pages.resident_bytes), ("/a/b/y", 50));
+    assert_eq!((first.nr_rows, first.rest_bytes), (4, 45));
+    assert_eq!(of.total().pages.resident_bytes, 95);
 }
 
 #[test]
 fn order_and_limit() {
-    let reading = reading();
-    let by_name = rows(&reading, By::File, None, SortBy::Name);
-    assert!(by_name.iter().map(|r| &r.name).is_sorted());
-    let table = text::table(&total(&reading), &by_name, By::File, 1, false);
+    let order = RowOrder { sort: SortBy::Name, limit: 2, ..RowOrder::default() };
+    assert!(kept(order).first_rows().rows.iter().map(|r| &r.name).is_sorted());
+    let by_name = kept(RowOrder { limit: 1, ..order });
+    let table = FilesOutput::new(&by_name, By::File, Nanos(41_500_000_000)).text(false);
     assert!(table.contains("/a/b/x\n3 more, 55 B: --limit"), "{table}");
+    assert!(table.contains("All files were listed 42 s ago"), "{table}");
     assert!(!table.contains("/a/b/y"), "{table}");
 }
 

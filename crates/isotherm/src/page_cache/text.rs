@@ -5,15 +5,14 @@ use std::fmt::Write;
 use isotherm_report::{bytes, printable};
 
 use super::page_use::PageUse;
-use super::reader::CacheScan;
 use super::rows::{By, Row};
 
 /// Width of a column.
 const WIDTH: usize = 11;
 
-/// The sum, a table of at most `limit` rows, and the number of the remaining rows.
+/// The sum, a table of the rows, and the number and the resident bytes of the remaining rows.
 #[must_use]
-pub fn table(total: &Row<'_>, rows: &[Row<'_>], by: By, limit: usize, reads: bool) -> String {
+pub fn table(total: &Row<'_>, rows: &[Row<'_>], rest: (usize, u64), by: By, reads: bool) -> String {
     let mut out = format!(
         "{} cached of {} files{}{}\n\n",
         bytes(total.pages.resident_bytes),
@@ -25,28 +24,38 @@ pub fn table(total: &Row<'_>, rows: &[Row<'_>], by: By, limit: usize, reads: boo
     let counted = if reads { format!("{:>WIDTH$}", "read/s") } else { String::new() };
     let _ = write!(out, "{}{counted}", cells(heads.map(str::to_owned)));
     let _ = writeln!(out, "  {}", if by == By::File { "file" } else { "   files  name" });
-    for row in rows.iter().take(limit) {
+    for row in rows {
         let files = if by == By::File { String::new() } else { format!("{:>8}  ", row.files) };
         let rate = amount(row.pages.read_bytes_per_second);
         let counted = if reads { format!("{rate:>WIDTH$}") } else { String::new() };
         let cells = cells(figures(&row.pages));
         let _ = writeln!(out, "{cells}{counted}  {files}{}", printable(&row.name));
     }
-    let rest = rows.get(limit..).unwrap_or_default();
-    if !rest.is_empty() {
-        let resident = rest.iter().map(|row| row.pages.resident_bytes).sum();
+    if rest.0 > 0 {
         // A page may be in several rows.
-        let amount =
-            if by == By::Process { String::new() } else { format!(", {}", bytes(resident)) };
-        let _ = writeln!(out, "{} more{amount}: --limit shows them", rest.len());
+        let amount = if by == By::Process { String::new() } else { format!(", {}", bytes(rest.1)) };
+        let _ = writeln!(out, "{} more{amount}: --limit shows them", rest.0);
     }
     out
 }
 
+/// The ages of the figures, unless they are new.
+#[must_use]
+pub fn ages(listed_ms_ago: u64, read_ms_ago: u64) -> String {
+    if listed_ms_ago == 0 {
+        return String::new();
+    }
+    format!(
+        "\nAll files were listed {} s ago, and the first ones were read at most {} s ago: --budget.\n",
+        listed_ms_ago.div_ceil(1000),
+        read_ms_ago.div_ceil(1000)
+    )
+}
+
 /// Remarks on memory that the figures do not contain, one sentence per line.
 #[must_use]
-pub fn remarks(total: &Row<'_>, by: By, reading: &CacheScan, reads: bool) -> String {
-    let mut lines = reading.remarks.clone();
+pub fn remarks(total: &Row<'_>, by: By, of_reading: &[String], reads: bool) -> String {
+    let mut lines = of_reading.to_vec();
     if let Some(marks) = total.pages.marks {
         lines.push(
             "read once, read again: share of the cached pages that the kernel has marked so, from a sample of one \

@@ -148,6 +148,7 @@ mod tests {
             ran: None,
             mappings: Arc::default(),
             left_out: 0,
+            dirty: None,
             regions: vec![],
             ages: None,
         };

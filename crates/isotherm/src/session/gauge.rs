@@ -313,6 +313,7 @@ mod tests {
                 ran: None,
                 mappings: Arc::default(),
                 left_out: 0,
+                dirty: None,
                 ages: None,
                 regions,
             };

@@ -87,6 +87,7 @@ mod tests {
             ran: None,
             mappings: Arc::default(),
             left_out: 0,
+            dirty: None,
             regions: Vec::new(),
             ages: Some(Arc::new(row)),
         };

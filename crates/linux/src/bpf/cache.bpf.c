@@ -197,6 +197,7 @@ struct order {
 	__u64 sb;         /* any super block; the one whose files to list */
 	__u64 cursor;     /* the inode that was visited last; 0: begin */
 	__u64 cursor_ino;
+	__u64 min_pages;  /* list only files with as many cached pages */
 	__u64 seed;       /* of the choice of pages */
 	__s32 fd;         /* of the caller, for keep_open_file and find_folder */
 	__u32 entries;    /* of the input: files, or dentries */
@@ -472,7 +473,7 @@ static __always_inline bool is_chosen(__u64 inode, struct inode_walk *w)
 
 static long list_inode(__u32 i, struct inode_walk *w)
 {
-	__u64 next = load(w->link), inode, root;
+	__u64 next = load(w->link), inode;
 
 	if (next == w->head) {
 		more = 0;
@@ -486,8 +487,9 @@ static long list_inode(__u32 i, struct inode_walk *w)
 	w->link = next;
 	visited++;
 	inode = next - AT(struct inode, i_sb_list);
-	root = root_of(inode);
-	if (root && is_chosen(inode, w))
+	if (root_of(inode)
+	    && LOAD(mapping_of(inode), struct address_space, nrpages) >= order.min_pages
+	    && is_chosen(inode, w))
 		keep_file(inode);
 	return found >= MAX_FILES || name_end >= NAME_BYTES;
 }
@@ -749,6 +751,29 @@ static long read_node(__u32 step, struct cache_walk *w)
 		}
 	}
 	read_part(w);
+	return 0;
+}
+
+static long recount_file(__u32 i, void *unused)
+{
+	struct cached_file *f = &files[within(i, MAX_FILES)];
+	__u64 mapping = mapping_of(f->inode);
+
+	f->pages = 0;
+	/* Since it was listed, the file may have gone. */
+	if (LOAD(f->inode, struct inode, i_sb) != f->sb || id_of(f->inode) != f->id)
+		return 0;
+	f->pages = LOAD(mapping, struct address_space, nrpages);
+	f->size = LOAD(f->inode, struct inode, i_size);
+	return 0;
+}
+
+/* The number of pages and the size of order.entries files. */
+SEC("syscall") int recount_files(void *ctx)
+{
+	lock();
+	bpf_loop(order.entries, recount_file, NULL, 0);
+	unlock();
 	return 0;
 }
 

@@ -213,6 +213,7 @@ impl Member {
             ran: self.ran(),
             mappings: Arc::clone(&self.mappings),
             left_out: mapped.saturating_sub(covered),
+            dirty: None,
             regions,
             ages: None,
         }

@@ -22,7 +22,10 @@ impl Directories {
 
     /// The folders that are not known yet, each once.
     pub(super) fn missing(&self, ids: impl IntoIterator<Item = u64>) -> Vec<u64> {
-        let new = ids.into_iter().filter(|id| *id != 0 && !self.0.contains_key(id));
+        // Files of a folder often follow each other.
+        let mut last = 0;
+        let ids = ids.into_iter().filter(|id| std::mem::replace(&mut last, *id) != *id);
+        let new = ids.filter(|id| *id != 0 && !self.0.contains_key(id));
         new.collect::<HashSet<_>>().into_iter().collect()
     }
 

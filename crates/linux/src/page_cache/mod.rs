@@ -17,7 +17,9 @@ pub use directories::Directories;
 pub use error::PageCacheError;
 pub use holders::{FileUser, MappedPart};
 pub use of_file::{Cached, cached};
-pub use reader::{CachedFile, CachedRange, FileKey, Listing, PageCache, Sample, SuperBlock};
+pub use reader::{
+    CachedFile, CachedRange, FileKey, ListCursor, ListStep, Listing, PageCache, Sample, SuperBlock,
+};
 pub use reads::{AccessCount, FileReadCounts, ReadCounter, Traced, TracedAccess, Writes};
 
 /// The magic number of tmpfs, whose pages are memory: they are not copies of a disk, and may be in swap.

@@ -1,5 +1,6 @@
 //! Loads and runs the BPF program that reads the page cache.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{Seek, Write};
 use std::ops::Range;
@@ -112,9 +113,27 @@ pub struct Listing {
 impl Listing {
     /// The name of a file of this listing, in its folder.
     #[must_use]
-    pub fn name(&self, file: &CachedFile) -> String {
-        String::from_utf8_lossy(self.names.get(file.name.clone()).unwrap_or_default()).into_owned()
+    pub fn name(&self, file: &CachedFile) -> Cow<'_, str> {
+        String::from_utf8_lossy(self.names.get(file.name.clone()).unwrap_or_default())
     }
+}
+
+/// A place in the files of a super block, from which to go on. It begins with the first file.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ListCursor {
+    inode: u64,
+    ino: u64,
+}
+
+/// How a part of a list of files has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListStep {
+    /// There are more files.
+    More,
+    /// These were the last ones.
+    End,
+    /// The file at which the last part ended has been removed: begin again.
+    Lost,
 }
 
 /// A part of a file: at most 64 pages, or a part of one folio.
@@ -299,19 +318,48 @@ impl PageCache {
         below: &[u64],
         to: &mut Listing,
     ) -> Result<bool, PageCacheError> {
+        let mut at = ListCursor::default();
+        loop {
+            match self.list_next(of, below, 0, &mut at, to)? {
+                ListStep::More => {}
+                step => return Ok(step == ListStep::End),
+            }
+        }
+    }
+
+    /// Appends the files with at least `min_pages` cached pages among the next 8192 inodes of a super block: see
+    /// [`Self::list`].
+    ///
+    /// # Errors
+    /// If the program does not run.
+    pub fn list_next(
+        &mut self,
+        of: &SuperBlock,
+        below: &[u64],
+        min_pages: u64,
+        at: &mut ListCursor,
+        to: &mut Listing,
+    ) -> Result<ListStep, PageCacheError> {
         let order = &mut self.bss()?.order;
-        *order = types::order { sb: of.address, ..types::order::default() };
+        *order = types::order {
+            sb: of.address,
+            cursor: at.inode,
+            cursor_ino: at.ino,
+            min_pages,
+            ..types::order::default()
+        };
         if let Some(folders) = order.folders.get_mut(..below.len()) {
             folders.copy_from_slice(below);
         }
-        loop {
-            run(&self.skel.progs.list_files)?;
-            self.take_files(to)?;
-            let bss = self.bss()?;
-            if bss.lost != 0 || bss.more == 0 {
-                return Ok(bss.lost == 0);
-            }
-        }
+        run(&self.skel.progs.list_files)?;
+        self.take_files(to)?;
+        let bss = self.bss()?;
+        (at.inode, at.ino) = (bss.order.cursor, bss.order.cursor_ino);
+        Ok(match (bss.lost, bss.more) {
+            (0, 0) => ListStep::End,
+            (0, _) => ListStep::More,
+            _ => ListStep::Lost,
+        })
     }
 
     fn take_files(&mut self, to: &mut Listing) -> Result<(), PageCacheError> {
@@ -354,14 +402,8 @@ impl PageCache {
         self.seed = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
         for (batch, first) in files.chunks(MAX_FILES).zip((0..).step_by(MAX_FILES)) {
             let seed = self.seed;
-            let bss = self.bss()?;
-            for (slot, file) in bss.files.iter_mut().zip(batch) {
-                slot.inode = file.inode;
-                slot.sb = file.super_block;
-                slot.id = file.id;
-            }
-            let entries = u32::try_from(batch.len()).unwrap_or(0);
-            bss.order = types::order { entries, seed, ..types::order::default() };
+            let bss = self.order(batch)?;
+            bss.order.seed = seed;
             (bss.at.file, bss.at.page) = (0, 0);
             loop {
                 run(&self.skel.progs.read_nodes)?;
@@ -377,6 +419,37 @@ impl PageCache {
             }
         }
         Ok(())
+    }
+
+    /// Reads the number of cached pages and the size of files again. A file that has gone has no pages, and keeps its
+    /// size.
+    ///
+    /// # Errors
+    /// If the program does not run.
+    pub fn recount(&mut self, files: &mut [CachedFile]) -> Result<(), PageCacheError> {
+        for batch in files.chunks_mut(MAX_FILES) {
+            for (slot, file) in self.order(batch)?.files.iter_mut().zip(&*batch) {
+                slot.size = file.size;
+            }
+            run(&self.skel.progs.recount_files)?;
+            for (file, found) in batch.iter_mut().zip(&self.bss()?.files) {
+                (file.pages, file.size) = (found.pages, found.size);
+            }
+        }
+        Ok(())
+    }
+
+    /// Orders these files, at most [`MAX_FILES`].
+    fn order(&mut self, files: &[CachedFile]) -> Result<&mut types::bss, PageCacheError> {
+        let bss = self.bss()?;
+        for (slot, file) in bss.files.iter_mut().zip(files) {
+            slot.inode = file.inode;
+            slot.sb = file.super_block;
+            slot.id = file.id;
+        }
+        let entries = u32::try_from(files.len()).unwrap_or(0);
+        bss.order = types::order { entries, ..types::order::default() };
+        Ok(bss)
     }
 
     /// Adds the folders to `known`, and all folders above them.

@@ -174,6 +174,7 @@ impl Target<'_> {
             ran: None,
             mappings: Arc::clone(&self.mappings),
             left_out: 0,
+            dirty: None,
             regions: views,
             ages: None,
         }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AGE_BINS, AddrRange, AgeHistogram, Attribution, Attrs, CacheTrace, CodeMapping, Cost, Fault,
-    HugeAges, Mapping, MappingKind, MonitorKind, Nanos, PageAges, Pages, Quality, Rate,
-    RateSupport, RegionView, Restraint, Snapshot, TargetId, TargetView, Unknown,
+    AGE_BINS, AddrRange, AgeHistogram, Attribution, Attrs, CacheTrace, CodeMapping, Cost,
+    DirtyBytes, Fault, HugeAges, Mapping, MappingKind, MonitorKind, Nanos, PageAges, Pages,
+    Quality, Rate, RateSupport, RegionView, Restraint, Snapshot, TargetId, TargetView, Unknown,
 };
 use isotherm_record::{Event, FileEndReason, Limits, Reader, RecordingHeader, TargetInfo, Writer};
 use proptest::prelude::*;
@@ -162,6 +162,7 @@ pub fn even(seq: u64, regions: u64, mappings: &Arc<Vec<Mapping>>) -> Snapshot {
             ran: Some(Duration::from_millis(390)),
             mappings: mappings.clone(),
             left_out: 0,
+            dirty: None,
             ages: None,
             regions: (0..regions).map(region).collect(),
         }],
@@ -317,12 +318,15 @@ fn ages() -> impl Strategy<Value = Option<Arc<PageAges>>> {
 fn view(id: u32, mappings: Vec<Arc<Vec<Mapping>>>) -> impl Strategy<Value = TargetView> {
     let regions = ranges(5).prop_flat_map(|r| r.into_iter().map(region).collect::<Vec<_>>());
     let mappings = prop::sample::select(mappings);
-    (prop::option::of(duration()), mappings, any::<u64>(), regions, ages()).prop_map(
-        move |(ran, mappings, left_out, regions, ages)| TargetView {
+    let dirty = any::<(u64, u64)>().prop_map(|(dirty, writeback)| DirtyBytes { dirty, writeback });
+    let rest = (prop::option::of(dirty), regions, ages());
+    (prop::option::of(duration()), mappings, any::<u64>(), rest).prop_map(
+        move |(ran, mappings, left_out, (dirty, regions, ages))| TargetView {
             id: TargetId(id),
             ran,
             mappings,
             left_out,
+            dirty,
             ages,
             regions,
         },

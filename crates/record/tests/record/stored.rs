@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use isotherm_core::{
-    AddrRange, CacheAccess, CacheAccessKind, CacheTrace, CodeMapping, Fault, FaultKind, HugeAges,
-    MonitorKind, Nanos, PageAges, Quality, RateSupport, Restraint, Snapshot, TargetId,
+    AddrRange, CacheAccess, CacheAccessKind, CacheTrace, CodeMapping, DirtyBytes, Fault, FaultKind,
+    HugeAges, MonitorKind, Nanos, PageAges, Quality, RateSupport, Restraint, Snapshot, TargetId,
 };
 use isotherm_record::{Event, Reader, rounded};
 
@@ -177,6 +177,23 @@ fn version_7_has_traces() {
         _ => None,
     });
     assert_eq!(traces.collect::<Vec<_>>(), [Arc::new(of_traces())]);
+    let all: Vec<_> = of_ages().iter().map(rounded).collect();
+    assert_eq!(snapshots(read(7).into_iter().map(Ok::<_, ()>)), all);
+}
+
+/// With the dirty bytes of files.
+fn of_dirty() -> Vec<Snapshot> {
+    let mut all = of_ages();
+    for (i, s) in (1..).zip(&mut all).skip(1) {
+        s.targets[0].dirty = Some(DirtyBytes { dirty: i << 12, writeback: (i - 2) << 12 });
+    }
+    all
+}
+
+#[test]
+fn version_8_has_dirty_bytes() {
+    let all: Vec<_> = of_dirty().iter().map(rounded).collect();
+    assert_eq!(snapshots(read(8).into_iter().map(Ok::<_, ()>)), all);
 }
 
 /// For a new version. Files of a released version are never written again.
@@ -184,6 +201,6 @@ fn version_7_has_traces() {
 #[ignore = "writes a stored record: run it once, when a version is made"]
 fn store() {
     let (faults, code) = of_stacks();
-    let bytes = record_stacked(&of_ages(), &faults, Some(code), Some(of_traces()));
-    std::fs::write(stored(7), bytes).unwrap();
+    let bytes = record_stacked(&of_dirty(), &faults, Some(code), Some(of_traces()));
+    std::fs::write(stored(8), bytes).unwrap();
 }

@@ -184,6 +184,8 @@ pub struct NeedBuilder {
     presences: BTreeMap<TargetId, Presence>,
     /// targets of the last snapshot that has any
     last: Vec<TargetId>,
+    /// targets that are files
+    files: BTreeSet<TargetId>,
     /// control groups of the targets, if rows are groups
     groups: Option<BTreeMap<TargetId, Attribution>>,
     traces: Vec<Arc<CacheTrace>>,
@@ -206,6 +208,7 @@ impl NeedBuilder {
             curves: BTreeMap::new(),
             presences: BTreeMap::new(),
             last: Vec::new(),
+            files: BTreeSet::new(),
             groups: None,
             traces: Vec::new(),
             accesses: 0,
@@ -267,6 +270,9 @@ impl NeedBuilder {
             if let Some(ages) = &view.ages {
                 curve.push(ages, s.end);
             }
+            if view.is_file() {
+                self.files.insert(view.id);
+            }
         }
     }
 
@@ -279,12 +285,18 @@ impl NeedBuilder {
         let all = self.curves.len();
         self.curves.retain(|id, _| self.last.contains(id));
         let cache = self.cache();
+        if cache.is_some() {
+            // Listed accesses tell more of files than the ages of their windows.
+            for (_, curve) in self.curves.iter_mut().filter(|(id, _)| self.files.contains(id)) {
+                *curve = AgeCurve::default();
+            }
+        }
         let mut needs = Vec::new();
         if cache.is_none() || !self.curves.values().all(AgeCurve::is_empty) {
             needs.push(self.row((None, "all together".to_owned()), |_| true));
         }
         if needs.is_empty() {
-            // Files have no idle ages.
+            // Only files.
         } else if let Some(groups) = &self.groups {
             let is_in = |id: &TargetId, path: &str| {
                 groups.get(id).is_some_and(|a| a.groups().any(|group| group == path))

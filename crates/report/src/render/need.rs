@@ -115,8 +115,8 @@ fn idle_text(n: &Need) -> String {
     let _ = writeln!(
         out,
         "\nsaved: idle for this time or longer. back: touched after that, if it goes on as in the record. \
-         waiting: at {} us for a page.\nPage cache that is read by system calls, sockets and page tables are \
-         not in these figures.",
+         waiting: at {} us for a page.\nThese figures do not contain sockets, page tables, or page cache that is \
+         read by system calls, unless its files are targets.",
         significant(n.fault_us)
     );
     out

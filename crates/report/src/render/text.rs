@@ -72,6 +72,8 @@ fn heat(s: &Summary) -> String {
     for (name, mean, last) in [
         ("not resident", s.mean.absent_bytes, s.last.absent_bytes),
         ("not monitored", Some(s.mean.left_out_bytes), Some(s.last.left_out_bytes)),
+        ("dirty", Some(s.mean.dirty_bytes), Some(s.last.dirty_bytes)),
+        ("under writeback", Some(s.mean.writeback_bytes), Some(s.last.writeback_bytes)),
     ] {
         let Some((mean, last)) = mean.zip(last) else { continue };
         if mean > 0 || last > 0 {

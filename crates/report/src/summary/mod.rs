@@ -106,6 +106,12 @@ impl Summarizer {
             now.mapped += len;
             tally(&mut self.by_name, id).mapped += len * seconds;
         }
+        let is_whole = view.mappings.iter().all(|m| m.range.intersect(&clip) == Some(m.range));
+        if let (Some(of), [id, ..]) = (view.dirty.filter(|_| is_whole), &*ids) {
+            let part = Tally::of_dirty(&of);
+            tally(&mut self.by_name, *id).add(&part, seconds);
+            now.add(&part, 1.0);
+        }
         each_piece(view, clip, |piece, mapping| {
             let mut part =
                 Tally::of(&piece.bytes(&self.options.thresholds), &piece.support_bytes());

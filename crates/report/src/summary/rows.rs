@@ -79,6 +79,10 @@ pub struct Bytes {
     pub absent_bytes: Option<u64>,
     /// mapped, but no region covered it
     pub left_out_bytes: u64,
+    /// of files: cached, with changes that are not on the disk yet
+    pub dirty_bytes: u64,
+    /// of files: being written to the disk
+    pub writeback_bytes: u64,
 }
 
 /// Percentiles over time. For example, p95 is the smallest working set that was not exceeded for 95 % of the
@@ -172,6 +176,8 @@ impl Bytes {
         self.extended_bytes += o.extended_bytes;
         self.old_bytes += o.old_bytes;
         self.left_out_bytes += o.left_out_bytes;
+        self.dirty_bytes += o.dirty_bytes;
+        self.writeback_bytes += o.writeback_bytes;
         for (why, n) in &o.unknown_bytes_by_reason {
             *self.unknown_bytes_by_reason.entry(why).or_default() += n;
         }

@@ -1,7 +1,7 @@
 //! Sums from which means are computed.
 
 use isotherm_core::{
-    Attrs, HeatBytes, Missing, Quality, Restraint, Snapshot, SupportBytes, Unknown,
+    Attrs, DirtyBytes, HeatBytes, Missing, Quality, Restraint, Snapshot, SupportBytes, Unknown,
 };
 
 use super::rows::{Bytes, MonitorFigures, WorkingSet};
@@ -20,6 +20,8 @@ pub(super) struct Tally {
     support: [f64; 3],
     pub(super) unknown: f64,
     pub(super) by_reason: [f64; Unknown::ALL.len()],
+    /// of files: dirty, and under writeback
+    dirty: [f64; 2],
 }
 
 /// Costs times seconds, except for the maximum.
@@ -47,6 +49,10 @@ struct QualityTally {
 }
 
 impl Tally {
+    pub(super) fn of_dirty(bytes: &DirtyBytes) -> Self {
+        Tally { dirty: [bytes.dirty, bytes.writeback].map(|n| n as f64), ..Tally::default() }
+    }
+
     pub(super) fn of(b: &HeatBytes, s: &SupportBytes) -> Self {
         Tally {
             hot: b.hot as f64,
@@ -72,6 +78,9 @@ impl Tally {
         for (sum, o) in self.by_reason.iter_mut().zip(o.by_reason) {
             *sum += o * weight;
         }
+        for (sum, o) in self.dirty.iter_mut().zip(o.dirty) {
+            *sum += o * weight;
+        }
     }
 
     pub(super) fn working_set(&self) -> u64 {
@@ -85,6 +94,7 @@ impl Tally {
         let (absent, resident) = (mean(self.absent), hot + warm + cold + unknown);
         let reasons = Unknown::ALL.iter().zip(self.by_reason.map(mean));
         let [measured, extended, old] = self.support.map(mean);
+        let [dirty, writeback] = self.dirty.map(mean);
         let mapped = mean(self.mapped).max(resident + absent);
         Bytes {
             mapped_bytes: mapped,
@@ -102,6 +112,8 @@ impl Tally {
             old_bytes: old,
             absent_bytes: missing.resident(absent),
             left_out_bytes: mapped - resident - absent,
+            dirty_bytes: dirty,
+            writeback_bytes: writeback,
         }
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::filter::Filter;
 use crate::scene::{absent, mapping, region, snapshot, target, unknown};
-use isotherm_core::{AddrRange, RegionView};
+use isotherm_core::{AddrRange, DirtyBytes, RegionView};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -53,10 +53,31 @@ fn every_byte_is_counted_once() {
         old_bytes: 0,
         absent_bytes: Some(2 * MIB),
         left_out_bytes: MIB,
+        dirty_bytes: 0,
+        writeback_bytes: 0,
     };
     assert_eq!(s.mean, expected);
     assert_eq!(s.last, expected);
     assert_eq!(s.mappings, [MappingRow { name: "[heap]".into(), bytes: expected }]);
+}
+
+#[test]
+fn dirty_bytes_of_files_are_counted() {
+    let of = |dirty| {
+        let mut s = one(heap());
+        s.targets[0].dirty = Some(DirtyBytes { dirty, writeback: MIB });
+        s
+    };
+    let second =
+        Snapshot { seq: 1, start: of(0).end, end: of(0).end + Duration::from_secs(1), ..of(0) };
+    let s = summary(Options::default(), &[of(4 * MIB), second]).unwrap();
+    let dirty = |b: &Bytes| (b.dirty_bytes, b.writeback_bytes);
+    assert_eq!((dirty(&s.mean), dirty(&s.last)), ((2 * MIB, MIB), (0, MIB)));
+    assert_eq!([dirty(&s.targets[0].bytes), dirty(&s.mappings[0].bytes)], [(2 * MIB, MIB); 2]);
+    let text = crate::summary_text(&s, 9);
+    assert!(text.contains("dirty") && text.contains("under writeback"), "{text}");
+    let part = summary(filtered(None, Some((0, MIB))), &[of(MIB)]).unwrap();
+    assert_eq!(dirty(&part.mean), (0, 0), "of a part of the file it is not known");
 }
 
 #[test]

@@ -31,6 +31,7 @@ pub fn target(id: u32, mappings: Vec<Mapping>, regions: Vec<RegionView>) -> Targ
         ran,
         mappings: Arc::new(mappings),
         left_out: 0,
+        dirty: None,
         regions,
         ages: None,
     }

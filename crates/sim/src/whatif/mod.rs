@@ -232,7 +232,8 @@ impl Player {
     /// # Errors
     /// If an action fails.
     pub fn push(&mut self, s: &Arc<Snapshot>) -> Result<(), WhatIfError> {
-        for view in &s.targets {
+        // The prices are those of paging, and the ages of files are those of windows.
+        for view in s.targets.iter().filter(|view| !view.is_file()) {
             if let Some(ages) = &view.ages {
                 self.runs.iter_mut().for_each(|run| run.push(view.id, ages, s.end));
             }

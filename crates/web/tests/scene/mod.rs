@@ -270,6 +270,7 @@ pub fn snapshot(seq: u64, targets: u32) -> Snapshot {
             ran: None,
             mappings: Arc::clone(&mappings),
             left_out: 0,
+            dirty: None,
             regions,
             ages: Some(Arc::new(ages)),
         }

@@ -382,6 +382,7 @@ impl FileWatch {
             counts: &counts,
             counter: self.files.counter.as_ref().ok(),
             mapped: self.files.mapped.as_ref().ok().map(|(mapped, _)| mapped.regions()),
+            now,
             now_ms: self.ms(now),
             sample: self.attrs.sample,
         };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, CountedTarget, CountedWindow, Mapping, MappingKind, NO_HEAT_HZ, PAGE_SIZE,
-    RegionView, TargetId, TargetView, Unknown,
+    AddrRange, CountedTarget, CountedWindow, DirtyBytes, Mapping, MappingKind, NO_HEAT_HZ, Nanos,
+    PAGE_SIZE, RegionView, TargetId, TargetView, Unknown,
 };
 use isotherm_linux::page_cache::{AccessCount, CachedFile, CachedRange, FileKey, ReadCounter};
 use isotherm_record::TargetInfo;
@@ -31,6 +31,7 @@ pub struct Interval<'a> {
     /// mapped parts by file; `None` if they are unknown
     pub mapped: Option<&'a MappedRegions>,
     /// its end
+    pub now: Nanos,
     pub now_ms: u32,
     /// the sampling interval
     pub sample: Duration,
@@ -81,6 +82,7 @@ pub struct WatchedFile {
     targets: Vec<(TargetId, Access, CountedTarget)>,
     /// cached pages by the first page of a part
     parts: BTreeMap<u64, u32>,
+    dirty: DirtyBytes,
     /// It was not observed since the last interval; whether it was not cached meanwhile.
     pub(super) was_absent: Option<bool>,
 }
@@ -145,12 +147,15 @@ impl WatchedFile {
     /// Forgets its cached parts; returns the file whose parts to read.
     pub fn begin_parts(&mut self) -> Option<CachedFile> {
         self.parts.clear();
+        self.dirty = DirtyBytes::default();
         self.file.clone()
     }
 
     /// Adds a part.
     pub fn add_part(&mut self, part: &CachedRange) {
         *self.parts.entry(part.first).or_default() += part.cached;
+        self.dirty.dirty += u64::from(part.dirty) * PAGE_SIZE;
+        self.dirty.writeback += u64::from(part.writeback) * PAGE_SIZE;
     }
 
     /// Size of the file in bytes.
@@ -210,8 +215,9 @@ impl WatchedFile {
                 ran: None,
                 mappings: Arc::clone(&self.mappings),
                 left_out: 0,
+                dirty: Some(self.dirty),
                 regions: counted.regions(max, interval.sample, interval.now_ms),
-                ages: None,
+                ages: counted.ages(interval.now, interval.now_ms).map(Arc::new),
             });
         }
     }

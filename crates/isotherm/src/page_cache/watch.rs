@@ -1,0 +1,83 @@
+//! Repeated readings of the page cache within a budget of CPU time.
+
+use std::time::Duration;
+
+use isotherm_core::Nanos;
+use isotherm_linux::page_cache::FileReadCounts;
+use isotherm_linux::sys::{self, CpuLaps};
+
+use super::kept::{Kept, NR_FIRST};
+use super::{FilesOutput, Reader, RowOrder, ScopeError};
+use crate::pace::{Pace, PaceLimits, WorkStart};
+
+/// Reads the page cache repeatedly. One half of the budget is for listing all files. The other half is for reading the
+/// figures of the first files again in the time between, and for printing.
+pub struct CacheWatch {
+    reader: Reader,
+    order: RowOrder,
+    kept: Option<Kept>,
+    listing: Pace,
+    limits: PaceLimits,
+    /// half of the budget, as a share of a CPU
+    share: f64,
+    /// CPU time in s that may be used until the next listing
+    credit: f64,
+    cpu: CpuLaps,
+    /// time of the last reading
+    last: Nanos,
+}
+
+impl CacheWatch {
+    /// Reads with at most `budget_ppm` millionths of a CPU. The first reading is not limited.
+    #[must_use]
+    pub fn new(reader: Reader, order: RowOrder, budget_ppm: u32) -> Self {
+        let half = budget_ppm.div_ceil(2).max(1);
+        let limits = PaceLimits {
+            cpu_divisor: 1_000_000_u32.div_ceil(half),
+            min_pause: Duration::ZERO,
+            max_pause: Duration::MAX,
+        };
+        CacheWatch {
+            reader,
+            order,
+            kept: None,
+            listing: Pace::default(),
+            limits,
+            share: f64::from(half) / 1e6,
+            credit: 0.0,
+            cpu: CpuLaps::begin(),
+            last: sys::monotonic(),
+        }
+    }
+
+    /// The present figures: of all files if it is time to list them, else of those that come first. `reads` were
+    /// counted just before.
+    ///
+    /// # Errors
+    /// If the kernel refuses, or if the group has been removed.
+    pub fn read(&mut self, reads: Option<&FileReadCounts>) -> Result<FilesOutput<'_>, ScopeError> {
+        let begun = WorkStart::now();
+        let now = begun.at;
+        let earned = now.since(std::mem::replace(&mut self.last, now)).as_secs_f64() * self.share;
+        let used = self.cpu.lap().as_secs_f64();
+        self.credit = (self.credit + earned - used).min(earned);
+        let kept = match self.kept.take().filter(|_| now < self.listing.due()) {
+            Some(mut kept) => {
+                let time = Duration::from_secs_f64(self.credit.max(0.0));
+                kept.read_again(&mut self.reader, time, now)?;
+                reads.into_iter().for_each(|reads| kept.set_reads(reads));
+                kept
+            }
+            None => {
+                let scan = self.reader.read(self.order.by, reads)?;
+                let kept = Kept::new(scan, self.order, NR_FIRST.max(self.order.limit), now);
+                self.listing.pause(&begun, &self.limits);
+                // The pause pays for it.
+                self.cpu.lap();
+                kept
+            }
+        };
+        let kept = self.kept.insert(kept);
+        Ok(FilesOutput::new(kept, self.order.by, now))
+    }
+}
