@@ -18,8 +18,7 @@ pub const MIN_RECORD_S: f64 = 60.0;
 pub(crate) const LIKELY_EVENTS: f64 = 3.0;
 /// Why a record without idle ages gives no answer.
 pub const NO_AGES: &str = "the record has no idle ages: record for at least a minute with the default monitor (other \
-                           monitors, and isotherm before record version 5, do not count them); for the page cache of files, \
-                           record with --reuse";
+                           monitors, and isotherm before record version 5, do not count them)";
 /// Why there is no answer about memory of which this share is unknown; `None` if it is small enough.
 #[must_use]
 pub fn too_much_unknown(share: f64) -> Option<String> {
@@ -65,7 +64,12 @@ impl AgeRow {
     /// Whether most pages had been counted for longer than `age` s when it ended: the first pages are counted some
     /// seconds after the begin.
     fn knows_well(&self, age: f64) -> bool {
-        self.knows(age) && (self.end - seconds(self.ages.begun)) * KNOWN_SHARE >= age
+        self.knows(age) && self.known() >= age
+    }
+
+    /// The longest age that it knows well, in s.
+    fn known(&self) -> f64 {
+        self.looks_back().min((self.end - seconds(self.ages.begun)) * KNOWN_SHARE)
     }
 
     /// For how long its pages had been counted when it began, in s.
@@ -200,15 +204,13 @@ impl AgeCurve {
     /// earlier ages.
     #[must_use]
     pub fn longest(&self) -> f64 {
-        let known = self.rows.iter().map(AgeRow::looks_back).fold(0.0, f64::max);
-        known.min(self.seconds() * KNOWN_SHARE)
+        self.rows.iter().map(AgeRow::known).fold(0.0, f64::max)
     }
 
     /// The longest age that is known well at the end, in s.
     #[must_use]
     pub fn longest_at_end(&self) -> f64 {
-        let known = self.rows.last().map_or(0.0, AgeRow::looks_back);
-        known.min(self.seconds() * KNOWN_SHARE)
+        self.rows.last().map_or(0.0, AgeRow::known)
     }
 
     /// Whether it has no rows.
@@ -320,7 +322,7 @@ pub fn kept_together<'a>(curves: impl Iterator<Item = &'a AgeCurve>, age: f64) -
             if knows {
                 before = kept;
             }
-            let (kept, knows) = (kept as i64, i64::from(knows));
+            let (kept, knows) = (kept.cast_signed(), i64::from(knows));
             changes.push((row.since, kept, knows));
             changes.push((row.end, -kept, -knows));
         }
@@ -330,7 +332,7 @@ pub fn kept_together<'a>(curves: impl Iterator<Item = &'a AgeCurve>, age: f64) -
     let mut spans = Vec::new();
     for (at, bytes, rows) in changes {
         if at > since && knowing > 0 {
-            spans.push((at - since, kept as u64));
+            spans.push((at - since, kept.cast_unsigned()));
         }
         (since, kept, knowing) = (at, kept + bytes, knowing + rows);
     }

@@ -123,6 +123,8 @@ impl CountedTarget {
         while self.size.div_ceil(self.window) > MAX_WINDOWS {
             self.window *= 2;
             self.windows.clear();
+            // They count for the windows that were.
+            self.ages = AgeRows::default();
         }
         let windows = usize::try_from(self.size.div_ceil(self.window)).unwrap_or(usize::MAX);
         let new = Window { since: now_ms, touched: now_ms, ..Window::default() };

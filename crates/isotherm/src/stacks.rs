@@ -303,7 +303,7 @@ impl Stacks {
     /// If the kernel refuses it.
     pub fn open(targets: &Selection, o: StackOptions) -> Result<Self, StacksError> {
         let mut sampler = FaultSampler::open(ROOT.as_ref(), o.allocation_bytes.is_some())?;
-        if !targets.may_be_children() {
+        if !targets.has_more() {
             sampler = sampler.without_children();
         }
         let mut library = None;

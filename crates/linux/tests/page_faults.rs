@@ -192,7 +192,11 @@ fn without_children_only_the_process_itself_is_sampled() {
     let child = process.tell(&format!("fork-read {} 20000", memory.start));
     let child = i32::try_from(child).unwrap();
     let mut pagemap = Pagemap::open("/".as_ref(), child).unwrap();
-    while pagemap.read(memory).filter(|page| page.is_present()).count() < 20_000 {}
+    let begin = Instant::now();
+    while pagemap.read(memory).filter(|page| page.is_present()).count() < 20_000 {
+        assert!(begin.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(10));
+    }
     assert_eq!(drained(&mut sampler, memory), []);
     assert!(sampler.attach(child).unwrap(), "it inherits nothing");
     process.tell(&format!("reap {child}"));

@@ -216,7 +216,7 @@ fn between_two_listings_the_first_files_are_read_again() {
     // Sparse, so that it comes first.
     file.set_len(1 << 42).unwrap();
     let mut command = isotherm(["files", "--watch", "--interval", "200ms", "--duration", "60s"]);
-    command.args(["--budget", "4%", "--sort", "size", "--limit", "5", "--json"]);
+    command.args(["--budget", "0.1%", "--sort", "size", "--limit", "5", "--json"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let (mut seen, mut listed) = (Vec::new(), 0);

@@ -599,17 +599,15 @@ impl<O: Space + Look> Exposure<O> {
     /// Asks which pages that are no longer resident are in swap, or were evicted; the others were freed, and have no
     /// age.
     fn see_swapped(&mut self, w: &mut ExposureTarget) -> Result<(), OpsError> {
-        let mut left = w.ages.take_left(MAX_SWAP_LOOKUPS).into_iter();
-        for start in left.by_ref() {
+        for start in w.ages.take_left(MAX_SWAP_LOOKUPS) {
             let Some(survey) = self.ops.survey() else { break };
             let Some(swapped) = survey.swapped(w.id, start)? else {
                 w.ages.leave(start);
-                break;
+                continue;
             };
             let kept = w.resident_in_block(start).or(&swapped).or(&w.pages_of_files(start));
             w.ages.keep_only(start, &kept);
         }
-        left.for_each(|start| w.ages.leave(start));
         Ok(())
     }
 

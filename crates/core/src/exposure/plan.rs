@@ -199,10 +199,14 @@ fn has_sample(piece: &Piece, since: Nanos, now: Nanos) -> bool {
     piece.may_be_idle(now).is_some() || piece.cleared_at().is_some_and(|at| at >= since)
 }
 
-fn price(piece: &Piece) -> u64 {
-    // The young pages of a coarse piece are not known.
-    let young = if piece.is_coarse() { piece.nr_resident() } else { piece.nr_young() };
-    let young = u64::from(young);
+fn price(piece: &Piece, now: Nanos) -> u64 {
+    let young = u64::from(match () {
+        // Its young pages are not known.
+        () if piece.is_coarse() => piece.nr_resident(),
+        // Pages that are no longer hidden are cleared too.
+        () if piece.may_have_shown(now) => piece.nr_young(),
+        () => piece.spent(),
+    });
     if piece.huge { young.min(1) } else { young }
 }
 
@@ -245,12 +249,12 @@ impl Planner<'_> {
         if self.pieces[first].is_coarse() {
             return self.take_coarse(first, (0, 1));
         }
-        let mut pages = price(&self.pieces[first]);
+        let mut pages = price(&self.pieces[first], self.now);
         let mut last = first + 1;
         self.taken[first] = true;
         let goes_on = |p: &Self, i| p.follows(i) && p.may_clear(i) && p.is_due(i);
         while last < end && !self.pieces[last].is_coarse() && goes_on(self, last) {
-            let more = pages + price(&self.pieces[last]);
+            let more = pages + price(&self.pieces[last], self.now);
             if self.prices.of(1, more) > seconds {
                 break;
             }
@@ -584,7 +588,9 @@ impl Planner<'_> {
             if self.taken[i] {
                 continue;
             }
-            if self.allowance.runs == 0 || self.prices.of(1, price(&self.pieces[i])) > left {
+            if self.allowance.runs == 0
+                || self.prices.of(1, price(&self.pieces[i], self.now)) > left
+            {
                 break;
             }
             let most = stale[i..].iter().take(LONG_RUN).take_while(|s| **s).count();
@@ -628,7 +634,7 @@ impl Planner<'_> {
                 continue;
             };
             // If a clear is not affordable yet, its region saves the allowance for it.
-            if self.prices.of(1, price(&self.pieces[first])) > self.allowance.seconds {
+            if self.prices.of(1, price(&self.pieces[first], self.now)) > self.allowance.seconds {
                 self.saves_up = true;
                 continue;
             }

@@ -182,6 +182,7 @@ impl ExposureTarget {
             });
             range.is_some()
         });
+        self.nr_blocks = nr_blocks(&self.pieces, Piece::block);
     }
 
     /// Chooses the ranges to read next, if `part` (0 to 1) of all observable memory is read at a time. Also

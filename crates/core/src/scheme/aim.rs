@@ -266,6 +266,8 @@ struct GroupAim {
     decided: Option<Nanos>,
     /// whether any choice was reported
     reported: bool,
+    /// reason of the last choice
+    why: Option<AimReason>,
     /// best ages in s, and when
     best: VecDeque<(Nanos, f64)>,
     /// factor on the ages of the curve, at least 1
@@ -357,7 +359,9 @@ impl GroupAim {
             (before, age) => before != age,
         };
         (self.decided, self.returned) = (Some(now), Some(0.0));
-        let report = !std::mem::replace(&mut self.reported, acts) || much || is_new;
+        let out_of_range = reason == AimReason::NoAgeInRange && self.why != Some(reason);
+        self.why = Some(reason);
+        let report = !std::mem::replace(&mut self.reported, acts) || much || is_new || out_of_range;
         (report && acts).then(|| self.step(now, reason, a_second))
     }
 
@@ -376,7 +380,8 @@ impl GroupAim {
         let best = aim.best(curves, longest, LIKELY_EVENTS).ok_or_else(|| {
             match aim.best(curves, longest, 0.0) {
                 Some(_) => AimReason::FewCounted,
-                None if known < MAX_AGE => AimReason::NoAge,
+                // Less is idle for a longer time.
+                None if known < MAX_AGE || matches!(aim, Aim::Save(_)) => AimReason::NoAge,
                 None => AimReason::NoAgeInRange,
             }
         });
@@ -397,14 +402,15 @@ impl GroupAim {
     }
 
     fn step(&self, at: Nanos, why: AimReason, returned: f64) -> AimStep {
+        let idle = self.savable.map_or(self.idle, |most| most.min(self.idle));
         AimStep {
             at,
             scheme: Arc::from(""),
             group: None,
             age: self.age.filter(|_| why != AimReason::FarTooMuch),
             why,
-            idle: self.idle as u64,
-            kept: self.kept as u64,
+            idle: idle as u64,
+            kept: (self.kept + self.idle - idle) as u64,
             expected: (self.expected * 60.0) as u64,
             returned: (returned * 60.0) as u64,
         }

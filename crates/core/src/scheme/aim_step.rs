@@ -45,7 +45,7 @@ pub enum AimReason {
     FarTooMuch,
     /// At no age that is known yet the objective is met.
     NoAge,
-    /// The objective is met at no age up to half an hour, and no longer one is chosen.
+    /// The objective is met at no age up to half an hour, and no age above that is chosen.
     NoAgeInRange,
     /// At no known age is the objective met for certain: so few pages are counted that more might return.
     FewCounted,

@@ -213,6 +213,23 @@ fn an_objective_that_no_age_in_range_meets_is_named() {
     assert_eq!([30, 60].map(why), [AimReason::NoAge, AimReason::NoAgeInRange]);
 }
 
+/// The same, decided each minute: it is reported when it is known, and once.
+#[test]
+fn an_objective_that_no_age_in_range_meets_is_reported_once() {
+    let mut group = GroupAim::default();
+    let mut reported = Vec::new();
+    for minute in 0..60 {
+        let mut ages = PageAges { since: at(minute * 60), sampling: 1, ..PageAges::default() };
+        ages.idle.add(0, 10_000);
+        ages.returned.add(2_100_000, 1_000);
+        group.curves.entry(ONE).or_default().push(&Arc::new(ages), at(minute * 60 + 60));
+        group.count(Some(0));
+        let step = group.decide(Aim::Refaults(6_000), at(minute * 60 + 60), true);
+        reported.extend(step.map(|step| step.why));
+    }
+    assert_eq!(reported, [AimReason::NoAge, AimReason::NoAgeInRange]);
+}
+
 #[test]
 fn a_share_of_nothing_or_of_more_than_all_is_refused() {
     for (aim, text) in [(Aim::Refaults(0), "refault 0%"), (Aim::Save(10_050), "save 100.5%")] {

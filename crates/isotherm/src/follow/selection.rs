@@ -68,12 +68,6 @@ impl Selection {
         !self.command.is_empty() || self.children || self.may_grow()
     }
 
-    /// Whether it may select processes that a selected one starts.
-    #[must_use]
-    pub fn may_be_children(&self) -> bool {
-        !self.command.is_empty() || self.children || self.may_grow()
-    }
-
     /// Whether it may select processes of other users that are not known at the start.
     #[must_use]
     pub fn may_be_strangers(&self) -> bool {

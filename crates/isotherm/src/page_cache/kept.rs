@@ -41,6 +41,8 @@ pub(super) struct Kept {
     /// when the present turn through all of them began, and the one before
     turn: Nanos,
     last_turn: Nanos,
+    /// Other files were searched last time.
+    has_searched: bool,
     /// sum of the other files
     others: PageUse,
 }
@@ -87,12 +89,13 @@ impl Kept {
             next: 0,
             turn: listed,
             last_turn: listed,
+            has_searched: false,
             others,
         }
     }
 
-    /// Reads how many pages the first files have. Then searches others and reads the trees of the first ones in turn, as
-    /// long as the CPU time does not exceed `time` much.
+    /// Reads how many pages the first files have. Then searches others, every second time, and reads the trees of the first
+    /// ones in turn, as long as the CPU time does not exceed `time` much. A search may take all of it.
     pub fn read_again(
         &mut self,
         reader: &mut Reader,
@@ -108,7 +111,9 @@ impl Kept {
                     file.pages.recount(cached.pages * PAGE_SIZE, cached.size);
                 }
             }
-            if !time.is_zero() && self.order.by == By::File && self.order.sort == SortBy::Resident {
+            let searches = self.order.by == By::File && self.order.sort == SortBy::Resident;
+            self.has_searched = searches && !time.is_zero() && !self.has_searched;
+            if self.has_searched {
                 self.search(reader)?;
             }
         }

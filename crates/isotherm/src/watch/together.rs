@@ -96,6 +96,15 @@ struct ProcessFileWatch {
     cost: Cost,
 }
 
+/// Gives `now` the rows of ages of `before` that were not published, where it has no newer ones.
+fn keep_ages(now: &mut [TargetView], before: Vec<TargetView>) {
+    for view in before.into_iter().filter(|view| view.ages.is_some()) {
+        if let Some(same) = now.iter_mut().find(|v| v.id == view.id && v.ages.is_none()) {
+            same.ages = view.ages;
+        }
+    }
+}
+
 impl ProcessFileWatch {
     /// Does the work for files that is due; returns until when to wait.
     fn step_files(&mut self, now: Nanos) -> Result<Nanos, OpsError> {
@@ -107,7 +116,8 @@ impl ProcessFileWatch {
             Step::Snapshot(s) => {
                 // The time of the thread includes that of watching processes.
                 self.cost += Cost { cpu: Duration::ZERO, ..s.cost };
-                self.last = Arc::unwrap_or_clone(s).targets;
+                let before = std::mem::replace(&mut self.last, Arc::unwrap_or_clone(s).targets);
+                keep_ages(&mut self.last, before);
                 Ok(now)
             }
             Step::End(_) => Ok(now + FILES_EVERY),
@@ -124,6 +134,8 @@ impl Source for ProcessFileWatch {
                 let mut s: Snapshot = Arc::unwrap_or_clone(s);
                 s.cost += std::mem::take(&mut self.cost);
                 s.targets.extend(self.last.iter().cloned());
+                // A row of ages counts what has happened since the row before, so it is published once.
+                self.last.iter_mut().for_each(|view| view.ages = None);
                 Step::Snapshot(s.into())
             }
             end @ Step::End(_) => end,

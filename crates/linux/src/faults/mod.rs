@@ -175,7 +175,7 @@ pub struct FaultSampler {
     lost: u64,
 }
 
-/// The threads that inherit their events.
+/// The threads whose events are open, their own or inherited ones.
 #[derive(Debug, Default)]
 struct Heirs {
     /// from the process with which key in the events of the sampler; these events are open
@@ -382,6 +382,8 @@ impl FaultSampler {
                     Ok(opened) => {
                         any = true;
                         self.events.entry(pid).or_default().extend(opened);
+                        // They stay open while a process that inherits them is attached.
+                        self.heirs.keys.insert(tid, pid);
                     }
                     // It has ended.
                     Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
@@ -496,14 +498,15 @@ impl FaultSampler {
                 }
                 let key = heirs.keys.get(&parent).or_else(|| attached.get(&parent_pid));
                 let key = key.copied().unwrap_or(parent_pid);
-                let inherits = pid == parent_pid || *scope != EventScope::Threads;
-                // They may have been closed since.
+                let of_threads = *scope == EventScope::Threads && key != COMMAND;
+                let inherits = pid == parent_pid || !of_threads;
+                // They may have been closed since. Then the end of the thread is not reported.
                 if inherits && events.contains_key(&key) {
                     heirs.begin(tid, at, key);
-                }
-                if let Some(name) = names.get(&parent).cloned() {
-                    // Its own new name may stand in the ring of another CPU, which was read before.
-                    names.entry(tid).or_insert(name);
+                    if let Some(name) = names.get(&parent).cloned() {
+                        // Its own new name may stand in the ring of another CPU, which was read before.
+                        names.entry(tid).or_insert(name);
+                    }
                 }
             }
             Record::Exit { at, tid } => heirs.end(tid, at),

@@ -231,9 +231,15 @@ impl<S: Sink> Rewriter<S> {
     /// A fault before the selected time made memory that the later snapshots still have.
     fn fault(&mut self, source: &Source, f: Fault) -> Result<(), EditError> {
         let Some(&target) = source.ids.get(&f.target) else { return Ok(()) };
-        let Some(clipped) = source.editor.clipped(&f.range) else { return Ok(()) };
-        // All memory of a target ends when it becomes another program.
-        let range = if f.kind == FaultKind::Freed { f.range } else { clipped };
+        let clipped = source.editor.clipped(&f.range);
+        let range = match (f.kind, clipped) {
+            // The begin of an allocation, which may be kept.
+            (FaultKind::Released, _) => f.range,
+            (_, None) => return Ok(()),
+            // All memory of a target ends when it becomes another program. The begin of an allocation is its name.
+            (FaultKind::Freed | FaultKind::Allocated, _) => f.range,
+            (_, Some(clipped)) => clipped,
+        };
         if !source.editor.is_done(f.at) {
             let _ = self.writer.fault(Fault { target, at: source.moved(f.at), range, ..f })?;
         }

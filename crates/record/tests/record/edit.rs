@@ -108,7 +108,7 @@ fn faults_and_code_stay() {
     // All memory ends when the target becomes another program, also where an allocation began before the addresses.
     let all_memory = AddrRange::new(0, u64::MAX);
     let ended = Fault { kind: FaultKind::Freed, range: all_memory, ..first.clone() };
-    let faults = [&[first.clone()][..], &others, &[ended.clone()]].concat();
+    let faults = [&[first.clone()][..], &others, std::slice::from_ref(&ended)].concat();
     let edit = Edit {
         time: Some(Duration::from_millis(800)..Duration::from_secs(2)),
         targets: Some([first.target].into()),

@@ -506,12 +506,15 @@ impl Needing<'_> {
         // Shorter ages are known for longer, in which there may have been less memory.
         let curves: Vec<AgeCurve> = self.curves.iter().map(|c| c.knowing(age)).collect();
         let beyond = |age: f64| together(curves.iter(), age);
+        // Targets that know only shorter ages need all of their memory.
+        let young = self.curves.iter().zip(&curves).filter(|(_, known)| known.is_empty());
+        let others: f64 = young.map(|(all, _)| all.bytes() + all.unknown()).sum();
         let b = beyond(age);
-        let need = kept(&b);
+        let need = kept(&b) + others;
         let shorter: Vec<f64> =
             idle_times_from(SHORTEST_CLIFF_S, self.longest).take_while(|a| *a < age).collect();
         // The shorter the age, the less is kept.
-        let is_less = |a: &f64| kept(&beyond(*a)) <= need * (1.0 - HEADROOM);
+        let is_less = |a: &f64| kept(&beyond(*a)) + others <= need * (1.0 - HEADROOM);
         let less = shorter.partition_point(is_less).checked_sub(1).and_then(|i| shorter.get(i));
         let most = less.map_or(0.0, |a| beyond(AgeHistogram::bin_start(*a)).returned);
         most > CLIFF * b.returned.max(self.allowed(need))

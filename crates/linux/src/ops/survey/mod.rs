@@ -100,11 +100,12 @@ impl Survey for Vaddr {
         let window = AddrRange::new(block, block + BLOCK_SIZE);
         let read = self.walker.read(process.pid, std::iter::once((window, Want::Entries)));
         let batch = process.as_it_was(read, |batch| Some(batch.identity))?;
-        Ok(batch.map(|batch| {
-            let answer = batch.answers().next().filter(|a| a.level == Level::Pte);
+        Ok(batch.and_then(|batch| {
+            let answer = batch.answers().next().filter(|a| a.level != Level::Changed)?;
             let pages = usize::try_from(BLOCK_SIZE / PAGE_SIZE).unwrap_or(0);
-            let is_swapped = |page| answer.as_ref().is_some_and(|a| a.entry(page).is_swapped());
-            PageMask::of(pages, is_swapped)
+            Some(PageMask::of(pages, |page| {
+                answer.level == Level::Pte && answer.entry(page).is_swapped()
+            }))
         }))
     }
 
