@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
+use isotherm::Selection;
 use isotherm::stacks::{StackNews, StackOptions, Stacks};
 use isotherm_bench::bootstrap::median_of;
 use isotherm_bench::program::Ended;
@@ -109,8 +110,9 @@ fn compare(program: &Ended, o: &Options) -> Result<Vec<(Slice, Slice)>> {
 
 fn slice(program: &Ended, with_stacks: bool, time: Duration) -> Result<Slice> {
     let pid = program.pid();
+    let target = Selection::pid(pid.into());
     let mut stacks =
-        with_stacks.then(|| Stacks::open(false, StackOptions::default())).transpose()?;
+        with_stacks.then(|| Stacks::open(&target, StackOptions::default())).transpose()?;
     let fact = TargetInfo { id: TargetId(0), pid: Some(program.0.id()), command: String::new() };
     stacks.as_mut().map_or(Ok(()), |stacks| stacks.target(&fact))?;
     // In the warm-up, the sampler spends what it may take of a burst.
