@@ -110,7 +110,7 @@ fn compare(program: &Ended, o: &Options) -> Result<Vec<(Slice, Slice)>> {
 
 fn slice(program: &Ended, with_stacks: bool, time: Duration) -> Result<Slice> {
     let pid = program.pid();
-    let target = Selection::pid(pid.into());
+    let target = Selection::pid(pid);
     let mut stacks =
         with_stacks.then(|| Stacks::open(&target, StackOptions::default())).transpose()?;
     let fact = TargetInfo { id: TargetId(0), pid: Some(program.0.id()), command: String::new() };
