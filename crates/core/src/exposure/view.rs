@@ -129,10 +129,6 @@ const MAYBE_PARTLY_TOUCHED_LLR: f64 = 1.0;
 /// Memory touched at least this often, in Hz, and untouched for less than its mean time between touches, is
 /// presumed to be touched again.
 const RECURS_HZ: f64 = 0.4;
-/// After this time in s, untouched memory is cold: see [`Thresholds`](crate::heat::Thresholds).
-const COLD_S: f64 = 5.0;
-/// A region is hardly used if a smaller share of its pages is touched.
-const MIN_USED_SHARE: f64 = 0.1;
 
 /// Estimates the rate of the touched pages, and their share.
 fn estimate(c: &Counts, before: Option<&PublishedRegion>, b: &ViewBasis) -> (Rate, f64) {
@@ -169,10 +165,6 @@ fn estimate(c: &Counts, before: Option<&PublishedRegion>, b: &ViewBasis) -> (Rat
         let was = c.all.touched() / c.all.exposure().max(1e-9);
         let untouched = f64::from(b.now.ms.saturating_sub(c.touched)) / 1e3;
         if was >= RECURS_HZ && untouched * was < 1.0 {
-            return (widen(c.all.interval(was)), 1.0);
-        }
-        // Few of its pages were touched. The others have ages of their own, which no touch of the region would show.
-        if was > 0.0 && was <= NO_HEAT_HZ && untouched < COLD_S {
             return (widen(c.all.interval(was)), 1.0);
         }
         return (widen(c.fresh.interval(0.0)), 0.0);
@@ -235,8 +227,7 @@ pub(super) struct Level {
     /// levels that may be the same heat within the error
     same: RangeInclusive<i8>,
     is_touched: bool,
-    /// More than a tenth of its pages are touched within the time after which memory is cold.
-    is_used: bool,
+    is_hot: bool,
     /// present time in ms
     now: u32,
 }
@@ -248,15 +239,18 @@ impl Level {
         let least = level(f64::from(rate.low) * share).saturating_sub(1);
         let most = level(f64::from(rate.high) * share).saturating_add(1);
         let same = least.min(at)..=most.max(at);
-        let is_used = hz > NO_HEAT_HZ && share >= MIN_USED_SHARE;
-        Level { level: at, same, is_touched: hz > 0.0, is_used, now }
+        Level { level: at, same, is_touched: hz > 0.0, is_hot: hz > NO_HEAT_HZ, now }
     }
 
-    /// Time since which a window has this heat, given the stored level. In a region that is hardly used, a window keeps
-    /// the time of its last touch: few touches elsewhere say nothing of it.
+    /// Time since which a window has this heat, given the stored level. For a window without a stored level:
+    /// now if the region is hot, else the time of the last touch.
     fn since(&self, noted: i8, kept: u32, touched: u32) -> u32 {
-        let since = if self.same.contains(&noted) { kept } else { self.now };
-        if self.is_used { since } else { since.min(touched) }
+        match noted {
+            UNTOUCHED_LEVEL if self.is_hot => self.now,
+            UNTOUCHED_LEVEL => touched,
+            _ if self.same.contains(&noted) => kept,
+            _ => self.now,
+        }
     }
 
     fn differs(&self, noted: i8) -> bool {

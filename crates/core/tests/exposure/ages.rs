@@ -271,30 +271,6 @@ fn memory_at_the_end_of_a_growing_mapping_becomes_cold() {
     }
 }
 
-/// One page in each of 12 % of the windows of idle memory is touched, all within half a second, beside memory that is hot
-/// from then on.
-#[test]
-fn scattered_touches_leave_idle_memory_cold() {
-    let idle = mib(16, 32);
-    let (ops, target) = machine(1, |m, t| m.map(t, mib(0, 48), Memory::anonymous()).unwrap());
-    let mut monitor = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
-    run_until(&mut monitor, &ops, 15.0);
-    ops.machine().touch(target, mib(0, 8), poisson(100.0)).unwrap();
-    let window = |n: u64| pages(16 * 256 + 16 * n + n % 16, 1);
-    let touched: Vec<u64> =
-        (0u64..512).filter(|n| (n.wrapping_mul(0x9E37_79B1) >> 8) % 100 < 12).collect();
-    for n in &touched {
-        ops.machine().touch(target, window(*n), Pattern::Periodic { every: ms(500) }).unwrap();
-    }
-    run_until(&mut monitor, &ops, 15.5);
-    ops.machine().rest(target, idle).unwrap();
-    let after = run_until(&mut monitor, &ops, 45.0);
-    let cold = |s: &Snapshot| called(s, idle, Heat::Cold);
-    for s in &after {
-        assert!(cold(s) >= 0.8, "{:.2} at {:?}", cold(s), s.end);
-    }
-}
-
 #[test]
 fn ages_are_right_after_many_days() {
     const DAY: f64 = 86_400.0;
