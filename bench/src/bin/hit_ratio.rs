@@ -115,7 +115,10 @@ fn main() -> Result<()> {
     let o = Options::parse();
     let isotherm = o.isotherm.clone().map_or_else(beside, Ok)?;
     if let Some(times) = o.twins {
-        // The reads of pgbench differ from run to run.
+        ensure!(
+            o.only.iter().any(|name| name != "pgbench"),
+            "--twins cannot compare pgbench: its reads differ from run to run"
+        );
         let comparable = o.only.iter().filter(|name| *name != "pgbench");
         let each: Vec<Result<()>> =
             comparable.map(|name| compare_twins(workload(name)?, times, &isotherm, &o)).collect();

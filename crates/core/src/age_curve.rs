@@ -151,6 +151,10 @@ impl AgeCurve {
     /// Adds the ages of a snapshot that ended at `end`.
     pub fn push(&mut self, ages: &Arc<PageAges>, end: Nanos) {
         let (since, end) = (seconds(ages.since), seconds(end));
+        // Rows of files beside processes are published with the next snapshot of the processes, after they have ended.
+        if let Some(last) = self.rows.last_mut() {
+            last.end = last.end.min(since);
+        }
         self.rows.push(AgeRow { since, end, ages: Arc::clone(ages) });
     }
 
@@ -398,6 +402,19 @@ mod tests {
         }
         assert_eq!((curve.longest(), curve.longest_at_end()), (500.0, 5.0));
         assert_eq!((curve.beyond(100.0).idle / PAGE_SIZE as f64).round(), 100.0);
+    }
+
+    /// The rows of a file beside processes begin every 10 s, and are published 1 s after their end.
+    #[test]
+    fn rows_that_are_published_late_do_not_overlap() {
+        let mut curve = AgeCurve::default();
+        for since in [0.0, 10.0, 20.0, 30.0] {
+            let mut ages = PageAges { since: at(since), sampling: 1, ..PageAges::default() };
+            ages.idle.add(0, 100);
+            curve.push(&Arc::new(ages), at(since + 11.0));
+        }
+        let kept = kept_together([&curve].into_iter(), 5.0);
+        assert!(!kept.is_empty() && kept.iter().all(|k| k.1 == 100 * PAGE_SIZE), "{kept:?}");
     }
 
     /// Two targets keep 10 of 300 pages, but all of them in one row each. The second target begins 10 s later.

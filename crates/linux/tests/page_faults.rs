@@ -171,6 +171,8 @@ fn a_child_is_sampled_after_its_parent_has_ended() {
     let [first, second] = [(); 2].map(|()| fork(&mut sampler));
     assert!(!sampler.attach(first).unwrap(), "it inherits the events");
     sampler.detach(process.pid());
+    assert!(!sampler.attach(process.pid()).unwrap(), "its own are open too");
+    sampler.detach(process.pid());
     assert!(!sampler.attach(second).unwrap(), "they are open, because the first child needs them");
     [first, second].into_iter().for_each(|child| sampler.detach(child));
     assert!(sampler.attach(first).unwrap() && sampler.attach(second).unwrap());

@@ -206,7 +206,7 @@ fn watching_prints_a_line_of_json_each_interval() {
     }
 }
 
-/// A budget that suffices to list all files only every few seconds, unless the machine has hardly any.
+/// With this budget, isotherm lists all files again only after many outputs, unless the machine has hardly any.
 #[test]
 fn between_two_listings_the_first_files_are_read_again() {
     needs_root!();

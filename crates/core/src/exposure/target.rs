@@ -45,7 +45,7 @@ pub(super) struct ExposureTarget {
     pub visible: Vec<AddrRange>,
     /// resident memory, sorted
     pub pieces: Vec<Piece>,
-    /// number of blocks with resident memory at the last read
+    /// number of blocks in `pieces`
     pub nr_blocks: usize,
     /// unobservable mappings
     pub unobservable: UnobservableMappings,

@@ -24,7 +24,7 @@ pub struct AimStep {
     pub age: Option<Duration>,
     /// why
     pub why: AimReason,
-    /// memory that is idle for this age or longer, in bytes
+    /// memory that is idle for this age or longer, in bytes; at most what the objective permits to save
     pub idle: u64,
     /// the rest of the memory whose ages are known, in bytes
     pub kept: u64,

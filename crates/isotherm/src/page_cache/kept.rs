@@ -112,9 +112,12 @@ impl Kept {
                 }
             }
             let searches = self.order.by == By::File && self.order.sort == SortBy::Resident;
-            self.has_searched = searches && !time.is_zero() && !self.has_searched;
-            if self.has_searched {
-                self.search(reader)?;
+            // A search may use up the time of the next outputs; after it, the trees have their turn.
+            if !time.is_zero() {
+                self.has_searched = searches && !self.has_searched;
+                if self.has_searched {
+                    self.search(reader)?;
+                }
             }
         }
         for _ in 0..self.cached.len().div_ceil(BATCH) {

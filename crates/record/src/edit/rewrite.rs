@@ -233,7 +233,7 @@ impl<S: Sink> Rewriter<S> {
         let Some(&target) = source.ids.get(&f.target) else { return Ok(()) };
         let clipped = source.editor.clipped(&f.range);
         let range = match (f.kind, clipped) {
-            // The begin of an allocation, which may be kept.
+            // A release names only the first address of its allocation, which may lie before the selected ones.
             (FaultKind::Released, _) => f.range,
             (_, None) => return Ok(()),
             // All memory of a target ends when it becomes another program. The begin of an allocation is its name.

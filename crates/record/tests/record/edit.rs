@@ -108,7 +108,12 @@ fn faults_and_code_stay() {
     // All memory ends when the target becomes another program, also where an allocation began before the addresses.
     let all_memory = AddrRange::new(0, u64::MAX);
     let ended = Fault { kind: FaultKind::Freed, range: all_memory, ..first.clone() };
-    let faults = [&[first.clone()][..], &others, std::slice::from_ref(&ended)].concat();
+    // So is the first address of an allocation, by which its release names it.
+    let allocated = Fault { kind: FaultKind::Allocated, ..first.clone() };
+    let name = AddrRange::new(0x1000, 0x1001);
+    let released = Fault { kind: FaultKind::Released, range: name, ..first.clone() };
+    let whole = [ended, allocated, released];
+    let faults = [&[first.clone()][..], &others, &whole].concat();
     let edit = Edit {
         time: Some(Duration::from_millis(800)..Duration::from_secs(2)),
         targets: Some([first.target].into()),
@@ -127,7 +132,8 @@ fn faults_and_code_stay() {
     }
     let target = TargetId(0);
     let clipped = Fault { range: AddrRange::new(0x1800, 0x2800), target, ..first };
-    assert_eq!(kept, [clipped, Fault { target, ..ended }]);
+    let whole = whole.map(|f| Fault { target, ..f });
+    assert_eq!(kept, [&[clipped][..], &whole].concat());
     assert_eq!(known, [code]);
 }
 
