@@ -166,7 +166,7 @@ pub fn is_compressed(root: &Path) -> Option<bool> {
     Some(has_zswap || devices.all(|device| device.starts_with("/dev/zram")))
 }
 
-/// Mean time of a fault of a page in swap on a disk: that of all reads from disks so far. `None` if swap is in compressed
+/// Mean time to read a page of swap on a disk: that of all reads from disks so far. `None` if swap is in compressed
 /// memory, or if nothing was read.
 #[must_use]
 pub fn time_of_fault(root: &Path) -> Option<Duration> {
