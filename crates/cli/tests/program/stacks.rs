@@ -452,7 +452,7 @@ fn memory_that_is_shared_by_a_fork_keeps_its_owner() {
     assert_refilled("fork", 64, 100, 5);
 }
 
-/// One fault maps 16 pages, and 15 of them belonged to nobody. While the machine is busy, a ring may overflow once.
+/// One fault maps 16 pages, and 15 of them belonged to nobody. On a busy machine one run had 48 of 64 MiB; why is not known.
 #[test]
 fn memory_that_is_mapped_around_a_fault_belongs_to_its_code() {
     needs_root!();
