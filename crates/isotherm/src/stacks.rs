@@ -758,7 +758,7 @@ fn is_represented(
     since > until && nearest(followed, key, tells).iter().all(|side| *side == Some(true))
 }
 
-/// What the nearest followed page before another one and the nearest one after it tell, of those that do.
+/// The answers of `tells` for the nearest followed page before and after another one. Pages without an answer are skipped.
 fn nearest(
     followed: &BTreeMap<FollowedKey, Followed>,
     key: FollowedKey,

@@ -299,9 +299,9 @@ impl StackUnwinder {
         StackUnwinder { unwinder, cache: CacheX86_64::new(), signal_returns }
     }
 
-    /// The frames of a stack, the innermost first: the address of an instruction, then return addresses. An instruction
-    /// that a signal has interrupted counts as the one before its return address. Where a file has no tables, frame
-    /// pointers are followed. It ends early where the copy of the stack ends.
+    /// The frames of a stack, the innermost first: the address of an instruction, then return addresses. The address
+    /// of an instruction that a signal has interrupted is reported plus 1, like a return address. Where a file has no tables,
+    /// frame pointers are followed. It ends early where the copy of the stack ends.
     pub fn frames(&mut self, copy: &StackCopy) -> Vec<u64> {
         let [bp, sp, ip] = copy.registers;
         let mut read = |address: u64| {

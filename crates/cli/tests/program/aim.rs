@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -36,7 +37,10 @@ fn finds_its_age(objective: &str, out: RangeInclusive<u64>, stays: RangeInclusiv
     command.args(["--watermarks", "none", "--quota", "none", "--control", "none"]);
     command.args(["--log", "log"]);
     let service = Service::by_command(command, TempDir::new().unwrap());
+    let begin = Instant::now();
     until("what is idle", || scattered.swapped() >= out.start() * MIB);
+    // No more goes in a time in which all of it could.
+    std::thread::sleep(begin.elapsed().min(Duration::from_secs(60)));
     assert!(scattered.swapped() <= out.end() * MIB, "what is hot stays");
     let log = log_in(service.dir.path());
     let chosen: Vec<&Value> = log.iter().filter(|line| line["action"] == "aim").collect();

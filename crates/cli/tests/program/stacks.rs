@@ -402,7 +402,7 @@ fn assert_refilled(how: &str, mib: u32, pause_ms: u32, rounds: u32) {
     assert_owners(dir.path(), how, mib);
 }
 
-/// Of a command, page frames were hidden, so that pages that it had freed and filled again stayed in the report.
+/// The kernel hid the page frames of a command, so pages that it freed and filled again kept their earlier code.
 #[test]
 fn memory_that_a_command_fills_again_and_again_counts_once() {
     needs_root!();

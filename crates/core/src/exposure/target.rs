@@ -164,7 +164,7 @@ impl ExposureTarget {
         self.ages.keep(&self.visible);
         let visible = &self.visible;
         // The range of a piece that stays. A sample represents only the memory that it was chosen from.
-        let now = |p: &Piece| {
+        let rest = |p: &Piece| {
             let part = visible.get(visible.partition_point(|r| r.end <= p.range.start))?;
             let common = part.intersect(&p.range)?;
             match p.is_coarse() {
@@ -175,7 +175,7 @@ impl ExposureTarget {
         };
         let mut end = 0;
         self.pieces.retain_mut(|p| {
-            let range = now(p).filter(|r| r.start >= end);
+            let range = rest(p).filter(|r| r.start >= end);
             range.iter().for_each(|r| {
                 p.fit(*r, ms);
                 end = r.end;

@@ -403,6 +403,8 @@ impl GroupAim {
 
     fn step(&self, at: Nanos, why: AimReason, returned: f64) -> AimStep {
         let idle = self.savable.map_or(self.idle, |most| most.min(self.idle));
+        // Of a part of the idle memory, as large a part returns.
+        let part = if self.idle > 0.0 { idle / self.idle } else { 0.0 };
         AimStep {
             at,
             scheme: Arc::from(""),
@@ -411,7 +413,7 @@ impl GroupAim {
             why,
             idle: idle as u64,
             kept: (self.kept + self.idle - idle) as u64,
-            expected: (self.expected * 60.0) as u64,
+            expected: (self.expected * part * 60.0) as u64,
             returned: (returned * 60.0) as u64,
         }
     }

@@ -1,11 +1,12 @@
 //! Processes and files together: each snapshot of the processes also has the files.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    Act, Action, Applied, Attrs, CacheTrace, Cost, KeptAges, Nanos, OpsError, Snapshot, Source,
-    Step, Support, TargetId, TargetView, Work,
+    Act, Action, Applied, Attrs, CacheTrace, Cost, KeptAges, Nanos, OpsError, PageAges, Snapshot,
+    Source, Step, Support, TargetId, TargetView, Work,
 };
 use isotherm_linux::sys::CpuLaps;
 use isotherm_linux::{Hold, possible};
@@ -98,10 +99,10 @@ struct ProcessFileWatch {
 
 /// Gives `now` the rows of ages of `before` that were not published, where it has no newer ones.
 fn keep_ages(now: &mut [TargetView], before: Vec<TargetView>) {
-    for view in before.into_iter().filter(|view| view.ages.is_some()) {
-        if let Some(same) = now.iter_mut().find(|v| v.id == view.id && v.ages.is_none()) {
-            same.ages = view.ages;
-        }
+    let ages = before.into_iter().filter_map(|view| Some((view.id, view.ages?)));
+    let mut ages: HashMap<TargetId, Arc<PageAges>> = ages.collect();
+    for view in now.iter_mut().filter(|view| view.ages.is_none()) {
+        view.ages = ages.remove(&view.id);
     }
 }
 

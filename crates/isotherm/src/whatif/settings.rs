@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minimum_age_has_the_quota_of_reclaim() {
+    fn a_minimum_age_has_a_quota() {
         let quota = |change: fn(&mut Settings)| match &list(change).unwrap()[0].policy {
             Policy::Schemes(schemes) => schemes[0].quota.clone(),
             other => panic!("{other:?}"),
@@ -182,7 +182,8 @@ mod tests {
         let default = quota(|_| ());
         assert_eq!(
             (default.time, default.bytes, default.reset),
-            (QUOTA.time, Some(QUOTA_SIZE), QUOTA.window)
+            (Some(Duration::from_millis(10)), Some(128 << 20), Duration::from_secs(1)),
+            "as of reclaim"
         );
         assert_eq!(quota(|s| s.quota_size = Some(Bytes(None))).bytes, None);
     }

@@ -41,8 +41,11 @@ enum {
 #define SAMPLED_NS (4ull * 1000 * 1000 * 1000)
 #define LEFT_OUT_NS (64ull * 1000 * 1000 * 1000)
 
-/* For how many faults near sampled pages a CPU does not look up a mapping without a file again. A file may replace it. */
-#define PRIVATE_FAULTS 256
+/*
+ * For how many faults near sampled pages a CPU does not look up a mapping without a file again. A file may have replaced
+ * it: then so many of its sampled pages, 4 MiB, have no sample.
+ */
+#define PRIVATE_FAULTS 16
 
 /* Memory of a device, which a read may change. */
 #define VM_PFNMAP 0x400

@@ -27,8 +27,6 @@ pub(crate) struct Claims {
     allocations: BTreeMap<u64, Claim>,
     /// Allocations of the present program were sampled.
     pub has_allocations: bool,
-    /// the files that it executes now
-    pub code: Arc<Vec<CodeMapping>>,
 }
 
 impl Claims {
@@ -52,11 +50,11 @@ impl Claims {
 
     /// Adds a fault, or a change of sampled pages. A page belongs to its latest minor fault. A major fault brings back
     /// what was there before, so that the page keeps its owner.
-    pub(crate) fn push(&mut self, f: &Fault) {
+    pub(crate) fn push(&mut self, f: &Fault, code: &Arc<Vec<CodeMapping>>) {
         match f.kind {
             FaultKind::Minor => {
                 self.remove(f.range);
-                self.pages.insert((f.range.start, f.range.len()), self.claim(f));
+                self.pages.insert((f.range.start, f.range.len()), claim(f, code));
             }
             FaultKind::Freed => self.remove(f.range),
             FaultKind::Swapped => self.set_resident(f.range, false),
@@ -64,7 +62,7 @@ impl Claims {
             FaultKind::Allocated => {
                 self.has_allocations = true;
                 self.end_overlapped(f.range);
-                self.allocations.insert(f.range.start, self.claim(f));
+                self.allocations.insert(f.range.start, claim(f, code));
             }
             // The address may have been allocated again before, if samples of two CPUs arrive late.
             FaultKind::Released => {
@@ -85,18 +83,6 @@ impl Claims {
         ended.iter().for_each(|start| {
             self.allocations.remove(start);
         });
-    }
-
-    fn claim(&self, f: &Fault) -> Claim {
-        Claim {
-            at: f.at,
-            range: f.range,
-            weight: f.weight,
-            thread: Arc::clone(&f.thread),
-            frames: Arc::clone(&f.frames),
-            code: Arc::clone(&self.code),
-            resident: true,
-        }
     }
 
     fn remove(&mut self, range: AddrRange) {
@@ -122,6 +108,19 @@ impl Claims {
     }
 }
 
+/// The claim that begins with a fault, while its target executes `code`.
+fn claim(f: &Fault, code: &Arc<Vec<CodeMapping>>) -> Claim {
+    Claim {
+        at: f.at,
+        range: f.range,
+        weight: f.weight,
+        thread: Arc::clone(&f.thread),
+        frames: Arc::clone(&f.frames),
+        code: Arc::clone(code),
+        resident: true,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,16 +133,16 @@ mod tests {
     #[test]
     fn a_page_belongs_to_its_latest_first_touch() {
         let mut claims = Claims::default();
-        claims.push(&fault(FaultKind::Minor, 0x1000, 1));
-        claims.push(&fault(FaultKind::Minor, 0x2000, 1));
-        claims.push(&fault(FaultKind::Minor, 0x1000, 2));
+        claims.push(&fault(FaultKind::Minor, 0x1000, 1), &Arc::default());
+        claims.push(&fault(FaultKind::Minor, 0x2000, 1), &Arc::default());
+        claims.push(&fault(FaultKind::Minor, 0x1000, 2), &Arc::default());
         assert_eq!(starts(&claims), [(0x1000, 2, true), (0x2000, 1, true)]);
-        claims.push(&fault(FaultKind::Swapped, 0x1000, 0));
+        claims.push(&fault(FaultKind::Swapped, 0x1000, 0), &Arc::default());
         assert_eq!(starts(&claims)[0], (0x1000, 2, false));
-        claims.push(&fault(FaultKind::Major, 0x1000, 3));
+        claims.push(&fault(FaultKind::Major, 0x1000, 3), &Arc::default());
         assert_eq!(starts(&claims)[0], (0x1000, 2, true), "who brings it back does not own it");
-        claims.push(&fault(FaultKind::Major, 0x3000, 3));
-        claims.push(&fault(FaultKind::Freed, 0x2000, 0));
+        claims.push(&fault(FaultKind::Major, 0x3000, 3), &Arc::default());
+        claims.push(&fault(FaultKind::Freed, 0x2000, 0), &Arc::default());
         assert_eq!(starts(&claims), [(0x1000, 2, true)], "nor what nobody is known to own");
     }
 
@@ -151,22 +150,22 @@ mod tests {
     fn an_allocation_lasts_until_its_own_release() {
         let mut claims = Claims::default();
         let at = |kind, address, ns, frame| Fault { at: Nanos(ns), ..fault(kind, address, frame) };
-        claims.push(&at(FaultKind::Allocated, 0x1010, 10, 1));
-        claims.push(&at(FaultKind::Allocated, 0x5010, 11, 1));
-        claims.push(&at(FaultKind::Released, 0x1010, 20, 0));
+        claims.push(&at(FaultKind::Allocated, 0x1010, 10, 1), &Arc::default());
+        claims.push(&at(FaultKind::Allocated, 0x5010, 11, 1), &Arc::default());
+        claims.push(&at(FaultKind::Released, 0x1010, 20, 0), &Arc::default());
         assert_eq!(claims.allocations().map(|c| c.range.start).collect::<Vec<_>>(), [0x5010]);
         // Another thread allocated the address again, and this was reported before the release.
-        claims.push(&at(FaultKind::Allocated, 0x5010, 31, 2));
-        claims.push(&at(FaultKind::Released, 0x5010, 30, 0));
+        claims.push(&at(FaultKind::Allocated, 0x5010, 31, 2), &Arc::default());
+        claims.push(&at(FaultKind::Released, 0x5010, 30, 0), &Arc::default());
         assert_eq!(claims.allocations().map(|c| c.frames[0]).collect::<Vec<_>>(), [2]);
         // The release of this one was lost.
-        claims.push(&at(FaultKind::Allocated, 0x4f00, 32, 3));
+        claims.push(&at(FaultKind::Allocated, 0x4f00, 32, 3), &Arc::default());
         assert_eq!(claims.allocations().map(|c| c.frames[0]).collect::<Vec<_>>(), [3]);
         // Pages do not end allocations, but another program does.
-        claims.push(&at(FaultKind::Freed, 0x5000, 40, 0));
+        claims.push(&at(FaultKind::Freed, 0x5000, 40, 0), &Arc::default());
         assert_eq!(claims.allocations().count(), 1);
         let all = AddrRange::new(0, u64::MAX);
-        claims.push(&Fault { range: all, ..at(FaultKind::Freed, 0, 50, 0) });
+        claims.push(&Fault { range: all, ..at(FaultKind::Freed, 0, 50, 0) }, &Arc::default());
         assert!(claims.allocations().count() == 0 && !claims.has_allocations);
     }
 
@@ -174,25 +173,25 @@ mod tests {
     fn another_program_and_a_huge_page_replace_earlier_pages() {
         let mut claims = Claims::default();
         for at in [0x20_0000, 0x20_1000, 0x40_0000] {
-            claims.push(&fault(FaultKind::Minor, at, 1));
+            claims.push(&fault(FaultKind::Minor, at, 1), &Arc::default());
         }
         let mut huge = fault(FaultKind::Minor, 0x20_0000, 2);
         huge.range.end = 0x40_0000;
-        claims.push(&huge);
+        claims.push(&huge, &Arc::default());
         assert_eq!(starts(&claims), [(0x20_0000, 2, true), (0x40_0000, 1, true)]);
         // Two pages of it were freed, and filled again: each of its sample stands for 64.
-        claims.push(&fault(FaultKind::Minor, 0x20_0000, 3));
-        claims.push(&fault(FaultKind::Minor, 0x20_9000, 3));
+        claims.push(&fault(FaultKind::Minor, 0x20_0000, 3), &Arc::default());
+        claims.push(&fault(FaultKind::Minor, 0x20_9000, 3), &Arc::default());
         assert_eq!(claims.pages().count(), 4);
         let refilled = |claims: &Claims| claims.pages().map(|c| claims.refilled(c)).sum::<f64>();
         assert_eq!(refilled(&claims), 0.25);
-        claims.push(&fault(FaultKind::Swapped, 0x20_0000, 0));
+        claims.push(&fault(FaultKind::Swapped, 0x20_0000, 0), &Arc::default());
         assert_eq!(refilled(&claims), 0.125);
-        claims.push(&huge);
+        claims.push(&huge, &Arc::default());
         assert_eq!(starts(&claims), [(0x20_0000, 2, true), (0x40_0000, 1, true)]);
         let mut all = fault(FaultKind::Freed, 0, 0);
         all.range.end = u64::MAX;
-        claims.push(&all);
+        claims.push(&all, &Arc::default());
         assert_eq!(starts(&claims), []);
     }
 }

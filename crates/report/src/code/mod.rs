@@ -333,8 +333,7 @@ impl CodeBuilder {
     fn apply_until(&mut self, end: Nanos) {
         for (f, code) in self.waiting.extract_if(.., |(f, _)| f.at < end) {
             let claims = self.claims.entry(f.target).or_default();
-            claims.code = Arc::clone(&code);
-            claims.push(&f);
+            claims.push(&f, &code);
             if f.kind == FaultKind::Major && self.gate.is_in_time(f.at) {
                 let Fault { target, frames, thread, .. } = f;
                 let owner = Owner { target, frames, thread, code: ByAddress(code) };

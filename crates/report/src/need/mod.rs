@@ -433,7 +433,7 @@ impl Needing<'_> {
         let mut over_time = Distribution::new(SIZES);
         let spans = kept_together(self.curves.iter().copied(), age).into_iter();
         spans.for_each(|(seconds, bytes)| over_time.push(bytes, seconds));
-        // A peak that is shorter than the rest may be so high that the mean is above all else.
+        // A short peak may be so high that the mean exceeds the percentile.
         (over_time.percentile(NEEDED_PERCENT) as f64).max(kept(&self.beyond(age)))
     }
 

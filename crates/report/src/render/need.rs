@@ -167,8 +167,8 @@ fn answer(row: &NeedRow, v: &Verdict) -> String {
     let p = &v.at;
     let all = p.kept_bytes + p.saved_bytes;
     let mut out = format!(
-        "it needs {} ({} to {}) in {NEEDED_PERCENT} % of the time, and on average {} of {}\n  {} can be given up on average ({:.0} \
-         %): it is idle for {} or longer, and {} a minute of it come back\n",
+        "it needs {} ({} to {}) in {NEEDED_PERCENT} % of the time, and on average {} of {}\n  \
+         {} can be given up on average ({:.0} %): it is idle for {} or longer, and {} a minute of it come back\n",
         bytes(v.needed_bytes),
         bytes(v.low_bytes),
         bytes(v.high_bytes),
