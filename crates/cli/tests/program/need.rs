@@ -60,8 +60,8 @@ fn idle_pages_beside_hot_ones_can_be_given_up() {
     let dir = running.dir.path();
     fs::copy(recorder.record(), dir.join("isotherm.rec")).unwrap();
     let report = |args: &[&str]| {
-        // Its libraries and its stack are touched now and then.
-        let done = run_in(dir, &[&["report", "need", "--objective", "20"], args].concat());
+        // Its libraries and its stack are touched now and then, and on a busy machine the record has 20 s of ages.
+        let done = run_in(dir, &[&["report", "need", "--objective", "60"], args].concat());
         assert_eq!((done.status, done.err.as_str()), (0, ""));
         done
     };
@@ -70,7 +70,7 @@ fn idle_pages_beside_hot_ones_can_be_given_up() {
     for part in ["it needs", "can be given up", "memory.high", "idle for", "back a second"] {
         assert!(text.text().contains(part), "{part} is not in\n{}", text.text());
     }
-    let picture = run_in(dir, &["report", "need", "--objective", "20", "-o", "need.png"]);
+    let picture = run_in(dir, &["report", "need", "--objective", "60", "-o", "need.png"]);
     assert_eq!(picture.status, 0, "{}", picture.err);
     assert!(fs::read(dir.join("need.png")).unwrap().starts_with(b"\x89PNG"));
     // Half a minute cannot show that no memory returns.
@@ -99,7 +99,7 @@ fn a_running_process_is_watched_and_leaves_no_file() {
     let files = || fs::read_dir(dir).unwrap().count();
     let before = files();
     let pid = running.pid();
-    let done = run_in(dir, &["need", "--pid", &pid, "--for", "32s", "--objective", "20", "--json"]);
+    let done = run_in(dir, &["need", "--pid", &pid, "--for", "32s", "--objective", "60", "--json"]);
     assert_eq!(done.status, 0, "{}", done.err);
     check_saved(&serde_json::from_str(done.text()).unwrap());
     assert_eq!(files(), before);
