@@ -269,3 +269,25 @@ fn pages_that_are_mapped_around_a_fault_are_sampled() {
     assert!(read.iter().all(is_right), "{read:?}");
     process.tell(&format!("reap {child}"));
 }
+
+/// While a CPU knew private memory, a file that replaced it had no sample.
+#[test]
+fn a_file_in_the_place_of_private_memory_is_sampled() {
+    needs_root!();
+    let (mut process, _ops, _target) = attached();
+    let mut sampler = FaultSampler::open("/".as_ref(), false).unwrap();
+    sampler.attach(process.pid()).unwrap();
+    let mut read = |kind| {
+        let memory = process.map(20_000, kind);
+        process.tell(&format!("read {} 20000", memory.start));
+        process.tell(&format!("unmap {} 20000", memory.start));
+        memory
+    };
+    let (private, memory) = (read("small"), read("file"));
+    assert_eq!(memory, private, "the kernel takes the place that fits");
+    let of_file =
+        drained(&mut sampler, memory).into_iter().filter(|s| s.kind == SampleKind::Around);
+    let pages: u64 = of_file.map(|s| s.weight).sum();
+    // One page in 16 has a fault of its own.
+    assert!((15_500..=19_700).contains(&pages), "{pages}");
+}

@@ -43,6 +43,31 @@ static __always_inline __u64 within(__u64 index, __u64 size)
 	return index & (size - 1);
 }
 
+struct mm_struct;
+struct seqcount {
+	unsigned int sequence;
+} __attribute__((preserve_access_index));
+/* Changes whenever a writer releases the lock of the memory map (CONFIG_PER_VMA_LOCK). */
+struct mm_struct___of_6_4 {
+	int mm_lock_seq;
+} __attribute__((preserve_access_index));
+struct mm_struct___of_6_13 {
+	struct seqcount mm_lock_seq;
+} __attribute__((preserve_access_index));
+
+/* Bit 32 is set if the kernel counts changes of mappings. */
+static __always_inline __u64 changes_of(struct mm_struct *mm)
+{
+	struct mm_struct___of_6_13 *new = (void *)mm;
+	struct mm_struct___of_6_4 *old = (void *)mm;
+
+	if (bpf_core_field_exists(new->mm_lock_seq))
+		return 1ull << 32 | BPF_CORE_READ(new, mm_lock_seq.sequence);
+	if (bpf_core_field_exists(old->mm_lock_seq))
+		return 1ull << 32 | (__u32)BPF_CORE_READ(old, mm_lock_seq);
+	return 0;
+}
+
 /* Identifies a file as long as it is in memory. Another file may have its address, and even its number, later. */
 static __always_inline __u64 file_id(__u64 inode, __u64 ino, __u32 generation)
 {

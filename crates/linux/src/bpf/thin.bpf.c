@@ -42,10 +42,12 @@ enum {
 #define LEFT_OUT_NS (64ull * 1000 * 1000 * 1000)
 
 /*
- * For how many faults near sampled pages a CPU does not look up a mapping without a file again. A file may have replaced
- * it: then so many of its sampled pages, 4 MiB, have no sample.
+ * For how many faults near sampled pages a CPU does not look up a mapping without a file again, and for how many of them
+ * after the mappings have changed: a file may have replaced it, of which so many sampled pages, 4 MiB, have no sample.
+ * Before Linux 6.4 changes are not known, and it may be 64 MiB.
  */
-#define PRIVATE_FAULTS 16
+#define PRIVATE_FAULTS 256
+#define CHANGED_FAULTS 16
 
 /* Memory of a device, which a read may change. */
 #define VM_PFNMAP 0x400
@@ -75,6 +77,10 @@ struct bpf_perf_event_data {
 	__u64 addr;
 };
 
+struct task_struct {
+	struct mm_struct *mm;
+} __attribute__((preserve_access_index));
+
 struct file;
 struct vm_area_struct {
 	unsigned long vm_start, vm_end, vm_flags;
@@ -102,7 +108,7 @@ struct thinning {
 	__u32 pick;
 	/* The last mapping without a file, and the number of faults for which it is not looked up again. */
 	__u32 private_left;
-	__u64 private_tgid, private_start, private_end;
+	__u64 private_tgid, private_start, private_end, private_changes;
 };
 
 struct {
@@ -236,7 +242,7 @@ static long look_at_area(struct task_struct *task, struct vm_area_struct *vma, s
  */
 static __always_inline void take_around(struct bpf_perf_event_data *ctx, __u32 ring, __u32 of_room)
 {
-	__u64 touched = ctx->addr >> PAGE_SHIFT, page = sampled_around(touched), now, n, *until;
+	__u64 touched = ctx->addr >> PAGE_SHIFT, page = sampled_around(touched), now, n, changes, *until;
 	struct area area = { .address = page << PAGE_SHIFT };
 	struct page_id id = { .page = page };
 	bool is_sampled, is_own = page == touched;
@@ -249,10 +255,16 @@ static __always_inline void take_around(struct bpf_perf_event_data *ctx, __u32 r
 	if (!t)
 		return;
 	id.tgid = bpf_get_current_pid_tgid() >> 32;
+	changes = changes_of(BPF_CORE_READ(bpf_get_current_task_btf(), mm));
 	/* The lookup of a mapping takes a lock: too dear for a thread that fills memory. */
-	if (t->private_left && t->private_tgid == id.tgid && t->private_start <= ctx->addr && ctx->addr < t->private_end) {
-		t->private_left--;
-		return;
+	if (t->private_tgid == id.tgid && t->private_start <= ctx->addr && ctx->addr < t->private_end) {
+		if (t->private_changes != changes && t->private_left > CHANGED_FAULTS)
+			t->private_left = CHANGED_FAULTS;
+		t->private_changes = changes;
+		if (t->private_left) {
+			t->private_left--;
+			return;
+		}
 	}
 	now = bpf_ktime_get_ns();
 	until = bpf_map_lookup_elem(&mapped, &id);
@@ -263,6 +275,7 @@ static __always_inline void take_around(struct bpf_perf_event_data *ctx, __u32 r
 		t->private_tgid = id.tgid;
 		t->private_start = area.start;
 		t->private_end = area.end;
+		t->private_changes = changes;
 		t->private_left = PRIVATE_FAULTS;
 		return;
 	}

@@ -42,16 +42,6 @@ struct mm_struct {
 	unsigned long total_vm;
 	int map_count;
 } __attribute__((preserve_access_index));
-struct seqcount {
-	unsigned int sequence;
-} __attribute__((preserve_access_index));
-/* Changes whenever a writer releases the lock of the memory map (CONFIG_PER_VMA_LOCK). */
-struct mm_struct___of_6_4 {
-	int mm_lock_seq;
-} __attribute__((preserve_access_index));
-struct mm_struct___of_6_13 {
-	struct seqcount mm_lock_seq;
-} __attribute__((preserve_access_index));
 struct signal_struct {
 	int nr_threads;
 } __attribute__((preserve_access_index));
@@ -427,19 +417,6 @@ static __always_inline struct task_struct *find_task(__s32 pid, int *why)
 		*why = NO_FUNCTION;
 	}
 	return task;
-}
-
-/* Bit 32 is set if the kernel counts changes of mappings. */
-static __always_inline __u64 changes_of(struct mm_struct *mm)
-{
-	struct mm_struct___of_6_13 *new = (void *)mm;
-	struct mm_struct___of_6_4 *old = (void *)mm;
-
-	if (bpf_core_field_exists(new->mm_lock_seq))
-		return 1ull << 32 | BPF_CORE_READ(new, mm_lock_seq.sequence);
-	if (bpf_core_field_exists(old->mm_lock_seq))
-		return 1ull << 32 | (__u32)BPF_CORE_READ(old, mm_lock_seq);
-	return 0;
 }
 
 static __always_inline int identify(struct task_struct *task)

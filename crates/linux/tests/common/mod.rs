@@ -8,6 +8,7 @@ pub mod settings;
 pub mod swap;
 pub mod words;
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -15,6 +16,7 @@ use isotherm_core::{AddrRange, Ask, Look, PAGE_SIZE, Seen, TargetId};
 use isotherm_linux::{Hold, Vaddr};
 #[allow(unused_imports, reason = "each test binary uses a part")]
 pub(crate) use root::needs_root;
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
 /// Set in the environment of the test binary when it is to be the obedient process.
@@ -272,8 +274,16 @@ fn map(pages: u64, kind: &str) -> u64 {
         _ => MapFlags::PRIVATE,
     };
     let extra = if kind == "huge" { HUGE } else { 0 };
-    let base =
-        unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len + extra, prot, flags) };
+    let at = std::ptr::null_mut();
+    let base = match kind {
+        // Its pages are in memory, but not mapped yet.
+        "file" => {
+            let mut file = File::from(memfd_create("file", MemfdFlags::CLOEXEC).unwrap());
+            (0..pages).for_each(|_| file.write_all(&[1; 4096]).unwrap());
+            unsafe { rustix::mm::mmap(at, len, prot, MapFlags::SHARED, file, 0) }
+        }
+        _ => unsafe { rustix::mm::mmap_anonymous(at, len + extra, prot, flags) },
+    };
     let Ok(base) = base else { return 0 };
     let start = if kind == "huge" { (base as usize).next_multiple_of(HUGE) } else { base as usize };
     let done = unsafe {
