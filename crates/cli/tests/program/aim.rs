@@ -17,7 +17,7 @@ use crate::schemes::log_in;
 #[test]
 fn an_objective_finds_its_age() {
     needs_root!();
-    finds_its_age("refault 20%/min", 88..=95, 2..=8);
+    finds_its_age("refault 20%/min", 88..=105, 2..=8);
 }
 
 #[test]
@@ -27,8 +27,8 @@ fn a_share_is_saved() {
     finds_its_age("save 60%", 50..=70, 34..=48);
 }
 
-/// Of 96 MiB, 93 are never touched, between pages that are touched all the time. The ranges are the MiB that are paged out,
-/// and those that the first choice keeps.
+/// Of 107 MiB, 104 are never touched: 93 between pages that are touched all the time, and 11 beside them. The ranges are
+/// the MiB that are paged out, and those that the first choice keeps.
 fn finds_its_age(objective: &str, out: RangeInclusive<u64>, stays: RangeInclusive<u64>) {
     let Some(_alone) = Alone::with_swap(256) else { return };
     let scattered = scattered();
