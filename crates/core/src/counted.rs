@@ -30,7 +30,7 @@ const COUNT_DECAY: f64 = 1.0 - 1.0 / COUNTED_INTERVALS as f64;
 /// The rate of a window has changed if two rates are likelier than one by this log-likelihood ratio.
 const CHANGED_LLR: f64 = 8.0;
 
-/// Pages that are touched sooner than this, in ms, do not return: reports use no shorter idle times.
+/// Pages that are touched within this time, in ms, do not return: reports use no shorter idle times.
 const MIN_IDLE_MS: u32 = (MIN_AGE_S * 1e3) as u32;
 
 /// The counts of a window in an interval.
@@ -132,7 +132,7 @@ impl CountedTarget {
         self.window
     }
 
-    /// Begins to observe again at `now_ms`, after a time in which nobody observed the target: its ages have not grown in
+    /// Begins to observe again at `now_ms`, after a time in which the target was not observed: its ages have not grown in
     /// it. If the target was not in memory meanwhile, an access brought in what is there now.
     pub fn resume(&mut self, was_absent: bool, now_ms: u32) {
         let missed = now_ms.saturating_sub(std::mem::replace(&mut self.observed, now_ms));

@@ -10,7 +10,7 @@ use crate::time::Nanos;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FaultKind {
     /// A thread touched the page, or one near it so that the kernel mapped both. The page is its own from now on: the
-    /// kernel did not have to read it, or nobody is known to have owned it before.
+    /// kernel did not have to read it, or no earlier owner is known.
     Minor,
     /// A thread touched the page, and waited until the kernel had read it. It does not own the page.
     Major,

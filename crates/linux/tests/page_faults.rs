@@ -181,7 +181,7 @@ fn a_child_is_sampled_after_its_parent_has_ended() {
     });
 }
 
-/// Children that nobody watches took a part of the samples.
+/// Unwatched children took a part of the samples.
 #[test]
 fn without_children_only_the_process_itself_is_sampled() {
     needs_root!();

@@ -257,7 +257,7 @@ fn limits_of_a_short_record_are_refused() {
     assert_eq!(of(90), None);
 }
 
-/// Memory that nobody can observe needs room within a limit: `mib` of it beside the 48 MiB.
+/// Memory that cannot be observed needs room within a limit: `mib` of it beside the 48 MiB.
 #[test]
 fn unknown_memory_counts_within_a_limit() {
     let of = |mib: u64, limit: u64| {

@@ -57,7 +57,7 @@ pub enum SourceError {
     /// the record is being read
     #[error("the record is still being read: try again in a moment")]
     NotReady,
-    /// the question makes no sense
+    /// the question has no meaning
     #[error("invalid request: {0}")]
     Invalid(&'static str),
     /// the record cannot be read

@@ -96,7 +96,7 @@ pub enum Command {
     Reclaim(Reclaim),
     /// Run a command, and lock its hot memory or request huge pages, by the advice of an earlier run
     Exec(Exec),
-    /// Control a running record, run or reclaim: show its state, change its settings, end it
+    /// Control a running record, run, reclaim or agent: show its state, change its settings, end it
     Service(Service),
     /// Show the contents of a record
     Report(Report),

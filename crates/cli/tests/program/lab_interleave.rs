@@ -134,7 +134,7 @@ fn invalid_values_are_reported() {
     for (args, status, said) in [
         (&["--machine", "gone.toml"][..], 1, "gone.toml"),
         (&["--machine", "long.toml"], 1, "longer than 1 MiB"),
-        (&["--machine", "zero.toml"], 2, "node b makes no sense"),
+        (&["--machine", "zero.toml"], 2, "node b is out of range"),
         (&["--machine", "one.toml"], 2, "choose 2 to 64"),
         (&["--machine", "key.toml"], 2, "bandwidth"),
         (&["--machine", "lines.toml"], 2, "idle latency"),

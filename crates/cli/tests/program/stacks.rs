@@ -328,7 +328,7 @@ fn a_record_of_a_service_ends_with_the_state_of_all_pages() {
     assert_eq!(wait(&mut service.child).code(), Some(0), "{}", service.err());
 }
 
-/// Memory that was touched before the record began belonged to nobody.
+/// Memory that was touched before the record began had no owner.
 #[test]
 fn a_record_of_a_service_begins_with_the_owners_of_memory() {
     needs_root!();
@@ -452,7 +452,7 @@ fn memory_that_is_shared_by_a_fork_keeps_its_owner() {
     assert_refilled("fork", 64, 100, 5);
 }
 
-/// One fault maps 16 pages, and 15 of them belonged to nobody. On a busy machine one run had 48 of 64 MiB; why is not known.
+/// One fault maps 16 pages, and 15 of them had no owner. On a busy machine one run had 48 of 64 MiB; why is not known.
 #[test]
 fn memory_that_is_mapped_around_a_fault_belongs_to_its_code() {
     needs_root!();

@@ -91,7 +91,8 @@ fn swap_goes_by_name_and_not_from_under_others() {
 
 #[test]
 fn senseless_sizes_are_wrong_usage() {
-    for (size, said) in [("0", "makes no sense"), ("1K", "1 MiB"), ("8000T", "twice"), ("x", "64M")]
+    for (size, said) in
+        [("0", "is out of range"), ("1K", "1 MiB"), ("8000T", "twice"), ("x", "64M")]
     {
         let done = swap(&["zram", size]);
         assert_eq!(done.status, 2, "{size}: {}", done.err);

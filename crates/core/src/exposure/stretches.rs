@@ -7,7 +7,7 @@
 //! - Memory that became young together after it was idle is a reactivated stretch. Its samples are cleared at once.
 //!   If they are touched again, the whole stretch is as hot as the samples; if not, it was touched in a
 //!   single pass.
-//! - Samples of hot memory are cleared from time to time, and sooner if other memory has changed. If a sample
+//! - Samples of hot memory are cleared from time to time, and earlier if other memory has changed. If a sample
 //!   is untouched for three times its mean time between touches, the memory around it has become idle.
 //! - Memory that has become idle still has its bits set, and would not show that it is reactivated. Therefore it gets
 //!   *sentinels*: a sample in each piece, which stays clear while the piece is idle.

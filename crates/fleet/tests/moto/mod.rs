@@ -33,7 +33,7 @@ impl Drop for Moto {
     }
 }
 
-/// A port on which nobody listens.
+/// A port on which no process listens.
 pub fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }

@@ -74,13 +74,13 @@ impl<'a> PlayedRecord<'a> {
         let (send, snapshots) = sync_channel(AHEAD);
         thread::scope(|scope| {
             let reading = scope.spawn(move || self.read(reader, pace, &send));
-            // If this fails, the reader ends too, as nobody receives.
+            // If this fails, the reader ends too, because no receiver is left.
             snapshots.into_iter().try_for_each(|s| player.push(&s))?;
             reading.join().unwrap_or_else(|panic| resume_unwind(panic))
         })
     }
 
-    /// Sends the snapshots that are to be played, until nobody receives them.
+    /// Sends the snapshots that are to be played, until no receiver is left.
     fn read(
         &self,
         mut reader: Reader,

@@ -18,7 +18,7 @@ pub enum SwapError {
     },
     /// The size is out of range.
     #[error(
-        "swap of {bytes} bytes makes no sense: choose {} MiB to {} MiB, twice the memory of this machine",
+        "swap of {bytes} bytes is out of range: choose {} MiB to {} MiB, twice the memory of this machine",
         .shortest >> 20, .longest >> 20
     )]
     Size {

@@ -308,7 +308,7 @@ impl Source {
 }
 
 /// What to add to the times of a record, so that they are on the clock of the first one: the machine's monotonic clock
-/// begins anew when it boots, and the wall clock tells how long that took.
+/// starts again when it boots, and the wall clock shows how long that took.
 fn shift(first: &RecordingHeader, facts: &RecordingHeader) -> i128 {
     if first.started_unix_ms == 0 || facts.started_unix_ms == 0 {
         return 0;

@@ -19,7 +19,7 @@ pub(super) fn read(input: impl Read) -> Result<Results, Fault> {
     Ok(results)
 }
 
-/// The numbers that tell records apart.
+/// The numbers by which records differ.
 #[derive(Default)]
 struct Indices {
     kdamond: Option<u64>,

@@ -223,7 +223,7 @@ fn recordings_one_after_the_other_are_one() {
     let overlap = rewritten(&[first.clone(), first.clone()], &Edit::default(), false);
     assert!(matches!(overlap, Err(EditError::Overlap { .. })));
 
-    // After a reboot, an hour later: the clock has begun anew.
+    // After a reboot, an hour later: the clock has started again.
     let rebooted =
         RecordingHeader { started_unix_ms: facts().started_unix_ms + 3_600_000, ..facts() };
     let second = record_with(&rebooted, &few(3));

@@ -286,7 +286,7 @@ impl NeedBuilder {
         self.curves.retain(|id, _| self.last.contains(id));
         let cache = self.cache();
         if cache.is_some() {
-            // Listed accesses tell more of files than the ages of their windows.
+            // Listed accesses are more exact for files than the ages of their windows.
             for (_, curve) in self.curves.iter_mut().filter(|(id, _)| self.files.contains(id)) {
                 *curve = AgeCurve::default();
             }

@@ -39,7 +39,7 @@ pub(super) struct Memory {
     returned: f64,
     /// paged-out bytes since the start
     pub paged_out: u64,
-    /// bytes whose accesses cannot be observed, in the last snapshot: nobody knows when they could go
+    /// bytes whose accesses cannot be observed, in the last snapshot: when they could go is not known
     unknown: f64,
 }
 

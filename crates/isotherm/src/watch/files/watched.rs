@@ -296,7 +296,7 @@ impl Window {
         }
     }
 
-    /// Adds pages that a process maps of which nobody observes accesses.
+    /// Adds pages that a process maps, and accesses that are not observed.
     fn add_unobserved(&mut self, pages: f64) {
         self.mapped += pages;
         self.unknown += pages;

@@ -27,7 +27,7 @@ pub enum RulesError {
     Toml(#[from] toml::de::Error),
     /// a number
     #[error(
-        "the policy has a number that makes no sense: choose a scale of 1 to 1000, min_free_kbytes of \
+        "the policy has a number out of range: choose a scale of 1 to 1000, min_free_kbytes of \
          128 to 16777216, swappiness of 0 to 100"
     )]
     Number,
@@ -36,7 +36,7 @@ pub enum RulesError {
 /// Reads a file of rules; missing ones are as in Linux 3.15.
 ///
 /// # Errors
-/// If it is no such thing or makes no sense.
+/// If it is no such thing, or has numbers out of range.
 pub fn parse(text: &str) -> Result<Rules, RulesError> {
     let rules: Rules = toml::from_str(text)?;
     if rules.is_plausible() { Ok(rules) } else { Err(RulesError::Number) }

@@ -54,7 +54,7 @@ pub enum NodesError {
     Nodes(usize),
     /// a node
     #[error(
-        "node {0} makes no sense: choose a bandwidth of 1 to 10^9 MB/s, and an idle latency of 1 to 10^9 ns"
+        "node {0} is out of range: choose a bandwidth of 1 to 10^9 MB/s, and an idle latency of 1 to 10^9 ns"
     )]
     Node(String),
     /// the number or size of accesses
@@ -67,7 +67,7 @@ pub enum NodesError {
     Idle,
     /// the curve
     #[error(
-        "the curve makes no sense: 0 < flat < straight < 1, rise from 0 on, full from 1 + rise on"
+        "the curve is out of range: it requires 0 < flat < straight < 1, rise from 0 on, full from 1 + rise on"
     )]
     Curve,
 }

@@ -140,11 +140,11 @@ pub enum PublishedError {
     #[error("the figures cannot be read: {0}")]
     Toml(#[from] toml::de::Error),
     /// an invalid figure
-    #[error("{0} makes no sense: figures are above 0, weights and expanders 1 or more")]
+    #[error("{0} is out of range: figures are above 0, weights and expanders 1 or more")]
     Figure(String),
     /// an invalid curve
     #[error(
-        "the curve makes no sense: 0 < flat < straight < 1, rise from 0 on, full from 1 + rise on"
+        "the curve is out of range: it requires 0 < flat < straight < 1, rise from 0 on, full from 1 + rise on"
     )]
     Curve,
     /// the number of runs or claims
