@@ -559,7 +559,7 @@ impl Stacks {
             PageState::Huge => BLOCK_SIZE,
             PageState::Base | PageState::Swapped => PAGE_SIZE,
             // the page of zeros, or memory that was freed already
-            PageState::Absent => return,
+            PageState::Absent => return self.sampler.unmapped(s.pid, s.address),
         };
         let start = align_down(s.address, size);
         let level = sample_level(start / size);
@@ -660,7 +660,7 @@ impl Stacks {
     /// Reads the state of up to `most` followed pages, beginning after the one that was checked last.
     fn check(&mut self, now: Nanos, most: usize, out: &mut Vec<StackNews>) {
         let is_random = self.sampler.page_shift().is_none();
-        let Stacks { processes, followed, checked, unseen, .. } = self;
+        let Stacks { processes, followed, checked, unseen, sampler, .. } = self;
         let after = followed.range((Bound::Excluded(*checked), Bound::Unbounded));
         let after: Vec<_> = after.take(most).map(|(k, _)| *k).collect();
         let rest = most - after.len();
@@ -690,7 +690,10 @@ impl Stacks {
             };
             let may_be_other = page.resident && unseen[page.level] > page.since;
             let kind = match (state, page.resident) {
-                (PageState::Absent, _) => FaultKind::Freed,
+                (PageState::Absent, _) => {
+                    sampler.unmapped(pid, start);
+                    FaultKind::Freed
+                }
                 (PageState::Swapped, true) => FaultKind::Swapped,
                 (PageState::Base | PageState::Huge, false) => FaultKind::Returned,
                 _ if may_be_other && is_other() => FaultKind::Freed,

@@ -291,3 +291,26 @@ fn a_file_in_the_place_of_private_memory_is_sampled() {
     // One page in 16 has a fault of its own.
     assert!((15_500..=19_700).contains(&pages), "{pages}");
 }
+
+/// A page of a file that was dropped and mapped again within 4 s had no sample, although its earlier one was of no use.
+#[test]
+fn a_page_of_a_file_that_was_dropped_is_sampled_again() {
+    needs_root!();
+    let (mut process, _ops, _target) = attached();
+    let mut sampler = FaultSampler::open("/".as_ref(), false).unwrap();
+    sampler.attach(process.pid()).unwrap();
+    let memory = process.map(20_000, "file");
+    let mut read_again = |sampler: &mut FaultSampler| {
+        process.tell(&format!("read {} 20000", memory.start));
+        let around = drained(sampler, memory).into_iter();
+        let around: Vec<_> = around.filter(|s| s.kind == SampleKind::Around).collect();
+        process.tell(&format!("drop {} 20000", memory.start));
+        around
+    };
+    let before = read_again(&mut sampler);
+    before.iter().for_each(|s| sampler.unmapped(s.pid, s.address));
+    let after = read_again(&mut sampler);
+    let pages = |samples: &[Sampled]| samples.iter().map(|s| s.weight).sum::<u64>();
+    assert!((15_500..=19_700).contains(&pages(&before)), "{}", pages(&before));
+    assert!((15_500..=19_700).contains(&pages(&after)), "{}", pages(&after));
+}

@@ -5,7 +5,7 @@
    - page_out: pages it out, and touches it again
    - fork: shares all memory with a child, and writes to it
    - around: shared memory that a child has filled: reads one page in 16 of it, and the kernel maps those around it;
-     drops the pages
+     drops the pages, and waits as long again
    - free: drops the pages at the end, after another line of input
    At the end it is filled, and as much other memory, which was touched only once, in a scattered order: pages that were
    touched early and late are neighbours. */
@@ -120,6 +120,8 @@ int main(int argc, char **argv)
 			memory = map(size, kind);
 		} else if (!strcmp(how, "drop") || is_around) {
 			madvise(memory, size, MADV_DONTNEED);
+			if (is_around)
+				nanosleep(&wait, NULL);
 		} else if (!strcmp(how, "fork")) {
 			share(stays, memory, size);
 		} else if (madvise(memory, size, MADV_PAGEOUT)) {

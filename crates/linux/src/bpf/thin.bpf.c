@@ -34,12 +34,8 @@ enum {
 #define MAX_DOUBLINGS 10
 /* The kernel maps pages of an aligned window of 2^4 around a fault, unless it is told otherwise. */
 #define AROUND_SHIFT 4
-/*
- * For how long faults near a mapped page do not sample it: after it was sampled, because it has its owner, and after it
- * was left out, because pages of a smaller sample represent it.
- */
+/* For how long faults near a mapped page do not sample it after it was sampled, because it has its owner. */
 #define SAMPLED_NS (4ull * 1000 * 1000 * 1000)
-#define LEFT_OUT_NS (64ull * 1000 * 1000 * 1000)
 
 /*
  * For how many faults near sampled pages a CPU does not look up a mapping without a file again, and for how many of them
@@ -245,7 +241,7 @@ static __always_inline void take_around(struct bpf_perf_event_data *ctx, __u32 r
 	__u64 touched = ctx->addr >> PAGE_SHIFT, page = sampled_around(touched), now, n, changes, *until;
 	struct area area = { .address = page << PAGE_SHIFT };
 	struct page_id id = { .page = page };
-	bool is_sampled, is_own = page == touched;
+	bool is_own = page == touched;
 	struct thinning *t;
 	char byte;
 
@@ -266,6 +262,10 @@ static __always_inline void take_around(struct bpf_perf_event_data *ctx, __u32 r
 			return;
 		}
 	}
+	n = shift + doublings(t, of_room);
+	/* Pages of a smaller sample represent it, and user space knows whether they still do when it is sampled later. */
+	if (hash(page) >> (64 - n))
+		return;
 	now = bpf_ktime_get_ns();
 	until = bpf_map_lookup_elem(&mapped, &id);
 	if (!is_own && until && now < *until)
@@ -282,11 +282,9 @@ static __always_inline void take_around(struct bpf_perf_event_data *ctx, __u32 r
 	/* This fails if the page is not mapped: here, page faults are disabled. It sets the accessed bit of the page. */
 	if (!is_own && bpf_probe_read_user(&byte, sizeof(byte), (void *)area.address))
 		return;
-	n = shift + doublings(t, of_room);
-	is_sampled = !(hash(page) >> (64 - n));
-	now += is_sampled ? SAMPLED_NS : LEFT_OUT_NS;
+	now += SAMPLED_NS;
 	bpf_map_update_elem(&mapped, &id, &now, 0);
-	if (is_sampled && !is_own)
+	if (!is_own)
 		put(ctx, ring, t, area.address, 1ull << n, AROUND);
 }
 

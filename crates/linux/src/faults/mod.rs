@@ -440,6 +440,11 @@ impl FaultSampler {
         self.thinner.has_program().then(|| self.thinner.shift())
     }
 
+    /// Notes that a sampled page is not mapped any more. If a fault near it maps it again, it is sampled again.
+    pub fn unmapped(&self, pid: i32, address: u64) {
+        self.thinner.unmapped(pid, address);
+    }
+
     /// Forgets a process. Its events stay open while an attached process inherits them.
     pub fn detach(&mut self, pid: i32) {
         let Some(key) = self.attached.remove(&pid) else { return };

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use isotherm_core::sample_hash;
+use isotherm_core::{PAGE_SIZE, sample_hash};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags};
 use perf_event_open_sys::ioctls;
@@ -162,6 +162,15 @@ impl Thinner {
         }
         self.seen += 1;
         self.seen.is_multiple_of(self.stride.into()).then_some(self.stride.into())
+    }
+
+    /// Notes that a page is not mapped any more, so that the next fault near it may sample it.
+    pub fn unmapped(&self, pid: i32, address: u64) {
+        let Some(Program { skel, .. }) = &self.program else { return };
+        let Ok(pid) = u64::try_from(pid) else { return };
+        let key = [pid.to_ne_bytes(), (address / PAGE_SIZE).to_ne_bytes()].concat();
+        // In a pid namespace the program has another pid. Then the page is not sampled for a few seconds.
+        let _is_noted = skel.maps.mapped.delete(&key);
     }
 
     /// Notes that the rings were read.
