@@ -425,7 +425,8 @@ pub(crate) fn lock(path: &Path) -> Result<Option<File>, LakeError> {
     // The directory may be one in which others make links.
     let flags = OFlags::NOFOLLOW.bits().cast_signed();
     let mut options = File::options();
-    options.write(true).create(true).truncate(false).custom_flags(flags);
+    // Who may read a file may lock it.
+    options.write(true).create(true).truncate(false).mode(0o600).custom_flags(flags);
     let file = options.open(path).map_err(|e| io_error("create", path, e))?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
@@ -469,6 +470,17 @@ mod tests {
 
     /// Midnight of a day.
     const DAY: i64 = 1_795_564_800_000;
+
+    /// Any user could lock the file of an agent that was started by hand, and so keep it from writing.
+    #[test]
+    fn others_may_not_lock_a_file() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let _held = lock(&path).unwrap().unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(lock(&path).unwrap().is_none());
+    }
 
     fn rows(minute: i64, groups: u32) -> Rows {
         let group = |i| Group { cgroup: format!("/g{i}"), host: "h".into(), ..Group::default() };

@@ -7,17 +7,17 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, open};
 
-/// Opens a regular file to read it. Another kind is not opened: opening a pipe would wait for its writer, and a device
-/// may act.
+/// Opens a regular file to read it, and does not wait for the holder of a lease. Another kind is not opened: opening a
+/// pipe would wait for its writer, and a device may act.
 ///
 /// # Errors
 /// If it cannot be read, or is another kind of file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    reopen(&find_regular(path, OFlags::empty())?, OFlags::CLOEXEC)
+    reopen(&find_regular(path, OFlags::empty())?, OFlags::CLOEXEC | OFlags::NONBLOCK)
 }
 
-/// Like [`open_regular`], but does not follow a link in the place of the file, does not wait for the holder of a lease,
-/// and leaves the time of the last access unchanged where the kernel permits that.
+/// Like [`open_regular`], but does not follow a link in the place of the file, and leaves the time of the last access
+/// unchanged where the kernel permits that.
 ///
 /// # Errors
 /// If it cannot be read, or is a link or another kind of file.
@@ -82,6 +82,26 @@ mod tests {
         std::os::unix::fs::symlink(&file, &link).unwrap();
         assert_eq!(open_regular_itself(&file).unwrap().metadata().unwrap().len(), 4);
         assert!(open_regular(&link).is_ok() && open_regular_itself(&link).is_err());
+    }
+
+    /// The owner of a file let root wait for 45 s.
+    #[test]
+    fn no_holder_of_a_lease_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, "text").unwrap();
+        let holder = File::options().read(true).write(true).open(&path).unwrap();
+        // SAFETY: these calls access no memory. The signal says that the lease is to be given back.
+        let held = unsafe {
+            libc::signal(libc::SIGIO, libc::SIG_IGN);
+            libc::fcntl(holder.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK)
+        };
+        assert_eq!(held, 0, "{}", io::Error::last_os_error());
+        for open in [open_regular, open_regular_itself] {
+            assert_eq!(open(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        }
+        drop(holder);
+        assert!(open_regular(&path).is_ok());
     }
 
     #[test]
