@@ -50,7 +50,12 @@ pub fn export_parquet(
     let exported = each(reader, |event| {
         context.note(event);
         if let Some(elapsed) = context.elapsed_us(event) {
-            files.begin(elapsed, &context)?;
+            // A record has attributions before the snapshots of the same time, so only snapshots turn the day.
+            if matches!(event, Event::Snapshot(_)) {
+                files.begin(elapsed, &context)?;
+            } else if files.part.is_none() {
+                files.begin(0, &context)?;
+            }
             files.regions.push(event, &context)?;
             files.snapshots.push(event, &context)?;
             files.attributions.push(event, &context)?;

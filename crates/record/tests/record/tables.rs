@@ -5,10 +5,12 @@ use std::path::Path;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
-use isotherm_core::{Missing, Nanos, RateSupport, Thresholds};
-use isotherm_record::{RecordingHeader, Table, export_parquet};
+use isotherm_core::{Attribution, Missing, Nanos, RateSupport, Thresholds};
+use isotherm_record::{FileEndReason, Limits, RecordingHeader, Table, Writer, export_parquet};
 
-use crate::samples::{facts, few, reader, record, record_attributed, record_with};
+use crate::samples::{
+    attribution, facts, few, reader, record, record_attributed, record_with, target,
+};
 
 /// The rows of a table of at most one batch.
 fn rows(table: Table, record: &[u8]) -> RecordBatch {
@@ -137,6 +139,37 @@ fn recordings_of_unknown_times_lie_side_by_side() {
         })
         .collect();
     assert_eq!(files(dir.path()), expected);
+}
+
+/// A record of 16 s, which ends 3 s after midnight, with the attribution of target 1 at the end of each snapshot.
+fn over_midnight() -> Vec<u8> {
+    let snapshots = few(40);
+    let to_midnight = snapshots[32].end.since(facts().started).as_millis() as u64;
+    let facts = RecordingHeader { started_unix_ms: 20_000 * 86_400_000 - to_midnight, ..facts() };
+    let mut bytes = Vec::new();
+    let limits = Limits::default();
+    let mut writer = Writer::to(&mut bytes, Path::new("record"), &facts, limits).unwrap();
+    let _ = writer.target(target(1)).unwrap();
+    for s in &snapshots {
+        let at = s.end;
+        let _ = writer.attribution(Attribution { at, ..attribution(s) }).unwrap();
+        let _ = writer.snapshot(s).unwrap();
+    }
+    writer.finish(FileEndReason::Stopped, "").unwrap();
+    bytes
+}
+
+/// Found by an audit: attributions of the second day, which precede the snapshots of the first, turned the day back.
+#[test]
+fn each_day_has_one_file_of_a_table() {
+    let dir = tempfile::tempdir().unwrap();
+    export_parquet(reader(&over_midnight()), &Thresholds::default(), dir.path()).unwrap();
+    let files = files(dir.path());
+    for table in ["regions", "snapshots", "targets"] {
+        let of_table = files.iter().filter(|path| path.starts_with(table));
+        let found: Vec<_> = of_table.map(|p| p.split(['=', '/']).nth(4).unwrap()).collect();
+        assert_eq!(found, ["2024-10-03", "2024-10-04"], "{table}");
+    }
 }
 
 /// An export that fails removes its own files only.
