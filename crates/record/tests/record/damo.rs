@@ -129,3 +129,17 @@ fn targets_of_edited(record: &[u8]) -> usize {
     assert_eq!(all.len(), 1);
     all[0].targets.len()
 }
+
+/// A line of `perf script`, at a time in ms.
+fn line(event: &str, ms: u64, start: u64) -> String {
+    let (sec, ms, end) = (ms / 1000, ms % 1000, start + 4096);
+    format!("kdamond.0 1 [000] {sec}.{ms:03}: damon:{event} {start}-{end}: 3 5\n")
+}
+
+/// Found by an audit: its snapshot had no length, so that no report read the record.
+#[test]
+fn a_single_result_is_as_long_as_the_default_interval() {
+    let import = imported(line("damon_aggregated: target_id=0 nr_regions=1", 1500, 4096));
+    let lengths: Vec<_> = import.snapshots().map(|s| s.end.since(s.start)).collect();
+    assert_eq!(lengths, [Duration::from_millis(100)]);
+}
