@@ -170,3 +170,13 @@ fn parts_of_one_recording_are_joined() {
     let overlap = joined([&[1000, 1100, 1200], &[1200, 1300]]);
     assert!(matches!(overlap, Err(EditError::Overlap { .. })));
 }
+
+/// Found by an audit: the results of several intervals were one if each lay at higher addresses.
+#[test]
+fn a_pause_ends_the_result_of_a_scheme() {
+    let scheme = "damos_before_apply: ctx_idx=0 scheme_idx=0 target_idx=0 nr_regions=9";
+    let events = [(1000, 4096), (1010, 8192), (2000, 40960), (3000, 409_600)];
+    let import = imported(events.map(|(ms, start)| line(scheme, ms, start)).concat());
+    let found: Vec<_> = import.snapshots().map(|s| (s.end.0 / 1_000_000, s.nr_regions())).collect();
+    assert_eq!(found, [(1000, 2), (2000, 1), (3000, 1)]);
+}
