@@ -1,12 +1,16 @@
 //! The tables of a record: figures that it does not have are null.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 use isotherm_core::{Attribution, Missing, Nanos, RateSupport, Thresholds};
-use isotherm_record::{FileEndReason, Limits, RecordingHeader, Table, Writer, export_parquet};
+use isotherm_record::{
+    FileEndReason, Limits, Reader, RecordingHeader, Table, Writer, export_parquet,
+};
 
 use crate::samples::{
     attribution, facts, few, reader, record, record_attributed, record_with, target,
@@ -170,6 +174,47 @@ fn each_day_has_one_file_of_a_table() {
         let found: Vec<_> = of_table.map(|p| p.split(['=', '/']).nth(4).unwrap()).collect();
         assert_eq!(found, ["2024-10-03", "2024-10-04"], "{table}");
     }
+}
+
+/// Few bytes of a record at a time, while no file of its export may have its name.
+struct Watched {
+    record: std::io::Cursor<Vec<u8>>,
+    dir: PathBuf,
+    most_hidden: Arc<AtomicUsize>,
+}
+
+impl std::io::Read for Watched {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let files = files(&self.dir);
+        assert!(files.iter().all(|path| path.contains("/.")), "{files:?}");
+        self.most_hidden.fetch_max(files.len(), Ordering::Relaxed);
+        let len = buffer.len().min(64);
+        self.record.read(&mut buffer[..len])
+    }
+}
+
+/// Found by an audit: an export that was killed left files that broke the whole folder.
+#[test]
+fn files_have_their_names_when_all_are_complete() {
+    let dir = tempfile::tempdir().unwrap();
+    let most_hidden = Arc::new(AtomicUsize::new(0));
+    let export = |record: Vec<u8>| {
+        let (record, dir) = (std::io::Cursor::new(record), dir.path().to_owned());
+        let watched = Watched { record, dir: dir.clone(), most_hidden: Arc::clone(&most_hidden) };
+        let reader = Reader::new(watched, Path::new("record")).unwrap();
+        export_parquet(reader, &Thresholds::default(), &dir)
+    };
+    let mut damaged = over_midnight();
+    let last = damaged.len() - 30;
+    damaged[last] ^= 1;
+    assert!(export(damaged).is_err());
+    assert!(
+        most_hidden.swap(0, Ordering::Relaxed) > 0,
+        "the first day was not written before the end"
+    );
+    assert!(files(dir.path()).is_empty());
+    export(over_midnight()).unwrap();
+    assert_eq!(files(dir.path()).len(), 6);
 }
 
 /// An export that fails removes its own files only.
