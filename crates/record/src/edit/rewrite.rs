@@ -77,6 +77,8 @@ struct Source {
     shift: i128,
     /// whether it has had a snapshot
     begun: bool,
+    /// whether another tool made the recording
+    imported: bool,
 }
 
 impl<S: Sink> Rewriter<S> {
@@ -111,6 +113,7 @@ impl<S: Sink> Rewriter<S> {
             before: BTreeMap::new(),
             shift: 0,
             begun: false,
+            imported: false,
         };
         let (mut source, mut torn) = (new(), None);
         self.has_memory |= edit.addr.is_none();
@@ -120,6 +123,7 @@ impl<S: Sink> Rewriter<S> {
                     let before = std::mem::replace(&mut source, new());
                     self.rest(before)?;
                     source.shift = shift(&self.facts, &facts);
+                    source.imported = facts.missing.residency;
                 }
                 Ok(Event::Target(fact)) => self.target(&mut source, &fact)?,
                 Ok(e @ (Event::Attribution(_) | Event::Fault(_))) if !source.editor.has_begun() => {
@@ -271,7 +275,11 @@ impl<S: Sink> Rewriter<S> {
     fn snapshot(&mut self, source: &mut Source, mut s: Snapshot) -> Result<(), EditError> {
         (s.start, s.end) = (source.moved(s.start), source.moved(s.end));
         if !source.begun && s.start < self.last_end {
-            return Err(EditError::Overlap { overlap: self.last_end.since(s.start) });
+            // The begin of an import's first snapshot is presumed if the file has only its end.
+            if !source.imported || s.end <= self.last_end {
+                return Err(EditError::Overlap { overlap: self.last_end.since(s.start) });
+            }
+            s.start = self.last_end;
         }
         for a in std::mem::take(&mut source.before).into_values() {
             self.attribute_before(source, a)?;

@@ -1,7 +1,7 @@
 //! A record as Parquet: tables for warehouses and DuckDB, partitioned by host and day.
 
 use std::fs::{self, File};
-use std::io::BufWriter;
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
 use isotherm_core::Thresholds;
@@ -10,6 +10,7 @@ use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::schema::types::ColumnPath;
+use tempfile::TempPath;
 
 use super::tables::{Attributions, BATCH, Columns, Context, Regions, Snapshots};
 use super::{ExportError, Exported, each};
@@ -35,7 +36,8 @@ impl From<ParquetError> for ExportError {
 /// Writes a record as Parquet files below the directory `dir`: `TABLE/host=HOST/day=YYYY-MM-DD/START.parquet`, with the
 /// tables `regions`, `snapshots` and `targets`. START is the start of the recording in ms since 1970, so that the
 /// exports of several records lie side by side. If that start is not known, the day is `__HIVE_DEFAULT_PARTITION__`,
-/// and START is `at` with the start in ns on the clock of the snapshots.
+/// and START is `at` with the start in ns on the clock of the snapshots. The files have hidden temporary names until all
+/// are complete.
 ///
 /// # Errors
 /// If the record cannot be read (a missing end is not an error), or a file cannot be written or exists. Then no file of
@@ -50,7 +52,12 @@ pub fn export_parquet(
     let exported = each(reader, |event| {
         context.note(event);
         if let Some(elapsed) = context.elapsed_us(event) {
-            files.begin(elapsed, &context)?;
+            // A record has attributions before the snapshots of the same time, so only snapshots turn the day.
+            if matches!(event, Event::Snapshot(_)) {
+                files.begin(elapsed, &context)?;
+            } else if files.part.is_none() {
+                files.begin(0, &context)?;
+            }
             files.regions.push(event, &context)?;
             files.snapshots.push(event, &context)?;
             files.attributions.push(event, &context)?;
@@ -64,6 +71,7 @@ pub fn export_parquet(
         }
         files.attributions.columns.end(&context);
         files.finish()?;
+        files.place()?;
         Ok(exported)
     });
     if exported.is_err() {
@@ -118,14 +126,18 @@ impl Files {
         self.attributions.finish()
     }
 
-    /// Removes all files that were created.
+    /// Gives all files their names.
+    fn place(&mut self) -> Result<(), ExportError> {
+        self.regions.place()?;
+        self.snapshots.place()?;
+        self.attributions.place()
+    }
+
+    /// Removes all files that have their names. The others are removed when dropped.
     fn remove(&mut self) {
-        let created = [
-            &mut self.regions.created,
-            &mut self.snapshots.created,
-            &mut self.attributions.created,
-        ];
-        for path in created.into_iter().flat_map(std::mem::take) {
+        let placed =
+            [&mut self.regions.placed, &mut self.snapshots.placed, &mut self.attributions.placed];
+        for path in placed.into_iter().flat_map(std::mem::take) {
             // The reason of the failure matters more.
             let _ = fs::remove_file(path);
         }
@@ -154,8 +166,10 @@ fn part(day: Option<u64>, facts: &RecordingHeader) -> PathBuf {
 struct Table<C> {
     path: PathBuf,
     columns: C,
-    /// the files that were created
-    created: Vec<PathBuf>,
+    /// the files under their temporary names, and their names
+    pending: Vec<(TempPath, PathBuf)>,
+    /// the files that have their names
+    placed: Vec<PathBuf>,
     writer: Option<ArrowWriter<BufWriter<File>>>,
 }
 
@@ -171,12 +185,9 @@ impl<C: Columns> Table<C> {
         }
         let batch = self.columns.take()?;
         if self.writer.is_none() {
-            let cannot = |e: std::io::Error| {
-                ExportError::Write(format!("the table {} at {}: {e}", C::NAME, self.path.display()))
-            };
-            fs::create_dir_all(self.path.parent().unwrap_or(Path::new("."))).map_err(cannot)?;
-            let file = File::create_new(&self.path).map_err(cannot)?;
-            self.created.push(self.path.clone());
+            let (file, temporary) =
+                temporary(&self.path).map_err(|e| cannot::<C>(&self.path, &e))?;
+            self.pending.push((temporary, self.path.clone()));
             let out = BufWriter::new(file);
             self.writer =
                 Some(ArrowWriter::try_new(out, batch.schema(), Some(properties::<C>()?))?);
@@ -193,6 +204,30 @@ impl<C: Columns> Table<C> {
         }
         Ok(())
     }
+
+    fn place(&mut self) -> Result<(), ExportError> {
+        for (temporary, path) in self.pending.drain(..) {
+            temporary.persist_noclobber(&path).map_err(|e| cannot::<C>(&path, &e.error))?;
+            self.placed.push(path);
+        }
+        Ok(())
+    }
+}
+
+fn cannot<C: Columns>(path: &Path, e: &io::Error) -> ExportError {
+    ExportError::Write(format!("the table {} at {}: {e}", C::NAME, path.display()))
+}
+
+/// Creates a file in the folder of `path`. Readers of folders ignore names that begin with a dot.
+fn temporary(path: &Path) -> io::Result<(File, TempPath)> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(dir)?;
+    let mut options = tempfile::Builder::new();
+    options.prefix(".").suffix(".tmp");
+    // Who may read it depends on the umask, as for any new file.
+    #[cfg(unix)]
+    options.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    Ok(options.tempfile_in(dir)?.into_parts())
 }
 
 fn properties<C: Columns>() -> Result<WriterProperties, ParquetError> {

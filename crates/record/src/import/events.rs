@@ -3,7 +3,12 @@
 use std::collections::HashMap;
 
 use super::fault::Fault;
+use super::scale::AGGR;
 use super::series::{Name, Region, Results};
+
+/// Pause in ns after which an event of a scheme belongs to its next result: half of DAMON's default interval, because
+/// the events do not have the interval.
+const PAUSE: u128 = AGGR.as_nanos() / 2;
 
 /// One event.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +27,8 @@ struct Open {
     series: usize,
     /// time of its first event
     end: u64,
+    /// time of its last event
+    latest: u64,
     nr_regions: u64,
     /// number of its events, and the end of the last region
     events: u64,
@@ -44,18 +51,22 @@ impl Events {
     pub fn push(&mut self, e: Event, at: u64) -> Result<(), Fault> {
         // A scheme has events for the regions that match only, so that their number does not say which is last.
         let by_address = matches!(e.name, Name::Scheme(..));
+        // Its next interval may match only memory at higher addresses, so that a pause, too, ends a result.
         let again = self.open.get(&e.name).is_some_and(|open| {
-            e.region.start < open.last || (!by_address && open.nr_regions != e.nr_regions)
+            let paused = u128::from(e.end.saturating_sub(open.latest)) > PAUSE;
+            e.region.start < open.last
+                || if by_address { paused } else { open.nr_regions != e.nr_regions }
         });
         if again {
             self.close(e.name, by_address, at)?;
         }
         let series = self.results.series_of(e.name, false, at)?;
         let (end, nr_regions, last) = (e.end, e.nr_regions, e.region.start);
-        let new = Open { series, end, nr_regions, events: 0, last };
+        let new = Open { series, end, latest: end, nr_regions, events: 0, last };
         let open = self.open.entry(e.name).or_insert(new);
         self.results.region(open.series, e.region, at)?;
         open.events += 1;
+        open.latest = end;
         open.last = e.region.end;
         if open.events == open.nr_regions { self.close(e.name, true, at) } else { Ok(()) }
     }

@@ -13,7 +13,7 @@ const SAMPLES: u32 = 20;
 /// Minimal number of regions that DAMON is asked for by default.
 const MIN_REGIONS: u32 = 10;
 /// Aggregation interval of a recording of one snapshot that does not say when it began: DAMON's default.
-const AGGR: Duration = Duration::from_millis(100);
+pub(super) const AGGR: Duration = Duration::from_millis(100);
 const MIN_INTERVAL: Duration = Duration::from_micros(100);
 const MAX_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 

@@ -1,6 +1,7 @@
 //! The results of each target that an importer has read, in little memory.
 
 use super::fault::Fault;
+use super::scale::AGGR;
 
 /// Maximal number of regions in memory: 24 bytes each, 768 MiB.
 const MAX_REGIONS: usize = 32 << 20;
@@ -83,7 +84,8 @@ impl Series {
         self.regions.iter().map(|r| r.nr_accesses).max().unwrap_or(0)
     }
 
-    /// Gives each result a begin: the end of the one before. The first one is as long as the others on average.
+    /// Gives each result a begin: the end of the one before. The first one is as long as the others on average,
+    /// or as the aggregation interval if there is no other.
     /// Returns the mean length of a result in ns.
     pub fn complete(&mut self) -> Option<u64> {
         let (first, last) = (self.spans.first()?.end, self.spans.last()?.end);
@@ -91,7 +93,7 @@ impl Series {
         let mean = (others > 0).then(|| last.saturating_sub(first) as f64 / others as f64);
         let first_len = match (mean, self.intervals.aggr) {
             (Some(mean), _) => mean.ceil() as u64,
-            (None, 0) => 0,
+            (None, 0) => AGGR.as_nanos() as u64,
             (None, us) => us.saturating_mul(1000),
         };
         let mut begin = first.saturating_sub(first_len);

@@ -4,8 +4,8 @@ use std::io::Cursor;
 use std::path::Path;
 use std::time::Duration;
 
-use isotherm_core::{Missing, Snapshot};
-use isotherm_record::edit::{Edit, Rewriter};
+use isotherm_core::{Missing, Nanos, Snapshot};
+use isotherm_record::edit::{Edit, EditError, Rewriter};
 use isotherm_record::import::{Import, Presumed};
 use isotherm_record::{
     FileEndReason, Limits, RecordingHeader, TargetInfo, Writer, export_damo_json,
@@ -128,4 +128,55 @@ fn targets_of_edited(record: &[u8]) -> usize {
     let all = snapshots(reader(&bytes));
     assert_eq!(all.len(), 1);
     all[0].targets.len()
+}
+
+/// A line of `perf script`, at a time in ms.
+fn line(event: &str, ms: u64, start: u64) -> String {
+    let (sec, ms, end) = (ms / 1000, ms % 1000, start + 4096);
+    format!("kdamond.0 1 [000] {sec}.{ms:03}: damon:{event} {start}-{end}: 3 5\n")
+}
+
+/// Found by an audit: its snapshot had no length, so that no report read the record.
+#[test]
+fn a_single_result_is_as_long_as_the_default_interval() {
+    let import = imported(line("damon_aggregated: target_id=0 nr_regions=1", 1500, 4096));
+    let lengths: Vec<_> = import.snapshots().map(|s| s.end.since(s.start)).collect();
+    assert_eq!(lengths, [Duration::from_millis(100)]);
+}
+
+/// Found by an audit: the presumed begin of a part's first snapshot may lie before the end of the part before.
+#[test]
+fn parts_of_one_recording_are_joined() {
+    let part = |ends: &[u64]| {
+        let of = |&ms| line("damon_aggregated: target_id=0 nr_regions=1", ms, 4096);
+        recorded(&imported(ends.iter().map(of).collect::<String>()))
+    };
+    let joined = |parts: [&[u64]; 2]| {
+        let mut bytes = Vec::new();
+        let [first, second] = parts.map(part);
+        let facts = imported(line("damon_aggregated: target_id=0 nr_regions=1", 1000, 4096));
+        let facts = facts.facts().clone();
+        let writer = Writer::to(&mut bytes, Path::new("new"), &facts, Limits::default()).unwrap();
+        let mut rewriter = Rewriter::new(writer, facts);
+        rewriter.add(reader(&first), &Edit::default(), false)?;
+        rewriter.add(reader(&second), &Edit::default(), false)?;
+        rewriter.finish().map(|_| snapshots(reader(&bytes)))
+    };
+    // The snapshots of the second part are longer than the first of them was.
+    let all = joined([&[1000, 1100, 1200], &[1300, 1402, 1504]]).unwrap();
+    let ms = |at: Nanos| at.0 / 1_000_000;
+    let times: Vec<_> = all.iter().map(|s| (ms(s.start), ms(s.end))).collect();
+    assert_eq!(times[2..4], [(1100, 1200), (1200, 1300)]);
+    let overlap = joined([&[1000, 1100, 1200], &[1200, 1300]]);
+    assert!(matches!(overlap, Err(EditError::Overlap { .. })));
+}
+
+/// Found by an audit: the results of several intervals were one if each lay at higher addresses.
+#[test]
+fn a_pause_ends_the_result_of_a_scheme() {
+    let scheme = "damos_before_apply: ctx_idx=0 scheme_idx=0 target_idx=0 nr_regions=9";
+    let events = [(1000, 4096), (1010, 8192), (2000, 40960), (3000, 409_600)];
+    let import = imported(events.map(|(ms, start)| line(scheme, ms, start)).concat());
+    let found: Vec<_> = import.snapshots().map(|s| (s.end.0 / 1_000_000, s.nr_regions())).collect();
+    assert_eq!(found, [(1000, 2), (2000, 1), (3000, 1)]);
 }

@@ -1,14 +1,20 @@
 //! The tables of a record: figures that it does not have are null.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
-use isotherm_core::{Missing, Nanos, RateSupport, Thresholds};
-use isotherm_record::{RecordingHeader, Table, export_parquet};
+use isotherm_core::{Attribution, Missing, Nanos, RateSupport, Thresholds};
+use isotherm_record::{
+    FileEndReason, Limits, Reader, RecordingHeader, Table, Writer, export_parquet,
+};
 
-use crate::samples::{facts, few, reader, record, record_attributed, record_with};
+use crate::samples::{
+    attribution, facts, few, reader, record, record_attributed, record_with, target,
+};
 
 /// The rows of a table of at most one batch.
 fn rows(table: Table, record: &[u8]) -> RecordBatch {
@@ -137,6 +143,78 @@ fn recordings_of_unknown_times_lie_side_by_side() {
         })
         .collect();
     assert_eq!(files(dir.path()), expected);
+}
+
+/// A record of 16 s, which ends 3 s after midnight, with the attribution of target 1 at the end of each snapshot.
+fn over_midnight() -> Vec<u8> {
+    let snapshots = few(40);
+    let to_midnight = snapshots[32].end.since(facts().started).as_millis() as u64;
+    let facts = RecordingHeader { started_unix_ms: 20_000 * 86_400_000 - to_midnight, ..facts() };
+    let mut bytes = Vec::new();
+    let limits = Limits::default();
+    let mut writer = Writer::to(&mut bytes, Path::new("record"), &facts, limits).unwrap();
+    let _ = writer.target(target(1)).unwrap();
+    for s in &snapshots {
+        let at = s.end;
+        let _ = writer.attribution(Attribution { at, ..attribution(s) }).unwrap();
+        let _ = writer.snapshot(s).unwrap();
+    }
+    writer.finish(FileEndReason::Stopped, "").unwrap();
+    bytes
+}
+
+/// Found by an audit: attributions of the second day, which precede the snapshots of the first, turned the day back.
+#[test]
+fn each_day_has_one_file_of_a_table() {
+    let dir = tempfile::tempdir().unwrap();
+    export_parquet(reader(&over_midnight()), &Thresholds::default(), dir.path()).unwrap();
+    let files = files(dir.path());
+    for table in ["regions", "snapshots", "targets"] {
+        let of_table = files.iter().filter(|path| path.starts_with(table));
+        let found: Vec<_> = of_table.map(|p| p.split(['=', '/']).nth(4).unwrap()).collect();
+        assert_eq!(found, ["2024-10-03", "2024-10-04"], "{table}");
+    }
+}
+
+/// Few bytes of a record at a time, while no file of its export may have its name.
+struct Watched {
+    record: std::io::Cursor<Vec<u8>>,
+    dir: PathBuf,
+    most_hidden: Arc<AtomicUsize>,
+}
+
+impl std::io::Read for Watched {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let files = files(&self.dir);
+        assert!(files.iter().all(|path| path.contains("/.")), "{files:?}");
+        self.most_hidden.fetch_max(files.len(), Ordering::Relaxed);
+        let len = buffer.len().min(64);
+        self.record.read(&mut buffer[..len])
+    }
+}
+
+/// Found by an audit: an export that was killed left files that broke the whole folder.
+#[test]
+fn files_have_their_names_when_all_are_complete() {
+    let dir = tempfile::tempdir().unwrap();
+    let most_hidden = Arc::new(AtomicUsize::new(0));
+    let export = |record: Vec<u8>| {
+        let (record, dir) = (std::io::Cursor::new(record), dir.path().to_owned());
+        let watched = Watched { record, dir: dir.clone(), most_hidden: Arc::clone(&most_hidden) };
+        let reader = Reader::new(watched, Path::new("record")).unwrap();
+        export_parquet(reader, &Thresholds::default(), &dir)
+    };
+    let mut damaged = over_midnight();
+    let last = damaged.len() - 30;
+    damaged[last] ^= 1;
+    assert!(export(damaged).is_err());
+    assert!(
+        most_hidden.swap(0, Ordering::Relaxed) > 0,
+        "the first day was not written before the end"
+    );
+    assert!(files(dir.path()).is_empty());
+    export(over_midnight()).unwrap();
+    assert_eq!(files(dir.path()).len(), 6);
 }
 
 /// An export that fails removes its own files only.
