@@ -123,7 +123,7 @@ fn large_folios_are_never_split() {
         found += young(&look(&mut ops, target, part(memory, 0, 1000), true));
         process.touch(part(memory, 40, 8));
     }
-    assert!(found > 1000);
+    assert!(found > 1000, "{found}");
     assert_eq!(mthp("split").unwrap(), splits);
     assert_eq!(young(&look(&mut ops, target, part(memory, 0, 32), false)), 0, "and really cleared");
     // Half of a folio is unmapped: the rest cannot be cleared without splitting it.
