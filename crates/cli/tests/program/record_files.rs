@@ -159,7 +159,8 @@ fn files_have_idle_ages_and_dirty_bytes() {
     needs_root!();
     let Some((dir, path, file)) = counted_file(16) else { return };
     let (record, ended) = (dir.path().join("rec"), AtomicBool::new(false));
-    let mut recorder = isotherm(["record", "--duration", "13s", "--file"]);
+    // Rows come each ten seconds, and snapshots may be late.
+    let mut recorder = isotherm(["record", "--duration", "21s", "--file"]);
     let done = std::thread::scope(|scope| {
         scope.spawn(|| {
             at_rate(300.0, &ended, |i| {
@@ -177,7 +178,8 @@ fn files_have_idle_ages_and_dirty_bytes() {
     assert!(dirty.iter().any(changed), "{dirty:?}");
     let with_ages = all.iter().filter_map(|s| Some((s, s.targets[0].ages.as_ref()?)));
     let rows: Vec<_> = with_ages.collect();
-    let [(s, ages)] = &rows[..] else { panic!("{} rows in 13 s", rows.len()) };
+    assert!((1..=2).contains(&rows.len()), "{} rows in 21 s", rows.len());
+    let (s, ages) = rows[0];
     assert!(ages.begun <= ages.since && ages.since < s.end && ages.sampling == 4, "{ages:?}");
     let resident: u64 = s.targets[0].regions.iter().map(RegionView::resident_bytes).sum();
     let counted = ages.idle.total() + u64::from(ages.unknown);
