@@ -589,11 +589,7 @@ impl Stacks {
             return;
         }
         let again = self.followed.contains_key(&key);
-        // These kinds of fault may not be the first one of their page.
-        if (is_read || is_around)
-            && !again
-            && is_represented(&self.followed, key, (since, level as usize), &self.unseen)
-        {
+        if s.was_left_out && !again && is_represented(&self.followed, key, level as usize) {
             return;
         }
         if self.followed.len() >= MAX_FOLLOWED && !again {
@@ -738,27 +734,24 @@ fn sides_filled_again(
     nearest(followed, key, tells).into_iter().filter(|side| *side == Some(true)).count()
 }
 
-/// Whether pages of a finer sample represent a page of this level that was sampled at this time, because it was in no sample
-/// when it was filled or mapped. If so, the nearest pages on both sides have such a sample from that time, and not from a
-/// later one. Example: of the pages of a file that was read at full speed, one in 1024 was sampled. The others may be read or
-/// mapped again later, when all pages of the greatest sample are observed.
+/// Whether a page of a finer sample represents a page of this level that was left out when it was filled or mapped: the
+/// nearest such page on either side is near. Example: of the pages of a file that was read at full speed, one in 1024 was
+/// sampled. The others may be read or mapped again later, when all pages of the greatest sample are observed. If the program
+/// has dropped the file before, the pages that represented them are followed no longer.
 fn is_represented(
     followed: &BTreeMap<FollowedKey, Followed>,
     key: FollowedKey,
-    (since, level): (Nanos, usize),
-    unseen: &[Nanos; LEVELS],
+    level: usize,
 ) -> bool {
-    let until = unseen.get(level).copied().unwrap_or_default();
     let tells = |(at, other): (&FollowedKey, &Followed)| {
         // Pages of a sample of one in n are up to 2.6 n pages apart.
-        let is_near = at.1.abs_diff(key.1) / key.2 <= 4 << other.shift;
-        match at.0 == key.0 && is_near && other.since <= until {
-            true => (at.2 == key.2 && other.shift > level).then_some(true),
+        let is_near = || at.1.abs_diff(key.1) / key.2 <= 4 << other.shift;
+        match at.0 == key.0 {
+            true => (at.2 == key.2 && other.shift > level).then(is_near),
             false => Some(false),
         }
     };
-    // A page that was sampled during a burst is a part of its sample.
-    since > until && nearest(followed, key, tells).iter().all(|side| *side == Some(true))
+    nearest(followed, key, tells).contains(&Some(true))
 }
 
 /// The answers of `tells` for the nearest followed page before and after another one. Pages without an answer are skipped.
@@ -818,32 +811,24 @@ mod tests {
         }
     }
 
-    /// After a burst of faults, files that were read had no stacks, until the recording ended. Pages that the burst had
-    /// mapped got one when a page near them was touched, so they counted twice.
+    /// Pages that a burst had left out counted twice when they came back, and files that were read after a burst had no
+    /// stacks until the recording ended.
     #[test]
-    fn pages_of_a_burst_are_represented_and_others_are_not() {
-        let mut unseen = [Nanos(0); LEVELS];
+    fn pages_that_a_burst_left_out_are_represented_while_others_stay() {
         let at = 0x5000_0000;
-        let near = at - 0x10_0000;
-        let is_at = |now, unseen: &_, before: (i32, u64, Followed), after: Followed| {
+        let is = |pid, near, by: Followed| {
             let pages = [
-                ((before.0, before.1, PAGE_SIZE), before.2),
-                // It was sampled before the burst.
+                ((pid, near, PAGE_SIZE), by),
+                // It was sampled before the burst, or in vain after it.
                 ((7, at + 0x1000, PAGE_SIZE), page(1, 6, 6, false)),
-                ((7, at + 0x10_0000, PAGE_SIZE), after),
             ];
-            is_represented(&BTreeMap::from(pages), (7, at, PAGE_SIZE), (Nanos(now), 6), unseen)
+            is_represented(&BTreeMap::from(pages), (7, at, PAGE_SIZE), 6)
         };
-        let is = |unseen: &_, before, after| is_at(20, unseen, before, after);
         let of_burst = || page(5, 10, 10, false);
-        assert!(!is(&unseen, (7, near, of_burst()), of_burst()), "there was no burst");
-        unseen[6] = Nanos(8);
-        assert!(is(&unseen, (7, near, of_burst()), of_burst()));
-        assert!(!is_at(8, &unseen, (7, near, of_burst()), of_burst()), "in the burst");
-        assert!(!is(&unseen, (7, near, of_burst()), page(9, 10, 6, false)), "a later reading");
-        assert!(!is(&unseen, (7, near, page(5, 10, 6, false)), of_burst()), "before the burst");
-        assert!(!is(&unseen, (8, near, of_burst()), of_burst()), "another process");
-        assert!(!is(&unseen, (7, at - 0x200_0000, of_burst()), of_burst()), "other memory");
+        assert!(is(7, at + 0x10_0000, of_burst()) && is(7, at - 0x10_0000, of_burst()));
+        assert!(!is(7, at - 0x10_0000, page(5, 10, 6, false)), "not of the burst");
+        assert!(!is(8, at - 0x10_0000, of_burst()), "another process");
+        assert!(!is(7, at - 0x200_0000, of_burst()), "other memory");
     }
 
     #[test]

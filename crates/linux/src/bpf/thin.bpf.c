@@ -89,6 +89,8 @@ struct sample {
 	/* number of pages or faults that it represents */
 	__u64 weight;
 	__u64 kind;
+	/* Whether its page was left out when it was filled or mapped last: others represent it. */
+	__u64 was_left_out;
 };
 
 /* Of the faults of one CPU that go to one ring. */
@@ -126,6 +128,17 @@ struct {
 	__type(value, __u64);
 } mapped SEC(".maps");
 
+/*
+ * Pages of the greatest sample that a smaller one left out, and that were not sampled since. It has room for those of
+ * 16 GiB.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1 << 16);
+	__type(key, struct page_id);
+	__type(value, __u8);
+} left_out SEC(".maps");
+
 /* The events that own the rings: those of all CPUs for minor faults, then those for major ones. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
@@ -156,11 +169,31 @@ static __always_inline __u32 doublings(const struct thinning *t, __u32 of_room)
 	return n < MAX_DOUBLINGS ? n : MAX_DOUBLINGS;
 }
 
+static __always_inline struct page_id page_at(__u64 address)
+{
+	return (struct page_id){ bpf_get_current_pid_tgid() >> 32, address >> PAGE_SHIFT };
+}
+
+/* Notes that pages of a smaller sample represent this one. */
+static __always_inline void leave_out(__u64 address)
+{
+	struct page_id id = page_at(address);
+	__u8 yes = 1;
+
+	if (!bpf_map_lookup_elem(&left_out, &id))
+		bpf_map_update_elem(&left_out, &id, &yes, 0);
+}
+
 static __always_inline void put(struct bpf_perf_event_data *ctx, __u32 ring, struct thinning *t,
 				__u64 address, __u64 weight, __u64 kind)
 {
 	struct sample sample = { .address = address, .weight = weight, .kind = kind };
+	struct page_id id = page_at(address);
 
+	if (kind == READ || kind == AROUND)
+		sample.was_left_out = bpf_map_lookup_elem(&left_out, &id) != NULL;
+	else if (kind == MINOR)
+		bpf_map_delete_elem(&left_out, &id);
 	t->taken++;
 	bpf_perf_event_output(ctx, &outputs, ring * cpus + bpf_get_smp_processor_id(), &sample,
 			      sizeof(sample));
@@ -196,8 +229,11 @@ static __always_inline void take_page(struct bpf_perf_event_data *ctx, __u32 rin
 		is_first = t->block != block;
 		t->block = block;
 	}
-	if (of_page >> (64 - n) && !is_first)
+	if (of_page >> (64 - n) && !is_first) {
+		if (!(of_page >> (64 - MIN_SHIFT)))
+			leave_out(ctx->addr);
 		return;
+	}
 	put(ctx, ring, t, ctx->addr, 1ull << n, kind);
 }
 
@@ -240,7 +276,7 @@ static __always_inline void take_around(struct bpf_perf_event_data *ctx, __u32 r
 {
 	__u64 touched = ctx->addr >> PAGE_SHIFT, page = sampled_around(touched), now, n, changes, *until;
 	struct area area = { .address = page << PAGE_SHIFT };
-	struct page_id id = { .page = page };
+	struct page_id id = page_at(area.address);
 	bool is_own = page == touched;
 	struct thinning *t;
 	char byte;
@@ -250,7 +286,6 @@ static __always_inline void take_around(struct bpf_perf_event_data *ctx, __u32 r
 	t = thinning_of(ring);
 	if (!t)
 		return;
-	id.tgid = bpf_get_current_pid_tgid() >> 32;
 	changes = changes_of(BPF_CORE_READ(bpf_get_current_task_btf(), mm));
 	/* The lookup of a mapping takes a lock: too dear for a thread that fills memory. */
 	if (t->private_tgid == id.tgid && t->private_start <= ctx->addr && ctx->addr < t->private_end) {
@@ -263,9 +298,11 @@ static __always_inline void take_around(struct bpf_perf_event_data *ctx, __u32 r
 		}
 	}
 	n = shift + doublings(t, of_room);
-	/* Pages of a smaller sample represent it, and user space knows whether they still do when it is sampled later. */
-	if (hash(page) >> (64 - n))
+	if (hash(page) >> (64 - n)) {
+		if (!is_own)
+			leave_out(area.address);
 		return;
+	}
 	now = bpf_ktime_get_ns();
 	until = bpf_map_lookup_elem(&mapped, &id);
 	if (!is_own && until && now < *until)

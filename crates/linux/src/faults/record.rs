@@ -44,6 +44,9 @@ pub struct Sampled {
     pub kind: SampleKind,
     /// number of faults or allocations that this one represents
     pub weight: u64,
+    /// Its page was filled or mapped before, when a smaller sample left it out. So other pages represent it, as long as
+    /// they are resident.
+    pub was_left_out: bool,
     /// Call stack in user space by frame pointers, the innermost frame first. It ends at the first function
     /// that has none.
     pub frames: Arc<[u64]>,
@@ -61,6 +64,7 @@ impl Sampled {
             address,
             kind: SampleKind::Released,
             weight: 0,
+            was_left_out: false,
             frames: [].into(),
             copy: None,
         }
@@ -145,6 +149,7 @@ pub(super) fn parse(kind: u32, misc: u16, content: &[u8], counts: Counts) -> Opt
             let frames = rest.long()?;
             let frames = (0..frames).map_while(|_| rest.long()).filter(|&f| f < CONTEXTS).collect();
             let selected = if counts == Counts::Selected { Some(rest.selected()?) } else { None };
+            let (selected, was_left_out) = selected.unzip();
             let arguments = counts == Counts::Allocations;
             let (registers, copy) = rest.copy(if arguments { 3 } else { 0 }).unzip();
             let (address, kind, weight) = match counts {
@@ -169,6 +174,7 @@ pub(super) fn parse(kind: u32, misc: u16, content: &[u8], counts: Counts) -> Opt
                 address,
                 kind,
                 weight,
+                was_left_out: was_left_out.unwrap_or(false),
                 frames,
                 copy,
             }))
@@ -220,8 +226,8 @@ fn represented(size: u64, mean: u64, random: u64) -> u64 {
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
-    /// `struct sample` of `thin.bpf.c`.
-    fn selected(&mut self) -> Option<(u64, SampleKind, u64)> {
+    /// `struct sample` of `thin.bpf.c`: the address, the kind and the weight, and whether the page was left out.
+    fn selected(&mut self) -> Option<((u64, SampleKind, u64), bool)> {
         let len = usize::try_from(self.id()?).ok()?;
         let (content, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
@@ -234,7 +240,7 @@ impl Fields<'_> {
             3 => SampleKind::Around,
             _ => return None,
         };
-        Some((address, kind, weight))
+        Some(((address, kind, weight), content.long()? != 0))
     }
 
     /// The first `arguments` registers, and the others with the stack. None of a thread without a user space.
@@ -294,6 +300,7 @@ mod tests {
             address: 0x7f00_0000_1234,
             kind: SampleKind::Minor,
             weight: 64,
+            was_left_out: false,
             frames: [0x4010, 0x4020].into(),
             copy: None,
         };
@@ -316,20 +323,22 @@ mod tests {
         let user = (-512_i64).cast_unsigned();
         let head = bytes(&[7, 8], &[100, 2, user, 0x4010]);
         let of_program = |kind| {
-            let content = bytes(&[28], &[0x7f00_0000_1234, 256, kind]);
+            let content = bytes(&[36], &[0x7f00_0000_1234, 256, kind, kind / 2]);
             // The kernel fills up to 8 bytes.
             let content = [content, bytes(&[0], &[2, 0x10, 0x20, 0x30, 0, 0])].concat();
             let content = [head.clone(), content].concat();
             match parse(sys::PERF_RECORD_SAMPLE, 0, &content, Counts::Selected) {
-                Some(Record::Fault(s)) => Some((s.address, s.kind, s.weight, s.copy.is_some())),
+                Some(Record::Fault(s)) => {
+                    Some((s.address, s.kind, s.weight, s.was_left_out, s.copy.is_some()))
+                }
                 _ => None,
             }
         };
-        let expected = |kind| Some((0x7f00_0000_1234, kind, 256, true));
-        assert_eq!(of_program(0), expected(SampleKind::Minor));
-        assert_eq!(of_program(1), expected(SampleKind::Major));
-        assert_eq!(of_program(2), expected(SampleKind::Read));
-        assert_eq!(of_program(3), expected(SampleKind::Around));
+        let expected = |kind, was_left_out| Some((0x7f00_0000_1234, kind, 256, was_left_out, true));
+        assert_eq!(of_program(0), expected(SampleKind::Minor, false));
+        assert_eq!(of_program(1), expected(SampleKind::Major, false));
+        assert_eq!(of_program(2), expected(SampleKind::Read, true));
+        assert_eq!(of_program(3), expected(SampleKind::Around, true));
         assert_eq!(of_program(4), None);
     }
 
