@@ -111,10 +111,8 @@ impl Iterator for Assembler<'_> {
     /// The results that end next. DAMON reports its targets one after the other, so that results which end
     /// within half an interval belong together.
     fn next(&mut self) -> Option<Snapshot> {
-        let ends = self.targets.iter().filter_map(|t| Some((t.span()?.end, t.scale.attrs)));
-        let (end, attrs) = ends.min_by_key(|(end, _)| *end)?;
-        let half = u64::try_from(attrs.aggr.as_nanos() / 2).unwrap_or(u64::MAX);
-        let together = |t: &&mut Target| t.span().is_some_and(|s| s.end - end <= half);
+        let results = self.targets.iter().filter_map(Target::result);
+        let (Span { end, .. }, attrs) = results.min_by_key(|(span, _)| span.end)?;
         let mut snapshot = Snapshot {
             seq: self.seq,
             start: Nanos(end),
@@ -124,11 +122,13 @@ impl Iterator for Assembler<'_> {
             quality: None,
             targets: Vec::new(),
         };
-        for target in self.targets.iter_mut().filter(together) {
-            let Some(span) = target.span() else { continue };
-            let start = span.start.unwrap_or(end).max(self.last_end);
-            snapshot.start = snapshot.start.min(Nanos(start));
-            snapshot.targets.push(target.view(span, &mut snapshot.attrs));
+        for target in &mut self.targets {
+            let Some((span, of_result)) = target.result() else { continue };
+            if Duration::from_nanos(span.end - end) <= attrs.aggr / 2 {
+                let start = span.start.unwrap_or(end).max(self.last_end);
+                snapshot.start = snapshot.start.min(Nanos(start));
+                snapshot.targets.push(target.view(span, &of_result));
+            }
         }
         self.seq += 1;
         self.last_end = end;
@@ -137,19 +137,16 @@ impl Iterator for Assembler<'_> {
 }
 
 impl Target<'_> {
-    fn span(&self) -> Option<Span> {
-        self.series.spans.get(self.next).copied()
+    /// The next result, and its intervals.
+    fn result(&self) -> Option<(Span, Attrs)> {
+        let span = *self.series.spans.get(self.next)?;
+        Some((span, self.scale.attrs_of(span)))
     }
 
     /// The view of the next result.
-    fn view(&mut self, span: Span, attrs: &mut Attrs) -> TargetView {
+    fn view(&mut self, span: Span, attrs: &Attrs) -> TargetView {
         let regions = self.series.regions(self.next);
         self.next += 1;
-        let aggr = self.scale.attrs.aggr;
-        let tuned = Duration::from_micros(span.sample_us.into());
-        if !tuned.is_zero() && tuned * 2 <= attrs.aggr {
-            attrs.sample = tuned;
-        }
         let start = span.start.unwrap_or(span.end);
         if regions.iter().any(|r| r.age == NO_AGE) {
             self.since.next(regions, start);
@@ -159,9 +156,9 @@ impl Target<'_> {
             accesses_bp: self.scale.bp(r.nr_accesses),
             age: match r.age {
                 NO_AGE => Duration::from_nanos(start.saturating_sub(self.since.of(i))),
-                age => aggr.saturating_mul(age).min(MAX_AGE),
+                age => attrs.aggr.saturating_mul(age).min(MAX_AGE),
             },
-            rate: self.scale.rate(r.nr_accesses, attrs.sample),
+            rate: self.scale.rate(r.nr_accesses, attrs),
             touched_bp: if r.nr_accesses > 0 { 10_000 } else { 0 },
             resident_bp: 10_000,
             unknown_bp: Pages::default(),

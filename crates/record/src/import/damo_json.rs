@@ -54,6 +54,7 @@ fn record(json: &mut Json<impl Read>, results: &mut Results) -> Result<(), Fault
                     b"sample_us" => intervals.sample = micros(json)?.unwrap_or(0),
                     b"aggr_us" => intervals.aggr = micros(json)?.unwrap_or(0),
                     b"ops_update_us" => intervals.update = micros(json)?.unwrap_or(0),
+                    b"intervals_goal" => intervals.goal = goal(json)?,
                     _ => json.skip()?,
                 }
                 Ok(())
@@ -67,6 +68,22 @@ fn record(json: &mut Json<impl Read>, results: &mut Results) -> Result<(), Fault
         (series.name, series.intervals) = (indices.name(), intervals);
     }
     Ok(())
+}
+
+/// The limits of the sampling interval; `None` if DAMON did not tune it.
+fn goal(json: &mut Json<impl Read>) -> Result<Option<(u64, u64)>, Fault> {
+    let (mut aggrs, mut least, mut most) = (None, None, None);
+    json.object(|json, name| {
+        match name {
+            b"aggrs" => aggrs = whole(json)?,
+            b"min_sample_us" => least = micros(json)?,
+            b"max_sample_us" => most = micros(json)?,
+            _ => json.skip()?,
+        }
+        Ok(())
+    })?;
+    let limits = (least.unwrap_or(0), most.unwrap_or(u64::MAX));
+    Ok(aggrs.filter(|n| *n > 0).map(|_| limits))
 }
 
 fn snapshot(
@@ -92,6 +109,10 @@ fn snapshot(
         Ok(())
     })?;
     let end = end.ok_or_else(|| Fault::at(at, "a snapshot has no end_time"))?;
+    // damo may write this time in ns. No sampling interval is longer than a snapshot.
+    if start.is_some_and(|start| sample_us > end.saturating_sub(start) / 1000) {
+        sample_us /= 1000;
+    }
     results.close(series, (start, end), u32::try_from(sample_us).unwrap_or(0), at)
 }
 

@@ -55,6 +55,8 @@ pub(super) struct Intervals {
     pub sample: u64,
     pub aggr: u64,
     pub update: u64,
+    /// limits of the sampling interval, if DAMON tunes the intervals
+    pub goal: Option<(u64, u64)>,
 }
 
 /// All results of one target, in order of time.
