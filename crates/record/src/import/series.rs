@@ -4,11 +4,11 @@ use super::fault::Fault;
 use super::scale::AGGR;
 
 /// Maximal number of regions in memory: 24 bytes each, 768 MiB.
-const MAX_REGIONS: usize = 32 << 20;
+pub(super) const MAX_REGIONS: usize = 32 << 20;
 /// Maximal number of results (one target, one aggregation interval) in memory: 40 bytes each, 320 MiB.
 const MAX_SPANS: usize = 8 << 20;
-/// Maximal number of targets.
-const MAX_TARGETS: usize = 10_000;
+/// Maximal number of targets, and of kdamonds.
+pub(super) const MAX_TARGETS: usize = 10_000;
 /// Maximal number of regions of one result: a frame of a record has to hold them.
 const MAX_SPAN_REGIONS: usize = 100_000;
 /// The age of a region whose format has no ages.
@@ -47,6 +47,16 @@ pub(super) enum Name {
     Pid(u32),
     /// Kdamond, context, scheme and target of a record of a scheme. The target is -1 if there is none.
     Scheme(i64, i64, i64, i64),
+}
+
+impl Name {
+    /// The number of the kdamond.
+    pub fn kdamond(self) -> i64 {
+        match self {
+            Name::Target(kdamond, ..) | Name::Scheme(kdamond, ..) => kdamond,
+            Name::Pid(_) => 0,
+        }
+    }
 }
 
 /// The intervals of a recording in us; 0 if the file does not have them.

@@ -34,7 +34,7 @@ pub(super) fn read(mut input: impl BufRead) -> Result<Results, Fault> {
         // A line that is no text is of another event.
         match str::from_utf8(&line).map(parse) {
             Ok(Some(Ok(Line::Region(event)))) => events.push(event, at)?,
-            Ok(Some(Ok(Line::Tuned(us)))) => events.tuned(us),
+            Ok(Some(Ok(Line::Tuned(kdamond, us)))) => events.tuned(kdamond, us, at)?,
             Ok(Some(Err(why))) => return Err(Fault::at(at, why)),
             Ok(None) | Err(_) => {}
         }
@@ -44,14 +44,15 @@ pub(super) fn read(mut input: impl BufRead) -> Result<Results, Fault> {
 
 enum Line {
     Region(Event),
-    /// a sampling interval in us
-    Tuned(u32),
+    /// a kdamond, and its sampling interval in us
+    Tuned(i64, u32),
 }
 
 /// `None`: the line is of another event.
 fn parse(line: &str) -> Option<Result<Line, &'static str>> {
-    if let Some((_, rest)) = line.split_once(INTERVALS_TUNED) {
-        return Some(value(rest, "sample_us").map(Line::Tuned).ok_or("sample_us is missing"));
+    if let Some((head, rest)) = line.split_once(INTERVALS_TUNED) {
+        let tuned = value(rest, "sample_us").map(|us| Line::Tuned(kdamond(head), us));
+        return Some(tuned.ok_or("sample_us is missing"));
     }
     let (head, rest, of_scheme) = match line.split_once(AGGREGATED) {
         Some((head, rest)) => (head, rest, false),
@@ -109,6 +110,7 @@ fn time(head: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::import::series::Series;
 
     fn read_text(text: &str) -> Result<Results, Fault> {
         read(text.as_bytes())
@@ -147,6 +149,23 @@ mod tests {
         assert_eq!(scheme.name, Name::Scheme(0, 0, 1, 2));
         assert_eq!((scheme.spans.len(), scheme.regions(0).len()), (2, 2));
         assert_eq!(scheme.spans[0].sample_us, 7000);
+    }
+
+    /// Found by an audit: kdamonds shared one tuned interval.
+    #[test]
+    fn each_kdamond_has_its_tuned_interval() {
+        let line =
+            |kdamond, sec, event: &str| format!("kdamond.{kdamond} 1 [0] {sec}.5: damon:{event}\n");
+        let result = "damon_aggregated: target_id=0 nr_regions=1 0-1: 3 4";
+        let text = [
+            line(0, 1, "damon_monitor_intervals_tune: sample_us=7000"),
+            line(0, 2, result),
+            line(1, 3, result),
+        ];
+        let results = read_text(&text.concat()).unwrap();
+        let tuned = |s: &Series| (s.name, s.spans[0].sample_us);
+        let found: Vec<_> = results.series.iter().map(tuned).collect();
+        assert_eq!(found, [(Name::Target(0, 0, 0), 7000), (Name::Target(1, 0, 0), 0)]);
     }
 
     #[test]

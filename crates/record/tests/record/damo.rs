@@ -231,3 +231,31 @@ fn tuned_intervals_give_rates_and_ages() {
         assert!((0.9..1.3).contains(&(r.rate.hz / expected)), "{len} {stated}: {:?}", r.rate);
     }
 }
+
+/// Found by an audit: a target had the rates of the interval of another one, and was missing from most snapshots.
+#[test]
+fn targets_of_different_intervals_keep_theirs() {
+    let each = |ms: u64, n: u64, start| -> Vec<String> {
+        let begin = |i| 1000 + i * ms;
+        (0..n).map(|i| damo_snapshot(begin(i), begin(i + 1), "null", start, 3)).collect()
+    };
+    let intervals = |sample, aggr| format!(r#"{{"sample_us": {sample}, "aggr_us": {aggr}}}"#);
+    let short = damo_record(0, &intervals(5000, 100_000), &each(100, 40, 4096));
+    let long = damo_record(1, &intervals(100_000, 2_000_000), &each(2000, 2, 1 << 30));
+    let rate_of = |records: &str, target: usize| {
+        let s = imported(format!("[{records}]")).snapshots().last().unwrap();
+        s.targets[target].regions[0].rate
+    };
+    let expected = [rate_of(&short, 0), rate_of(&long, 0)];
+    let both = imported(format!("[{short},{long}]"));
+    let snapshots: Vec<Snapshot> = both.snapshots().collect();
+    assert_eq!(snapshots.len(), 40);
+    for s in &snapshots {
+        let rates: Vec<_> = s.targets.iter().map(|t| t.regions[0].rate).collect();
+        assert_eq!(rates, expected);
+        let ages = [0, 1].map(|i| s.targets[i].regions[0].age.as_millis());
+        assert_eq!(ages, [300, 6000]);
+    }
+    let times = snapshots.iter().map(|s| (s.end.0 - s.start.0) / 1_000_000);
+    assert!(times.into_iter().all(|ms| ms == 100));
+}
