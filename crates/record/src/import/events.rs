@@ -10,6 +10,11 @@ use super::series::{MAX_TARGETS, Name, Region, Results};
 /// the events do not have the interval.
 const PAUSE: u128 = AGGR.as_nanos() / 2;
 
+/// The number in the name of a kdamond's thread: `kdamond.1`, and in some texts `kdamond.1-4452`.
+pub(super) fn kdamond(thread: &str) -> Option<i64> {
+    thread.strip_prefix("kdamond.")?.split('-').next()?.parse().ok()
+}
+
 /// One event.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Event {

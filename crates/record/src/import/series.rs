@@ -57,6 +57,17 @@ impl Name {
             Name::Pid(_) => 0,
         }
     }
+
+    /// The same target of another kdamond.
+    pub fn of_kdamond(self, kdamond: i64) -> Self {
+        match self {
+            Name::Target(_, context, target) => Name::Target(kdamond, context, target),
+            Name::Scheme(_, context, scheme, target) => {
+                Name::Scheme(kdamond, context, scheme, target)
+            }
+            Name::Pid(pid) => Name::Pid(pid),
+        }
+    }
 }
 
 /// The intervals of a recording in us; 0 if the file does not have them.

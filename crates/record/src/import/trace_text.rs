@@ -9,7 +9,7 @@
 
 use std::io::{BufRead, Read};
 
-use super::events::{Event, Events};
+use super::events::{self, Event, Events};
 use super::fault::Fault;
 use super::series::{NO_AGE, Name, Region, Results};
 
@@ -66,7 +66,8 @@ fn region(head: &str, rest: &str, of_scheme: bool) -> Result<Line, &'static str>
         let index = |name, why| value(rest, name).map(|i: u32| i.into()).ok_or(why);
         let context = index("ctx_idx", "ctx_idx is missing")?;
         let scheme = index("scheme_idx", "scheme_idx is missing")?;
-        Name::Scheme(0, context, scheme, index("target_idx", "target_idx is missing")?)
+        let target = index("target_idx", "target_idx is missing")?;
+        Name::Scheme(kdamond(head), context, scheme, target)
     } else {
         Name::Target(kdamond(head), 0, value(rest, "target_id").ok_or("target_id is missing")?)
     };
@@ -83,10 +84,9 @@ fn region(head: &str, rest: &str, of_scheme: bool) -> Result<Line, &'static str>
     Ok(Line::Region(Event { name, nr_regions, region, end }))
 }
 
-/// The number in the name of the thread, `kdamond.1`; 0 if there is none.
+/// The number of the kdamond; 0 if the thread has another name.
 fn kdamond(head: &str) -> i64 {
-    let name = head.split_whitespace().next().and_then(|word| word.strip_prefix("kdamond."));
-    name.and_then(|rest| rest.split('-').next()?.parse().ok()).unwrap_or(0)
+    head.split_whitespace().next().and_then(events::kdamond).unwrap_or(0)
 }
 
 /// The value of `name=value`.
@@ -166,6 +166,20 @@ mod tests {
         let tuned = |s: &Series| (s.name, s.spans[0].sample_us);
         let found: Vec<_> = results.series.iter().map(tuned).collect();
         assert_eq!(found, [(Name::Target(0, 0, 0), 7000), (Name::Target(1, 0, 0), 0)]);
+    }
+
+    /// Found by an audit: the events of schemes of two kdamonds were one result.
+    #[test]
+    fn schemes_of_two_kdamonds_are_two() {
+        let line = |kdamond, start: u32| {
+            let event = "damos_before_apply: ctx_idx=0 scheme_idx=0 target_idx=0 nr_regions=9";
+            format!("kdamond.{kdamond} 1 [0] 1.5: damon:{event} {start}-{}: 1 2\n", start + 1)
+        };
+        let text = [line(0, 1), line(1, 7), line(0, 2), line(1, 8)].concat();
+        let results = read_text(&text).unwrap();
+        let found = |s: &Series| (s.name, s.spans.len(), s.regions(0).len());
+        let found: Vec<_> = results.series.iter().map(found).collect();
+        assert_eq!(found, [(Name::Scheme(0, 0, 0, 0), 1, 2), (Name::Scheme(1, 0, 0, 0), 1, 2)]);
     }
 
     #[test]
