@@ -105,51 +105,101 @@ impl<'a> Assembler<'a> {
     }
 }
 
+/// The results of a snapshot.
+struct Step {
+    start: u64,
+    end: u64,
+    attrs: Attrs,
+    parts: Vec<Part>,
+}
+
+/// A result in a snapshot.
+struct Part {
+    /// number of its target in the assembler
+    target: usize,
+    /// number of the result
+    result: usize,
+    span: Span,
+    attrs: Attrs,
+    /// whether a later snapshot has it again
+    again: bool,
+}
+
+impl Assembler<'_> {
+    /// The results that end next. DAMON reports its targets one after the other, so that results which end
+    /// within half an interval belong together. A result of a longer interval is in each snapshot of its time.
+    fn step(&mut self) -> Option<Step> {
+        let results = self.targets.iter().filter_map(Target::result);
+        let (Span { end, .. }, attrs) = results.min_by_key(|(span, _)| span.end)?;
+        let mut step = Step { start: end, end, attrs, parts: Vec::new() };
+        for (i, target) in self.targets.iter_mut().enumerate() {
+            let Some((span, of_result)) = target.result() else { continue };
+            let start = span.start.unwrap_or(end);
+            let later = Duration::from_nanos(span.end - end);
+            let again = later > attrs.aggr.min(of_result.aggr) / 2;
+            // Before that time, an earlier result is missing.
+            if again && (start >= end || later > of_result.aggr * 3 / 2) {
+                continue;
+            }
+            let part = Part { target: i, result: target.next, span, attrs: of_result, again };
+            step.parts.push(part);
+            if !again {
+                step.start = step.start.min(start.max(self.last_end));
+                target.next += 1;
+            }
+        }
+        self.last_end = end;
+        Some(step)
+    }
+
+    /// Whether results are in more than one snapshot so often that the snapshots have more than `most` views and
+    /// regions that the file does not have.
+    pub fn repeats(mut self, most: usize) -> bool {
+        let mut left = most;
+        while let Some(step) = self.step() {
+            for part in step.parts.iter().filter(|part| part.again) {
+                let Some(target) = self.targets.get(part.target) else { continue };
+                let Some(rest) = left.checked_sub(1 + target.series.regions(part.result).len())
+                else {
+                    return true;
+                };
+                left = rest;
+            }
+        }
+        false
+    }
+}
+
 impl Iterator for Assembler<'_> {
     type Item = Snapshot;
 
-    /// The results that end next. DAMON reports its targets one after the other, so that results which end
-    /// within half an interval belong together.
     fn next(&mut self) -> Option<Snapshot> {
-        let ends = self.targets.iter().filter_map(|t| Some((t.span()?.end, t.scale.attrs)));
-        let (end, attrs) = ends.min_by_key(|(end, _)| *end)?;
-        let half = u64::try_from(attrs.aggr.as_nanos() / 2).unwrap_or(u64::MAX);
-        let together = |t: &&mut Target| t.span().is_some_and(|s| s.end - end <= half);
-        let mut snapshot = Snapshot {
-            seq: self.seq,
-            start: Nanos(end),
+        let Step { start, end, attrs, parts } = self.step()?;
+        let seq = self.seq;
+        self.seq += 1;
+        let view = |part: &Part| Some(self.targets.get_mut(part.target)?.view(part));
+        Some(Snapshot {
+            seq,
+            start: Nanos(start),
             end: Nanos(end),
             attrs: Attrs { max_regions: self.max_regions, ..attrs },
             cost: Cost::default(),
             quality: None,
-            targets: Vec::new(),
-        };
-        for target in self.targets.iter_mut().filter(together) {
-            let Some(span) = target.span() else { continue };
-            let start = span.start.unwrap_or(end).max(self.last_end);
-            snapshot.start = snapshot.start.min(Nanos(start));
-            snapshot.targets.push(target.view(span, &mut snapshot.attrs));
-        }
-        self.seq += 1;
-        self.last_end = end;
-        Some(snapshot)
+            targets: parts.iter().filter_map(view).collect(),
+        })
     }
 }
 
 impl Target<'_> {
-    fn span(&self) -> Option<Span> {
-        self.series.spans.get(self.next).copied()
+    /// The next result, and its intervals.
+    fn result(&self) -> Option<(Span, Attrs)> {
+        let span = *self.series.spans.get(self.next)?;
+        Some((span, self.scale.attrs_of(span)))
     }
 
-    /// The view of the next result.
-    fn view(&mut self, span: Span, attrs: &mut Attrs) -> TargetView {
-        let regions = self.series.regions(self.next);
-        self.next += 1;
-        let aggr = self.scale.attrs.aggr;
-        let tuned = Duration::from_micros(span.sample_us.into());
-        if !tuned.is_zero() && tuned * 2 <= attrs.aggr {
-            attrs.sample = tuned;
-        }
+    fn view(&mut self, part: &Part) -> TargetView {
+        let Part { result, span, attrs, .. } = part;
+        let regions = self.series.regions(*result);
         let start = span.start.unwrap_or(span.end);
         if regions.iter().any(|r| r.age == NO_AGE) {
             self.since.next(regions, start);
@@ -159,9 +209,9 @@ impl Target<'_> {
             accesses_bp: self.scale.bp(r.nr_accesses),
             age: match r.age {
                 NO_AGE => Duration::from_nanos(start.saturating_sub(self.since.of(i))),
-                age => aggr.saturating_mul(age).min(MAX_AGE),
+                age => attrs.aggr.saturating_mul(age).min(MAX_AGE),
             },
-            rate: self.scale.rate(r.nr_accesses, attrs.sample),
+            rate: self.scale.rate(r.nr_accesses, attrs),
             touched_bp: if r.nr_accesses > 0 { 10_000 } else { 0 },
             resident_bp: 10_000,
             unknown_bp: Pages::default(),
@@ -227,5 +277,45 @@ impl Since {
         };
         self.times = regions.iter().map(since).collect();
         self.regions = regions.to_vec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::import::{Presumed, damo_json};
+
+    /// A target of 20 results of one interval, and one of a result of two regions over the same time.
+    #[test]
+    fn repeated_results_have_a_limit() {
+        let result = |from: u64, to: u64, starts: &[u64]| {
+            let region = |start: &u64| {
+                format!(
+                    r#"{{"start": {start}, "end": {}, "nr_accesses": {{"samples": 1}}}}"#,
+                    start + 1
+                )
+            };
+            let regions: Vec<String> = starts.iter().map(region).collect();
+            let ns = |ms: u64| ms * 1_000_000;
+            let times = format!(r#""start_time": {}, "end_time": {}"#, ns(from), ns(to));
+            format!(r#"{{{times}, "regions": [{}]}}"#, regions.join(","))
+        };
+        let record = |target: u64, ms: u64, results: &[String]| {
+            let intervals = format!(r#"{{"sample_us": {}, "aggr_us": {}}}"#, ms * 50, ms * 1000);
+            let results = results.join(",");
+            format!(
+                r#"{{"intervals": {intervals}, "target_id": {target}, "snapshots": [{results}]}}"#
+            )
+        };
+        let short: Vec<String> = (0..20).map(|i| result(i * 100, i * 100 + 100, &[4096])).collect();
+        let long = [result(0, 2000, &[0, 4096])];
+        let text = format!("[{},{}]", record(0, 100, &short), record(1, 2000, &long));
+        let mut results = damo_json::read(text.as_bytes()).unwrap();
+        let scale = |s: &mut Series| Scale::of(s, Presumed::default()).unwrap();
+        let scales: Vec<Scale> = results.series.iter_mut().map(scale).collect();
+        let assembler = || Assembler::new(&results, &scales);
+        assert!(assembler().all(|s| s.targets.len() == 2));
+        // a view and two regions, in 19 snapshots
+        assert!(assembler().repeats(19 * 3 - 1) && !assembler().repeats(19 * 3));
     }
 }

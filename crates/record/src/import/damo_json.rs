@@ -45,15 +45,16 @@ fn record(json: &mut Json<impl Read>, results: &mut Results) -> Result<(), Fault
     let series = results.series_of(Name::Target(0, 0, 0), true, at)?;
     json.object(|json, name| {
         match name {
-            b"kdamond_idx" => indices.kdamond = whole(json)?,
-            b"context_idx" => indices.context = whole(json)?,
-            b"scheme_idx" => indices.scheme = whole(json)?,
+            b"kdamond_idx" => indices.kdamond = index(json)?,
+            b"context_idx" => indices.context = index(json)?,
+            b"scheme_idx" => indices.scheme = index(json)?,
             b"target_id" => indices.target = whole(json)?,
             b"intervals" => json.object(|json, name| {
                 match name {
                     b"sample_us" => intervals.sample = micros(json)?.unwrap_or(0),
                     b"aggr_us" => intervals.aggr = micros(json)?.unwrap_or(0),
                     b"ops_update_us" => intervals.update = micros(json)?.unwrap_or(0),
+                    b"intervals_goal" => intervals.goal = goal(json)?,
                     _ => json.skip()?,
                 }
                 Ok(())
@@ -67,6 +68,22 @@ fn record(json: &mut Json<impl Read>, results: &mut Results) -> Result<(), Fault
         (series.name, series.intervals) = (indices.name(), intervals);
     }
     Ok(())
+}
+
+/// The limits of the sampling interval; `None` if DAMON did not tune it.
+fn goal(json: &mut Json<impl Read>) -> Result<Option<(u64, u64)>, Fault> {
+    let (mut aggrs, mut least, mut most) = (None, None, None);
+    json.object(|json, name| {
+        match name {
+            b"aggrs" => aggrs = whole(json)?,
+            b"min_sample_us" => least = micros(json)?,
+            b"max_sample_us" => most = micros(json)?,
+            _ => json.skip()?,
+        }
+        Ok(())
+    })?;
+    let limits = (least.unwrap_or(0), most.unwrap_or(u64::MAX));
+    Ok(aggrs.filter(|n| *n > 0).map(|_| limits))
 }
 
 fn snapshot(
@@ -92,6 +109,10 @@ fn snapshot(
         Ok(())
     })?;
     let end = end.ok_or_else(|| Fault::at(at, "a snapshot has no end_time"))?;
+    // damo may write this time in ns. No sampling interval is longer than a snapshot.
+    if start.is_some_and(|start| sample_us > end.saturating_sub(start) / 1000) {
+        sample_us /= 1000;
+    }
     results.close(series, (start, end), u32::try_from(sample_us).unwrap_or(0), at)
 }
 
@@ -114,7 +135,8 @@ fn region(json: &mut Json<impl Read>, intervals: &Intervals) -> Result<Region, F
             b"age" => json.object(|json, name| {
                 match name {
                     b"aggr_intervals" => age = whole(json)?,
-                    b"usec" => age_us = micros(json)?,
+                    // damo's figures of `damon_stat` have the time since an access as a negative age.
+                    b"usec" => age_us = signed(json, MICROS)?.map(|us| us.unwrap_or(0)),
                     _ => json.skip()?,
                 }
                 Ok(())
@@ -159,6 +181,11 @@ fn whole(json: &mut Json<impl Read>) -> Result<Option<u64>, Fault> {
     scaled(json, NO_UNITS)
 }
 
+/// An index; a negative one, such as the kdamond of a record of `damon_stat`, counts as missing.
+fn index(json: &mut Json<impl Read>) -> Result<Option<u64>, Fault> {
+    Ok(signed(json, NO_UNITS)?.flatten())
+}
+
 fn micros(json: &mut Json<impl Read>) -> Result<Option<u64>, Fault> {
     scaled(json, MICROS)
 }
@@ -173,6 +200,16 @@ fn fraction(json: &mut Json<impl Read>) -> Result<Option<f64>, Fault> {
 fn scaled(json: &mut Json<impl Read>, units: Units) -> Result<Option<u64>, Fault> {
     let at = json.at();
     json.word()?.map(|word| number(word, units).ok_or_else(|| no_number(at, word))).transpose()
+}
+
+/// The same for a number that may have a sign: `Some(None)` if it is negative.
+fn signed(json: &mut Json<impl Read>, units: Units) -> Result<Option<Option<u64>>, Fault> {
+    let at = json.at();
+    let value = |word: &str| match word.strip_prefix('-') {
+        Some(rest) => number(rest, units).map(|_| None),
+        None => number(word, units).map(Some),
+    };
+    json.word()?.map(|word| value(word).ok_or_else(|| no_number(at, word))).transpose()
 }
 
 fn no_number(at: u64, word: &str) -> Fault {
@@ -197,15 +234,26 @@ fn number(word: &str, units: Units) -> Option<u64> {
 
 fn float(word: &str, units: Units) -> Option<f64> {
     let word = word.trim().replace(',', "");
-    let digits = word.find(|c: char| !matches!(c, '0'..='9' | '.' | 'e' | '+' | '-'));
-    let (digits, unit) = word.split_at(digits.unwrap_or(word.len()));
-    let (digits, unit) = (digits.trim(), unit.trim());
-    let factor = match unit {
-        "" => 1.0,
-        _ => units.iter().find(|(name, _)| *name == unit)?.1,
-    };
-    let value = digits.parse::<f64>().ok()? * factor;
+    let value = word.parse().ok().or_else(|| sum(&word, units))?;
     (value.is_finite() && value >= 0.0).then_some(value)
+}
+
+/// The sum of numbers with units: `1 m 35 s 300 ms`.
+fn sum(mut word: &str, units: Units) -> Option<f64> {
+    let mut sum = 0.0;
+    loop {
+        let digits = word.find(|c: char| !matches!(c, '0'..='9' | '.' | 'e' | '+' | '-'))?;
+        let (digits, unit) = word.split_at(digits);
+        let unit = unit.trim_start();
+        let end = unit.find(|c: char| c.is_ascii_digit() || c.is_whitespace());
+        let (unit, next) = unit.split_at(end.unwrap_or(unit.len()));
+        let value = digits.parse::<f64>().ok().filter(|value| *value >= 0.0)?;
+        sum += value * units.iter().find(|(name, _)| *name == unit)?.1;
+        word = next.trim_start();
+        if word.is_empty() {
+            return Some(sum);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -221,10 +269,14 @@ mod tests {
             ("31.340 MiB", SIZES, 32_862_371),
             ("5 ms", MICROS, 5000),
             ("0 ns", TIMES, 0),
+            ("1 m 35 s 300 ms", MICROS, 95_300_000),
+            ("2 h 1 m 0.500 s", MICROS, 7_260_500_000),
         ] {
             assert_eq!(number(word, units), Some(value), "{word}");
         }
-        for word in ["", "-1", "x", "5 MiB", "1e99", "NaN", "inf"] {
+        for word in
+            ["", " ", "-1", "x", "5 MiB", "1e99", "NaN", "inf", "5 3 s", "1 m -3 s", "1 s 5"]
+        {
             assert_eq!(number(word, TIMES), None, "{word}");
         }
         assert_eq!(float("45.5 %", PERCENT), Some(45.5));
@@ -242,6 +294,26 @@ mod tests {
             [Region { start: 0, end: 4096, nr_accesses: 3, age: NO_AGE }]
         );
         assert_eq!((series.spans[0].start, series.spans[0].end), (Some(1), 1000));
+    }
+
+    /// Found by an audit: damo's records of the figures of `damon_stat` were refused.
+    #[test]
+    fn records_of_damon_stat_are_read() {
+        let text = r#"[{"kdamond_idx": -1, "context_idx": 0, "intervals": {"sample_us": "5000",
+            "aggr_us": "100000", "ops_update_us": "60000000", "intervals_goal": {"access_bp": "400.000000",
+            "aggrs": "3", "min_sample_us": "5000", "max_sample_us": "10000000"}}, "scheme_idx": null,
+            "target_id": 0, "snapshots": [{"start_time": "1699999999900000000",
+            "end_time": "1700000000000000000", "regions": [
+            {"start": "0", "end": "1,073,741,824", "nr_accesses": {"samples": 10, "percent": null},
+            "age": {"usec": "-5 ms", "aggr_intervals": null}, "sz_filter_passed": "0 B"},
+            {"start": "1,073,741,824", "end": "2,147,483,648", "nr_accesses": {"samples": 0, "percent": null},
+            "age": {"usec": "1 m 35 s 300 ms", "aggr_intervals": null}, "sz_filter_passed": "0 B"}],
+            "sample_interval_us": "5000000"}], "data_source": "damon_stat"}]"#;
+        let results = read(text.as_bytes()).unwrap();
+        let series = &results.series[0];
+        assert_eq!((series.name, series.spans[0].sample_us), (Name::Target(0, 0, 0), 5000));
+        let found: Vec<_> = series.regions(0).iter().map(|r| (r.nr_accesses, r.age)).collect();
+        assert_eq!(found, [(10, 0), (0, 953)]);
     }
 
     #[test]

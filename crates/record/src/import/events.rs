@@ -4,11 +4,16 @@ use std::collections::HashMap;
 
 use super::fault::Fault;
 use super::scale::AGGR;
-use super::series::{Name, Region, Results};
+use super::series::{MAX_TARGETS, Name, Region, Results};
 
 /// Pause in ns after which an event of a scheme belongs to its next result: half of DAMON's default interval, because
 /// the events do not have the interval.
 const PAUSE: u128 = AGGR.as_nanos() / 2;
+
+/// The number in the name of a kdamond's thread: `kdamond.1`, and in some texts `kdamond.1-4452`.
+pub(super) fn kdamond(thread: &str) -> Option<i64> {
+    thread.strip_prefix("kdamond.")?.split('-').next()?.parse().ok()
+}
 
 /// One event.
 #[derive(Debug, Clone, Copy)]
@@ -39,13 +44,18 @@ struct Open {
 pub(super) struct Events {
     results: Results,
     open: HashMap<Name, Open>,
-    sample_us: u32,
+    /// the tuned sampling interval of each kdamond in us
+    tuned: HashMap<i64, u32>,
 }
 
 impl Events {
-    /// Notes the sampling interval of the results that follow.
-    pub fn tuned(&mut self, sample_us: u32) {
-        self.sample_us = sample_us;
+    /// Notes the sampling interval of the results of a kdamond that follow.
+    pub fn tuned(&mut self, kdamond: i64, sample_us: u32, at: u64) -> Result<(), Fault> {
+        self.tuned.insert(kdamond, sample_us);
+        match self.tuned.len() > MAX_TARGETS {
+            true => Err(Fault::large(at, MAX_TARGETS, "kdamonds")),
+            false => Ok(()),
+        }
     }
 
     pub fn push(&mut self, e: Event, at: u64) -> Result<(), Fault> {
@@ -75,7 +85,8 @@ impl Events {
     fn close(&mut self, name: Name, complete: bool, at: u64) -> Result<(), Fault> {
         let Some(open) = self.open.remove(&name) else { return Ok(()) };
         if complete {
-            return self.results.close(open.series, (None, open.end), self.sample_us, at);
+            let tuned = self.tuned.get(&name.kdamond()).copied().unwrap_or(0);
+            return self.results.close(open.series, (None, open.end), tuned, at);
         }
         self.results.drop_open(open.series);
         self.results.incomplete += 1;

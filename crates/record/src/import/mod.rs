@@ -27,7 +27,7 @@ use crate::header::{RecordingHeader, TargetInfo};
 use self::assemble::Assembler;
 use self::fault::Fault;
 use self::scale::{Scale, ScaleError};
-use self::series::Results;
+use self::series::{MAX_REGIONS, Results};
 
 /// Bytes at the beginning of a file that determine its format.
 const FIRST: usize = 4096;
@@ -185,6 +185,18 @@ pub enum ImportError {
         /// the quantity that exceeds its limit
         what: &'static str,
     },
+    /// The targets have different intervals, so that the longer results are in too many snapshots.
+    #[error(
+        "{} has targets of different intervals, which need more than {most} regions beyond those of the file: \
+         divide the recording, and import the parts",
+        path.display()
+    )]
+    Repeated {
+        /// path of the file
+        path: PathBuf,
+        /// limit
+        most: usize,
+    },
     /// The file has no result of DAMON.
     #[error("{} is {} without any result of DAMON: record again, with damo or with perf record -e damon:damon_aggregated", path.display(), format.name())]
     Empty {
@@ -260,6 +272,9 @@ impl Import {
             ScaleError::Interval(source) => ImportError::Interval { path: path(), source },
             ScaleError::Attrs(e) => e.into(),
         })?;
+        if Assembler::new(&results, &scales).repeats(MAX_REGIONS) {
+            return Err(ImportError::Repeated { path: path(), most: MAX_REGIONS });
+        }
         let targets = assemble::targets(&results);
         let facts = assemble::facts(&results, &scales, format, version);
         let presumed = scales.iter().any(|s| s.presumed);

@@ -4,11 +4,12 @@
 //! length without a limit, which the crates for perf.data do. It reads what `perf record` writes to a file:
 //! little-endian, neither compressed nor in pipe mode.
 
+use std::collections::HashMap;
 use std::io::{Read, Seek, SeekFrom};
 
-use super::events::{Event, Events};
+use super::events::{Event, Events, kdamond};
 use super::fault::Fault;
-use super::series::{NO_AGE, Name, Region, Results};
+use super::series::{MAX_TARGETS, NO_AGE, Name, Region, Results};
 
 /// First bytes.
 pub(super) const MAGIC: &[u8; 8] = b"PERFILE2";
@@ -22,6 +23,7 @@ const MAX_ATTRS: u64 = 4096;
 /// Size of the header with its offsets of sections; a header of pipe mode has 16 bytes.
 const HEADER: usize = 104;
 const TYPE_TRACEPOINT: u64 = 2;
+const RECORD_COMM: u32 = 3;
 const RECORD_SAMPLE: u32 = 9;
 const RECORD_AUXTRACE: u32 = 71;
 const RECORD_COMPRESSED: [u32; 2] = [81, 83];
@@ -30,7 +32,8 @@ const FEATURE_HOSTNAME: u32 = 3;
 const FEATURE_OSRELEASE: u32 = 4;
 
 /// The parts of a sample, in their order, by their bit in `sample_type`. All have 8 bytes but the last two.
-const BEFORE_TIME: [u64; 3] = [1 << 16, 1, 1 << 1];
+const BEFORE_THREAD: [u64; 2] = [1 << 16, 1];
+const THREAD: u64 = 1 << 1;
 const TIME: u64 = 1 << 2;
 const AFTER_TIME: [u64; 5] = [1 << 3, 1 << 6, 1 << 9, 1 << 7, 1 << 8];
 const READ: u64 = 1 << 4;
@@ -57,23 +60,36 @@ pub(super) fn read(mut input: impl Read + Seek) -> Result<Results, Fault> {
         .filter_map(|name| Layout::parse(&formats, name))
         .collect();
 
-    let mut all = Vec::new();
-    for_each_sample(&mut input, data, |at, sample| {
-        let Some((time, raw)) = split(sample, sample_type) else {
+    let (mut all, mut kdamonds) = (Vec::new(), HashMap::new());
+    for_each_record(&mut input, data, |at, kind, body| {
+        if kind == RECORD_COMM {
+            kdamonds.extend(kdamond_thread(body));
+            if kdamonds.len() > MAX_TARGETS {
+                return Err(Fault::large(at, MAX_TARGETS, "kdamonds"));
+            }
+        }
+        if kind != RECORD_SAMPLE {
+            return Ok(());
+        }
+        let Some((thread, time, raw)) = split(body, sample_type) else {
             return Err(Fault::at(at, "a sample has neither time nor raw data of its tracepoint"));
         };
-        if let Some(event) = layouts.iter().find_map(|layout| layout.decode(raw, time)) {
+        if let Some(mut event) = layouts.iter().find_map(|layout| layout.decode(raw, time)) {
             if all.len() >= MAX_EVENTS {
                 return Err(Fault::large(at, MAX_EVENTS, "events"));
             }
+            // until all names of threads are known
+            event.name = event.name.of_kdamond(thread.into());
             all.push((event, at));
         }
         Ok(())
     })?;
-    // Each CPU has its own buffer, so that events of different CPUs are not in order.
+    // Each CPU has its own buffer, so that events of different CPUs are not in order, nor are names and events.
     all.sort_by_key(|(event, _)| event.end);
     let mut events = Events::default();
-    for (event, at) in all {
+    for (mut event, at) in all {
+        let number = kdamonds.get(&event.name.kdamond()).copied().unwrap_or(0);
+        event.name = event.name.of_kdamond(number);
         events.push(event, at)?;
     }
     let mut results = events.finish(data.0.saturating_add(data.1))?;
@@ -137,11 +153,11 @@ fn feature(
     Ok(Some(content))
 }
 
-/// Calls `take` with the offset and the content of each sample.
-fn for_each_sample(
+/// Calls `take` with the offset, the kind and the content of each record.
+fn for_each_record(
     input: &mut (impl Read + Seek),
     data: (u64, u64),
-    mut take: impl FnMut(u64, &[u8]) -> Result<(), Fault>,
+    mut take: impl FnMut(u64, u32, &[u8]) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     let end = data.0.saturating_add(data.1);
     let mut input = std::io::BufReader::with_capacity(256 << 10, input);
@@ -162,18 +178,25 @@ fn for_each_sample(
         }
         body.resize(rest, 0);
         exact(&mut input, at, &mut body)?;
-        if kind == RECORD_SAMPLE {
-            take(at, &body)?;
-        }
+        take(at, kind, &body)?;
         at += u64::from(len);
     }
     Ok(())
 }
 
-/// Time and raw data of a sample.
-fn split(sample: &[u8], sample_type: u64) -> Option<(u64, &[u8])> {
+/// The thread of a kdamond and the number of the kdamond, from the record of a thread's name.
+fn kdamond_thread(body: &[u8]) -> Option<(i64, i64)> {
+    let name = body.get(8..)?.split(|byte| *byte == 0).next()?;
+    Some((le32(body, 4)?.into(), kdamond(str::from_utf8(name).ok()?)?))
+}
+
+/// Thread, time and raw data of a sample. The thread is 0 if the sample does not have it.
+fn split(sample: &[u8], sample_type: u64) -> Option<(u32, u64, &[u8])> {
     let words = |bits: &[u64]| bits.iter().filter(|bit| sample_type & **bit != 0).count() * 8;
-    let before = words(&BEFORE_TIME);
+    let before = words(&BEFORE_THREAD);
+    // pid and tid
+    let thread = le32(sample, before + 4).filter(|_| sample_type & THREAD != 0).unwrap_or(0);
+    let before = before + words(&[THREAD]);
     let time = le64(sample, before).filter(|_| sample_type & TIME != 0)?;
     let mut at = before + 8 + words(&AFTER_TIME);
     if sample_type & CALLCHAIN != 0 {
@@ -181,7 +204,7 @@ fn split(sample: &[u8], sample_type: u64) -> Option<(u64, &[u8])> {
         at = at.checked_add(8)?.checked_add(callers.checked_mul(8)?)?;
     }
     let len = le32(sample, at).filter(|_| sample_type & RAW != 0)? as usize;
-    Some((time, sample.get(at + 4..)?.get(..len)?))
+    Some((thread, time, sample.get(at + 4..)?.get(..len)?))
 }
 
 /// Where the fields of a tracepoint are.
@@ -309,8 +332,12 @@ mod tests {
         \tfield:unsigned int nr_accesses;\toffset:40;\tsize:4;\tsigned:0;\n\
         \tfield:unsigned int age;\toffset:44;\tsize:4;\tsigned:0;\n\nprint fmt: \"...\"\n";
 
-    /// A sample of `perf record -e damon:damon_aggregated -g`, as perf 6.18 writes it.
     fn sample(time: u64, start: u64, nr_accesses: u32) -> Vec<u8> {
+        sample_of(0, time, start, nr_accesses)
+    }
+
+    /// A sample of `perf record -e damon:damon_aggregated -g`, as perf 6.18 writes it.
+    fn sample_of(thread: u32, time: u64, start: u64, nr_accesses: u32) -> Vec<u8> {
         let mut raw = vec![0; 48];
         raw[..2].copy_from_slice(&767u16.to_le_bytes());
         raw[8..16].copy_from_slice(&5u64.to_le_bytes());
@@ -321,7 +348,8 @@ mod tests {
         raw[44..48].copy_from_slice(&9u32.to_le_bytes());
         let mut body = Vec::new();
         // identifier, ip, pid and tid, time, cpu, period, two callers
-        for word in [29, 0, 0, time, 0, 1, 2, 111, 222] {
+        let thread = u64::from(thread);
+        for word in [29, 0, thread << 32 | thread, time, 0, 1, 2, 111, 222] {
             body.extend(u64::to_le_bytes(word));
         }
         body.extend(52u32.to_le_bytes());
@@ -387,6 +415,28 @@ mod tests {
         let region = |start, nr_accesses| Region { start, end: start + 4096, nr_accesses, age: 9 };
         assert_eq!(series.regions(1), [region(0, 3), region(4096, 4)]);
         assert_eq!(results.machine, Some(("lab".to_owned(), "6.12".to_owned())));
+    }
+
+    /// Found by an audit: the targets of two kdamonds were one, because both count theirs from 0.
+    #[test]
+    fn targets_of_two_kdamonds_are_two() {
+        let name = |thread: u32, name: &[u8; 16]| {
+            record(RECORD_COMM, &[&thread.to_le_bytes()[..], &thread.to_le_bytes(), name].concat())
+        };
+        let records = [
+            name(70, b"kdamond.0\0\0\0\0\0\0\0"),
+            name(72, b"redis-server\0\0\0\0"),
+            sample_of(70, 1_000, 0, 1),
+            sample_of(71, 1_000, 8192, 2),
+            sample_of(70, 1_001, 4096, 1),
+            sample_of(71, 1_001, 12288, 2),
+            // A buffer of another CPU may have the name behind the events.
+            name(71, b"kdamond.1\0\0\0\0\0\0\0"),
+        ];
+        let results = read(Cursor::new(file(&records))).unwrap();
+        let found: Vec<_> = results.series.iter().map(|s| (s.name, s.regions(0).len())).collect();
+        assert_eq!(found, [(Name::Target(0, 0, 5), 2), (Name::Target(1, 0, 5), 2)]);
+        assert_eq!(results.incomplete, 0);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use isotherm_core::{Attrs, AttrsError, MonitorKind, PAGE_SIZE, Rate, rate};
 
-use super::series::Series;
+use super::series::{Series, Span};
 use super::{IntervalError, Presumed};
 
 /// Sampling intervals per aggregation interval, unless the file says otherwise: the default of damo and of the
@@ -59,6 +59,12 @@ fn within(
     }
 }
 
+/// `time`, multiplied by `by` and divided by `per`.
+fn scaled(time: Duration, by: Duration, per: Duration) -> Duration {
+    let ns = time.as_nanos().saturating_mul(by.as_nanos()) / per.as_nanos().max(1);
+    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+}
+
 /// The meaning of the counts of one target.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scale {
@@ -67,6 +73,8 @@ pub(super) struct Scale {
     pub attrs: Attrs,
     /// whether the sampling interval is presumed
     pub presumed: bool,
+    /// limits of the sampling interval in us, if DAMON tunes the intervals
+    goal: Option<(u64, u64)>,
 }
 
 impl Scale {
@@ -107,7 +115,26 @@ impl Scale {
             ..Attrs::default()
         };
         attrs.aggr = attrs.aggr.max(attrs.sample * 2);
-        Ok(Scale { samples, attrs: attrs.checked()?, presumed: sample.is_none() })
+        let (attrs, presumed) = (attrs.checked()?, sample.is_none());
+        Ok(Scale { samples, attrs, presumed, goal: of_file.goal })
+    }
+
+    /// The attributes with the intervals of a result. DAMON tunes both intervals by the same factor. If the file does
+    /// not have the tuned ones, they follow from the length of the result, except for a difference below a tenth.
+    pub fn attrs_of(&self, span: Span) -> Attrs {
+        let Attrs { sample, aggr, .. } = self.attrs;
+        let len = Duration::from_nanos(span.end.saturating_sub(span.start.unwrap_or(span.end)));
+        let tuned = match (span.sample_us, self.goal) {
+            (0, None) => return self.attrs,
+            (0, Some(_)) if len.abs_diff(aggr) < aggr / 10 => return self.attrs,
+            (0, Some((least, most))) => {
+                let us = Duration::from_micros;
+                scaled(sample, len, aggr).max(us(least)).min(us(most))
+            }
+            (us, _) => Duration::from_micros(us.into()),
+        };
+        let tuned = tuned.max(MIN_INTERVAL).min(scaled(sample, MAX_INTERVAL, aggr));
+        Attrs { sample: tuned, aggr: scaled(aggr, tuned, sample), ..self.attrs }
     }
 
     /// The share of sampling intervals in which a region was found accessed, in basis points. Any access counts.
@@ -118,13 +145,13 @@ impl Scale {
 
     /// The rate of a region. If the sampling interval is presumed, only a lower bound is known: as many
     /// accesses as were counted.
-    pub fn rate(&self, nr_accesses: u32, sample: Duration) -> Rate {
+    pub fn rate(&self, nr_accesses: u32, attrs: &Attrs) -> Rate {
         let (nr, looks) = (f64::from(nr_accesses), f64::from(self.samples));
-        let rate = rate(nr, looks, self.samples.into(), sample);
+        let rate = rate(nr, looks, self.samples.into(), attrs.sample);
         if !self.presumed {
             return rate;
         }
-        let least = (nr / self.attrs.aggr.as_secs_f64()) as f32;
+        let least = (nr / attrs.aggr.as_secs_f64()) as f32;
         Rate { low: rate.low.min(least).min(rate.hz), high: f32::INFINITY, ..rate }
     }
 }

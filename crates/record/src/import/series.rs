@@ -4,11 +4,11 @@ use super::fault::Fault;
 use super::scale::AGGR;
 
 /// Maximal number of regions in memory: 24 bytes each, 768 MiB.
-const MAX_REGIONS: usize = 32 << 20;
+pub(super) const MAX_REGIONS: usize = 32 << 20;
 /// Maximal number of results (one target, one aggregation interval) in memory: 40 bytes each, 320 MiB.
 const MAX_SPANS: usize = 8 << 20;
-/// Maximal number of targets.
-const MAX_TARGETS: usize = 10_000;
+/// Maximal number of targets, and of kdamonds.
+pub(super) const MAX_TARGETS: usize = 10_000;
 /// Maximal number of regions of one result: a frame of a record has to hold them.
 const MAX_SPAN_REGIONS: usize = 100_000;
 /// The age of a region whose format has no ages.
@@ -49,12 +49,35 @@ pub(super) enum Name {
     Scheme(i64, i64, i64, i64),
 }
 
+impl Name {
+    /// The number of the kdamond.
+    pub fn kdamond(self) -> i64 {
+        match self {
+            Name::Target(kdamond, ..) | Name::Scheme(kdamond, ..) => kdamond,
+            Name::Pid(_) => 0,
+        }
+    }
+
+    /// The same target of another kdamond.
+    pub fn of_kdamond(self, kdamond: i64) -> Self {
+        match self {
+            Name::Target(_, context, target) => Name::Target(kdamond, context, target),
+            Name::Scheme(_, context, scheme, target) => {
+                Name::Scheme(kdamond, context, scheme, target)
+            }
+            Name::Pid(pid) => Name::Pid(pid),
+        }
+    }
+}
+
 /// The intervals of a recording in us; 0 if the file does not have them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Intervals {
     pub sample: u64,
     pub aggr: u64,
     pub update: u64,
+    /// limits of the sampling interval, if DAMON tunes the intervals
+    pub goal: Option<(u64, u64)>,
 }
 
 /// All results of one target, in order of time.

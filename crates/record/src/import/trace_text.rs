@@ -9,7 +9,7 @@
 
 use std::io::{BufRead, Read};
 
-use super::events::{Event, Events};
+use super::events::{self, Event, Events};
 use super::fault::Fault;
 use super::series::{NO_AGE, Name, Region, Results};
 
@@ -34,7 +34,7 @@ pub(super) fn read(mut input: impl BufRead) -> Result<Results, Fault> {
         // A line that is no text is of another event.
         match str::from_utf8(&line).map(parse) {
             Ok(Some(Ok(Line::Region(event)))) => events.push(event, at)?,
-            Ok(Some(Ok(Line::Tuned(us)))) => events.tuned(us),
+            Ok(Some(Ok(Line::Tuned(kdamond, us)))) => events.tuned(kdamond, us, at)?,
             Ok(Some(Err(why))) => return Err(Fault::at(at, why)),
             Ok(None) | Err(_) => {}
         }
@@ -44,14 +44,15 @@ pub(super) fn read(mut input: impl BufRead) -> Result<Results, Fault> {
 
 enum Line {
     Region(Event),
-    /// a sampling interval in us
-    Tuned(u32),
+    /// a kdamond, and its sampling interval in us
+    Tuned(i64, u32),
 }
 
 /// `None`: the line is of another event.
 fn parse(line: &str) -> Option<Result<Line, &'static str>> {
-    if let Some((_, rest)) = line.split_once(INTERVALS_TUNED) {
-        return Some(value(rest, "sample_us").map(Line::Tuned).ok_or("sample_us is missing"));
+    if let Some((head, rest)) = line.split_once(INTERVALS_TUNED) {
+        let tuned = value(rest, "sample_us").map(|us| Line::Tuned(kdamond(head), us));
+        return Some(tuned.ok_or("sample_us is missing"));
     }
     let (head, rest, of_scheme) = match line.split_once(AGGREGATED) {
         Some((head, rest)) => (head, rest, false),
@@ -65,7 +66,8 @@ fn region(head: &str, rest: &str, of_scheme: bool) -> Result<Line, &'static str>
         let index = |name, why| value(rest, name).map(|i: u32| i.into()).ok_or(why);
         let context = index("ctx_idx", "ctx_idx is missing")?;
         let scheme = index("scheme_idx", "scheme_idx is missing")?;
-        Name::Scheme(0, context, scheme, index("target_idx", "target_idx is missing")?)
+        let target = index("target_idx", "target_idx is missing")?;
+        Name::Scheme(kdamond(head), context, scheme, target)
     } else {
         Name::Target(kdamond(head), 0, value(rest, "target_id").ok_or("target_id is missing")?)
     };
@@ -82,10 +84,9 @@ fn region(head: &str, rest: &str, of_scheme: bool) -> Result<Line, &'static str>
     Ok(Line::Region(Event { name, nr_regions, region, end }))
 }
 
-/// The number in the name of the thread, `kdamond.1`; 0 if there is none.
+/// The number of the kdamond; 0 if the thread has another name.
 fn kdamond(head: &str) -> i64 {
-    let name = head.split_whitespace().next().and_then(|word| word.strip_prefix("kdamond."));
-    name.and_then(|rest| rest.split('-').next()?.parse().ok()).unwrap_or(0)
+    head.split_whitespace().next().and_then(events::kdamond).unwrap_or(0)
 }
 
 /// The value of `name=value`.
@@ -109,6 +110,7 @@ fn time(head: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::import::series::Series;
 
     fn read_text(text: &str) -> Result<Results, Fault> {
         read(text.as_bytes())
@@ -147,6 +149,37 @@ mod tests {
         assert_eq!(scheme.name, Name::Scheme(0, 0, 1, 2));
         assert_eq!((scheme.spans.len(), scheme.regions(0).len()), (2, 2));
         assert_eq!(scheme.spans[0].sample_us, 7000);
+    }
+
+    /// Found by an audit: kdamonds shared one tuned interval.
+    #[test]
+    fn each_kdamond_has_its_tuned_interval() {
+        let line =
+            |kdamond, sec, event: &str| format!("kdamond.{kdamond} 1 [0] {sec}.5: damon:{event}\n");
+        let result = "damon_aggregated: target_id=0 nr_regions=1 0-1: 3 4";
+        let text = [
+            line(0, 1, "damon_monitor_intervals_tune: sample_us=7000"),
+            line(0, 2, result),
+            line(1, 3, result),
+        ];
+        let results = read_text(&text.concat()).unwrap();
+        let tuned = |s: &Series| (s.name, s.spans[0].sample_us);
+        let found: Vec<_> = results.series.iter().map(tuned).collect();
+        assert_eq!(found, [(Name::Target(0, 0, 0), 7000), (Name::Target(1, 0, 0), 0)]);
+    }
+
+    /// Found by an audit: the events of schemes of two kdamonds were one result.
+    #[test]
+    fn schemes_of_two_kdamonds_are_two() {
+        let line = |kdamond, start: u32| {
+            let event = "damos_before_apply: ctx_idx=0 scheme_idx=0 target_idx=0 nr_regions=9";
+            format!("kdamond.{kdamond} 1 [0] 1.5: damon:{event} {start}-{}: 1 2\n", start + 1)
+        };
+        let text = [line(0, 1), line(1, 7), line(0, 2), line(1, 8)].concat();
+        let results = read_text(&text).unwrap();
+        let found = |s: &Series| (s.name, s.spans.len(), s.regions(0).len());
+        let found: Vec<_> = results.series.iter().map(found).collect();
+        assert_eq!(found, [(Name::Scheme(0, 0, 0, 0), 1, 2), (Name::Scheme(1, 0, 0, 0), 1, 2)]);
     }
 
     #[test]

@@ -180,3 +180,82 @@ fn a_pause_ends_the_result_of_a_scheme() {
     let found: Vec<_> = import.snapshots().map(|s| (s.end.0 / 1_000_000, s.nr_regions())).collect();
     assert_eq!(found, [(1000, 2), (2000, 1), (3000, 1)]);
 }
+
+/// A record of damo of one target: its intervals and snapshots.
+fn damo_record(kdamond: u8, intervals: &str, snapshots: &[String]) -> String {
+    let snapshots = snapshots.join(",");
+    format!(
+        r#"{{"kdamond_idx": {kdamond}, "intervals": {intervals}, "target_id": 0, "snapshots": [{snapshots}]}}"#
+    )
+}
+
+/// A snapshot from and to times in ms, of one region of 64 MiB with one access.
+fn damo_snapshot(from: u64, to: u64, sample_us: &str, start: u64, age: u64) -> String {
+    let (ns, end) = (1_000_000, start + (64 << 20));
+    format!(
+        r#"{{"start_time": "{}", "end_time": "{}", "sample_interval_us": {sample_us}, "regions": [
+            {{"start": "{start}", "end": "{end}", "nr_accesses": {{"samples": 1}},
+            "age": {{"aggr_intervals": {age}}}}}]}}"#,
+        from * ns,
+        to * ns,
+    )
+}
+
+/// Found by an audit: the rates of tuned intervals were those of the initial ones, and so were the ages.
+#[test]
+fn tuned_intervals_give_rates_and_ages() {
+    let (first, goal) = (r#""sample_us": "5000", "aggr_us": "100000""#, "intervals_goal");
+    let off = format!(r#"{{{first}, "{goal}": {{"aggrs": "0", "min_sample_us": "0"}}}}"#);
+    let limits = r#""min_sample_us": "5000", "max_sample_us": "1000000""#;
+    let on = format!(r#"{{{first}, "{goal}": {{"access_bp": "400.0", "aggrs": "3", {limits}}}}}"#);
+    // length of the snapshot and its stated sampling interval; its real intervals in us
+    for (intervals, len, stated, sample, aggr) in [
+        (&on, 1600, "null", 80_000, 1_600_000),
+        (&on, 105, "null", 5000, 100_000),
+        (&on, 60_000, "null", 1_000_000, 20_000_000),
+        (&on, 1, "null", 5000, 100_000),
+        (&on, 1600, "40000", 40_000, 800_000),
+        (&off, 1600, "null", 5000, 100_000),
+        (&off, 1600, "80000", 80_000, 1_600_000),
+        // as damo writes it, in ns
+        (&on, 1600, r#""80000000""#, 80_000, 1_600_000),
+    ] {
+        let snapshot = damo_snapshot(1000, 1000 + len, stated, 4096, 10);
+        let import = imported(format!("[{}]", damo_record(0, intervals, &[snapshot])));
+        let s = import.snapshots().next().unwrap();
+        let (found, r) = ([s.attrs.sample, s.attrs.aggr], s.targets[0].regions[0]);
+        assert_eq!(found.map(|d| d.as_micros()), [sample, aggr], "{len} {stated}");
+        assert_eq!((r.accesses_bp, r.age.as_micros()), (500, 10 * aggr), "{len} {stated}");
+        // one access in 20 sampling intervals
+        let expected = 0.05 / (sample as f32 / 1e6);
+        assert!((0.9..1.3).contains(&(r.rate.hz / expected)), "{len} {stated}: {:?}", r.rate);
+    }
+}
+
+/// Found by an audit: a target had the rates of the interval of another one, and was missing from most snapshots.
+#[test]
+fn targets_of_different_intervals_keep_theirs() {
+    let each = |ms: u64, n: u64, start| -> Vec<String> {
+        let begin = |i| 1000 + i * ms;
+        (0..n).map(|i| damo_snapshot(begin(i), begin(i + 1), "null", start, 3)).collect()
+    };
+    let intervals = |sample, aggr| format!(r#"{{"sample_us": {sample}, "aggr_us": {aggr}}}"#);
+    let short = damo_record(0, &intervals(5000, 100_000), &each(100, 40, 4096));
+    let long = damo_record(1, &intervals(100_000, 2_000_000), &each(2000, 2, 1 << 30));
+    let rate_of = |records: &str, target: usize| {
+        let s = imported(format!("[{records}]")).snapshots().last().unwrap();
+        s.targets[target].regions[0].rate
+    };
+    let expected = [rate_of(&short, 0), rate_of(&long, 0)];
+    let both = imported(format!("[{short},{long}]"));
+    let snapshots: Vec<Snapshot> = both.snapshots().collect();
+    assert_eq!(snapshots.len(), 40);
+    for s in &snapshots {
+        let rates: Vec<_> = s.targets.iter().map(|t| t.regions[0].rate).collect();
+        assert_eq!(rates, expected);
+        let ages = [0, 1].map(|i| s.targets[i].regions[0].age.as_millis());
+        assert_eq!(ages, [300, 6000]);
+    }
+    let times = snapshots.iter().map(|s| (s.end.0 - s.start.0) / 1_000_000);
+    assert!(times.into_iter().all(|ms| ms == 100));
+}
