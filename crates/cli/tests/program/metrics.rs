@@ -138,6 +138,12 @@ fn bad_clients_of_the_port_are_harmless() {
         let (head, _) = ask(&port, request);
         assert!(head.starts_with(&format!("HTTP/1.1 {status}")), "{request:?}: {head}");
     }
+    let at = port.rsplit(':').next().unwrap();
+    for (host, status) in [("a.example", "403"), ("localhost", "200"), ("127.0.0.1", "200")] {
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: {host}:{at}\r\n\r\n");
+        let (head, _) = ask(&port, &request);
+        assert!(head.starts_with(&format!("HTTP/1.1 {status}")), "{host}: {head}");
+    }
     let head = ask(&port, "HEAD /metrics HTTP/1.1\r\n\r\n");
     assert!(head.0.starts_with("HTTP/1.1 200") && head.1.is_empty(), "{head:?}");
     // Clients that send nothing, half a request, an endless one, or do not read the answer: all connections

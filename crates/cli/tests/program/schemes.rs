@@ -250,4 +250,7 @@ fn a_log_that_cannot_be_written_ends_the_run() {
     let nowhere = Run::new(everything, load.pid()).with(&["--log", "/no/such/log"]).finish();
     assert_eq!(nowhere.status, 1);
     assert!(nowhere.err.contains("cannot write the log /no/such/log"), "{}", nowhere.err);
+    let link = Run::new(everything, load.pid()).with(&["--log", "/proc/self/exe"]).finish();
+    let said = "cannot write the log /proc/self/exe: it is a link";
+    assert!(link.status == 1 && link.err.contains(said), "{}", link.err);
 }
