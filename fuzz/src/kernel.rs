@@ -108,8 +108,7 @@ fn read(root: &Path) {
     let _ = (proc::vmstat(root), proc::zoneinfo(root), proc::system_ram(root));
     let _ = (proc::memory_block_size(root), proc::mountinfo(root), machine_pressure(root));
     let _ = path_of(root, PID);
-    let dump = root.join("tmp/jit-7.dump");
-    let _ = Functions::default().generated(root, 7, Some(&dump), 0x108);
+    let _ = Functions::default().generated(root, 7, Some((root, "tmp/jit-7.dump")), 0x108);
     if let Ok(group) = Cgroup::find(root, Path::new("g")) {
         let _ = (group.memory_current(), group.memory_max(), group.memory_high());
         let _ = (group.memory_stat(), group.memory_pressure(), group.processes());

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use isotherm_core::{AddrRange, CodeMapping, TargetId};
 use isotherm_linux::code::{Functions, is_dump};
@@ -33,19 +34,19 @@ fn function(functions: &mut Functions, pid: u32, frame: &Value) -> Option<String
             functions.in_file(&path, &build_id, frame["offset"].as_u64()?).into_iter().next()
         }
         None => {
+            let inside = root.join(format!("proc/{pid}/root"));
             let dump = dump_of(pid);
-            functions.generated(root, pid, dump.as_deref(), frame["address"].as_u64()?)
+            let dump = dump.as_deref().map(|dump| (&*inside, dump));
+            functions.generated(root, pid, dump, frame["address"].as_u64()?)
         }
     };
     found.map(|f| f.name)
 }
 
-/// The dump that the compiler of a process writes.
-fn dump_of(pid: u32) -> Option<PathBuf> {
-    let root = Path::new(ROOT);
-    let executed = proc::code(root, i32::try_from(pid).ok()?).ok()?;
-    let dump = executed.iter().find(|file| is_dump(&file.path))?;
-    Some(root.join(format!("proc/{pid}/root")).join(dump.path.trim_start_matches('/')))
+/// The path of the dump that the compiler of a process writes, as the process sees it.
+fn dump_of(pid: u32) -> Option<Arc<str>> {
+    let executed = proc::code(ROOT.as_ref(), i32::try_from(pid).ok()?).ok()?;
+    executed.into_iter().map(|file| file.path).find(|path| is_dump(path))
 }
 
 /// Finds the functions of recorded targets in the programs and libraries below a directory.
@@ -74,10 +75,9 @@ impl FindFunctions for RecordedFunctions {
             }
             None => {
                 let dump = at.executed.iter().find(|code| is_dump(&code.path));
-                let dump = dump.map(|code| self.root.join(code.path.trim_start_matches('/')));
-                let generated = |&pid: &u32| {
-                    self.functions.generated(&self.root, pid, dump.as_deref(), at.address)
-                };
+                let dump = dump.map(|code| (&*self.root, &*code.path));
+                let generated =
+                    |&pid: &u32| self.functions.generated(&self.root, pid, dump, at.address);
                 self.pids.get(&at.target).and_then(generated).into_iter().collect()
             }
         };

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::fs::{File, Metadata};
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Read};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -15,14 +15,15 @@ use std::sync::Arc;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Symbolized, Symbolizer};
 use isotherm_core::{AddrRange, PAGE_SIZE};
-use object::Object;
+use object::{Object, ObjectKind};
 use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
 use rustix::process::geteuid;
 
 use crate::elf::{CodeSegment, ElfFile, base, code_segments, variables};
-use crate::generated::GeneratedCode;
+use crate::elf_budget::{ElfBudget, ElfTables};
+use crate::generated::{DumpBudget, GeneratedCode};
 use crate::proc::{FileCode, ProcError, code, inner_pid, status_field};
-use crate::sys::{open_regular, read_regular};
+use crate::sys::open_regular;
 
 /// Maximum bytes that are read of all maps of generated code. In memory they need up to ten times as many.
 const MAX_MAPS: u64 = 64 << 20;
@@ -128,13 +129,22 @@ pub struct Functions {
     symbolizer: Symbolizer,
     /// whether the file at a path has the expected build id, or size and time
     checked: HashMap<(PathBuf, Arc<str>), bool>,
-    /// whether the files with the debug information of a file may be read
-    debug_files: HashMap<PathBuf, bool>,
+    readable: HashMap<PathBuf, Readable>,
+    elf_left: ElfBudget,
     /// by process and dump
     generated: HashMap<(u32, Option<PathBuf>), GeneratedCode>,
     /// bytes that may still be read of maps of generated code
     maps_left: u64,
+    dumps_left: DumpBudget,
     variables: HashMap<PathBuf, Arc<FileVariables>>,
+}
+
+/// What blazesym may read of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Readable {
+    Nothing,
+    Symbols,
+    SymbolsAndDebugInfo,
 }
 
 /// The global variables of a file, at addresses in the file.
@@ -155,11 +165,14 @@ impl FileVariables {
 impl Default for Functions {
     fn default() -> Self {
         Functions {
-            symbolizer: Symbolizer::new(),
+            // A file that takes the place of another one later was not checked.
+            symbolizer: Symbolizer::builder().enable_auto_reload(false).build(),
             checked: HashMap::new(),
-            debug_files: HashMap::new(),
+            readable: HashMap::new(),
+            elf_left: ElfBudget::default(),
             generated: HashMap::new(),
             maps_left: MAX_MAPS,
+            dumps_left: DumpBudget::default(),
             variables: HashMap::new(),
         }
     }
@@ -172,9 +185,14 @@ impl Functions {
         if !self.is_same(path, build_id) {
             return Vec::new();
         }
-        let debug = self.debug_files.entry(path.to_owned());
+        let left = &mut self.elf_left;
+        let readable = self.readable.entry(path.to_owned());
+        let readable = *readable.or_insert_with(|| Readable::of(path, left));
+        if readable == Readable::Nothing {
+            return Vec::new();
+        }
         let mut elf = Elf::new(path);
-        elf.debug_syms = *debug.or_insert_with(|| has_regular_debug_files(path));
+        elf.debug_syms = readable == Readable::SymbolsAndDebugInfo;
         let source = Source::Elf(elf);
         let found = self.symbolizer.symbolize_single(&source, Input::FileOffset(offset));
         let Ok(Symbolized::Sym(found)) = found else { return Vec::new() };
@@ -217,12 +235,13 @@ impl Functions {
     }
 
     /// The generated function at `address` of process `pid`, if its compiler has written a map: into `/tmp`, or if the
-    /// process runs in a container, into the `/tmp` there. Or it has written a `dump` ([`is_dump`]).
+    /// process runs in a container, into the `/tmp` there. Or it has written a dump ([`is_dump`]), at a path below a
+    /// directory.
     pub fn generated(
         &mut self,
         root: &Path,
         pid: u32,
-        dump: Option<&Path>,
+        dump: Option<(&Path, &str)>,
         address: u64,
     ) -> Option<Function> {
         let mut read = || {
@@ -235,32 +254,54 @@ impl Functions {
             self.maps_left -= text.len() as u64;
             let mut code = GeneratedCode::default();
             code.read_map(&String::from_utf8_lossy(&text));
-            if let Some(dump) = dump.and_then(|path| open_regular(path).ok()) {
-                code.read_dump(&mut BufReader::new(dump));
+            let open = |(below, path)| open_written(below, path, &writers).ok();
+            if let Some(dump) = dump.and_then(open) {
+                code.read_dump(&mut BufReader::new(dump), &mut self.dumps_left);
             }
             code
         };
-        let key = (pid, dump.map(Path::to_owned));
+        let key = (pid, dump.map(|(below, path)| below.join(path.trim_start_matches('/'))));
         let code = self.generated.entry(key).or_insert_with(&mut read);
         Some(Function { name: code.at(address)?.to_owned(), line: None })
     }
 }
 
-/// Whether the other files that blazesym would read for the file at `path` are regular ones, or missing. It opens whatever
-/// the file names, and would wait for the writer of a pipe. Those below `/usr/lib/debug` belong to the system.
-fn has_regular_debug_files(path: &Path) -> bool {
-    let is_regular = |path: &Path| path.metadata().ok().is_none_or(|found| found.is_file());
-    let mut package = path.as_os_str().to_owned();
-    package.push(".dwp");
-    let Ok(place) = path.canonicalize() else { return false };
-    let is_sibling_fine = |link: &Path| {
-        let sibling = place.with_file_name(link);
-        is_regular(&sibling) && (!sibling.exists() || refers_only_to(&sibling, |_| true))
-    };
-    is_regular(package.as_ref()) && refers_only_to(path, is_sibling_fine)
+impl Readable {
+    /// What the budget permits of the file at `path`. It is smaller afterwards.
+    fn of(path: &Path, left: &mut ElfBudget) -> Self {
+        match ElfTables::read(path) {
+            Some(tables) if left.permits_symbols(&tables) => {
+                match has_permitted_debug_files(path, left) && left.permits_unpacking(&tables) {
+                    true => Readable::SymbolsAndDebugInfo,
+                    false => Readable::Symbols,
+                }
+            }
+            _ => Readable::Nothing,
+        }
+    }
 }
 
-/// Whether an ELF file refers to no other file with debug information but one in its folder that is `fine`.
+/// Whether blazesym may read the other files that it would read for the file at `path`, or they are missing. It opens
+/// whatever the file names, and would wait for the writer of a pipe. Those below `/usr/lib/debug` belong to the system.
+fn has_permitted_debug_files(path: &Path, left: &mut ElfBudget) -> bool {
+    let mut package = path.as_os_str().to_owned();
+    package.push(".dwp");
+    let package = Path::new(&package);
+    let Ok(place) = path.canonicalize() else { return false };
+    let is_package_fine =
+        !package.exists() || ElfTables::read(package).is_some_and(|t| left.permits(&t));
+    let is_sibling_fine = |link: &Path| {
+        let sibling = place.with_file_name(link);
+        let mut is_permitted = |t| left.permits_checksum(&t) && left.permits(&t);
+        !sibling.exists()
+            || refers_only_to(&sibling, |_| true)
+                && ElfTables::read(&sibling).is_some_and(&mut is_permitted)
+    };
+    is_package_fine && refers_only_to(path, is_sibling_fine)
+}
+
+/// Whether an ELF file refers to no other file with debug information but one in its folder that is `fine`. It is no object
+/// file, whose relocations blazesym would read.
 fn refers_only_to(path: &Path, is_fine: impl FnOnce(&Path) -> bool) -> bool {
     let Ok(elf) = ElfFile::open(path) else { return false };
     let Ok(file) = object::File::parse(&elf) else { return false };
@@ -268,7 +309,8 @@ fn refers_only_to(path: &Path, is_fine: impl FnOnce(&Path) -> bool) -> bool {
     let Ok(link) = file.gnu_debuglink() else { return false };
     let link = link.map(|(name, _)| Path::new(OsStr::from_bytes(name)));
     let is_name = |link: &Path| link.file_name() == Some(link.as_os_str());
-    !has(".gnu_debugaltlink")
+    file.kind() != ObjectKind::Relocatable
+        && !has(".gnu_debugaltlink")
         && !has(".debug_sup")
         && link.is_none_or(|link| is_name(link) && is_fine(link))
 }
@@ -297,24 +339,35 @@ fn writers(root: &Path, pid: u32) -> Vec<u32> {
     [0, geteuid().as_raw()].into_iter().chain(uids).collect()
 }
 
-/// Reads at most `limit` bytes of the map of `pid` below `root`, where links lead to no place outside of `root`.
+/// Reads at most `limit` bytes of the map of `pid` below `root`.
 fn read_map(root: &Path, pid: u32, writers: &[u32], limit: u64) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    open_written(root, &perf_map(pid), writers)?.take(limit).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// Opens a regular file of one of the `writers` below `root`, where links lead to no place outside of `root`. It follows no
+/// link in the place of the file.
+fn open_written(root: &Path, path: &str, writers: &[u32]) -> io::Result<File> {
     let root = open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let map = File::from(openat2(root, perf_map(pid), flags, Mode::empty(), resolve)?);
-    if !writers.contains(&map.metadata()?.uid()) {
+    let found = File::from(openat2(root, path, flags, Mode::empty(), resolve)?);
+    if !writers.contains(&found.metadata()?.uid()) {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    read_regular(format!("/proc/self/fd/{}", map.as_raw_fd()).as_ref(), limit)
+    open_regular(format!("/proc/self/fd/{}", found.as_raw_fd()).as_ref())
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{chown, symlink};
 
+    use object::elf::{SHT_PROGBITS, SHT_STRTAB, SHT_SYMTAB, SectionFlags};
+
     use super::*;
-    use crate::elf::tests::with_section;
+    use crate::elf::tests::{Section, with_section, with_sections};
+    use crate::elf_budget::tests::packed;
     use crate::generated;
     use crate::sys::with_other_kinds;
     use crate::walker::own_pid;
@@ -399,10 +452,11 @@ mod tests {
             let found = Functions::default().in_file(&program, id, offset);
             assert!(found.last().unwrap().name.contains("a_known_function"), "{found:?}");
 
-            let with = |name: &str, link: &str| {
+            let with = |name: &'static str, link: &str| {
                 let section = [link.as_bytes(), &[0; 8][link.len() % 4..]].concat();
-                std::fs::write(beside("elf"), with_section(name, 0, &section)).unwrap();
-                has_regular_debug_files(&beside("elf"))
+                std::fs::write(beside("elf"), with_section(name, SectionFlags(0), &section))
+                    .unwrap();
+                has_permitted_debug_files(&beside("elf"), &mut ElfBudget::default())
             };
             let name = path.file_name().unwrap().to_str().unwrap();
             assert!(!with(".gnu_debuglink", name), "{name}");
@@ -410,6 +464,74 @@ mod tests {
             assert!(!with(".gnu_debugaltlink", "a") && !with(".debug_sup", "a"));
             assert!(with(".gnu_debuglink", "missing") && with(".gnu_debuglink", "elf"));
         });
+    }
+
+    /// The symbols of a library with one function, `known`, at 0x10 to 0x20.
+    fn symbols() -> [Section; 2] {
+        let flags = SectionFlags(0);
+        // Name, global function, section; address; size.
+        let symbol = [1 | (0x12 << 32) | (1 << 48), 0x10, 0x10].map(u64::to_le_bytes).concat();
+        let content = [vec![0; 24], symbol].concat();
+        let table = Section { name: ".symtab", kind: SHT_SYMTAB, flags, content };
+        let content = b"\0known\0".to_vec();
+        [table, Section { name: ".strtab", kind: SHT_STRTAB, flags, content }]
+    }
+
+    fn name_in(path: &Path) -> Option<String> {
+        Functions::default().in_file(path, &id_at(path), 0x18).pop().map(|function| function.name)
+    }
+
+    /// Found by an audit: a program ended `service status` of root by the size that a section states, here and in the files
+    /// that blazesym finds beside it.
+    #[test]
+    fn debug_information_that_unpacks_to_too_much_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let [program, package, sibling] =
+            ["program", "program.dwp", "sibling"].map(|name| dir.path().join(name));
+        let [table, strings] = symbols();
+        let with = |other| with_sections(&[table.clone(), strings.clone(), other]);
+        let bomb = with(packed(10, 1 << 63));
+        let content = b"sibling\0\0\0\0\0".to_vec();
+        let (kind, flags) = (SHT_PROGBITS, SectionFlags(0));
+        let linked = with(Section { name: ".gnu_debuglink", kind, flags, content });
+        let read = |path: &Path, content: &[u8]| {
+            std::fs::write(path, content).unwrap();
+            let readable = Readable::of(&program, &mut ElfBudget::default());
+            (readable, name_in(&program))
+        };
+        let known = Some("known".to_owned());
+        assert_eq!(read(&program, &linked), (Readable::SymbolsAndDebugInfo, known.clone()));
+        assert_eq!(read(&sibling, &bomb), (Readable::Symbols, known.clone()));
+        // Its checksum is not the stated one, so blazesym finds no names.
+        assert_eq!(read(&sibling, &linked), (Readable::SymbolsAndDebugInfo, None));
+        assert_eq!(read(&package, &bomb), (Readable::Symbols, known.clone()));
+        std::fs::remove_file(package).unwrap();
+        assert_eq!(read(&program, &bomb), (Readable::Symbols, known));
+    }
+
+    /// Found by an audit: a sparse file needs no space on the disk for any number of symbols.
+    #[test]
+    fn a_file_with_too_many_symbols_has_no_names() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut content = with_sections(&symbols());
+        std::fs::write(file.path(), &content).unwrap();
+        assert_eq!(name_in(file.path()).as_deref(), Some("known"));
+        let size = &mut content[192 + 32..][..8];
+        size.copy_from_slice(&(24_u64 << 35).to_le_bytes());
+        std::fs::write(file.path(), &content).unwrap();
+        file.as_file().set_len(1 << 40).unwrap();
+        assert_eq!(name_in(file.path()), None);
+    }
+
+    /// blazesym would read the relocations of an object file again and again.
+    #[test]
+    fn an_object_file_has_symbols_only() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut content = with_sections(&symbols());
+        content[16] = 1;
+        std::fs::write(file.path(), &content).unwrap();
+        let readable = Readable::of(file.path(), &mut ElfBudget::default());
+        assert_eq!(readable, Readable::Symbols);
     }
 
     #[test]
@@ -448,11 +570,46 @@ mod tests {
         let mut functions = Functions::default();
         let dump = root.path().join("jit-7.dump");
         std::fs::write(&dump, generated::tests::dump()).unwrap();
-        let mut at = |address| functions.generated(root.path(), 7, Some(&dump), address);
+        let at_dump = Some((root.path(), "/jit-7.dump"));
+        let mut at = |address| functions.generated(root.path(), 7, at_dump, address);
         let names = [0x110, 0x7f0f].map(|address| at(address).map(|f| f.name));
         assert_eq!(names, [Some("new".to_owned()), Some("new".to_owned())]);
         assert!(is_dump("/home/a/jit-7.dump"));
         assert!(!is_dump("/jit-x.dump") && !is_dump("/jit-7.dump (deleted)"));
+    }
+
+    /// Found by an audit: isotherm followed a link in the place of a dump, so that root read any file to its end.
+    #[test]
+    fn a_dump_of_another_user_names_no_function() {
+        let root = tempfile::tempdir().unwrap();
+        let dump = root.path().join("jit-7.dump");
+        let at = |path: &str| {
+            let mut functions = Functions::default();
+            functions.generated(root.path(), 7, Some((root.path(), path)), 0x110).is_some()
+        };
+        std::fs::write(&dump, generated::tests::dump()).unwrap();
+        symlink("jit-7.dump", root.path().join("jit-8.dump")).unwrap();
+        assert!(at("/jit-7.dump") && !at("/jit-8.dump"), "no link");
+        if !geteuid().is_root() {
+            assert!(std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "other owners take root");
+            return;
+        }
+        chown(&dump, Some(65534), None).unwrap();
+        assert!(!at("/jit-7.dump"), "of another user");
+    }
+
+    /// A forged record with 100 targets and dumps needed 250 MB for each.
+    #[test]
+    fn the_dumps_of_all_processes_share_a_budget() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("jit-7.dump"), generated::tests::dump()).unwrap();
+        let mut functions = Functions::default();
+        functions.dumps_left.records = 10;
+        let mut at = |pid| {
+            let dump = Some((root.path(), "/jit-7.dump"));
+            functions.generated(root.path(), pid, dump, 0x110).is_some()
+        };
+        assert_eq!([at(7), at(8), at(9)], [true, true, false]);
     }
 
     /// Found by an audit: any user could name the functions of any process, by a file or a link in `/tmp`.

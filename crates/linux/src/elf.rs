@@ -115,6 +115,8 @@ fn demangled(name: &str) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use object::elf::{SHT_PROGBITS, SHT_STRTAB, SectionFlags, SectionType};
+
     use super::*;
     use crate::proc::code;
     use crate::walker::own_pid;
@@ -122,24 +124,51 @@ pub(crate) mod tests {
     /// A table that the test finds again.
     static TABLE: [u64; 4096] = [7; 4096];
 
-    /// An ELF file with this section.
-    pub(crate) fn with_section(name: &str, flags: u64, section: &[u8]) -> Vec<u8> {
-        let names = format!("\0{name}\0.shstrtab\0");
+    #[derive(Clone)]
+    pub(crate) struct Section {
+        pub name: &'static str,
+        pub kind: SectionType,
+        pub flags: SectionFlags,
+        pub content: Vec<u8>,
+    }
+
+    /// A library with these sections, which is mapped at address 0. The header of the first one is at offset 192.
+    pub(crate) fn with_sections(sections: &[Section]) -> Vec<u8> {
+        let names = sections.iter().map(|s| s.name).chain([".shstrtab"]);
+        let names = format!("\0{}\0", names.collect::<Vec<_>>().join("\0"));
+        let (kind, flags) = (SHT_STRTAB, SectionFlags(0));
+        let content = names.clone().into_bytes();
+        let strings = Section { name: ".shstrtab", kind, flags, content };
+        let (mut headers, mut contents) = (vec![0_u64; 8], Vec::new());
+        let count = sections.len() as u16 + 2;
+        let begin = 128 + 64 * u64::from(count);
+        for section in sections.iter().chain([&strings]) {
+            let name = names.find(&format!("\0{}\0", section.name)).unwrap() as u64 + 1;
+            let kind = u64::from(section.kind.0) << 32;
+            let (at, len) = (begin + contents.len() as u64, section.content.len() as u64);
+            // Name and type, flags, address, offset, size, link and info, alignment, size of an entry.
+            headers.extend([kind | name, section.flags.0, 0, at, len, 0, 8, 0]);
+            contents.extend(&section.content);
+            contents.resize(contents.len().next_multiple_of(8), 0);
+        }
         let mut file = b"\x7fELF\x02\x01\x01".to_vec();
         file.resize(16, 0);
         [3_u16, 62, 1, 0].iter().for_each(|half| file.extend(half.to_le_bytes()));
-        [0_u64, 0, 64].iter().for_each(|word| file.extend(word.to_le_bytes()));
-        let rest = [0_u16, 0, 64, 56, 0, 64, 3, 2];
+        // The entry, and where the headers of segments and sections begin.
+        [0_u64, 64, 128].iter().for_each(|word| file.extend(word.to_le_bytes()));
+        let rest = [0_u16, 0, 64, 56, 1, 64, count, count - 1];
         rest.iter().for_each(|half| file.extend(half.to_le_bytes()));
-        file.resize(128, 0);
-        let (at, len) = (256 + names.len() as u64, section.len() as u64);
-        // Name and type, flags, address, offset, size, link and info, alignment, size of an entry.
-        let headers = [
-            [(1 << 32) | 1, flags, 0, at, len, 0, 1, 0],
-            [(3 << 32) | (name.len() as u64 + 2), 0, 0, 256, names.len() as u64, 0, 1, 0],
-        ];
-        headers.as_flattened().iter().for_each(|word: &u64| file.extend(word.to_le_bytes()));
-        [&*file, names.as_bytes(), section].concat()
+        // One segment with code: type and flags, offset, two addresses, two sizes, alignment.
+        let len = begin + contents.len() as u64;
+        let segment = [(5 << 32) | 1, 0, 0, 0, len, len, 4096, 0];
+        let words = segment.iter().chain(&headers);
+        words.for_each(|word: &u64| file.extend(word.to_le_bytes()));
+        [file, contents].concat()
+    }
+
+    pub(crate) fn with_section(name: &'static str, flags: SectionFlags, content: &[u8]) -> Vec<u8> {
+        let content = content.to_owned();
+        with_sections(&[Section { name, kind: SHT_PROGBITS, flags, content }])
     }
 
     /// A file may be sparse and state any size.

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Seek};
 
-/// Maximum bytes of the names that are kept of a dump, and of one name.
+/// Maximum bytes of the names that are kept of all dumps, and of one name.
 const MAX_NAMES: usize = 64 << 20;
 const MAX_NAME: usize = 4096;
-/// Maximum number of records that are read of a dump.
+/// Maximum number of records that are read of all dumps.
 const MAX_RECORDS: usize = 1 << 21;
 
 /// `JiTD`, in the byte order of the machine that wrote it
@@ -19,6 +19,20 @@ const MOVE: u32 = 1;
 const HEADER: usize = 16;
 /// Bytes of the content of a record of new code before the name.
 const FIXED: usize = 40;
+
+/// The remaining part of what may be read of all dumps together: a record may name any number of them.
+#[derive(Debug)]
+pub(crate) struct DumpBudget {
+    /// bytes
+    pub names: usize,
+    pub records: usize,
+}
+
+impl Default for DumpBudget {
+    fn default() -> Self {
+        DumpBudget { names: MAX_NAMES, records: MAX_RECORDS }
+    }
+}
 
 /// The generated functions of a process.
 #[derive(Debug, Default)]
@@ -60,21 +74,18 @@ impl GeneratedCode {
 
     /// Adds the functions of a dump, in the format of `jitdump-specification.txt` in the kernel's `tools/perf`, up to the
     /// first damaged or incomplete record. A file of another kind or byte order has none.
-    pub(crate) fn read_dump(&mut self, file: &mut (impl Read + Seek)) {
-        let mut names = MAX_NAMES;
-        if skip_header(file).is_none() {
-            return;
-        }
-        for _ in 0..MAX_RECORDS {
-            if self.read_record(file, &mut names).is_none() {
-                return;
-            }
+    pub(crate) fn read_dump(&mut self, file: &mut (impl Read + Seek), left: &mut DumpBudget) {
+        let mut next = skip_header(file);
+        while next.is_some() {
+            next = self.read_record(file, left);
         }
     }
 
-    fn read_record(&mut self, file: &mut (impl Read + Seek), names: &mut usize) -> Option<()> {
+    /// None at the end of the dump or of the budget.
+    fn read_record(&mut self, file: &mut (impl Read + Seek), left: &mut DumpBudget) -> Option<()> {
         let mut header = [0; HEADER];
         file.read_exact(&mut header).ok()?;
+        left.records = left.records.checked_sub(1)?;
         let (kind, size) = (int(&header, 0)?, usize::try_from(int(&header, 4)?).ok()?);
         let size = size.checked_sub(HEADER)?;
         let needed = if matches!(kind, LOAD | MOVE) { size.min(FIXED + MAX_NAME) } else { 0 };
@@ -85,7 +96,7 @@ impl GeneratedCode {
         match kind {
             LOAD => {
                 let name = content.get(FIXED..)?.split(|&b| b == 0).next()?;
-                *names = names.checked_sub(name.len())?;
+                left.names = left.names.checked_sub(name.len())?;
                 let name = String::from_utf8_lossy(name).into_owned();
                 self.insert(long(&content, 16)?, long(&content, 24)?, name);
             }
@@ -149,7 +160,7 @@ pub(crate) mod tests {
 
     fn read(bytes: &[u8]) -> GeneratedCode {
         let mut code = GeneratedCode::default();
-        code.read_dump(&mut Cursor::new(bytes));
+        code.read_dump(&mut Cursor::new(bytes), &mut DumpBudget::default());
         code
     }
 
@@ -199,10 +210,24 @@ pub(crate) mod tests {
         let code = read(&[header, &load(0x100, &name), &load(0x200, "after")].concat());
         assert_eq!(code.at(0x100).map(str::len), Some(MAX_NAME));
         assert_eq!(code.at(0x200), Some("after"));
-        let mut names = MAX_NAME;
+        let mut left = DumpBudget { names: MAX_NAME, records: 9 };
         let mut code = GeneratedCode::default();
         let mut file = Cursor::new([load(0x100, &name), load(0x200, "after")].concat());
-        assert!(code.read_record(&mut file, &mut names).is_some());
-        assert!(code.read_record(&mut file, &mut names).is_none());
+        assert!(code.read_record(&mut file, &mut left).is_some());
+        assert!(code.read_record(&mut file, &mut left).is_none());
+    }
+
+    #[test]
+    fn all_dumps_share_a_budget() {
+        // Two dumps of five records each, and 11 bytes of names.
+        for (names, records) in [(22, usize::MAX), (usize::MAX, 10)] {
+            let mut left = DumpBudget { names, records };
+            let mut read = || {
+                let mut code = GeneratedCode::default();
+                code.read_dump(&mut Cursor::new(dump()), &mut left);
+                code.by_start.len()
+            };
+            assert_eq!([read(), read(), read()], [2, 2, 0]);
+        }
     }
 }

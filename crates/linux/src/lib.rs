@@ -11,6 +11,7 @@ pub mod code;
 pub mod damon;
 pub mod doctor;
 mod elf;
+mod elf_budget;
 pub mod faults;
 mod generated;
 pub mod inject;

@@ -339,6 +339,8 @@ impl StackUnwinder {
 
 #[cfg(test)]
 mod tests {
+    use object::elf::SHF_COMPRESSED;
+
     use super::*;
     use crate::elf::tests::with_section;
     use crate::sys::with_other_kinds;
@@ -362,8 +364,7 @@ mod tests {
     }
 
     fn with_debug_frame(section: &[u8]) -> Vec<u8> {
-        // SHF_COMPRESSED
-        with_section(".debug_frame", 0x800, section)
+        with_section(".debug_frame", SHF_COMPRESSED, section)
     }
 
     /// A program could make the recorder allocate any amount by a small file.
