@@ -21,6 +21,18 @@ use crate::watch::Watch;
 const SHOWN: usize = 40;
 /// Maximum length of a guest's output, in bytes.
 const MAX_TEXT: usize = 1 << 20;
+/// Begins of what the kernel says if something in it is wrong, after the time of its message. A stall of a CPU is not among
+/// them: the emulator may stand still.
+const KERNEL_FAULTS: [&str; 8] = [
+    "WARNING: ",
+    "BUG: ",
+    "kernel BUG at ",
+    "Oops: ",
+    "general protection fault",
+    "refcount_t: ",
+    "Bad page ",
+    "Out of memory: Killed process ",
+];
 
 /// Boots one guest, and evaluates its output, which stays in `dir`.
 pub fn run(
@@ -96,6 +108,7 @@ fn judge(scenario: &Scenario, series: &str, dir: &Path) -> (Vec<String>, Vec<Str
         _ => {}
     }
     wrong.extend(brought.err().map(|e| format!("{e:#}").replace('\n', " ")));
+    wrong.extend(kernel_faults(&text("kernel.log")));
     if !wrong.is_empty() {
         return (seen, wrong);
     }
@@ -109,6 +122,14 @@ fn judge(scenario: &Scenario, series: &str, dir: &Path) -> (Vec<String>, Vec<Str
         }
     }
     (seen, wrong)
+}
+
+/// The messages of the kernel that report a fault in it.
+fn kernel_faults(log: &str) -> Vec<String> {
+    let message =
+        |line: &str| line.split_once("] ").map_or(line, |(_, message)| message).to_owned();
+    let is_fault = |message: &String| KERNEL_FAULTS.iter().any(|begin| message.starts_with(begin));
+    log.lines().map(message).filter(is_fault).map(|m| format!("the kernel says: {m}")).collect()
 }
 
 /// Unpacks the files that the guest has written.
@@ -158,6 +179,17 @@ mod tests {
         assert_eq!(wrong, ["no record"]);
         let (_, wrong) = judged(&[("status", "139\n")]);
         assert_eq!(wrong, ["its script ended with 139"]);
+    }
+
+    /// Guests passed while their kernel warned.
+    #[test]
+    fn a_fault_of_the_kernel_is_a_failure() {
+        let log = "[    0.000000] Linux version 6.12\n\
+                   [    1.100000] rcu: INFO: rcu_preempt self-detected stall on CPU\n\
+                   [    2.250000] WARNING: CPU: 1 PID: 77 at mm/page_counter.c:60 page_counter_cancel+0x3c\n";
+        let (_, wrong) = judged(&[("status", "0\n"), ("kernel.log", log)]);
+        let warning = "WARNING: CPU: 1 PID: 77 at mm/page_counter.c:60 page_counter_cancel+0x3c";
+        assert_eq!(wrong, [format!("the kernel says: {warning}")]);
     }
 
     #[test]

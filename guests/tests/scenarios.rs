@@ -79,6 +79,18 @@ fn a_script_that_hangs_is_ended_by_the_clock_of_its_guest() {
 }
 
 #[test]
+fn a_guest_whose_kernel_warns_has_failed() {
+    if !qemu_or_skip("a_guest_whose_kernel_warns_has_failed") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let outcome = limited("warns", dir.path(), SILENCE).unwrap();
+    let warning = "WARNING: CPU: 0 PID: 1 at mm/memory.c:1 one+0x1/0x2";
+    assert_eq!(why(&outcome), format!("the kernel says: {warning}"));
+    assert_eq!(outcome.seen, ["it warns"]);
+}
+
+#[test]
 fn a_guest_that_hangs_is_ended_by_the_cpu_time_of_its_emulator() {
     if !qemu_or_skip("a_guest_that_hangs_is_ended_by_the_cpu_time_of_its_emulator") {
         return;
