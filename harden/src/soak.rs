@@ -1,7 +1,7 @@
 //! A recorder, a service and a page in the browser that follow 50 processes as they start and end. A trial is a minute.
 //!
 //! In each minute after the first, no program may use more memory, descriptors or threads than the processes explain,
-//! and the cost of watching must be within the budget.
+//! and the cost of watching must be within the budget. After half an hour, its memory may not grow steadily either.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,10 @@ const PROCESSES: usize = 50;
 const EVERY: Duration = Duration::from_millis(100);
 /// Memory that an allocator may keep, per process.
 const SLACK: u64 = 2 << 20;
+/// Number of minutes after which the slope of the memory is judged, and its limit in bytes a minute: 27 bytes for each of
+/// 600 processes that come in a minute, and 23 MiB a day.
+const SLOPE_AFTER: usize = 30;
+const MAX_SLOPE: f64 = 16384.0;
 /// Limit of the CPU time of one program, as a share of one CPU. The budget of watching is 1 %; following processes
 /// that come 10 times a second, and the web page, cost more.
 const CPU: f64 = 0.10;
@@ -136,7 +140,7 @@ impl Program {
             "{}: {:.1} MiB, {:+.2} MiB a minute, {} descriptors, {} threads, {:.1} % of a CPU",
             self.name,
             mib(now.memory),
-            slope(&self.memory) / f64::from(1 << 20),
+            line(&self.memory).slope / f64::from(1 << 20),
             now.descriptors,
             now.threads,
             cpu * 100.0
@@ -144,8 +148,9 @@ impl Program {
         // Three descriptors for each process, and those of the program.
         let many = now.descriptors > 6 * PROCESSES;
         let grown = before.is_some_and(|before| now.memory > before + SLACK);
+        let leaks = is_steady_growth(&self.memory);
         let busy = self.memory.len() > 1 && cpu > CPU;
-        let wrong = (many || grown || busy || now.threads > self.last.threads + 4)
+        let wrong = (many || grown || leaks || busy || now.threads > self.last.threads + 4)
             .then(|| format!("{figures}; {:.1} MiB before", mib(before.unwrap_or_default())));
         self.last = now;
         Ok((figures, wrong))
@@ -205,15 +210,33 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// Slope of the line through the values by least squares, per step. 0 for fewer than two values.
-fn slope(values: &[u64]) -> f64 {
+/// Whether the memory after the first third of the minutes has grown by more than [`MAX_SLOPE`] a minute, and by more than
+/// twice the error of the slope.
+fn is_steady_growth(memory: &[u64]) -> bool {
+    let (_, settled) = memory.split_at(memory.len() / 3);
+    let Line { slope, error } = line(settled);
+    memory.len() >= SLOPE_AFTER && slope - 2.0 * error > MAX_SLOPE
+}
+
+/// A line through values, per step.
+struct Line {
+    slope: f64,
+    /// standard error of the slope
+    error: f64,
+}
+
+/// The line through the values by least squares. Its slope is 0 for fewer than two values.
+fn line(values: &[u64]) -> Line {
     let n = values.len() as f64;
     let points = || values.iter().enumerate().map(|(x, &y)| (x as f64, y as f64));
     let (mean_x, mean_y) =
         (points().map(|(x, _)| x).sum::<f64>() / n, points().map(|(_, y)| y).sum::<f64>() / n);
     let spread: f64 = points().map(|(x, _)| (x - mean_x).powi(2)).sum();
     let both: f64 = points().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
-    if spread > 0.0 { both / spread } else { 0.0 }
+    let slope = if spread > 0.0 { both / spread } else { 0.0 };
+    let rest = |(x, y): (f64, f64)| (y - mean_y - slope * (x - mean_x)).powi(2);
+    let variance = points().map(rest).sum::<f64>() / (n - 2.0).max(1.0);
+    Line { slope, error: if spread > 0.0 { (variance / spread).sqrt() } else { 0.0 } }
 }
 
 #[cfg(test)]
@@ -222,9 +245,27 @@ mod tests {
 
     #[test]
     fn the_slope_is_that_of_a_line() {
-        assert_eq!(slope(&[]), 0.0);
-        assert_eq!(slope(&[7]), 0.0);
-        assert_eq!(slope(&[5, 5, 5]), 0.0);
-        assert!((slope(&[1, 3, 5, 7]) - 2.0).abs() < 1e-9);
+        assert_eq!(line(&[]).slope, 0.0);
+        assert_eq!(line(&[7]).slope, 0.0);
+        assert_eq!(line(&[5, 5, 5]).slope, 0.0);
+        let Line { slope, error } = line(&[1, 3, 5, 7]);
+        assert!((slope - 2.0).abs() < 1e-9 && error < 1e-9);
+        // By hand: the residuals of 0, 1, 0, 1 are -0.2, 0.6, -0.6, 0.2, so the error is the root of 0.8 / 2 / 5.
+        assert!((line(&[0, 1, 0, 1]).error - 0.08_f64.sqrt()).abs() < 1e-9);
+    }
+
+    /// A leak of 1.9 MiB a minute passed for ever, because each minute was compared with the one before.
+    #[test]
+    fn a_slow_leak_is_found_and_memory_that_goes_up_and_down_is_none() {
+        let minutes = |n: u64, of: &dyn Fn(u64) -> u64| (0..n).map(of).collect::<Vec<u64>>();
+        let noise = |i: u64| 8_000_000 + i * 7919 % 13 * 80_000;
+        let leak = |i: u64| noise(i) + i * 40_000;
+        assert!(is_steady_growth(&minutes(60, &leak)));
+        assert!(!is_steady_growth(&minutes(29, &leak)), "too early");
+        assert!(!is_steady_growth(&minutes(60, &noise)));
+        assert!(
+            !is_steady_growth(&minutes(60, &|i| 8_000_000 + i.min(15) * 1_000_000)),
+            "it settles"
+        );
     }
 }
