@@ -372,7 +372,8 @@ p { margin: .2rem 0 .6rem; color: var(--quiet); max-width: 75ch; }
 .tiles div { background: var(--panel); border: 1px solid var(--line); border-radius: 8px; padding: .6rem .8rem; }
 .tiles b { display: block; font-size: 1.35rem; line-height: 1.3; }
 .tiles span { color: var(--quiet); font-size: .85rem; }
-svg { width: 100%; height: auto; display: block; }
+section { overflow-x: auto; }
+svg { width: 100%; min-width: 640px; height: auto; display: block; }
 svg text { fill: var(--ink); font: 12px system-ui, sans-serif; }
 svg .quiet { fill: var(--quiet); }
 svg .axis { stroke: var(--line); stroke-width: 1; }
