@@ -30,7 +30,7 @@ CARGO_DENY_SHA256 := ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d984
 MDBOOK_VERSION := 0.5.4
 DEMO_SECONDS ?= 30
 
-.PHONY: program demo demo-fleet fleet-spark needs-root test test-build test-host test-guests soak harden fuzz guests guest-tool guests-page-idle check-fleet bench evaluate evaluate-short release reproducible deb wheel test-python check msrv book install-deps clean
+.PHONY: program demo demo-fleet fleet-spark needs-root test test-build test-host test-guests test-agents soak harden fuzz guests guest-tool guests-page-idle check-fleet bench evaluate evaluate-short release reproducible deb wheel test-python check msrv book install-deps clean
 .DEFAULT_GOAL := release
 
 # Records a redis-server under load and draws its heat map: demo-out/redis.png.
@@ -54,7 +54,7 @@ needs-root:
 # the short form of `make harden`.
 test: PROFILE = checked
 test: test-build guest-tool
-	$(MAKE) --no-print-directory -j 2 PROFILE=$(PROFILE) test-host test-guests
+	$(MAKE) --no-print-directory -j 3 PROFILE=$(PROFILE) test-host test-guests test-agents
 	$(harden_built) --program $(program) --short
 
 # The tests and the programs that they run, with the same features of all dependencies, so that nothing is built twice.
@@ -62,6 +62,10 @@ tests = $(static_flags) cargo test --workspace --locked --target $(triple) --pro
 test-build: install-deps
 	$(static) $(PROFILE) --workspace --bin isotherm --bin harden
 	$(tests) --no-run
+
+# Agents that are killed while they write to their lakes, 40 times. For three minutes they mostly wait.
+test-agents:
+	$(harden_built) agents --program $(program) --short --trials 2
 
 test-host test-guests: export ISOTHERM_GUESTS_BINARY = $(abspath $(program))
 test-host:

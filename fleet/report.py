@@ -65,7 +65,7 @@ class DuckDb:
         if options["threads"]:
             self.connection.execute(f"SET threads = {options['threads']}")
         self.mismatch = duckdb.InvalidInputException
-        self.files = ", ".join("'" + pattern.replace("'", "''") + "'" for pattern in patterns(options["lake"]))
+        self.files = ", ".join("'" + pattern.replace("'", "''") + "'" for pattern in patterns(options["folder"]))
 
     def begin(self, wanted):
         """Makes the view `lake`, and returns the names of its columns."""
@@ -131,12 +131,12 @@ class Spark:
                 f"Spark cannot start with the master {options['master']}: {reason}: check JAVA_HOME (Java 17 or later) "
                 "and that the master runs"
             ) from None
-        self.lake = options["lake"]
+        self.folder = options["folder"]
 
     def begin(self, _):
         reader = self.session.read.option("recursiveFileLookup", "true").option("pathGlobFilter", "*.parquet")
         # Files of earlier versions may lack columns.
-        frame = reader.option("mergeSchema", "true").parquet(self.lake)
+        frame = reader.option("mergeSchema", "true").parquet(self.folder)
         added = ("CAST(minute AS DATE) AS day", "unix_timestamp(minute) AS minute_s")
         frame.selectExpr("*", *added).createOrReplaceTempView("lake")
         return set(frame.columns)
@@ -152,13 +152,13 @@ class Spark:
         self.session.stop()
 
 
-def check_lake(lake):
+def check_lake(options):
     """Fails with a clear message if there is no lake."""
-    path = pathlib.Path(lake)
-    if not path.is_dir():
-        raise Failure(f"{lake} is not a folder: name the folder of a lake with --lake")
-    if not patterns(lake):
-        raise Failure(f"{lake} has no Parquet files: name the folder that isotherm agent --lake writes to")
+    lake, folder = options["lake"], options["folder"]
+    if not pathlib.Path(folder).is_dir():
+        raise Failure(f"{folder} is not a folder: name the folder of a lake with --lake")
+    if not patterns(folder):
+        raise Failure(f"{lake} has no Parquet files: name the place that isotherm agent --lake writes to")
 
 
 def wanted(options):
@@ -372,7 +372,8 @@ p { margin: .2rem 0 .6rem; color: var(--quiet); max-width: 75ch; }
 .tiles div { background: var(--panel); border: 1px solid var(--line); border-radius: 8px; padding: .6rem .8rem; }
 .tiles b { display: block; font-size: 1.35rem; line-height: 1.3; }
 .tiles span { color: var(--quiet); font-size: .85rem; }
-svg { width: 100%; height: auto; display: block; }
+section { overflow-x: auto; }
+svg { width: 100%; min-width: 640px; height: auto; display: block; }
 svg text { fill: var(--ink); font: 12px system-ui, sans-serif; }
 svg .quiet { fill: var(--quiet); }
 svg .axis { stroke: var(--line); stroke-width: 1; }
@@ -623,7 +624,7 @@ def write(path, content):
 
 
 def run(options):
-    check_lake(options["lake"])
+    check_lake(options)
     engine = {"duckdb": DuckDb, "spark": Spark}[options["engine"]](options)
     try:
         check_columns(engine.begin(wanted(options)), options)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tests of the files for a fleet that take seconds: `fleet/check`."""
 
+import hashlib
 import json
 import re
 import subprocess
@@ -238,6 +239,11 @@ class Seccomp(unittest.TestCase):
         manifest = documents(MANIFEST.read_text())
         text = of_kind("ConfigMap", manifest)["data"]["profile.json"]
         self.assertEqual(json.loads(text), self.profile)
+        # Without a new checksum, running pods would keep the earlier profile.
+        pod = of_kind("DaemonSet", manifest)["spec"]["template"]
+        found = pod["metadata"]["annotations"]["checksum/seccomp"]
+        expected = hashlib.sha256(read(CHART / "files/seccomp.json").encode()).hexdigest()
+        self.assertEqual(found, expected, "run fleet/check --update")
 
 
 class Units(unittest.TestCase):

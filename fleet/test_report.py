@@ -63,7 +63,7 @@ class Report(unittest.TestCase):
         if groups:
             write(self.folder / "a.parquet", groups)
         questions = [{"name": name, "sql": statement(name, age), "age": age} for name, age in QUESTIONS.items()]
-        options = {"lake": str(self.folder), "engine": "duckdb", "age": "2m", "rollout_age": "30m", "html": None}
+        options = {"lake": "lake", "folder": str(self.folder), "engine": "duckdb", "age": "2m", "rollout_age": "30m", "html": None}
         options |= {"objective_ppm": 2000, "headroom": 10, "memory_mib": 256, "threads": 1, "json": True}
         options |= {"views": [("observed", read(FLEET / "sql/observed.sql"))], "questions": questions} | more
         command = [sys.executable, "-c", read(FLEET / "report.py"), json.dumps(options)]

@@ -53,7 +53,7 @@ pub enum ExperimentKind {
     /// kills of commands that change settings of the machine; not in the short form
     Settings,
     /// kills of agents while they write to their lakes; a trial is twenty kills and takes two minutes; not in the
-    /// short form
+    /// short form; `make test` runs two trials beside other tests
     Agents,
     /// system calls that fail
     Calls,

@@ -60,8 +60,10 @@ impl LakeAge {
 /// The options of a report.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FleetReport {
-    /// folder of the lake
-    pub lake: PathBuf,
+    /// the lake, as messages name it
+    pub lake: String,
+    /// folder that the engine reads: the lake itself, or a copy
+    pub folder: PathBuf,
     /// minimum age of page-out
     pub age: LakeAge,
     /// age from which memory is cold in a comparison of images
@@ -153,6 +155,7 @@ mod tests {
     fn every_parameter_is_filled_in() {
         let report = FleetReport {
             lake: "lake".into(),
+            folder: "lake".into(),
             age: LakeAge::of(120).unwrap(),
             rollout_age: LakeAge::of(1800).unwrap(),
             objective_ppm: 2000,

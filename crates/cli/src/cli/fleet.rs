@@ -1,6 +1,6 @@
 //! Options of `fleet`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -48,7 +48,8 @@ pub struct ReportOfFleet {
     #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX", value_parser = LakePlace::parse)]
     pub lake: LakePlace,
     /// Folder for a copy of the days of a lake in object storage that ended an hour ago or earlier. The answers are
-    /// about these days. A later report copies only the days that the folder lacks
+    /// about these days. A later report copies only the days that the folder lacks. Without it, each report copies all
+    /// days, also the current one, to a temporary folder
     #[arg(long, value_name = "DIR")]
     pub copy: Option<PathBuf>,
     /// Minimum age of page-out: an age of the columns of the lake
@@ -94,23 +95,18 @@ pub enum EngineOption {
 }
 
 impl ReportOfFleet {
-    /// The folder that the engine reads: the lake itself, or its copy.
-    fn folder(&self) -> Result<&Path, UsageError> {
-        match (&self.lake, &self.copy) {
-            (LakePlace::Dir(dir), None) => Ok(dir),
-            (LakePlace::Objects(_), Some(copy)) => Ok(copy),
-            (LakePlace::Dir(_), Some(_)) => {
-                Err(UsageError::new("--copy is for a lake in object storage: leave it out"))
-            }
-            (LakePlace::Objects(_), None) => {
-                let text = "the engines read a copy of a lake in object storage: give its folder with --copy DIR";
-                Err(UsageError::new(text))
-            }
-        }
-    }
-
-    /// The options as the library's type.
+    /// The options as the library's type. The folder of a lake in object storage is that of the copy; none, if the
+    /// copy is not kept.
     pub fn report(&self) -> Result<FleetReport, UsageError> {
+        let (lake, folder) = match (&self.lake, &self.copy) {
+            (LakePlace::Dir(dir), None) => (dir.display().to_string(), dir.clone()),
+            (LakePlace::Dir(_), Some(_)) => {
+                return Err(UsageError::new(
+                    "--copy is for a lake in object storage: leave it out",
+                ));
+            }
+            (LakePlace::Objects(url), copy) => (url.clone(), copy.clone().unwrap_or_default()),
+        };
         let age = |option: &str, age: Duration| {
             let seconds = if age.subsec_nanos() == 0 { age.as_secs() } else { 0 };
             LakeAge::of(seconds).map_err(|e| UsageError::new(format!("{option}: {e}")))
@@ -122,7 +118,8 @@ impl ReportOfFleet {
             return Err(UsageError::new("--memory: the engines require at least 256 MiB"));
         }
         Ok(FleetReport {
-            lake: self.folder()?.to_owned(),
+            lake,
+            folder,
             age: age("--age", self.age)?,
             rollout_age: age("--rollout-age", self.rollout_age)?,
             objective_ppm: (self.objective * 1e4).round() as u32,

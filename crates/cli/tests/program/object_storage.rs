@@ -1,5 +1,7 @@
-//! A lake in object storage, from the service that writes it to the report: moto, in a process of its own.
+//! A lake in object storage, from the commands that write it to the report: moto, in a process of its own.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -9,6 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::agent::files;
+use crate::kill_on_drop::KillOnDrop;
 use crate::load::Load;
 use crate::moto::{Moto, free_port};
 use crate::python::python_with;
@@ -26,6 +29,14 @@ root = pathlib.Path(sys.argv[1])
 for path in root.rglob('*.parquet'):
     s3.upload_file(str(path), 'lake', f'old/{path.relative_to(root)}')
 ";
+
+/// The commands that write rows, with the names of their hosts.
+const WRITERS: [(&str, &[&str]); 4] = [
+    ("agent", &["agent", "--control", "none"]),
+    ("reclaim", &["reclaim", "--dry-run", "--control", "none"]),
+    ("record", &["record", "-o", "a.rec"]),
+    ("run", &["run", "--scheme-line", "4K max min max min max stat"]),
+];
 
 /// Gives a command the place and the credentials of the server.
 fn reach(command: &mut Command, port: u16) -> &mut Command {
@@ -68,16 +79,26 @@ fn a_lake_in_object_storage_is_written_copied_and_answered() {
     let put = reach(put.args(["-c", PUT]).arg(dir.path().join("old")), port);
     assert!(put.status().unwrap().success());
 
-    // The service keeps rows in its spool until it has put them.
+    // Each command keeps rows in its spool until it has put them.
     let load = Load::start(16, 4);
     let pid = load.pid().to_string();
-    let mut service = isotherm(["reclaim", "--dry-run", "--pid", &pid, "--control", "none"]);
-    service.args(["--lake", "s3://lake/live", "--spool", "spool"]).current_dir(&dir);
-    let mut service = reach(&mut service, port).stderr(Stdio::null()).spawn().unwrap();
-    until("there is a row", || !files(&dir.path().join("spool")).is_empty());
-    kill_process(Pid::from_child(&service), Signal::TERM).unwrap();
-    assert_eq!(wait(&mut service).code(), Some(0));
-    let spooled = files(&dir.path().join("spool")).remove(0);
+    let mut writers = WRITERS.map(|(host, args)| {
+        let mut command = isotherm(args);
+        command.args(["--pid", &pid, "--lake", "s3://lake/live", "--host", host, "--spool", host]);
+        reach(command.current_dir(&dir), port)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map(KillOnDrop)
+            .unwrap()
+    });
+    let spooled = WRITERS.map(|(host, _)| dir.path().join(host));
+    until("all have rows", || spooled.iter().all(|spool| !files(spool).is_empty()));
+    for writer in &mut writers {
+        kill_process(Pid::from_child(&writer.0), Signal::TERM).unwrap();
+        assert_eq!(wait(&mut writer.0).code(), Some(0));
+    }
+    let spooled = files(&spooled[0]).remove(0);
     let day = spooled.iter().find_map(|part| part.to_str()?.strip_prefix("date=")).unwrap();
     let copied = |lake: &str, to: &str, more: &[&str]| {
         let mut command = isotherm(["fleet", "compact", "--lake", lake, "--to", to]);
@@ -86,17 +107,32 @@ fn a_lake_in_object_storage_is_written_copied_and_answered() {
     let done = copied("s3://lake/live", "live", &["--date", day]);
     assert_eq!(done.status, 0, "{}", done.err);
     let part = dir.path().join(format!("live/date={day}/part-0001.parquet"));
-    let Rows { rows, .. } = read(&part).unwrap();
-    assert!(rows[0].resident_bytes >= 16 << 20 && rows[0].snapshots > 0, "{rows:?}");
+    let Rows { groups, rows } = read(&part).unwrap();
+    let watched = rows.iter().filter(|row| row.resident_bytes >= 16 << 20 && row.snapshots > 0);
+    let hosts = watched.map(|row| &*groups[row.group as usize].host);
+    assert!(hosts.collect::<BTreeSet<_>>().into_iter().eq(WRITERS.map(|w| w.0)), "{rows:?}");
 
-    // The engine reads a copy, which the next report uses again.
-    let report = |more: &[&str]| {
+    let reporter = |more: &[&str]| {
         let mut path = duckdb.parent().unwrap_or(Path::new("")).as_os_str().to_owned();
         path.push(":");
         path.push(std::env::var_os("PATH").unwrap_or_default());
         let mut command = isotherm(["fleet", "report", "--json"]);
-        finish(reach(command.args(more).current_dir(&dir).env("PATH", path), port))
+        reach(command.args(more).current_dir(&dir).env("PATH", path), port);
+        command
     };
+    let report = |more: &[&str]| finish(&mut reporter(more));
+    // The running day too, through a copy that does not remain.
+    let temporary = TempDir::new().unwrap();
+    let mut command = reporter(&["--lake", "s3://lake/live"]);
+    let done = finish(command.env("TMPDIR", temporary.path()));
+    assert_eq!(done.status, 0, "{}", done.err);
+    let answers: Value = serde_json::from_str(done.text()).unwrap();
+    assert_eq!(answers["lake"], "s3://lake/live");
+    let hosts = answers["answers"]["hosts"].as_array().unwrap().iter();
+    let hosts: BTreeSet<_> = hosts.map(|row| row["host"].as_str().unwrap()).collect();
+    assert!(hosts.into_iter().eq(WRITERS.map(|w| w.0)), "{answers}");
+    assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
+    // Or through a copy, which the next report uses again.
     for said in ["2026-11-02: 4 rows of 2 hosts", ""] {
         let done = report(&["--lake", "s3://lake/old", "--copy", "copy"]);
         assert_eq!(done.status, 0, "{}", done.err);
@@ -106,7 +142,7 @@ fn a_lake_in_object_storage_is_written_copied_and_answered() {
         assert_eq!(answers["answers"]["hosts"].as_array().map(Vec::len), Some(2), "{answers}");
     }
     for (more, status, said) in [
-        (&["--lake", "s3://lake/old"][..], 2, "--copy DIR"),
+        (&["--lake", "s3://lake/none"][..], 1, "s3://lake/none has no Parquet files"),
         (&["--lake", "old", "--copy", "copy"], 2, "leave it out"),
         (&["--lake", "s3://lake/live", "--copy", "new"], 2, "first day"),
         (&["--lake", "s3://none/old", "--copy", "new"], 1, "list"),

@@ -13,7 +13,7 @@ use crate::log::say;
 
 /// Copies days of a lake.
 pub fn run(o: &CompactFleet) -> Result<ExitCode> {
-    let (days, whole) = copy(&o.lake, &o.to, o.date.as_deref())?;
+    let (days, whole) = copy(&o.lake, &o.to, o.date.as_deref(), now()?)?;
     if days == 0 {
         say(
             "there is nothing to copy: every day that ended an hour ago or earlier has a copy, or the day has no rows",
@@ -22,8 +22,15 @@ pub fn run(o: &CompactFleet) -> Result<ExitCode> {
     Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Copies a day, or all days that ended and have no complete copy. Returns how many days, and whether all their files were read.
-pub fn copy(lake: &LakePlace, to: &Path, date: Option<&str>) -> Result<(usize, bool)> {
+/// Milliseconds since 1970.
+pub fn now() -> Result<i64> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Ok(i64::try_from(now.as_millis())?)
+}
+
+/// Copies a day, or all days that ended an hour before `now` and have no complete copy. Returns how many days, and whether
+/// all their files were read.
+pub fn copy(lake: &LakePlace, to: &Path, date: Option<&str>, now: i64) -> Result<(usize, bool)> {
     let lake: Box<dyn Files> = match lake {
         LakePlace::Dir(dir) if dir.is_dir() => Box::new(Folder(dir)),
         LakePlace::Dir(dir) => {
@@ -33,8 +40,6 @@ pub fn copy(lake: &LakePlace, to: &Path, date: Option<&str>) -> Result<(usize, b
         }
         LakePlace::Objects(url) => Box::new(Bucket::s3(url)?),
     };
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let now = i64::try_from(now.as_millis())?;
     let (mut days, mut whole) = (0, true);
     compact(&*lake, to, date, now, |day| {
         days += 1;
