@@ -1,6 +1,6 @@
 //! Page faults and allocations of the recorded processes, and the code that they come from.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::ffi::OsString;
 use std::fs::File;
 use std::ops::Bound;
@@ -15,7 +15,7 @@ use isotherm_core::{
 use isotherm_linux::allocations::{AllocationsError, BYTES_VARIABLE, PreloadLibrary, Probe};
 use isotherm_linux::code::CodeReader;
 use isotherm_linux::faults::{FaultNews, FaultSampler, FaultsError, SampleKind, Sampled};
-use isotherm_linux::proc::{FileCode, Pagemap, mappings};
+use isotherm_linux::proc::{FileCode, Pagemap, mappings, stat};
 use isotherm_linux::sys::{self, PageState, page_frame, page_state, resident_ranges};
 use isotherm_linux::unwind::{StackUnwinder, UnwindTables};
 use isotherm_record::TargetInfo;
@@ -38,6 +38,9 @@ const MAX_FOLLOWED: usize = 1 << 18;
 const NEIGHBOURS: usize = 64;
 /// Maximum number of ranges of mapped pages that are noted when processes are attached, for all of them.
 const MAX_MAPPED_BEFORE: usize = 1 << 16;
+/// Maximum number of pages that are compared with those of its parent when a process is attached. With so many, the error of
+/// their sum is 4 %.
+const MAX_INHERITED: usize = 512;
 /// Levels of [`sample_level`].
 const LEVELS: usize = 65;
 /// Maximum bytes of samples of processes that are not attached yet. Most of a sample is the copy of its stack.
@@ -104,6 +107,8 @@ pub struct Stacks {
     processes: BTreeMap<i32, Process>,
     /// samples of processes that are not attached yet
     early: VecDeque<Sampled>,
+    /// attached processes whose pages have not been compared with those of their parents yet
+    forked: BTreeSet<i32>,
     followed: BTreeMap<FollowedKey, Followed>,
     owners: Owners,
     /// the followed page that was checked last
@@ -323,6 +328,7 @@ impl Stacks {
             tables: UnwindTables::default(),
             processes: BTreeMap::new(),
             early: VecDeque::new(),
+            forked: BTreeSet::new(),
             followed: BTreeMap::new(),
             owners: Owners::default(),
             checked: (0, 0, 0),
@@ -368,10 +374,53 @@ impl Stacks {
             let mapped_before = if has_begun { mapped_files(pid, most) } else { Vec::new() };
             let process = Process { mapped_before, ..Process::new(pid, fact.id) };
             self.processes.insert(pid, process);
+            if !has_begun {
+                self.forked.insert(pid);
+            }
             // Its page faults are sampled even if its allocations cannot be.
             self.probe(pid)?;
         }
         Ok(())
+    }
+
+    /// A process shares the memory of its parent until one of them writes to it. So it belongs to the code of the parent.
+    fn inherit(&mut self, pid: i32, at: Nanos, out: &mut Vec<StackNews>) {
+        let parent = stat(ROOT.as_ref(), pid).map_or(0, |stat| stat.ppid);
+        let of_parent = || self.followed.range((parent, 0, 0)..=(parent, u64::MAX, 0));
+        let smallest = smaller_sample(of_parent().map(|(_, page)| page.level), MAX_INHERITED);
+        let of_sample = of_parent().filter(|(_, page)| page.level >= smallest);
+        let of_sample: Vec<_> = of_sample.map(|(key, page)| (*key, page.clone())).collect();
+        let Stacks { processes, reader, tables, followed, owners, .. } = self;
+        let Some(process) = processes.get_mut(&pid) else { return };
+        let mut faults = Vec::new();
+        for ((_, start, size), page) in of_sample {
+            // If the process runs another program by now, or one of them has written to the page, they share no frame.
+            let is_shared = page.frame != 0 && process.frame(start) == page.frame;
+            if !is_shared || followed.len() >= MAX_FOLLOWED {
+                continue;
+            }
+            let shift = page.shift.max(smallest).min(63);
+            let fault = Fault {
+                target: process.target,
+                at,
+                kind: FaultKind::Minor,
+                tid: page.owner.tid,
+                thread: Arc::clone(&page.owner.thread),
+                range: AddrRange::new(start, start + size),
+                weight: 1 << shift,
+                frames: Arc::clone(&page.owner.frames),
+            };
+            let owner = owners.shared(&fault);
+            faults.push(StackNews::Fault(fault));
+            let new = Followed { owner, since: at, shift, again: false, forks: 0, ..page };
+            followed.insert((pid, start, size), new);
+        }
+        if !faults.is_empty() {
+            // A page that it writes to later keeps its owner.
+            process.forks += 1;
+            out.extend(process.read_code(pid, reader, tables, at));
+            out.append(&mut faults);
+        }
     }
 
     /// Samples the allocations of a process, if it has loaded the library. A command may load it later.
@@ -398,6 +447,7 @@ impl Stacks {
         if let Some(pid) = pid {
             self.sampler.detach(pid);
             self.processes.remove(&pid);
+            self.forked.remove(&pid);
             self.forget(pid);
         }
     }
@@ -486,6 +536,12 @@ impl Stacks {
         self.sampler.set_stride(stride << full.min(8));
         let mut early_bytes = 0;
         for news in early.chain(new) {
+            // By then, the earlier pages of its parent are known.
+            if let FaultNews::Fault(s) = &news
+                && self.forked.remove(&s.pid)
+            {
+                self.inherit(s.pid, s.at, &mut out);
+            }
             match news {
                 FaultNews::Fault(s) if self.processes.contains_key(&s.pid) => {
                     self.fault(s, now, &mut out);
@@ -508,6 +564,9 @@ impl Stacks {
                 }
                 FaultNews::Exec { pid, at } => self.exec(pid, at, &mut out),
             }
+        }
+        for pid in std::mem::take(&mut self.forked) {
+            self.inherit(pid, now, &mut out);
         }
         out
     }
@@ -711,6 +770,19 @@ impl Stacks {
     }
 }
 
+/// The smallest level of pages of the greatest nested sample that has at most so many of the pages with these levels.
+fn smaller_sample(levels: impl Iterator<Item = usize>, most: usize) -> usize {
+    let mut counts = [0; LEVELS];
+    levels.for_each(|level| counts.get_mut(level).into_iter().for_each(|n| *n += 1));
+    let mut left: usize = counts.iter().sum();
+    let is_enough = |n: &usize| {
+        let enough = left <= most;
+        left -= n;
+        enough
+    };
+    counts.iter().position(is_enough).unwrap_or(LEVELS)
+}
+
 /// On how many sides of a page, of 2, the nearest page of a finer sample was filled again when the page itself was in no
 /// sample. Example: one page in 64 was sampled, later one in 128, so half of the sampled pages are watched no longer. One
 /// that lies in a buffer that is filled every second is between two pages that were filled a second ago.
@@ -829,6 +901,12 @@ mod tests {
         assert!(!is(7, at - 0x10_0000, page(5, 10, 6, false)), "not of the burst");
         assert!(!is(8, at - 0x10_0000, of_burst()), "another process");
         assert!(!is(7, at - 0x200_0000, of_burst()), "other memory");
+    }
+
+    #[test]
+    fn a_smaller_sample_has_at_most_so_many_pages() {
+        let sample = |most| smaller_sample([6, 6, 6, 7, 7, 9].into_iter(), most);
+        assert_eq!([sample(6), sample(5), sample(3), sample(2), sample(0)], [0, 7, 7, 8, 10]);
     }
 
     #[test]

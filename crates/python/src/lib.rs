@@ -6,8 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use arrow_array::RecordBatchReader;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{RecordBatchIterator, RecordBatchReader};
+use arrow_schema::ArrowError;
 use arrow_schema::ffi::FFI_ArrowSchema;
 use isotherm_core::Thresholds;
 use isotherm_record::{Event, ExportError, ReadError, Reader};
@@ -42,7 +43,13 @@ impl Table {
     fn read(&self, py: Python<'_>) -> PyResult<Box<dyn RecordBatchReader + Send>> {
         py.detach(|| {
             let reader = open(&self.path, self.skip_damaged)?;
-            self.table.read(reader, &self.thresholds)
+            let rows = self.table.read(reader, &self.thresholds)?;
+            let schema = rows.schema();
+            // Its consumer has an error class of its own for what is found while it reads.
+            let rows = rows.map(|batch| {
+                batch.map_err(|e| ArrowError::ExternalError(in_python(&e.to_string()).into()))
+            });
+            Ok::<_, ExportError>(Box::new(RecordBatchIterator::new(rows, schema)) as _)
         })
         .map_err(raise)
     }
@@ -155,6 +162,11 @@ fn raise(e: ExportError) -> PyErr {
             }
             None => source.into(),
         },
-        e => RecordError::new_err(e.to_string().replace("--skip-damaged", "skip_damaged=True")),
+        e => RecordError::new_err(in_python(&e.to_string())),
     }
+}
+
+/// A message with the option's name in Python.
+fn in_python(message: &str) -> String {
+    message.replace("--skip-damaged", "skip_damaged=True")
 }

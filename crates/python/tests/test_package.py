@@ -117,8 +117,9 @@ def test_damage_is_an_error_unless_it_is_skipped(tmp_path):
         content = bytearray(file.read())
     content[len(content) * 3 // 4] ^= 1
     damaged.write_bytes(content)
-    with pytest.raises(isotherm.RecordError, match="skip_damaged=True"):
-        isotherm.read(damaged)
+    # A damaged snapshot is found when it is read: for a table, by pyarrow, which has its own class of ValueError.
+    with pytest.raises(ValueError, match="skip_damaged=True"):
+        pyarrow.table(isotherm.read(damaged).regions())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         rec = isotherm.read(damaged, skip_damaged=True)

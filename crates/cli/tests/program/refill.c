@@ -4,6 +4,7 @@
    - drop: fills it, and drops the pages
    - page_out: pages it out, and touches it again
    - fork: shares all memory with a child, and writes to it
+   - child: leaves all memory to a child too at the end, which writes to the same part of it after another line of input
    - around: shared memory that a child has filled: reads one page in 16 of it, and the kernel maps those around it;
      drops the pages, and waits as long again
    - free: drops the pages at the end, after another line of input
@@ -15,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -133,6 +135,11 @@ int main(int argc, char **argv)
 	if (!strcmp(how, "free") && getchar() != EOF) {
 		madvise(memory, size, MADV_DONTNEED);
 		puts("freed");
+		fflush(stdout);
+	}
+	if (!strcmp(how, "child") && !fork() && !prctl(PR_SET_PDEATHSIG, SIGKILL) && getchar() != EOF) {
+		write_shared(memory, size);
+		puts("written");
 		fflush(stdout);
 	}
 	pause();

@@ -471,6 +471,30 @@ fn memory_that_is_shared_by_a_fork_keeps_its_owner() {
     assert_refilled("fork", 64, 100, 5);
 }
 
+/// What a server has filled before it forks its children had no owner in them: 12 % of PostgreSQL's memory.
+#[test]
+fn memory_of_a_parent_has_its_owner_in_a_child() {
+    needs_root!();
+    let dir = tempfile::tempdir().unwrap();
+    let mut program = Command::new(compiled(REFILL, dir.path()));
+    program.args(["child", "32", "0", "1"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut program = Sleeping::of(program.spawn().unwrap());
+    let (mut input, output) = (program.0.stdin.take().unwrap(), program.0.stdout.take().unwrap());
+    let mut lines = BufReader::new(output).lines();
+    let pid = program.0.id().to_string();
+    let mut recorder = Recorder::counted(&["--stacks", "--children", "--pid", &pid]);
+    for said in ["done", "written"] {
+        recorder.until_more(15);
+        input.write_all(b"\n").unwrap();
+        assert_eq!(lines.next().unwrap().unwrap(), said);
+    }
+    recorder.until_more(15);
+    let _ = recorder.stop();
+    std::fs::copy(recorder.record(), dir.path().join("rec")).unwrap();
+    // In each of two processes.
+    assert_owners(dir.path(), "child", 2 * 32);
+}
+
 /// One fault maps 16 pages, and 15 of them had no owner. A page that isotherm saw dropped had none either, if the program
 /// mapped it again within 4 s.
 #[test]

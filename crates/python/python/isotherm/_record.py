@@ -16,7 +16,8 @@ Path = Union[str, "os.PathLike[str]"]
 def read(path: Path, *, skip_damaged: bool = False) -> "Record":
     """Opens a record. Warns if it has no end, because its recording continues or was killed.
 
-    ``skip_damaged`` leaves out damaged parts instead of ending there with a :class:`RecordError`.
+    ``skip_damaged`` leaves out damaged parts. Without it, a damaged part is a :class:`RecordError`, or an error of the
+    library that reads a table, if the part is a snapshot: snapshots are read when a table of them is.
 
     >>> read(example)
     <record ...example.rec of nowhere>
