@@ -1,10 +1,12 @@
 //! The common parts of damo's records and those of isotherm.
 
-use isotherm_core::{RegionView, Snapshot};
+use isotherm_core::{Attrs, RegionView, Snapshot};
 
 use crate::header::{RecordingHeader, TargetInfo};
 
 const TARGET: &str = "damon target ";
+/// The beginning of the note of an imported record.
+pub(crate) const IMPORTED: &str = "imported";
 /// The note of an imported record whose sampling interval is not known.
 pub(crate) const PRESUMED: &str =
     "imported; the sampling interval is presumed, because the file does not have it";
@@ -52,14 +54,24 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// The intervals are those of the recording, which damo presumes for all snapshots. Those of a snapshot may differ:
-    /// it may be longer, or the attributes may have changed. They count if the header of the record is damaged.
+    /// The intervals are those of the recording. Those of a snapshot may differ: it may be longer, or the attributes may
+    /// have changed. They count if the header of the record is damaged.
     pub fn of(facts: Option<&RecordingHeader>, s: &Snapshot) -> Self {
         let attrs = facts.map_or(&s.attrs, |facts| &facts.attrs);
         let ages = facts.is_none_or(|facts| !facts.missing.ages);
         let aggr = attrs.aggr.as_nanos().max(1);
         let samples = (aggr / attrs.sample.as_nanos().max(1)).max(1);
         Counts { samples: u64::try_from(samples).unwrap_or(u64::MAX), aggr, ages }
+    }
+
+    /// The same, with ages in other aggregation intervals.
+    pub fn in_intervals_of(self, attrs: &Attrs) -> Self {
+        Counts { aggr: attrs.aggr.as_nanos().max(1), ..self }
+    }
+
+    /// The count of accesses of memory that was found accessed each time.
+    pub fn most(self) -> u64 {
+        self.samples
     }
 
     /// The count of accesses. Any access counts as one at least.
@@ -78,4 +90,9 @@ impl Counts {
 pub(crate) fn knows_intervals(facts: &RecordingHeader) -> bool {
     // An edited record has more in its note.
     !facts.note.starts_with(PRESUMED)
+}
+
+/// Whether a record was imported. An edited one has more in its note.
+pub(crate) fn is_imported(facts: &RecordingHeader) -> bool {
+    facts.note.starts_with(IMPORTED)
 }

@@ -110,6 +110,87 @@ fn damo_reports_the_same_of_an_export_as_of_the_original() {
     }
 }
 
+/// A record of damo: for each target its kdamond, its intervals, and the lengths of its snapshots in ms, each of one region.
+fn damo_record(targets: &[(u64, &str, Vec<u64>)]) -> String {
+    let record = |(kdamond, intervals, lengths): &(u64, &str, Vec<u64>)| {
+        let mut end = 1000;
+        let snapshot = |(i, ms): (usize, &u64)| {
+            end += ms;
+            let (start, length, nr) = ((kdamond + 1) << 30, (i as u64 + 1) << 12, i % 19 + 1);
+            format!(
+                r#"{{"start_time": "{}000000", "end_time": "{end}000000", "sample_interval_us": null, "regions": [
+                {{"start": "{start}", "end": "{}", "nr_accesses": {{"samples": {nr}, "percent": null}},
+                "age": {{"usec": null, "aggr_intervals": 2}}}}]}}"#,
+                end - ms,
+                start + length
+            )
+        };
+        let snapshots: Vec<String> = lengths.iter().enumerate().map(snapshot).collect();
+        let snapshots = snapshots.join(",");
+        format!(
+            r#"{{"kdamond_idx": {kdamond}, "context_idx": 0, "intervals": {{{intervals}}}, "scheme_idx": null,
+            "target_id": {kdamond}, "snapshots": [{snapshots}]}}"#
+        )
+    };
+    format!("[{}]", targets.iter().map(record).collect::<Vec<_>>().join(","))
+}
+
+/// The rates of all regions of each target that damo prints, in Hz.
+fn rates(python: &Path, record: &Path) -> Vec<Vec<f64>> {
+    let rate = ["--format", "set", "region", "rate <access hz>"];
+    let target = ["--format", "set", "record_head", "target"];
+    let args = [&["access", "--raw_number"][..], &rate, &target].concat();
+    let mut targets = Vec::<Vec<f64>>::new();
+    for line in report(python, record, &args).lines() {
+        if line.trim() == "target" {
+            targets.push(Vec::new());
+        }
+        if let (Some(hz), Some(rates)) = (line.strip_prefix("rate "), targets.last_mut()) {
+            rates.push(hz.trim().parse().unwrap());
+        }
+    }
+    targets
+}
+
+/// Found by an audit: an export had the intervals at the start of the first target for all snapshots and targets, so that
+/// damo printed rates up to many times as high.
+#[test]
+fn damo_prints_the_rates_of_tuned_and_of_different_intervals() {
+    let Some(python) = damo() else { return };
+    let dir = TempDir::new().unwrap();
+    let original = dir.path().join("original");
+    let written = |targets: &[(u64, &str, Vec<u64>)]| {
+        // damo takes some JSON for text of perf, depending on the version of the program file.
+        let pack =
+            "import sys, zlib; open(sys.argv[1], 'wb').write(zlib.compress(sys.argv[2].encode()))";
+        let mut packer = Command::new(&python);
+        packer.args(["-c", pack]).arg(&original).arg(damo_record(targets));
+        assert!(packer.status().unwrap().success());
+        let out = exported(dir.path(), &original, "damo");
+        let wss = [&original, &out].map(|record| report(&python, record, REPORTS[0]));
+        (wss, [&original, &out].map(|record| rates(&python, record)))
+    };
+    let intervals = |sample: u64, aggr: u64, aggrs: u64| {
+        format!(
+            r#""sample_us": "{sample}", "aggr_us": "{aggr}", "ops_update_us": "1000000", "intervals_goal":
+            {{"access_bp": "400", "aggrs": "{aggrs}", "min_sample_us": "5000", "max_sample_us": "1000000"}}"#
+        )
+    };
+    let lengths = [[100; 10], [800; 10], [1600; 10]].concat();
+    let (wss, rates) = written(&[(0, &intervals(5000, 100_000, 3), lengths)]);
+    assert!(
+        wss[0] == wss[1] && rates[0][0].len() == 30 && rates[0] == rates[1],
+        "{wss:?} {rates:?}"
+    );
+
+    let (short, long) = (intervals(5000, 100_000, 0), intervals(100_000, 2_000_000, 0));
+    let (_, [old, new]) = written(&[(0, &short, vec![100; 60]), (1, &long, vec![2000; 3])]);
+    assert_eq!((old[0].len(), &old[0]), (60, &new[0]));
+    // A result of the second is in each snapshot of its time, and its intervals follow from rounded rates.
+    let same = |(i, rate): (usize, &f64)| (rate / old[1][i / 20] - 1.0).abs() < 0.25;
+    assert!(new[1].len() == 60 && new[1].iter().enumerate().all(same), "{old:?} {new:?}");
+}
+
 /// The rows of a report, without those of the memory that a filter lets pass: an import does not keep that.
 fn of_all(report: &str) -> &str {
     let all = report.rsplit_once("\n\n").map_or(report, |(_, all)| all);

@@ -11,7 +11,7 @@ use isotherm_core::{
 use super::Format;
 use super::scale::Scale;
 use super::series::{NO_AGE, Name, Region, Results, Series, Span};
-use crate::damo::{PRESUMED, SCHEME, target_name};
+use crate::damo::{IMPORTED, PRESUMED, SCHEME, target_name};
 use crate::header::{RecordingHeader, TargetInfo};
 
 /// Times above are those of the wall clock, in ns since 1970: this is September 2001. A machine's monotonic clock
@@ -51,7 +51,7 @@ pub(super) fn facts(
     let attrs = scales.first().map_or_else(Attrs::default, |scale| scale.attrs);
     let note = match scales.iter().any(|s| s.presumed) {
         true => PRESUMED,
-        false => "imported",
+        false => IMPORTED,
     };
     let (host, kernel) = results.machine.clone().unwrap_or_default();
     RecordingHeader {

@@ -259,3 +259,68 @@ fn targets_of_different_intervals_keep_theirs() {
     let times = snapshots.iter().map(|s| (s.end.0 - s.start.0) / 1_000_000);
     assert!(times.into_iter().all(|ms| ms == 100));
 }
+
+/// Of each target and snapshot: the share of accesses in basis points, the rate, and the age in ms.
+fn views(import: &Import, target: usize) -> Vec<(u64, u32, f32, u128)> {
+    let of = |s: Snapshot| {
+        let r = s.targets.get(target)?.regions[0];
+        Some((s.end.0 / 1_000_000, r.accesses_bp, r.rate.hz, r.age.as_millis()))
+    };
+    import.snapshots().filter_map(of).collect()
+}
+
+/// Found by an audit: an export had the intervals of the recording for all snapshots, so that damo computed other rates.
+#[test]
+fn an_export_keeps_tuned_intervals() {
+    let goal = r#"{"access_bp": "400", "aggrs": "3", "min_sample_us": "5000", "max_sample_us": "1000000"}"#;
+    let intervals =
+        format!(r#"{{"sample_us": 5000, "aggr_us": 100000, "intervals_goal": {goal}}}"#);
+    let spans = [(1000, 1100, 7), (1100, 1900, 3), (1900, 3500, 2)];
+    let all = spans.map(|(from, to, age)| damo_snapshot(from, to, "null", 4096, age));
+    let original = imported(format!("[{}]", damo_record(0, &intervals, &all)));
+    let again = to_json(&recorded(&original));
+    assert_eq!(views(&again, 0), views(&original, 0));
+    let samples: Vec<_> = again.snapshots().map(|s| s.attrs.sample.as_millis()).collect();
+    assert_eq!(samples, [5, 40, 80]);
+}
+
+/// Found by an audit: all targets of an export had the intervals of the first one.
+#[test]
+fn an_export_keeps_the_intervals_of_each_target() {
+    // The counts of the second have 20 and 40 samples per aggregation interval.
+    for (sample, nr) in [(100_000, [3, 0, 20]), (50_000, [6, 0, 38])] {
+        let region = |start: u64, nr: u32| {
+            format!(
+                r#"{{"start": {start}, "end": {}, "nr_accesses": {{"samples": {nr}}}, "age": {{"aggr_intervals": 3}}}}"#,
+                start + 4096
+            )
+        };
+        let each = |ms: u64, n: u64, regions: &str| -> Vec<String> {
+            let ns = |i| (1000 + i * ms) * 1_000_000;
+            let of = |i| {
+                let times = format!(r#""start_time": {}, "end_time": {}"#, ns(i), ns(i + 1));
+                format!(r#"{{{times}, "regions": [{regions}]}}"#)
+            };
+            (0..n).map(of).collect()
+        };
+        let intervals = |sample, aggr| format!(r#"{{"sample_us": {sample}, "aggr_us": {aggr}}}"#);
+        let long = nr.iter().zip(1..).map(|(nr, i)| region(i << 30, *nr)).collect::<Vec<_>>();
+        let records = [
+            damo_record(0, &intervals(5000, 100_000), &each(100, 40, &region(4096, 1))),
+            damo_record(1, &intervals(sample, 2_000_000), &each(2000, 2, &long.join(","))),
+        ];
+        let original = imported(format!("[{}]", records.join(",")));
+        let again = to_json(&recorded(&original));
+        for target in [0, 1] {
+            assert_eq!(views(&again, target).len(), 40);
+            for (new, old) in views(&again, target).iter().zip(views(&original, target)) {
+                let (what, age) = (format!("{sample} {target}: {new:?} {old:?}"), old.3);
+                assert_eq!((new.0, new.1), (old.0, old.1), "{what}");
+                // A record has rounded rates, and the intervals of the second target follow from these.
+                let error = if target == 0 { 1e-6 } else { 0.1 };
+                assert!((new.2 / old.2 - 1.0).abs() < error, "{what}");
+                assert!(new.3.abs_diff(age) <= if target == 0 { 0 } else { age / 10 }, "{what}");
+            }
+        }
+    }
+}
