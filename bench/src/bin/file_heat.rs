@@ -41,6 +41,9 @@ struct Options {
     /// reads per second; 0: as many as possible
     #[arg(long, default_values_t = [200_000, 0])]
     reads: Vec<u64>,
+    /// threads that share these reads
+    #[arg(long, default_value_t = 1)]
+    threads: u64,
     /// only one of both: heat or cost
     #[arg(long)]
     only: Option<String>,
@@ -377,18 +380,23 @@ fn blocks(s: &Snapshot) -> Vec<f64> {
     hz
 }
 
+fn sum(zones: &[Done]) -> Done {
+    zones.iter().fold((0.0, 0.0), |sum, zone| (sum.0 + zone.0, sum.1 + zone.1))
+}
+
 /// CPU time of a read with and without a recorder, in pairs, and the recorder's CPU.
 fn cost(isotherm: &Path, path: &Path, reads: u64, o: &Options) -> Result<bool> {
     const SETTLE: Duration = Duration::from_secs(2);
     const SLICE: Duration = Duration::from_secs(3);
     let pages = FILE_MIB * MIB / PAGE_SIZE;
-    let zone = format!("pread:0:{FILE_MIB}:{}", reads as f64 / pages as f64);
-    let mut load = Load::start(path, &[zone])?;
+    let hz = (reads / o.threads.max(1)) as f64 / pages as f64;
+    let zones: Vec<_> = (0..o.threads).map(|_| format!("pread:0:{FILE_MIB}:{hz}")).collect();
+    let mut load = Load::start(path, &zones)?;
     let record = path.with_file_name("rec");
     let mut slice = || -> Result<(f64, f64)> {
-        let (begin, before) = (Instant::now(), load.done()?[0]);
+        let (begin, before) = (Instant::now(), sum(&load.done()?));
         std::thread::sleep(SLICE);
-        let (time, after) = (begin.elapsed().as_secs_f64(), load.done()?[0]);
+        let (time, after) = (begin.elapsed().as_secs_f64(), sum(&load.done()?));
         let reads = after.0 - before.0;
         Ok(((after.1 - before.1) / reads * 1e9, reads / time))
     };

@@ -133,6 +133,27 @@ pub struct PageAges {
     pub huge: Option<Box<HugeAges>>,
 }
 
+impl PageAges {
+    /// One row for the time of this one and of `earlier`, the row before it: these idle ages, with all pages that
+    /// returned. Their error is the mean over all of them.
+    #[must_use]
+    pub fn joined_to(&self, earlier: &PageAges) -> PageAges {
+        let huge = [earlier, self].map(|a| a.huge.as_deref().copied().unwrap_or_default());
+        let [(n, error), (more, later)] =
+            [earlier, self].map(|a| (a.returned.total(), u64::from(a.error_ms)));
+        let errors = u128::from(n) * u128::from(error) + u128::from(more) * u128::from(later);
+        let mean = errors / u128::from(n + more).max(1);
+        let huge = HugeAges { returned: huge[0].returned.plus(&huge[1].returned), ..huge[1] };
+        PageAges {
+            since: earlier.since,
+            returned: earlier.returned.plus(&self.returned),
+            error_ms: u32::try_from(mean).unwrap_or(u32::MAX),
+            huge: (huge != HugeAges::default()).then(|| Box::new(huge)),
+            ..self.clone()
+        }
+    }
+}
+
 /// Idle ages of pages in huge pages: see [`PageAges`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HugeAges {

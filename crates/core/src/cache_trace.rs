@@ -59,3 +59,53 @@ pub struct CacheTrace {
     /// accesses to sampled pages
     pub accesses: Vec<CacheAccess>,
 }
+
+impl CacheTrace {
+    /// Adds the trace of the next interval. Of both, the accesses remain that are in the smaller sample.
+    pub fn append(&mut self, next: CacheTrace) {
+        self.until = next.until;
+        self.sampling = self.sampling.max(next.sampling);
+        for (target, pages) in next.pages {
+            match self.pages.iter_mut().find(|(id, _)| *id == target) {
+                Some((_, sum)) => *sum += pages,
+                None => self.pages.push((target, pages)),
+            }
+        }
+        self.missing += next.missing;
+        self.accesses.extend(next.accesses);
+        self.accesses.retain(|a| a.rarity >= self.sampling);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trace(since: u64, sampling: u8, rarities: &[u8]) -> CacheTrace {
+        let access = |rarity| CacheAccess {
+            target: TargetId(1),
+            page: since,
+            kind: CacheAccessKind::Read,
+            rarity,
+        };
+        CacheTrace {
+            since: Nanos(since),
+            until: Nanos(since + 1),
+            sampling,
+            pages: vec![(TargetId(1), 10), (TargetId(since as u32 + 2), 1)],
+            missing: 1,
+            accesses: rarities.iter().copied().map(access).collect(),
+        }
+    }
+
+    #[test]
+    fn a_trace_of_two_intervals_is_in_order_and_of_one_sample() {
+        let mut both = trace(0, 1, &[1, 2, 3]);
+        both.append(trace(1, 2, &[2, 4]));
+        assert_eq!((both.since, both.until), (Nanos(0), Nanos(2)));
+        assert_eq!((both.sampling, both.missing), (2, 2));
+        assert_eq!(both.pages, [(TargetId(1), 20), (TargetId(2), 1), (TargetId(3), 1)]);
+        let accesses: Vec<_> = both.accesses.iter().map(|a| (a.page, a.rarity)).collect();
+        assert_eq!(accesses, [(0, 2), (0, 3), (1, 2), (1, 4)]);
+    }
+}

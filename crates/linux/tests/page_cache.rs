@@ -13,7 +13,7 @@ use common::{needs_root, root};
 use isotherm_core::{AddrRange, Budget, PAGE_SIZE};
 use isotherm_linux::page_cache::{
     AccessCount, BLOCK_DEVICES, CachedFile, CachedRange, Directories, FileAction, HUGETLBFS,
-    Listing, PageCache, PageCacheError, ReadCounter, Writes,
+    ListCursor, ListStep, Listing, PageCache, PageCacheError, ReadCounter, Writes,
 };
 use isotherm_linux::proc::mountinfo;
 use isotherm_linux::sys::{cachestat, mincore};
@@ -206,11 +206,21 @@ fn empty_sparse_truncated_and_deleted_files() {
 }
 
 fn all(cache: &mut PageCache) -> Listing {
-    let mut listing = Listing::default();
-    for of in cache.super_blocks().unwrap().iter().filter(|s| s.magic != HUGETLBFS) {
-        cache.list(of, &[], &mut listing).unwrap();
+    let supers = cache.super_blocks().unwrap();
+    'again: loop {
+        let mut listing = Listing::default();
+        for of in supers.iter().filter(|s| s.magic != HUGETLBFS) {
+            let mut at = ListCursor::default();
+            loop {
+                match cache.list_next(of, &[], 0, &mut at, &mut listing).unwrap() {
+                    ListStep::More => {}
+                    ListStep::End => break,
+                    ListStep::Lost => continue 'again,
+                }
+            }
+        }
+        return listing;
     }
-    listing
 }
 
 /// `Cached` and `Buffers`, in pages.

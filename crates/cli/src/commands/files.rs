@@ -41,7 +41,7 @@ pub fn run(o: &Files) -> Result<ExitCode> {
         ));
     }
     let order = RowOrder { by: o.by, depth: o.depth, sort: o.sort, limit: o.limit };
-    let mut watch = CacheWatch::new(reader, order, o.budget);
+    let mut watch = CacheWatch::new(reader, order, o.watch.then_some(o.budget));
     let mut counter = o.reads.and_then(|_| counter());
     let stop = Stop::at_signals()?;
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));

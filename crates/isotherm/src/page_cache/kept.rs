@@ -52,7 +52,7 @@ pub(super) struct Kept {
 pub(super) struct FirstRows<'a> {
     pub rows: Vec<Row<'a>>,
     /// number of all rows
-    pub nr_rows: usize,
+    pub nr_rows: u64,
     /// resident bytes of the rows that are left out
     pub rest_bytes: u64,
 }
@@ -68,7 +68,7 @@ impl Kept {
             }
             by => groups = grouped(&scan, by, order.depth),
         }
-        let mut others = PageUse::of_size(0);
+        let mut others = scan.rest.pages;
         scan.files.iter().for_each(|file| others.add(&file.pages));
         let of_first = || first.iter().filter_map(|i| scan.files.get(*i));
         of_first().for_each(|file| others.remove(&file.pages));
@@ -195,11 +195,15 @@ impl Kept {
         self.first.iter().filter_map(|i| self.scan.files.get(*i))
     }
 
+    fn nr_files(&self) -> u64 {
+        self.scan.files.len() as u64 + self.scan.rest.files
+    }
+
     /// The sum of all files.
     pub fn total(&self) -> Row<'static> {
         let mut pages = self.others;
         self.first().for_each(|file| pages.add(&file.pages));
-        Row { name: "total".into(), files: self.scan.files.len() as u64, pages }
+        Row { name: "total".into(), files: self.nr_files(), pages }
     }
 
     /// The first rows.
@@ -211,13 +215,13 @@ impl Kept {
         let places = first_files(files, self.first.iter().copied(), sort, limit).into_iter();
         let rows: Vec<_> = places.filter_map(|i| files.get(i)).map(of_file).collect();
         let all_bytes = self.total().pages.resident_bytes;
-        FirstRows { nr_rows: files.len(), rest_bytes: all_bytes - resident(&rows), rows }
+        FirstRows { nr_rows: self.nr_files(), rest_bytes: all_bytes - resident(&rows), rows }
     }
 }
 
 impl<'a> FirstRows<'a> {
     fn of(mut rows: Vec<Row<'a>>, order: &RowOrder) -> Self {
-        let (nr_rows, all_bytes) = (rows.len(), resident(&rows));
+        let (nr_rows, all_bytes) = (rows.len() as u64, resident(&rows));
         sort_first(&mut rows, order.sort, order.limit);
         FirstRows { nr_rows, rest_bytes: all_bytes - resident(&rows), rows }
     }

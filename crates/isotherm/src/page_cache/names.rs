@@ -11,7 +11,11 @@ use super::scope::is_within;
 
 /// Names the files of one file system.
 pub(super) struct Names<'a> {
-    of: &'a SuperBlock,
+    pub of: &'a SuperBlock,
+    /// the name of the file system: where it is mounted, or else the kernel's name in brackets
+    pub file_system: Rc<str>,
+    /// the folders of files, and those above them
+    pub known: Directories,
     /// the mounts of the file system, those of its root first
     mounts: Vec<&'a Mount>,
     /// only files in these folders, or below them; all if there are none
@@ -27,33 +31,32 @@ impl<'a> Names<'a> {
         let mut mounts: Vec<&Mount> =
             mounts.iter().copied().filter(|m| m.device == of.device).collect();
         mounts.sort_by_key(|m| m.root.components().count());
-        Names { of, mounts, within, folders: HashMap::new(), last: (0, None) }
-    }
-
-    /// The name of the file system: where it is mounted, or else the kernel's name in brackets.
-    pub fn file_system(&self) -> String {
-        match self.mounts.first() {
+        let file_system = match mounts.first() {
             Some(mount) => mount.point.display().to_string(),
-            None => self.unmounted(),
+            None => unmounted(of),
+        };
+        Names {
+            of,
+            file_system: file_system.into(),
+            known: Directories::default(),
+            mounts,
+            within,
+            folders: HashMap::new(),
+            last: (0, None),
         }
-    }
-
-    fn unmounted(&self) -> String {
-        let (major, minor) = self.of.device;
-        format!("[{} {major}:{minor}]", self.of.name)
     }
 
     /// The path of a file, or another name in brackets. `None` if the file is outside of the folders, or if that is
     /// unknown as the kernel has no name in memory.
-    pub fn file(&mut self, file: &CachedFile, name: &str, known: &Directories) -> Option<String> {
+    pub fn file(&mut self, file: &CachedFile, name: &str) -> Option<String> {
         if self.of.magic == BLOCK_DEVICES {
             return self.within.is_empty().then(|| device_name(file.device));
         }
         let folder = match file.folder {
             0 => None,
-            id => self.folder(id, known),
+            id => self.folder(id),
         };
-        let unnamed = || format!("{}/inode {}", self.unmounted(), file.ino);
+        let unnamed = || format!("{}/inode {}", unmounted(self.of), file.ino);
         let path = match folder {
             // The root ends with a slash.
             Some(folder) => [folder.trim_end_matches('/'), "/", name].concat(),
@@ -63,11 +66,11 @@ impl<'a> Names<'a> {
         Some(if file.links == 0 { path + " (deleted)" } else { path })
     }
 
-    fn folder(&mut self, id: u64, known: &Directories) -> Option<Rc<str>> {
+    fn folder(&mut self, id: u64) -> Option<Rc<str>> {
         if self.last.0 != id {
             let found = match self.folders.get(&id) {
                 Some(found) => found.clone(),
-                None => known.path(id).and_then(|path| self.place(&path)).map(Rc::from),
+                None => self.known.path(id).and_then(|path| self.place(&path)).map(Rc::from),
             };
             self.folders.insert(id, found.clone());
             self.last = (id, found);
@@ -82,13 +85,18 @@ impl<'a> Names<'a> {
             Some(mount.point.join(below))
         });
         let place = mounted.into_iter().find(|place| is_within(place, self.within));
-        let outside = || self.within.is_empty().then(|| format!("{}{path}", self.unmounted()));
+        let outside = || self.within.is_empty().then(|| format!("{}{path}", unmounted(self.of)));
         match place {
             // Joining nothing appends a slash.
             Some(place) => Some(place.components().collect::<PathBuf>().display().to_string()),
             None => outside().map(|path| path.trim_end_matches('/').to_owned()),
         }
     }
+}
+
+fn unmounted(of: &SuperBlock) -> String {
+    let (major, minor) = of.device;
+    format!("[{} {major}:{minor}]", of.name)
 }
 
 /// A block device, whose cache is mostly the metadata of the file system on it.

@@ -16,7 +16,7 @@ pub struct FilesOutput<'a> {
     read_ms_ago: u64,
     total: Row<'static>,
     rows: Vec<Row<'a>>,
-    nr_rows: usize,
+    nr_rows: u64,
     #[serde(skip)]
     rest_bytes: u64,
     remarks: &'a [String],
@@ -42,7 +42,7 @@ impl<'a> FilesOutput<'a> {
     /// As text, for people; `reads`: with the rates of reads.
     #[must_use]
     pub fn text(&self, reads: bool) -> String {
-        let rest = (self.nr_rows.saturating_sub(self.rows.len()), self.rest_bytes);
+        let rest = (self.nr_rows.saturating_sub(self.rows.len() as u64), self.rest_bytes);
         let table = text::table(&self.total, &self.rows, rest, self.by, reads);
         let ages = text::ages(self.listed_ms_ago, self.read_ms_ago);
         table + &ages + &text::remarks(&self.total, self.by, self.remarks, reads)

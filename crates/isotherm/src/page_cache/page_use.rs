@@ -141,6 +141,26 @@ impl PageUse {
     }
 }
 
+/// Files of which only the sum is known.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct FileSum {
+    pub files: u64,
+    pub pages: PageUse,
+}
+
+impl Default for FileSum {
+    fn default() -> Self {
+        FileSum { files: 0, pages: PageUse::of_size(0) }
+    }
+}
+
+impl FileSum {
+    pub fn add(&mut self, files: u64, pages: &PageUse) {
+        self.files += files;
+        self.pages.add(pages);
+    }
+}
+
 /// The properties of a file that determine the meaning of its marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct FileKind {

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::cgroup::MemoryGroups;
 use isotherm_linux::page_cache::{
-    CachedFile, CachedRange, Directories, FileReadCounts, HUGETLBFS, ListCursor, ListStep, Listing,
-    OVERLAYFS, PageCache, PageCacheError, SuperBlock, TMPFS,
+    CachedFile, CachedRange, FileReadCounts, HUGETLBFS, ListCursor, ListStep, Listing, OVERLAYFS,
+    PageCache, PageCacheError, SuperBlock, TMPFS,
 };
 use isotherm_linux::proc::{self, Mglru, Mount, mountinfo};
 use isotherm_linux::sys::open_regular_itself;
@@ -19,10 +19,13 @@ use tracing::warn;
 
 use super::by_calls::{self, each_file};
 use super::names::Names;
-use super::page_use::{FileKind, FileUse, PageUse};
-use super::rows::By;
+use super::page_use::{FileKind, FileSum, FileUse, PageUse};
+use super::rows::{By, RowOrder, SortBy, first_files};
 use super::scope::{ChosenMount, Scope, ScopeError, is_within, mount_of, mounts_of};
 use crate::ROOT;
+
+/// So many files are kept at least before those that do not come first are left out.
+const MANY_FILES: usize = 10_000;
 
 /// Reads the page cache, repeatedly if requested.
 pub struct Reader {
@@ -62,6 +65,36 @@ pub struct CacheScan {
     pub remarks: Vec<String>,
     /// the same files as the kernel knows them; empty without BPF
     pub(super) cached: Vec<CachedFile>,
+    /// further files, which are only counted
+    pub(super) rest: FileSum,
+}
+
+impl CacheScan {
+    /// Adds the files of another one.
+    fn append(&mut self, mut other: CacheScan) {
+        self.files.append(&mut other.files);
+        self.cached.append(&mut other.cached);
+        self.rest.add(other.rest.files, &other.rest.pages);
+    }
+
+    /// Only counts the files after the first `limit`, if there are many.
+    pub(super) fn keep_first(&mut self, sort: SortBy, limit: usize) {
+        if self.files.len() < limit.saturating_add(MANY_FILES) {
+            return;
+        }
+        let first = first_files(&self.files, 0..self.files.len(), sort, limit);
+        let mut is_kept = vec![false; self.files.len()];
+        for i in first {
+            is_kept.get_mut(i).into_iter().for_each(|kept| *kept = true);
+        }
+        for (file, _) in self.files.iter().zip(&is_kept).filter(|(_, kept)| !**kept) {
+            self.rest.add(1, &file.pages);
+        }
+        let mut kept = is_kept.iter();
+        self.files.retain(|_| kept.next() == Some(&true));
+        let mut kept = is_kept.iter();
+        self.cached.retain(|_| kept.next() == Some(&true));
+    }
 }
 
 impl Reader {
@@ -105,13 +138,15 @@ impl Reader {
         }
     }
 
-    /// Reads the page cache, for rows of this kind. `reads` were counted just before.
+    /// Reads the page cache, for rows of this kind. `reads` were counted just before. If `is_once`, it keeps only the
+    /// first files, where each row is one.
     ///
     /// # Errors
     /// If the kernel refuses, or if the group has been removed.
     pub fn read(
         &mut self,
-        by: By,
+        order: &RowOrder,
+        is_once: bool,
         reads: Option<&FileReadCounts>,
     ) -> Result<CacheScan, ScopeError> {
         let mounts = mountinfo(ROOT.as_ref()).map_err(PageCacheError::from)?;
@@ -119,11 +154,11 @@ impl Reader {
             Way::Bpf(cache) => {
                 let (scope, mount) = (&self.scope, self.mount.as_ref());
                 let mut bpf = Bpf { cache, scope, mount, mounts: &mounts };
-                let (scan, chosen) = bpf.read(by, reads)?;
+                let (scan, chosen) = bpf.read(order, is_once, reads)?;
                 self.chosen = chosen;
                 Ok(scan)
             }
-            Way::Calls(reason) if by == By::Process => {
+            Way::Calls(reason) if order.by == By::Process => {
                 Err(ScopeError::NamedOnly { reason: reason.clone() })
             }
             Way::Calls(_) => {
@@ -151,7 +186,7 @@ impl Reader {
             Way::Bpf(cache) => {
                 let (scope, mount) = (&self.scope, self.mount.as_ref());
                 let mut bpf = Bpf { cache, scope, mount, mounts: &mounts };
-                let mut found = bpf.find(&mut Vec::new())?;
+                let mut found = bpf.find_all()?;
                 self.chosen = match self.scope.cgroups.is_empty() {
                     true => None,
                     false => Some(bpf.chosen_groups(&MemoryGroups::read(ROOT.as_ref()))),
@@ -215,7 +250,7 @@ impl Reader {
             let mut listing = Listing::default();
             let step = bpf.cache.list_next(of, &below, min_pages, at, &mut listing)?;
             listing.files.retain(|file| !is_known(file));
-            bpf.name(of, listing, (&folders, &mounts), &mut found)?;
+            name(bpf.cache, &mut Names::new(of, &mounts, &folders), listing, &mut found)?;
             if step == ListStep::More {
                 break;
             }
@@ -293,6 +328,18 @@ impl FoundFile {
     }
 }
 
+/// What a search for files finds.
+enum Found {
+    /// some files
+    Files(Vec<FoundFile>),
+    /// The files since the last `End` are void.
+    Void,
+    /// The files so far are complete.
+    End,
+}
+
+type EachFound<'a> = dyn FnMut(&mut PageCache, Found) -> Result<(), PageCacheError> + 'a;
+
 struct Bpf<'a> {
     cache: &'a mut PageCache,
     scope: &'a Scope,
@@ -304,44 +351,53 @@ impl Bpf<'_> {
     /// The files, and the numbers of the chosen groups; `None`: all groups.
     fn read(
         &mut self,
-        by: By,
+        order: &RowOrder,
+        is_once: bool,
         reads: Option<&FileReadCounts>,
     ) -> Result<(CacheScan, Option<HashSet<u64>>), ScopeError> {
-        let mut remarks = Vec::new();
-        let found = self.find(&mut remarks)?;
-        let (by_group, is_chosen) = (by == By::Cgroup, !self.scope.cgroups.is_empty());
+        let (by_group, is_chosen) = (order.by == By::Cgroup, !self.scope.cgroups.is_empty());
         let groups = match by_group || is_chosen {
             true => MemoryGroups::read(ROOT.as_ref()),
             false => MemoryGroups::default(),
         };
         let chosen = self.existing_groups(&groups)?;
         let is_two_lists = !Mglru::open(ROOT.as_ref()).hides_reads();
-        let mut cached = Vec::with_capacity(found.len());
-        let mut files: Vec<FileUse> = Vec::with_capacity(found.len());
-        for found in found {
-            let (file, known) = found.into_use(is_two_lists);
-            files.push(file);
-            cached.push(known);
-        }
-        self.cache.parts(&cached, |i, part| {
-            let Some(file) = files.get_mut(i) else { return };
-            if chosen.as_ref().is_none_or(|chosen| is_charged(&part, chosen)) {
-                file.add_part(&part, by_group);
-            }
-        })?;
-        if let Some(reads) = reads {
-            files.iter_mut().for_each(|file| file.set_reads(reads));
-        }
         // Only named files are shown without any page.
-        let is_named = |f: &FileUse| self.scope.paths.iter().any(|p| p.as_os_str() == &*f.name);
-        let is_shown: Vec<bool> =
-            files.iter().map(|f| !f.pages.is_empty() || is_named(f)).collect();
-        let mut kept = is_shown.iter();
-        files.retain(|_| kept.next() == Some(&true));
-        let mut kept = is_shown.iter();
-        cached.retain(|_| kept.next() == Some(&true));
-        let holders = if by == By::Process { self.holders()? } else { HashMap::new() };
-        Ok((CacheScan { files, groups, holders, remarks, cached }, chosen))
+        let named = &self.scope.paths;
+        let is_named = |f: &FileUse| named.iter().any(|p| p.as_os_str() == &*f.name);
+        let keep = Some(order.limit).filter(|_| is_once && order.by == By::File);
+        let (mut scan, mut new) = (CacheScan::default(), CacheScan::default());
+        let mut remarks = Vec::new();
+        self.find(&mut remarks, &mut |cache, found| {
+            match found {
+                Found::Files(files) => {
+                    let (mut files, cached): (Vec<_>, Vec<_>) =
+                        files.into_iter().map(|found| found.into_use(is_two_lists)).unzip();
+                    cache.parts(&cached, |i, part| {
+                        let Some(file) = files.get_mut(i) else { return };
+                        if chosen.as_ref().is_none_or(|chosen| is_charged(&part, chosen)) {
+                            file.add_part(&part, by_group);
+                        }
+                    })?;
+                    for (mut file, known) in files.into_iter().zip(cached) {
+                        reads.into_iter().for_each(|reads| file.set_reads(reads));
+                        if !file.pages.is_empty() || is_named(&file) {
+                            new.files.push(file);
+                            new.cached.push(known);
+                        }
+                    }
+                    keep.into_iter().for_each(|limit| new.keep_first(order.sort, limit));
+                }
+                Found::Void => new = CacheScan::default(),
+                Found::End => {
+                    scan.append(std::mem::take(&mut new));
+                    keep.into_iter().for_each(|limit| scan.keep_first(order.sort, limit));
+                }
+            }
+            Ok(())
+        })?;
+        let holders = if order.by == By::Process { self.holders()? } else { HashMap::new() };
+        Ok((CacheScan { groups, holders, remarks, ..scan }, chosen))
     }
 
     /// Whether the files of a path cannot be listed: the pages of an overlay are those of files below it, which may be
@@ -356,20 +412,38 @@ impl Bpf<'_> {
         self.scope.paths.iter().filter(|path| !self.is_opened(path)).cloned().collect()
     }
 
-    fn find(&mut self, remarks: &mut Vec<String>) -> Result<Vec<FoundFile>, ScopeError> {
-        let (mut found, folders) = (Vec::new(), self.folders());
+    fn find_all(&mut self) -> Result<Vec<FoundFile>, ScopeError> {
+        let (mut all, mut complete) = (Vec::new(), 0);
+        self.find(&mut Vec::new(), &mut |_, found| {
+            match found {
+                Found::Files(mut files) => all.append(&mut files),
+                Found::Void => all.truncate(complete),
+                Found::End => complete = all.len(),
+            }
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// Calls `each` with the files of the scope, some at a time.
+    fn find(
+        &mut self,
+        remarks: &mut Vec<String>,
+        each: &mut EachFound<'_>,
+    ) -> Result<(), ScopeError> {
+        let (mut opened, folders) = (Vec::new(), self.folders());
         for path in self.scope.paths.iter().filter(|path| !folders.contains(path)) {
-            self.open_files(path, mount_of(self.mounts, path), &mut found)?;
+            self.open_files(path, mount_of(self.mounts, path), &mut opened)?;
         }
+        // A file may be below several of the paths.
+        let mut seen = HashSet::new();
+        opened.retain(|f| seen.insert(f.file.id()));
+        each(self.cache, Found::Files(opened))?;
+        each(self.cache, Found::End)?;
         if self.scope.paths.is_empty() || !folders.is_empty() {
-            self.list(&folders, &mut found, remarks)?;
+            self.list(&folders, &seen, remarks, each)?;
         }
-        if self.scope.paths.len() > 1 {
-            // A file may be below several of them.
-            let mut seen = HashSet::new();
-            found.retain(|f| seen.insert(f.file.id()));
-        }
-        Ok(found)
+        Ok(())
     }
 
     /// The files among a path and below it, each of which is opened.
@@ -397,21 +471,34 @@ impl Bpf<'_> {
         result
     }
 
-    /// The cached files of the folders, or of all file systems, by the lists of the super blocks.
+    /// The cached files of the folders, or of all file systems, by the lists of the super blocks; without those that
+    /// were seen before.
     fn list(
         &mut self,
         folders: &[PathBuf],
-        found: &mut Vec<FoundFile>,
+        seen: &HashSet<u64>,
         remarks: &mut Vec<String>,
+        each: &mut EachFound<'_>,
     ) -> Result<(), ScopeError> {
         let mounts = mounts_of(self.mounts, folders);
         let mut unnamed = (0_u64, 0_u64);
         for of in self.super_blocks(folders, &mounts, remarks)? {
-            let mut listing = Listing::default();
             let below = self.folders_on(&of, folders, &mounts)?;
-            self.cache.list(&of, &below, &mut listing)?;
-            let (files, pages) = self.name(&of, listing, (folders, &mounts), found)?;
-            unnamed = (unnamed.0 + files, unnamed.1 + pages * PAGE_SIZE);
+            let mut names = Names::new(&of, &mounts, folders);
+            let mut unnamed_here = (0, 0);
+            self.cache.list(&of, &below, |cache, listing| {
+                let Some(mut listing) = listing else {
+                    unnamed_here = (0, 0);
+                    return each(cache, Found::Void);
+                };
+                listing.files.retain(|file| !seen.contains(&file.id()));
+                let mut found = Vec::with_capacity(listing.files.len());
+                let (files, pages) = name(cache, &mut names, listing, &mut found)?;
+                unnamed_here = (unnamed_here.0 + files, unnamed_here.1 + pages * PAGE_SIZE);
+                each(cache, Found::Files(found))
+            })?;
+            each(self.cache, Found::End)?;
+            unnamed = (unnamed.0 + unnamed_here.0, unnamed.1 + unnamed_here.1);
         }
         if unnamed.0 > 0 {
             remarks.push(format!(
@@ -433,37 +520,6 @@ impl Bpf<'_> {
     ) -> Result<Vec<u64>, PageCacheError> {
         let open = open_folders(of, folders, mounts);
         open.iter().map(|folder| self.cache.folder(folder)).collect()
-    }
-
-    /// Appends the files of a super block that are in the folders, with their names. Returns the number of files for
-    /// which the kernel has no name in memory to decide that, and their pages.
-    fn name(
-        &mut self,
-        of: &SuperBlock,
-        mut listing: Listing,
-        (folders, mounts): (&[PathBuf], &[&Mount]),
-        found: &mut Vec<FoundFile>,
-    ) -> Result<(u64, u64), PageCacheError> {
-        let mut known = Directories::default();
-        self.cache.name_folders(listing.files.iter().map(|f| f.folder), &mut known)?;
-        let mut names = Names::new(of, mounts, folders);
-        let file_system: Rc<str> = names.file_system().into();
-        let mut unnamed = (0, 0);
-        for file in std::mem::take(&mut listing.files) {
-            match names.file(&file, &listing.name(&file), &known) {
-                Some(name) => found.push(FoundFile {
-                    file,
-                    name,
-                    file_system: file_system.clone(),
-                    is_tmpfs: of.magic == TMPFS,
-                }),
-                None if file.folder == 0 => {
-                    unnamed = (unnamed.0 + 1, unnamed.1 + file.pages);
-                }
-                None => {}
-            }
-        }
-        Ok(unnamed)
     }
 
     /// The file systems of the scope. An overlay has no pages of its own.
@@ -512,6 +568,31 @@ impl Bpf<'_> {
         }
         Ok(holders)
     }
+}
+
+/// Appends the files of a listing that are in the folders, with their names. Returns the number of files for which the
+/// kernel has no name in memory to decide that, and their pages.
+fn name(
+    cache: &mut PageCache,
+    names: &mut Names<'_>,
+    mut listing: Listing,
+    found: &mut Vec<FoundFile>,
+) -> Result<(u64, u64), PageCacheError> {
+    cache.name_folders(listing.files.iter().map(|f| f.folder), &mut names.known)?;
+    let mut unnamed = (0, 0);
+    for file in std::mem::take(&mut listing.files) {
+        match names.file(&file, &listing.name(&file)) {
+            Some(name) => found.push(FoundFile {
+                file,
+                name,
+                file_system: names.file_system.clone(),
+                is_tmpfs: names.of.magic == TMPFS,
+            }),
+            None if file.folder == 0 => unnamed = (unnamed.0 + 1, unnamed.1 + file.pages),
+            None => {}
+        }
+    }
+    Ok(unnamed)
 }
 
 /// The folders of a file system in which to look: those of `folders`, and mounts below them. None if one of them cannot

@@ -129,6 +129,28 @@ fn order_and_limit() {
     assert!(!table.contains("/a/b/y"), "{table}");
 }
 
+#[test]
+fn files_that_are_only_counted_change_no_row_and_no_sum() {
+    let order = RowOrder { sort: SortBy::Resident, limit: 7, ..RowOrder::default() };
+    let mut all = CacheScan::default();
+    let mut first = CacheScan::default();
+    for i in 0..50_000_u64 {
+        // Some have the same size.
+        let mut file = file(&i.to_string(), i.wrapping_mul(0x9e37_79b9) % 9_973, &[]);
+        file.pages.read_bytes_per_second = (i % 3 == 0).then_some(i);
+        all.files.push(file.clone());
+        first.files.push(file);
+        first.keep_first(order.sort, order.limit);
+    }
+    assert!(first.files.len() < 15_000, "{}", first.files.len());
+    let [all, first] = [all, first].map(|scan| Kept::new(scan, order, 9, Nanos(0)));
+    assert_eq!(all.total(), first.total());
+    assert_eq!(all.total().files, 50_000);
+    let [all, first] = [all.first_rows(), first.first_rows()];
+    assert_eq!(all.rows, first.rows);
+    assert_eq!((all.nr_rows, all.rest_bytes), (first.nr_rows, first.rest_bytes));
+}
+
 fn mount(device: u32, root: &str, point: &str) -> Mount {
     Mount {
         device: (0, device),

@@ -12,7 +12,7 @@ const WIDTH: usize = 11;
 
 /// The sum, a table of the rows, and the number and the resident bytes of the remaining rows.
 #[must_use]
-pub fn table(total: &Row<'_>, rows: &[Row<'_>], rest: (usize, u64), by: By, reads: bool) -> String {
+pub fn table(total: &Row<'_>, rows: &[Row<'_>], rest: (u64, u64), by: By, reads: bool) -> String {
     let mut out = format!(
         "{} cached of {} files{}{}\n\n",
         bytes(total.pages.resident_bytes),

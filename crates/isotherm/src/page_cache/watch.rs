@@ -23,15 +23,17 @@ pub struct CacheWatch {
     /// CPU time in s that may be used until the next listing
     credit: f64,
     cpu: CpuLaps,
+    is_once: bool,
     /// time of the last reading
     last: Nanos,
 }
 
 impl CacheWatch {
-    /// Reads with at most `budget_ppm` millionths of a CPU. The first reading is not limited.
+    /// Reads with at most `budget_ppm` millionths of a CPU. The first reading is not limited. `None`: there is only one
+    /// reading.
     #[must_use]
-    pub fn new(reader: Reader, order: RowOrder, budget_ppm: u32) -> Self {
-        let half = budget_ppm.div_ceil(2).max(1);
+    pub fn new(reader: Reader, order: RowOrder, budget_ppm: Option<u32>) -> Self {
+        let half = budget_ppm.unwrap_or(0).div_ceil(2).max(1);
         let limits = PaceLimits {
             cpu_divisor: 1_000_000_u32.div_ceil(half),
             min_pause: Duration::ZERO,
@@ -46,6 +48,7 @@ impl CacheWatch {
             share: f64::from(half) / 1e6,
             credit: 0.0,
             cpu: CpuLaps::begin(),
+            is_once: budget_ppm.is_none(),
             last: sys::monotonic(),
         }
     }
@@ -69,7 +72,7 @@ impl CacheWatch {
                 kept
             }
             None => {
-                let scan = self.reader.read(self.order.by, reads)?;
+                let scan = self.reader.read(&self.order, self.is_once, reads)?;
                 let kept = Kept::new(scan, self.order, NR_FIRST.max(self.order.limit), now);
                 self.listing.pause(&begun, &self.limits);
                 // The pause pays for it.

@@ -97,12 +97,16 @@ struct ProcessFileWatch {
     cost: Cost,
 }
 
-/// Gives `now` the rows of ages of `before` that were not published, where it has no newer ones.
+/// Adds the rows of ages of `before` that were not published to those of `now`.
 fn keep_ages(now: &mut [TargetView], before: Vec<TargetView>) {
     let ages = before.into_iter().filter_map(|view| Some((view.id, view.ages?)));
     let mut ages: HashMap<TargetId, Arc<PageAges>> = ages.collect();
-    for view in now.iter_mut().filter(|view| view.ages.is_none()) {
-        view.ages = ages.remove(&view.id);
+    for view in now {
+        let Some(earlier) = ages.remove(&view.id) else { continue };
+        view.ages = Some(match view.ages.take() {
+            Some(later) => Arc::new(later.joined_to(&earlier)),
+            None => earlier,
+        });
     }
 }
 
@@ -217,5 +221,104 @@ impl Watch for ProcessFileWatch {
         let files = self.files.stop();
         self.processes.stop()?;
         files
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use isotherm_core::EndReason;
+    use isotherm_linux::HeldProcesses;
+
+    use super::*;
+
+    /// Delivers these snapshots, one for each step.
+    #[derive(Default)]
+    struct Scripted {
+        snapshots: VecDeque<Snapshot>,
+        held: HeldProcesses,
+    }
+
+    impl Source for Scripted {
+        fn step(&mut self, _: Nanos) -> Result<Step, OpsError> {
+            let next = self.snapshots.pop_front();
+            Ok(next.map_or(Step::End(EndReason::Stopped), |s| Step::Snapshot(s.into())))
+        }
+    }
+
+    impl Watch for Scripted {
+        fn hold(&mut self) -> &mut dyn Hold {
+            &mut self.held
+        }
+
+        fn set_targets(&mut self, _: &[TargetId]) -> Result<(), WatchError> {
+            Ok(())
+        }
+
+        fn stop(&mut self) -> Result<(), WatchError> {
+            Ok(())
+        }
+    }
+
+    /// A file, with a row of ages in which so many pages returned.
+    fn view(nr: u32, returned: Option<u32>) -> TargetView {
+        let row = |(since, pages)| {
+            let mut row = PageAges { since, ..PageAges::default() };
+            row.returned.add(20_000, pages);
+            Arc::new(row)
+        };
+        TargetView {
+            id: TargetId(FIRST_FILE.0 + nr),
+            ran: None,
+            mappings: Arc::default(),
+            left_out: 0,
+            dirty: None,
+            regions: Vec::new(),
+            ages: returned.map(|pages| row((Nanos(u64::from(pages)), pages))),
+        }
+    }
+
+    fn snapshot(targets: Vec<TargetView>) -> Snapshot {
+        Snapshot {
+            seq: 0,
+            start: Nanos(0),
+            end: Nanos(1),
+            attrs: Attrs::default(),
+            cost: Cost::default(),
+            quality: None,
+            targets,
+        }
+    }
+
+    /// The rows of ages in the next snapshot: begin of the time of a row, and returned pages.
+    fn next(watch: &mut ProcessFileWatch) -> Vec<Option<(u64, u64)>> {
+        let Step::Snapshot(s) = watch.step(Nanos(0)).unwrap() else { panic!("no snapshot") };
+        let row = |ages: &Arc<PageAges>| (ages.since.0, ages.returned.total());
+        s.targets.iter().map(|view| view.ages.as_ref().map(row)).collect()
+    }
+
+    #[test]
+    fn each_returned_page_is_published_once() {
+        let files = [
+            // The processes have no snapshot yet.
+            [view(0, Some(1)), view(1, Some(2))],
+            [view(0, None), view(1, Some(4))],
+            [view(0, None), view(1, None)],
+            [view(0, Some(8)), view(1, None)],
+        ];
+        let of = |snapshots: VecDeque<Snapshot>| {
+            Box::new(Scripted { snapshots, ..Scripted::default() }) as Box<dyn Watch>
+        };
+        let mut watch = ProcessFileWatch {
+            processes: of(std::iter::repeat_with(|| snapshot(Vec::new())).take(3).collect()),
+            files: of(files.map(|targets| snapshot(targets.into())).into()),
+            last: Vec::new(),
+            cost: Cost::default(),
+        };
+        watch.step_files(Nanos(0)).unwrap();
+        assert_eq!(next(&mut watch), [Some((1, 1)), Some((2, 6))], "kept, and joined");
+        assert_eq!(next(&mut watch), [None, None], "once");
+        assert_eq!(next(&mut watch), [Some((8, 8)), None]);
     }
 }

@@ -288,43 +288,32 @@ impl PageCache {
         Ok(self.bss()?.folder)
     }
 
-    /// Appends the files of a super block that have pages in the cache, or shadow entries of evicted pages. These
-    /// are the files below the folders, and those whose names the kernel has dropped; all if there are no folders,
-    /// or more than 16.
+    /// Calls `each` with the files of a super block that have pages in the cache, or shadow entries of evicted pages,
+    /// some thousand at a time. These are the files below the folders, and those whose names the kernel has dropped; all
+    /// if there are no folders, or more than 16. With `None`, the files so far are void, and the list begins again.
     ///
     /// # Errors
-    /// If the program does not run, or the list changes too fast.
-    pub fn list(
+    /// If the program does not run, if the list changes too fast, or if `each` fails.
+    pub fn list<E: From<PageCacheError>>(
         &mut self,
         of: &SuperBlock,
         below: &[u64],
-        to: &mut Listing,
-    ) -> Result<(), PageCacheError> {
-        let begin = (to.files.len(), to.names.len());
+        mut each: impl FnMut(&mut Self, Option<Listing>) -> Result<(), E>,
+    ) -> Result<(), E> {
         for _ in 0..ATTEMPTS {
-            to.files.truncate(begin.0);
-            to.names.truncate(begin.1);
-            if self.try_list(of, below, to)? {
-                return Ok(());
+            let mut at = ListCursor::default();
+            loop {
+                let mut listing = Listing::default();
+                let step = self.list_next(of, below, 0, &mut at, &mut listing)?;
+                each(self, Some(listing).filter(|_| step != ListStep::Lost))?;
+                match step {
+                    ListStep::More => {}
+                    ListStep::End => return Ok(()),
+                    ListStep::Lost => break,
+                }
             }
         }
-        Err(PageCacheError::Restless(of.name.clone(), ATTEMPTS))
-    }
-
-    /// False if a file was removed at which a run has stopped.
-    fn try_list(
-        &mut self,
-        of: &SuperBlock,
-        below: &[u64],
-        to: &mut Listing,
-    ) -> Result<bool, PageCacheError> {
-        let mut at = ListCursor::default();
-        loop {
-            match self.list_next(of, below, 0, &mut at, to)? {
-                ListStep::More => {}
-                step => return Ok(step == ListStep::End),
-            }
-        }
+        Err(PageCacheError::Restless(of.name.clone(), ATTEMPTS).into())
     }
 
     /// Appends the files with at least `min_pages` cached pages among the next 8192 inodes of a super block: see

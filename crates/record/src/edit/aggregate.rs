@@ -237,24 +237,9 @@ fn join(a: &RegionView, b: &RegionView) -> RegionView {
     mean.region(AddrRange::new(a.range.start, b.range.end), age)
 }
 
-/// The newest idle ages, with all that came back. Their error is the mean over all that came back.
+/// The newest idle ages, with all pages that returned.
 fn ages(views: &[(&TargetView, f64)]) -> Option<Arc<PageAges>> {
     let mut all = views.iter().filter_map(|(v, _)| v.ages.as_ref());
-    let mut sum = Arc::clone(all.next()?);
-    for ages in all {
-        let huge = [&sum, ages].map(|a| a.huge.as_deref().copied().unwrap_or_default());
-        let [earlier, later] = [&sum, ages].map(|a| (a.returned.total(), u64::from(a.error_ms)));
-        let errors = u128::from(earlier.0) * u128::from(earlier.1)
-            + u128::from(later.0) * u128::from(later.1);
-        let mean = errors / u128::from(earlier.0 + later.0).max(1);
-        let huge = HugeAges { returned: huge[0].returned.plus(&huge[1].returned), ..huge[1] };
-        sum = Arc::new(PageAges {
-            since: sum.since,
-            returned: sum.returned.plus(&ages.returned),
-            error_ms: u32::try_from(mean).unwrap_or(u32::MAX),
-            huge: (huge != HugeAges::default()).then(|| Box::new(huge)),
-            ..PageAges::clone(ages)
-        });
-    }
-    Some(sum)
+    let first = Arc::clone(all.next()?);
+    Some(all.fold(first, |sum, ages| Arc::new(ages.joined_to(&sum))))
 }

@@ -275,7 +275,7 @@ struct FileWatch {
     attrs: Attrs,
     turns: SamplingSlices,
     tracer: Option<Tracer>,
-    /// the accesses of the last interval
+    /// the accesses that were not passed on yet
     trace: Option<CacheTrace>,
     counts: Counts,
     begun: Nanos,
@@ -357,7 +357,12 @@ impl FileWatch {
     fn take_trace(&mut self) -> Result<(), OpsError> {
         if let (Some(tracer), Ok(counter)) = (&mut self.tracer, &mut self.files.counter) {
             let files = self.files.files.traced();
-            self.trace = Some(tracer.take(counter, files).map_err(failed)?);
+            let next = tracer.take(counter, files).map_err(failed)?;
+            match &mut self.trace {
+                // With processes, several intervals of files may pass before one of theirs ends.
+                Some(trace) => trace.append(next),
+                None => self.trace = Some(next),
+            }
         }
         Ok(())
     }
