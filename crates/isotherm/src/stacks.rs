@@ -15,8 +15,8 @@ use isotherm_core::{
 use isotherm_linux::allocations::{AllocationsError, BYTES_VARIABLE, PreloadLibrary, Probe};
 use isotherm_linux::code::CodeReader;
 use isotherm_linux::faults::{FaultNews, FaultSampler, FaultsError, SampleKind, Sampled};
-use isotherm_linux::proc::{FileCode, Pagemap, mappings, stat};
-use isotherm_linux::sys::{self, PageState, page_frame, page_state, resident_ranges};
+use isotherm_linux::proc::{FileCode, Pagemap, PagemapEntry, mappings, stat};
+use isotherm_linux::sys::{self, PageState, page_state, pagemap_entry, resident_ranges};
 use isotherm_linux::unwind::{StackUnwinder, UnwindTables};
 use isotherm_record::TargetInfo;
 use tracing::warn;
@@ -38,9 +38,13 @@ const MAX_FOLLOWED: usize = 1 << 18;
 const NEIGHBOURS: usize = 64;
 /// Maximum number of ranges of mapped pages that are noted when processes are attached, for all of them.
 const MAX_MAPPED_BEFORE: usize = 1 << 16;
-/// Maximum number of pages that are compared with those of its parent when a process is attached. With so many, the error of
-/// their sum is 4 %.
+/// Maximum number of pages of its parent that are compared with those of a process when it is attached. If they share all,
+/// the error of the sum of so many is 4 %. If fewer than the minimum may be compared, the process inherits nothing.
 const MAX_INHERITED: usize = 512;
+const MIN_INHERITED: usize = 64;
+/// How many pages are compared in a second for all processes, and at most in a burst.
+const INHERITED_RATE: u64 = 250;
+const INHERITED_BURST: usize = 8 * MAX_INHERITED;
 /// Levels of [`sample_level`].
 const LEVELS: usize = 65;
 /// Maximum bytes of samples of processes that are not attached yet. Most of a sample is the copy of its stack.
@@ -109,6 +113,8 @@ pub struct Stacks {
     early: VecDeque<Sampled>,
     /// attached processes whose pages have not been compared with those of their parents yet
     forked: BTreeSet<i32>,
+    /// how many pages may be compared for them, at which time
+    to_inherit: (usize, Nanos),
     followed: BTreeMap<FollowedKey, Followed>,
     owners: Owners,
     /// the followed page that was checked last
@@ -174,6 +180,8 @@ struct Followed {
     frame: u64,
     /// how many processes its process had started at its last fault
     forks: u64,
+    /// Its process shared it with its parent.
+    inherited: bool,
 }
 
 impl Followed {
@@ -198,6 +206,8 @@ struct Process {
     unwinder: Option<StackUnwinder>,
     /// the number of processes that it has started
     forks: u64,
+    /// when it had inherited pages of its parent; 0 if it has none
+    inherited: Nanos,
 }
 
 impl Process {
@@ -212,6 +222,7 @@ impl Process {
             mapped_before: Vec::new(),
             unwinder: None,
             forks: 0,
+            inherited: Nanos(0),
         }
     }
 
@@ -234,10 +245,13 @@ impl Process {
         resident_ranges(pagemap, range, 1, &mut found).is_ok() && !found.is_empty()
     }
 
+    fn entry(&self, address: u64) -> Option<PagemapEntry> {
+        pagemap_entry(self.pagemap.as_ref()?, address).ok()
+    }
+
     /// The page frame of a resident page; 0 without the right to know it.
     fn frame(&self, address: u64) -> u64 {
-        let read = self.pagemap.as_ref().map(|pagemap| page_frame(pagemap, address));
-        read.and_then(Result::ok).unwrap_or(0)
+        self.entry(address).map_or(0, PagemapEntry::frame)
     }
 
     /// The longer of the stack by frame pointers, and the stack that is unwound. The first one ends at a function
@@ -329,6 +343,7 @@ impl Stacks {
             processes: BTreeMap::new(),
             early: VecDeque::new(),
             forked: BTreeSet::new(),
+            to_inherit: (INHERITED_BURST, sys::monotonic()),
             followed: BTreeMap::new(),
             owners: Owners::default(),
             checked: (0, 0, 0),
@@ -385,18 +400,33 @@ impl Stacks {
 
     /// A process shares the memory of its parent until one of them writes to it. So it belongs to the code of the parent.
     fn inherit(&mut self, pid: i32, at: Nanos, out: &mut Vec<StackNews>) {
+        // Without the program in the kernel, pages are sampled at random.
+        if self.sampler.page_shift().is_none() {
+            return;
+        }
         let parent = stat(ROOT.as_ref(), pid).map_or(0, |stat| stat.ppid);
+        if self.forked.remove(&parent) {
+            self.inherit(parent, at, out);
+        }
+        let left = &mut self.to_inherit.0;
+        let room = (MAX_FOLLOWED / 4).saturating_sub(self.followed.len());
+        let most = MAX_INHERITED.min(*left).min(room);
+        if most < MIN_INHERITED {
+            return;
+        }
         let of_parent = || self.followed.range((parent, 0, 0)..=(parent, u64::MAX, 0));
-        let smallest = smaller_sample(of_parent().map(|(_, page)| page.level), MAX_INHERITED);
+        let smallest = smaller_sample(of_parent().map(|(_, page)| page.level), most);
         let of_sample = of_parent().filter(|(_, page)| page.level >= smallest);
         let of_sample: Vec<_> = of_sample.map(|(key, page)| (*key, page.clone())).collect();
+        *left = left.saturating_sub(of_sample.len().max(MIN_INHERITED));
         let Stacks { processes, reader, tables, followed, owners, .. } = self;
         let Some(process) = processes.get_mut(&pid) else { return };
         let mut faults = Vec::new();
         for ((_, start, size), page) in of_sample {
             // If the process runs another program by now, or one of them has written to the page, they share no frame.
-            let is_shared = page.frame != 0 && process.frame(start) == page.frame;
-            if !is_shared || followed.len() >= MAX_FOLLOWED {
+            // Pages of files and of shared memory are not mapped by a fork.
+            let is_same = |entry: PagemapEntry| entry.frame() == page.frame && !entry.is_of_file();
+            if page.frame == 0 || !process.entry(start).is_some_and(is_same) {
                 continue;
             }
             let shift = page.shift.max(smallest).min(63);
@@ -412,12 +442,14 @@ impl Stacks {
             };
             let owner = owners.shared(&fault);
             faults.push(StackNews::Fault(fault));
-            let new = Followed { owner, since: at, shift, again: false, forks: 0, ..page };
+            let (again, forks, inherited) = (false, 0, true);
+            let new = Followed { owner, since: at, shift, again, forks, inherited, ..page };
             followed.insert((pid, start, size), new);
         }
         if !faults.is_empty() {
             // A page that it writes to later keeps its owner.
             process.forks += 1;
+            process.inherited = sys::monotonic();
             out.extend(process.read_code(pid, reader, tables, at));
             out.append(&mut faults);
         }
@@ -534,6 +566,12 @@ impl Stacks {
         let stride = self.budget.stride(now, samples().count() - allocations);
         let full = (self.followed.len() * 8 / MAX_FOLLOWED) as u32;
         self.sampler.set_stride(stride << full.min(8));
+        let (left, since) = self.to_inherit;
+        let more = now.since(since).as_millis() as u64 * INHERITED_RATE / 1000;
+        if more > 0 {
+            let left = left.saturating_add(more as usize).min(INHERITED_BURST);
+            self.to_inherit = (left, now);
+        }
         let mut early_bytes = 0;
         for news in early.chain(new) {
             // By then, the earlier pages of its parent are known.
@@ -648,8 +686,14 @@ impl Stacks {
             return;
         }
         let again = self.followed.contains_key(&key);
-        if s.was_left_out && !again && is_represented(&self.followed, key, level as usize) {
+        let is_copy = process.inherited != Nanos(0) && since > process.inherited;
+        let is_represented =
+            |by_inherited| is_represented(&self.followed, key, level as usize, by_inherited);
+        if !again && (s.was_left_out && is_represented(false) || is_copy && is_represented(true)) {
             return;
+        }
+        if s.was_left_out {
+            self.sampler.sampled(s.pid, start);
         }
         if self.followed.len() >= MAX_FOLLOWED && !again {
             return;
@@ -659,7 +703,8 @@ impl Stacks {
         let Some(StackNews::Fault(sample)) = out.last() else { return };
         let owner = self.owners.shared(sample);
         let (level, shift) = (level as usize, shift as usize);
-        let new = Followed { owner, resident: true, since, level, shift, again, frame, forks };
+        let (resident, inherited) = (true, false);
+        let new = Followed { owner, resident, since, level, shift, again, frame, forks, inherited };
         self.followed.insert(key, new);
     }
 
@@ -696,6 +741,7 @@ impl Stacks {
     fn exec(&mut self, pid: i32, at: Nanos, out: &mut Vec<StackNews>) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         *process = Process::new(pid, process.target);
+        self.forked.remove(&pid);
         out.push(StackNews::Fault(change(
             process.target,
             at,
@@ -810,20 +856,26 @@ fn sides_filled_again(
 /// nearest such page on either side is near. Example: of the pages of a file that was read at full speed, one in 1024 was
 /// sampled. The others may be read or mapped again later, when all pages of the greatest sample are observed. If the program
 /// has dropped the file before, the pages that represented them are followed no longer.
+///
+/// Or whether it is a copy of an inherited page that inherited pages on both sides represent, if `by_inherited`: of the
+/// pages of its parent, a smaller sample was taken.
 fn is_represented(
     followed: &BTreeMap<FollowedKey, Followed>,
     key: FollowedKey,
     level: usize,
+    by_inherited: bool,
 ) -> bool {
     let tells = |(at, other): (&FollowedKey, &Followed)| {
         // Pages of a sample of one in n are up to 2.6 n pages apart.
         let is_near = || at.1.abs_diff(key.1) / key.2 <= 4 << other.shift;
         match at.0 == key.0 {
+            true if other.inherited != by_inherited => None,
             true => (at.2 == key.2 && other.shift > level).then(is_near),
             false => Some(false),
         }
     };
-    nearest(followed, key, tells).contains(&Some(true))
+    let sides = nearest(followed, key, tells).map(|side| side == Some(true));
+    if by_inherited { sides == [true; 2] } else { sides.contains(&true) }
 }
 
 /// The answers of `tells` for the nearest followed page before and after another one. Pages without an answer are skipped.
@@ -880,6 +932,7 @@ mod tests {
             again,
             frame: 0,
             forks: 0,
+            inherited: false,
         }
     }
 
@@ -894,13 +947,29 @@ mod tests {
                 // It was sampled before the burst, or in vain after it.
                 ((7, at + 0x1000, PAGE_SIZE), page(1, 6, 6, false)),
             ];
-            is_represented(&BTreeMap::from(pages), (7, at, PAGE_SIZE), 6)
+            is_represented(&BTreeMap::from(pages), (7, at, PAGE_SIZE), 6, false)
         };
         let of_burst = || page(5, 10, 10, false);
         assert!(is(7, at + 0x10_0000, of_burst()) && is(7, at - 0x10_0000, of_burst()));
         assert!(!is(7, at - 0x10_0000, page(5, 10, 6, false)), "not of the burst");
         assert!(!is(8, at - 0x10_0000, of_burst()), "another process");
         assert!(!is(7, at - 0x200_0000, of_burst()), "other memory");
+    }
+
+    /// A child of a large parent inherits a smaller sample. Each page that it wrote to later counted once more.
+    #[test]
+    fn copies_of_inherited_pages_are_represented() {
+        let at = 0x5000_0000;
+        let inherited = |start: u64, inherited| {
+            ((7, start, PAGE_SIZE), Followed { inherited, ..page(5, 10, 10, false) })
+        };
+        let is = |pages: [(FollowedKey, Followed); 2]| {
+            is_represented(&BTreeMap::from(pages), (7, at, PAGE_SIZE), 6, true)
+        };
+        let before = |is_inherited| inherited(at - 0x10_0000, is_inherited);
+        let after = inherited(at + 0x10_0000, true);
+        assert!(is([before(true), after.clone()]));
+        assert!(!is([before(false), after]), "new memory beside it");
     }
 
     #[test]
@@ -956,6 +1025,7 @@ mod tests {
             again: false,
             frame: 0,
             forks: 3,
+            inherited: false,
         };
         assert!(page(true).keeps_owner(4) && page(false).keeps_owner(3));
         assert!(!page(true).keeps_owner(3), "it was freed and filled again");

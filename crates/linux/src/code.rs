@@ -129,7 +129,9 @@ pub struct Functions {
     symbolizer: Symbolizer,
     /// whether the file at a path has the expected build id, or size and time
     checked: HashMap<(PathBuf, Arc<str>), bool>,
-    readable: HashMap<PathBuf, Readable>,
+    /// By file, as blazesym keeps them: a file is always read at the path at which it was checked, beside which its debug
+    /// information is.
+    readable: HashMap<FileKey, (PathBuf, Readable)>,
     elf_left: ElfBudget,
     /// by process and dump
     generated: HashMap<(u32, Option<PathBuf>), GeneratedCode>,
@@ -137,6 +139,13 @@ pub struct Functions {
     maps_left: u64,
     dumps_left: DumpBudget,
     variables: HashMap<PathBuf, Arc<FileVariables>>,
+}
+
+/// Device, inode, size and time of the last change, in seconds and ns.
+type FileKey = (u64, u64, u64, i64, i64);
+
+fn file_key(found: &Metadata) -> FileKey {
+    (found.dev(), found.ino(), found.len(), found.mtime(), found.mtime_nsec())
 }
 
 /// What blazesym may read of a file.
@@ -185,14 +194,15 @@ impl Functions {
         if !self.is_same(path, build_id) {
             return Vec::new();
         }
+        let Ok(found) = path.metadata() else { return Vec::new() };
         let left = &mut self.elf_left;
-        let readable = self.readable.entry(path.to_owned());
-        let readable = *readable.or_insert_with(|| Readable::of(path, left));
-        if readable == Readable::Nothing {
+        let file = self.readable.entry(file_key(&found));
+        let (path, readable) = file.or_insert_with(|| (path.to_owned(), Readable::of(path, left)));
+        if *readable == Readable::Nothing {
             return Vec::new();
         }
-        let mut elf = Elf::new(path);
-        elf.debug_syms = readable == Readable::SymbolsAndDebugInfo;
+        let mut elf = Elf::new(&*path);
+        elf.debug_syms = *readable == Readable::SymbolsAndDebugInfo;
         let source = Source::Elf(elf);
         let found = self.symbolizer.symbolize_single(&source, Input::FileOffset(offset));
         let Ok(Symbolized::Sym(found)) = found else { return Vec::new() };
@@ -507,6 +517,30 @@ mod tests {
         assert_eq!(read(&package, &bomb), (Readable::Symbols, known.clone()));
         std::fs::remove_file(package).unwrap();
         assert_eq!(read(&program, &bomb), (Readable::Symbols, known));
+    }
+
+    /// Found by a review: at its other path, a file was read with the debug information beside the first one, which was not
+    /// checked.
+    #[test]
+    fn a_file_is_read_at_the_path_at_which_it_was_checked() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = ["a", "b"].map(|name| dir.path().join(name).join("program"));
+        let [first, second] = &paths;
+        paths.iter().for_each(|path| std::fs::create_dir(path.parent().unwrap()).unwrap());
+        let content = b"sibling\0\0\0\0\0".to_vec();
+        let (kind, flags) = (SHT_PROGBITS, SectionFlags(0));
+        let link = Section { name: ".gnu_debuglink", kind, flags, content };
+        let [table, strings] = symbols();
+        std::fs::write(first, with_sections(&[table, strings, link])).unwrap();
+        std::fs::hard_link(first, second).unwrap();
+        let bomb = with_sections(&[packed(10, 1 << 63)]);
+        std::fs::write(first.with_file_name("sibling"), bomb).unwrap();
+        let mut functions = Functions::default();
+        for path in &paths {
+            assert_eq!(functions.in_file(path, &id_at(path), 0x18)[0].name, "known");
+        }
+        let readable: Vec<_> = functions.readable.values().collect();
+        assert_eq!(readable, [&(first.clone(), Readable::Symbols)]);
     }
 
     /// Found by an audit: a sparse file needs no space on the disk for any number of symbols.

@@ -10,7 +10,7 @@ use object::elf::{
     ELFCOMPRESS_ZLIB, FileHeader32, FileHeader64, SHF_COMPRESSED, SHN_LORESERVE, SHT_PROGBITS,
 };
 use object::read::elf::{CompressionHeader, FileHeader, SectionHeader};
-use object::{FileKind, NativeEndian};
+use object::{FileKind, NativeEndian, SectionIndex};
 
 use crate::elf::ElfFile;
 use crate::sys::open_regular;
@@ -31,6 +31,7 @@ pub(crate) struct ElfTables {
     packed: Vec<PackedSection>,
 }
 
+#[derive(Debug, Clone, Copy)]
 struct PackedSection {
     /// offset of the stream in the file, and its length
     offset: u64,
@@ -67,8 +68,12 @@ fn tables<Elf: FileHeader<Endian = NativeEndian>>(
         return None;
     }
     let (mut symbols, mut packed) = (0_u64, Vec::new());
-    for section in sections.iter() {
+    for (index, section) in sections.enumerate() {
         let name = sections.section_name(endian, section).ok()?;
+        // blazesym never reads the first section, and would find a later one of the same name.
+        if index == SectionIndex(0) && !name.is_empty() {
+            return None;
+        }
         let Some((_, len)) = section.file_range(endian) else { continue };
         if matches!(name, b".symtab" | b".dynsym") {
             symbols = symbols.saturating_add(len);
@@ -111,7 +116,8 @@ impl ElfBudget {
 
     pub fn permits_unpacking(&mut self, tables: &ElfTables) -> bool {
         tables.packed.iter().all(|section| {
-            let is_permitted = |stated| take(&mut self.unpacked, stated);
+            // Many sections may share a long stream that unpacks to nothing.
+            let is_permitted = |stated: u64| take(&mut self.unpacked, stated.max(section.len));
             section.unpacked.is_some_and(is_permitted)
                 && section.is_as_long_as_stated(&tables.file).unwrap_or(false)
         })
@@ -209,6 +215,10 @@ pub(crate) mod tests {
         assert!(!left.permits_symbols(&tables) && !left.permits_unpacking(&tables));
         assert!(!left.permits_checksum(&tables));
         assert_eq!((left.symbols, left.unpacked, left.checked), (6, 500, 1));
+        let mut short = ElfBudget { unpacked: tables.packed[0].len - 1, ..ElfBudget::default() };
+        let empty = PackedSection { unpacked: Some(0), ..tables.packed[0] };
+        let tables = ElfTables { packed: vec![empty], ..tables };
+        assert!(!short.permits_unpacking(&tables), "also reading has a limit");
     }
 
     /// This program has symbols, and in most builds debug information.
@@ -233,6 +243,7 @@ pub(crate) mod tests {
         assert_eq!(with(32, &[0; 8]), None, "program headers at 0");
         assert_eq!(with(40, &[0; 8]), None, "section headers at 0");
         assert_eq!(with(62, &[0; 2]), None, "names in section 0");
+        assert_eq!(with(128, &[1]), None, "section 0 has a name");
         assert_eq!(with(60, &[0xff, 0xfe]), None, "more sections than the file has");
     }
 }

@@ -475,9 +475,18 @@ fn memory_that_is_shared_by_a_fork_keeps_its_owner() {
 #[test]
 fn memory_of_a_parent_has_its_owner_in_a_child() {
     needs_root!();
+    assert_inherited(32);
+    // The child inherits a part of the samples, and writes to the pages of all.
+    assert_inherited(384);
+}
+
+fn assert_inherited(mib: u32) {
     let dir = tempfile::tempdir().unwrap();
     let mut program = Command::new(compiled(REFILL, dir.path()));
-    program.args(["child", "32", "0", "1"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    program
+        .args(["child", &mib.to_string(), "0", "1"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
     let mut program = Sleeping::of(program.spawn().unwrap());
     let (mut input, output) = (program.0.stdin.take().unwrap(), program.0.stdout.take().unwrap());
     let mut lines = BufReader::new(output).lines();
@@ -492,7 +501,7 @@ fn memory_of_a_parent_has_its_owner_in_a_child() {
     let _ = recorder.stop();
     std::fs::copy(recorder.record(), dir.path().join("rec")).unwrap();
     // In each of two processes.
-    assert_owners(dir.path(), "child", 2 * 32);
+    assert_owners(dir.path(), "child", 2 * mib);
 }
 
 /// One fault maps 16 pages, and 15 of them had no owner. A page that isotherm saw dropped had none either, if the program

@@ -24,7 +24,7 @@ use super::rows::{By, RowOrder, SortBy, first_files};
 use super::scope::{ChosenMount, Scope, ScopeError, is_within, mount_of, mounts_of};
 use crate::ROOT;
 
-/// So many files are kept at least before those that do not come first are left out.
+/// So many files are kept at least before those that do not come first are left out; of a great limit, twice as many.
 const MANY_FILES: usize = 10_000;
 
 /// Reads the page cache, repeatedly if requested.
@@ -79,7 +79,7 @@ impl CacheScan {
 
     /// Only counts the files after the first `limit`, if there are many.
     pub(super) fn keep_first(&mut self, sort: SortBy, limit: usize) {
-        if self.files.len() < limit.saturating_add(MANY_FILES) {
+        if self.files.len() < limit.saturating_mul(2).max(MANY_FILES) {
             return;
         }
         let first = first_files(&self.files, 0..self.files.len(), sort, limit);

@@ -196,7 +196,7 @@ static __always_inline void unlock(void)
 struct order {
 	__u64 sb;         /* any super block; the one whose files to list */
 	__u64 cursor;     /* the inode that was visited last; 0: begin */
-	__u64 cursor_ino;
+	__u64 cursor_id;
 	__u64 min_pages;  /* list only files with as many cached pages */
 	__u64 seed;       /* of the choice of pages */
 	__s32 fd;         /* of the caller, for keep_open_file and find_folder */
@@ -510,13 +510,13 @@ SEC("syscall") int list_files(void *ctx)
 		w.link = order.cursor + AT(struct inode, i_sb_list);
 		next = load(w.link);
 		lost = LOAD(order.cursor, struct inode, i_sb) != order.sb
-		       || LOAD(order.cursor, struct inode, i_ino) != order.cursor_ino
+		       || id_of(order.cursor) != order.cursor_id
 		       || load(next + 8) != w.link || next == w.link;
 	}
 	if (!lost)
 		bpf_loop(MAX_INODES, list_inode, &w, 0);
 	order.cursor = w.link == w.head ? 0 : w.link - AT(struct inode, i_sb_list);
-	order.cursor_ino = order.cursor ? LOAD(order.cursor, struct inode, i_ino) : 0;
+	order.cursor_id = order.cursor ? id_of(order.cursor) : 0;
 	unlock();
 	return 0;
 }

@@ -129,8 +129,7 @@ struct {
 } mapped SEC(".maps");
 
 /*
- * Pages of the greatest sample that a smaller one left out, and that were not sampled since. It has room for those of
- * 16 GiB.
+ * Pages of the greatest sample that a smaller one left out, until they are sampled. It has room for those of 16 GiB.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -180,8 +179,7 @@ static __always_inline void leave_out(__u64 address)
 	struct page_id id = page_at(address);
 	__u8 yes = 1;
 
-	if (!bpf_map_lookup_elem(&left_out, &id))
-		bpf_map_update_elem(&left_out, &id, &yes, 0);
+	bpf_map_update_elem(&left_out, &id, &yes, 0);
 }
 
 static __always_inline void put(struct bpf_perf_event_data *ctx, __u32 ring, struct thinning *t,
@@ -276,8 +274,8 @@ static __always_inline void take_around(struct bpf_perf_event_data *ctx, __u32 r
 {
 	__u64 touched = ctx->addr >> PAGE_SHIFT, page = sampled_around(touched), now, n, changes, *until;
 	struct area area = { .address = page << PAGE_SHIFT };
-	struct page_id id = page_at(area.address);
-	bool is_own = page == touched;
+	bool is_own = page == touched, is_left_out;
+	struct page_id id;
 	struct thinning *t;
 	char byte;
 
@@ -286,6 +284,7 @@ static __always_inline void take_around(struct bpf_perf_event_data *ctx, __u32 r
 	t = thinning_of(ring);
 	if (!t)
 		return;
+	id = page_at(area.address);
 	changes = changes_of(BPF_CORE_READ(bpf_get_current_task_btf(), mm));
 	/* The lookup of a mapping takes a lock: too dear for a thread that fills memory. */
 	if (t->private_tgid == id.tgid && t->private_start <= ctx->addr && ctx->addr < t->private_end) {
@@ -298,14 +297,12 @@ static __always_inline void take_around(struct bpf_perf_event_data *ctx, __u32 r
 		}
 	}
 	n = shift + doublings(t, of_room);
-	if (hash(page) >> (64 - n)) {
-		if (!is_own)
-			leave_out(area.address);
+	is_left_out = hash(page) >> (64 - n);
+	if (is_left_out && (is_own || bpf_map_lookup_elem(&left_out, &id)))
 		return;
-	}
 	now = bpf_ktime_get_ns();
 	until = bpf_map_lookup_elem(&mapped, &id);
-	if (!is_own && until && now < *until)
+	if (!is_own && !is_left_out && until && now < *until)
 		return;
 	bpf_find_vma(bpf_get_current_task_btf(), ctx->addr, look_at_area, &area, 0);
 	if (!area.is_file) {
@@ -319,6 +316,10 @@ static __always_inline void take_around(struct bpf_perf_event_data *ctx, __u32 r
 	/* This fails if the page is not mapped: here, page faults are disabled. It sets the accessed bit of the page. */
 	if (!is_own && bpf_probe_read_user(&byte, sizeof(byte), (void *)area.address))
 		return;
+	if (is_left_out) {
+		leave_out(area.address);
+		return;
+	}
 	now += SAMPLED_NS;
 	bpf_map_update_elem(&mapped, &id, &now, 0);
 	if (!is_own)

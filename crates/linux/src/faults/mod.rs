@@ -445,6 +445,11 @@ impl FaultSampler {
         self.thinner.unmapped(pid, address);
     }
 
+    /// Notes that a page that was left out, of which a sample says so, is sampled now.
+    pub fn sampled(&self, pid: i32, address: u64) {
+        self.thinner.sampled(pid, address);
+    }
+
     /// Forgets a process. Its events stay open while an attached process inherits them.
     pub fn detach(&mut self, pid: i32) {
         let Some(key) = self.attached.remove(&pid) else { return };

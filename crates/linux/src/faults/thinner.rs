@@ -43,6 +43,11 @@ fn places() -> [u8; 1 << MIN_SHIFT] {
     })
 }
 
+/// `struct page_id` of `thin.bpf.c`.
+fn page_id(pid: i32, address: u64) -> Vec<u8> {
+    [u64::from(pid.unsigned_abs()), address / PAGE_SIZE].map(u64::to_ne_bytes).concat()
+}
+
 /// A program in the kernel that selects faults.
 struct Program {
     // Declared before the storage it refers to, so that it is dropped first.
@@ -167,10 +172,14 @@ impl Thinner {
     /// Notes that a page is not mapped any more, so that the next fault near it may sample it.
     pub fn unmapped(&self, pid: i32, address: u64) {
         let Some(Program { skel, .. }) = &self.program else { return };
-        let Ok(pid) = u64::try_from(pid) else { return };
-        let key = [pid.to_ne_bytes(), (address / PAGE_SIZE).to_ne_bytes()].concat();
         // In a pid namespace the program has another pid. Then the page is not sampled for a few seconds.
-        let _is_noted = skel.maps.mapped.delete(&key);
+        let _is_noted = skel.maps.mapped.delete(&page_id(pid, address));
+    }
+
+    /// Notes that a page that was left out is sampled now.
+    pub fn sampled(&self, pid: i32, address: u64) {
+        let Some(Program { skel, .. }) = &self.program else { return };
+        let _is_noted = skel.maps.left_out.delete(&page_id(pid, address));
     }
 
     /// Notes that the rings were read.

@@ -122,7 +122,7 @@ impl Listing {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ListCursor {
     inode: u64,
-    ino: u64,
+    id: u64,
 }
 
 /// How a part of a list of files has ended.
@@ -333,7 +333,7 @@ impl PageCache {
         *order = types::order {
             sb: of.address,
             cursor: at.inode,
-            cursor_ino: at.ino,
+            cursor_id: at.id,
             min_pages,
             ..types::order::default()
         };
@@ -343,7 +343,7 @@ impl PageCache {
         run(&self.skel.progs.list_files)?;
         self.take_files(to)?;
         let bss = self.bss()?;
-        (at.inode, at.ino) = (bss.order.cursor, bss.order.cursor_ino);
+        (at.inode, at.id) = (bss.order.cursor, bss.order.cursor_id);
         Ok(match (bss.lost, bss.more) {
             (0, 0) => ListStep::End,
             (0, _) => ListStep::More,

@@ -40,6 +40,12 @@ impl PagemapEntry {
         self.0 >> 55 & 1 == 1
     }
 
+    /// Whether the page is of a file or of shared memory (bit 61).
+    #[must_use]
+    pub fn is_of_file(self) -> bool {
+        self.0 >> 61 & 1 == 1
+    }
+
     /// Whether only this entry maps the page (bit 56).
     #[must_use]
     pub fn is_exclusive(self) -> bool {

@@ -36,7 +36,7 @@ pub use mempolicy::{
 pub use move_pages::{STATUS_NOT_STORED, move_pages, page_nodes};
 pub use node_mask::{MAX_NODES, NodeMask};
 pub(crate) use own_pages::OwnPages;
-pub use pagemap_scan::{PageState, page_frame, page_state, resident_ranges};
+pub use pagemap_scan::{PageState, page_state, pagemap_entry, resident_ranges};
 pub use peer::{Peer, peer};
 pub(crate) use privileges::may_look_at_all;
 pub use privileges::{

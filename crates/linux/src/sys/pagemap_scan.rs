@@ -135,14 +135,14 @@ pub fn page_state(pagemap: &File, address: u64) -> io::Result<PageState> {
     }
 }
 
-/// The page frame of the page at `address` in the address space of `pagemap`; 0 without `CAP_SYS_ADMIN`.
+/// The entry of the page at `address` in the address space of `pagemap`, without its page frame if `CAP_SYS_ADMIN` is missing.
 ///
 /// # Errors
 /// If the address space has gone.
-pub fn page_frame(pagemap: &File, address: u64) -> io::Result<u64> {
+pub fn pagemap_entry(pagemap: &File, address: u64) -> io::Result<PagemapEntry> {
     let mut word = [0; 8];
     pagemap.read_exact_at(&mut word, address / PAGE_SIZE * 8)?;
-    Ok(PagemapEntry(u64::from_ne_bytes(word)).frame())
+    Ok(PagemapEntry(u64::from_ne_bytes(word)))
 }
 
 #[cfg(test)]

@@ -109,8 +109,11 @@ fn snapshot(
         Ok(())
     })?;
     let end = end.ok_or_else(|| Fault::at(at, "a snapshot has no end_time"))?;
-    // damo may write this time in ns. No sampling interval is longer than a snapshot.
-    if start.is_some_and(|start| sample_us > end.saturating_sub(start) / 1000) {
+    // damo may write this time in ns. No sampling interval is longer than a snapshot, unless snapshots were cut. A tuned one
+    // is not below its limit.
+    let least = intervals.goal.map_or(0, |(least, _)| least);
+    let is_longer = start.is_some_and(|start| sample_us > end.saturating_sub(start) / 1000);
+    if is_longer && sample_us / 1000 >= least {
         sample_us /= 1000;
     }
     results.close(series, (start, end), u32::try_from(sample_us).unwrap_or(0), at)
