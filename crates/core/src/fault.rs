@@ -144,13 +144,28 @@ impl SampleBudget {
     pub fn stride(&mut self, now: Nanos, n: usize) -> u32 {
         let seconds = now.since(self.at).as_secs_f64();
         self.at = now;
-        let refilled = self.tokens + seconds * Self::RATE - n as f64;
-        self.tokens = refilled.clamp(-Self::BURST, Self::BURST);
+        self.add(seconds * Self::RATE - n as f64);
         let arriving = n as f64 * f64::from(self.stride) / seconds.max(Self::MIN_RATE_TIME_S);
         let permitted = (Self::RATE + self.tokens / Self::SPENT_IN).max(Self::RATE / 4.0);
         let stride = (arriving / permitted).ceil().clamp(1.0, f64::from(Self::MAX_STRIDE)) as u32;
         self.stride = stride.next_power_of_two();
         self.stride
+    }
+
+    /// How many samples may be taken at once, for a caller that chooses how many it takes.
+    pub fn available(&mut self, now: Nanos) -> usize {
+        self.add(now.since(self.at).as_secs_f64() * Self::RATE);
+        self.at = self.at.max(now);
+        self.tokens.max(0.0) as usize
+    }
+
+    /// Notes that so many samples were taken.
+    pub fn spend(&mut self, n: usize) {
+        self.add(-(n as f64));
+    }
+
+    fn add(&mut self, tokens: f64) {
+        self.tokens = (self.tokens + tokens).clamp(-Self::BURST, Self::BURST);
     }
 }
 
@@ -183,6 +198,18 @@ mod tests {
             let expected = 1e6 / f64::from(1 << level);
             assert!((n as f64 / expected - 1.0).abs() < 0.01, "{n} at {level}");
         }
+    }
+
+    #[test]
+    fn available_samples_are_spent_once_and_come_back() {
+        let mut budget = SampleBudget::new(Nanos(0));
+        assert_eq!(budget.available(Nanos(0)), 4096);
+        budget.spend(5000);
+        let second = |n: u64| Nanos(n * 1_000_000_000);
+        assert_eq!(budget.available(second(2)), 0, "904 too many, and 500 have come back");
+        assert_eq!(budget.available(second(4)), 96);
+        assert_eq!(budget.available(second(3)), 96, "an earlier time");
+        assert_eq!(budget.available(second(100)), 4096);
     }
 
     #[test]

@@ -42,9 +42,6 @@ const MAX_MAPPED_BEFORE: usize = 1 << 16;
 /// the error of the sum of so many is 4 %. If fewer than the minimum may be compared, the process inherits nothing.
 const MAX_INHERITED: usize = 512;
 const MIN_INHERITED: usize = 64;
-/// How many pages are compared in a second for all processes, and at most in a burst.
-const INHERITED_RATE: u64 = 250;
-const INHERITED_BURST: usize = 8 * MAX_INHERITED;
 /// Levels of [`sample_level`].
 const LEVELS: usize = 65;
 /// Maximum bytes of samples of processes that are not attached yet. Most of a sample is the copy of its stack.
@@ -113,8 +110,8 @@ pub struct Stacks {
     early: VecDeque<Sampled>,
     /// attached processes whose pages have not been compared with those of their parents yet
     forked: BTreeSet<i32>,
-    /// how many pages may be compared for them, at which time
-    to_inherit: (usize, Nanos),
+    /// how many pages may be compared for them
+    to_inherit: SampleBudget,
     followed: BTreeMap<FollowedKey, Followed>,
     owners: Owners,
     /// the followed page that was checked last
@@ -206,8 +203,8 @@ struct Process {
     unwinder: Option<StackUnwinder>,
     /// the number of processes that it has started
     forks: u64,
-    /// when it had inherited pages of its parent; 0 if it has none
-    inherited: Nanos,
+    /// when it had inherited pages of its parent
+    inherited: Option<Nanos>,
 }
 
 impl Process {
@@ -222,7 +219,7 @@ impl Process {
             mapped_before: Vec::new(),
             unwinder: None,
             forks: 0,
-            inherited: Nanos(0),
+            inherited: None,
         }
     }
 
@@ -343,7 +340,7 @@ impl Stacks {
             processes: BTreeMap::new(),
             early: VecDeque::new(),
             forked: BTreeSet::new(),
-            to_inherit: (INHERITED_BURST, sys::monotonic()),
+            to_inherit: SampleBudget::new(sys::monotonic()),
             followed: BTreeMap::new(),
             owners: Owners::default(),
             checked: (0, 0, 0),
@@ -408,9 +405,8 @@ impl Stacks {
         if self.forked.remove(&parent) {
             self.inherit(parent, at, out);
         }
-        let left = &mut self.to_inherit.0;
         let room = (MAX_FOLLOWED / 4).saturating_sub(self.followed.len());
-        let most = MAX_INHERITED.min(*left).min(room);
+        let most = MAX_INHERITED.min(self.to_inherit.available(at)).min(room);
         if most < MIN_INHERITED {
             return;
         }
@@ -418,7 +414,7 @@ impl Stacks {
         let smallest = smaller_sample(of_parent().map(|(_, page)| page.level), most);
         let of_sample = of_parent().filter(|(_, page)| page.level >= smallest);
         let of_sample: Vec<_> = of_sample.map(|(key, page)| (*key, page.clone())).collect();
-        *left = left.saturating_sub(of_sample.len().max(MIN_INHERITED));
+        self.to_inherit.spend(of_sample.len());
         let Stacks { processes, reader, tables, followed, owners, .. } = self;
         let Some(process) = processes.get_mut(&pid) else { return };
         let mut faults = Vec::new();
@@ -449,7 +445,7 @@ impl Stacks {
         if !faults.is_empty() {
             // A page that it writes to later keeps its owner.
             process.forks += 1;
-            process.inherited = sys::monotonic();
+            process.inherited = Some(sys::monotonic());
             out.extend(process.read_code(pid, reader, tables, at));
             out.append(&mut faults);
         }
@@ -566,12 +562,6 @@ impl Stacks {
         let stride = self.budget.stride(now, samples().count() - allocations);
         let full = (self.followed.len() * 8 / MAX_FOLLOWED) as u32;
         self.sampler.set_stride(stride << full.min(8));
-        let (left, since) = self.to_inherit;
-        let more = now.since(since).as_millis() as u64 * INHERITED_RATE / 1000;
-        if more > 0 {
-            let left = left.saturating_add(more as usize).min(INHERITED_BURST);
-            self.to_inherit = (left, now);
-        }
         let mut early_bytes = 0;
         for news in early.chain(new) {
             // By then, the earlier pages of its parent are known.
@@ -686,7 +676,7 @@ impl Stacks {
             return;
         }
         let again = self.followed.contains_key(&key);
-        let is_copy = process.inherited != Nanos(0) && since > process.inherited;
+        let is_copy = process.inherited.is_some_and(|at| since > at);
         let is_represented =
             |by_inherited| is_represented(&self.followed, key, level as usize, by_inherited);
         if !again && (s.was_left_out && is_represented(false) || is_copy && is_represented(true)) {
