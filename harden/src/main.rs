@@ -150,9 +150,16 @@ enum Task {
     Target { deed: Behaviour },
 }
 
+/// A process in the background of a script ignores SIGINT, and so would all programs that it starts.
+fn heed_interrupts() {
+    // SAFETY: it only sets the kernel's default.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+}
+
 fn main() -> Result<ExitCode> {
     match Options::parse().task {
         Task::Inside { kind, seed, from, to } => {
+            heed_interrupts();
             inside(kind, seed, from, to).map(|()| ExitCode::SUCCESS)
         }
         Task::Target { deed } => target::be(deed).map(|()| ExitCode::SUCCESS),
