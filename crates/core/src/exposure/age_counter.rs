@@ -476,10 +476,13 @@ impl AgeCounter {
             let seen = state.resident.without(&state.hidden);
             visible += u64::from(seen.count());
             row.unknown = row.unknown.saturating_add(state.resident.and(&state.hidden).count());
+            // Most blocks of a large target have no sampled pages.
+            let Some(block) = self.blocks.get_mut(&state.start) else { continue };
             let known = there.entry(state.start).or_default();
             *known = known.or(&state.resident);
-            let block = self.blocks.get_mut(&state.start).filter(|_| !state.is_represented);
-            let Some(block) = block else { continue };
+            if state.is_represented {
+                continue;
+            }
             counted += u64::from(block.pages.and(&seen).count());
             let returned = block.returned;
             for (page, stamp) in block.of(&seen) {

@@ -557,8 +557,11 @@ impl<O: Space + Look> Exposure<O> {
         for (id, ranges) in armed.iter().filter(|(_, ranges)| !ranges.is_empty()) {
             let Some(at) = self.roster.position(*id) else { continue };
             let Some(survey) = self.ops.survey() else { break };
+            let are_spent: Vec<bool> = self.roster.targets[at].are_spent(ranges).collect();
+            let mut are_spent = are_spent.into_iter();
+            let is_spent = |_: &AddrRange| are_spent.next() == Some(true);
             let (spent, ranges): (Vec<AddrRange>, Vec<AddrRange>) =
-                ranges.iter().copied().partition(|range| self.roster.targets[at].is_spent(range));
+                ranges.iter().copied().partition(is_spent);
             blocks.clear();
             if !ranges.is_empty() {
                 let cost = survey.survey(*id, &ranges, &mut blocks)?;
@@ -571,7 +574,7 @@ impl<O: Space + Look> Exposure<O> {
             let w = &mut self.roster.targets[at];
             w.stay_spent(&spent, class, &moment, &terms);
             w.read_some((&ranges, &blocks), Some(class), &moment, &terms);
-            all_spent &= ranges.iter().all(|range| w.is_spent(range));
+            all_spent &= w.are_spent(&ranges).all(|is_spent| is_spent);
         }
         (self.armed, self.blocks) = (armed, blocks);
         let reckoned = self.reckoned()?;
@@ -678,10 +681,11 @@ impl<O: Space + Look> Exposure<O> {
 
     /// Makes the regions of all targets, and returns coverage, error and restraint of the snapshot.
     fn quality(&mut self, targets: &mut [ExposureTarget], now: Nanos) -> Quality {
-        self.resident = targets.iter().map(ExposureTarget::resident_pages).sum();
+        let resident: Vec<u64> = targets.iter().map(ExposureTarget::resident_pages).collect();
+        self.resident = resident.iter().sum();
         let max = self.attrs.most_regions(self.resident * PAGE_SIZE) as usize;
         let mut all = SnapshotQualitySums::default();
-        for w in targets.iter_mut() {
+        for (w, resident) in targets.iter_mut().zip(resident) {
             if let Some(worth) = w.rest.worth() {
                 all.add(worth);
                 continue;
@@ -692,7 +696,6 @@ impl<O: Space + Look> Exposure<O> {
             if w.is_large() {
                 bridge_samples(&mut w.pieces);
             }
-            let resident = w.resident_pages();
             let own = max as u64 * resident / self.resident.max(1);
             let own = usize::try_from(own).unwrap_or(max).max(w.areas());
             let moment = self.moment(w, now);

@@ -8,7 +8,7 @@ use super::budget::Prices;
 use super::coarse::is_hot;
 use super::piece::Piece;
 use super::published::{PublishedRegion, is_sampled};
-use super::stretches::{Borders, ReactivatedStretch, hot_cells, overlapping, sampled, within};
+use super::stretches::{Borders, InOrder, ReactivatedStretch, hot_cells, sampled, within};
 use super::timing::ExposureTerms;
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::snapshot::Restraint;
@@ -143,7 +143,12 @@ pub(super) fn plan(
         ages: stretches.ages,
         saves_up: false,
         out: Vec::new(),
+        never: Vec::new(),
+        whole: Vec::new(),
+        blind: Vec::new(),
+        stale: Vec::new(),
     };
+    p.classify();
     p.sample(regions, stretches);
     p.reactivated(reactivated);
     p.never();
@@ -174,6 +179,14 @@ struct Planner<'a> {
     /// A region waits for a clear that is not affordable yet.
     saves_up: bool,
     out: Vec<ClearRun>,
+    /// Indices of pieces, ascending: never cleared
+    never: Vec<usize>,
+    /// of a large target, observed as a whole
+    whole: Vec<usize>,
+    /// presumed idle, and without a sample that would show a touch
+    blind: Vec<usize>,
+    /// of a large target, with an untouched sample that is old
+    stale: Vec<usize>,
 }
 
 /// Samples wanted in a cell: at most `most`, and none where one was taken at `since` or later.
@@ -211,6 +224,30 @@ fn price(piece: &Piece, now: Nanos) -> u64 {
 }
 
 impl Planner<'_> {
+    /// Finds the pieces that need one of several kinds of clears, in one pass: a large target has a million pieces, and
+    /// each access to one misses the CPU caches.
+    fn classify(&mut self) {
+        for (i, p) in self.pieces.iter().enumerate() {
+            let is_idle = || p.presumed_hz().is_some_and(|hz| hz < SAMPLED_HZ);
+            let cleared = p.cleared_at();
+            if cleared.is_none() {
+                self.never.push(i);
+            } else if is_idle() && p.sentinels() < MIN_SAMPLE_PAGES {
+                self.blind.push(i);
+            }
+            if !self.is_large {
+                continue;
+            }
+            if !p.is_coarse() && self.ages.has_block(p.block()) {
+                self.whole.push(i);
+            }
+            let is_old = |at| self.now.since(at) >= SAMPLE_RELOCATION_INTERVAL;
+            if cleared.is_some_and(is_old) && p.is_coarse() && p.is_quiet() {
+                self.stale.push(i);
+            }
+        }
+    }
+
     fn follows(&self, i: usize) -> bool {
         i > 0 && self.pieces[i - 1].range.end == self.pieces[i].range.start
     }
@@ -220,11 +257,6 @@ impl Planner<'_> {
         let seldom = self.allowance.restraint == Restraint::ShortRuns;
         let lately = |at: Nanos| seldom && self.now.since(at).as_secs_f64() < CLEARED_AGAIN_S;
         !self.taken[i] && !piece.cleared_at().is_some_and(lately)
-    }
-
-    /// Whether the piece lies in a block of a large target that is observed as a whole.
-    fn is_whole(&self, i: usize) -> bool {
-        !self.pieces[i].is_coarse() && self.ages.has_block(self.pieces[i].block())
     }
 
     /// Whether a clear of the piece gives information: a cleared piece without a touch would only lose its
@@ -412,12 +444,11 @@ impl Planner<'_> {
 
     /// Adds sentinels: a sample in each piece that is presumed idle and would not show its reactivation.
     fn watch_idle(&mut self) {
-        let is_idle = |p: &Piece| p.presumed_hz().is_some_and(|hz| hz < SAMPLED_HZ);
-        let wants = |p: &Piece| p.was_cleared() && is_idle(p) && p.sentinels() < MIN_SAMPLE_PAGES;
+        let blind = std::mem::take(&mut self.blind);
         // A coarse subset of the pieces first.
         for apart in [PIECES_PER_REACTIVATION_SAMPLE, PIECES_PER_REACTIVATION_SAMPLE / 4, 1] {
-            for i in (apart / 2..self.pieces.len()).step_by(apart) {
-                if wants(&self.pieces[i]) && !self.taken[i] && !self.take_sample(i, 0.0) {
+            for &i in blind.iter().filter(|&i| i % apart == apart / 2) {
+                if !self.taken[i] && !self.take_sample(i, 0.0) {
                     return;
                 }
             }
@@ -444,13 +475,13 @@ impl Planner<'_> {
     }
 
     fn never(&mut self) {
-        let never: Vec<usize> =
-            (0..self.pieces.len()).filter(|&i| !self.pieces[i].was_cleared()).collect();
+        let never = std::mem::take(&mut self.never);
         let share = self.allowance.seconds.max(0.0) * NEVER_CLEARED_SHARE;
         let mut left = share + self.allowance.sweep;
         if self.is_large {
             // The few blocks that are observed as a whole come first.
-            let (whole, never) = never.into_iter().partition::<Vec<_>, _>(|&i| self.is_whole(i));
+            let is_whole = |i: &usize| self.whole.binary_search(i).is_ok();
+            let (whole, never) = never.into_iter().partition::<Vec<_>, _>(is_whole);
             for i in whole {
                 if !self.taken[i] && left > 0.0 && self.allowance.runs > 0 {
                     left -= self.take(i, i + 1, 0.0);
@@ -481,17 +512,13 @@ impl Planner<'_> {
     /// Adds touched blocks of a large target that are observed as a whole, the least recently cleared first: a touch
     /// of a page is only seen after a clear.
     fn whole(&mut self) {
-        if !self.is_large {
-            return;
-        }
         let since = |i: &usize| self.pieces[*i].cleared_at();
         let is_due = |i: &usize| {
-            self.is_whole(*i)
-                && since(i).is_some_and(|at| self.now.since(at) >= AGED_BLOCK_CLEAR_INTERVAL)
+            since(i).is_some_and(|at| self.now.since(at) >= AGED_BLOCK_CLEAR_INTERVAL)
                 && self.pieces[*i].spent() > 0
                 && self.may_clear(*i)
         };
-        let mut due: Vec<usize> = (0..self.pieces.len()).filter(is_due).collect();
+        let mut due: Vec<usize> = self.whole.iter().copied().filter(is_due).collect();
         due.sort_by_key(since);
         let mut left = self.allowance.seconds.max(0.0) * WHOLE_SHARE;
         for i in due {
@@ -531,13 +558,7 @@ impl Planner<'_> {
     /// Adds samples elsewhere in untouched pieces, because a hot place may be smaller than a piece: at equal
     /// distances among the pieces whose sample is old.
     fn stale_samples(&mut self, seconds: f64) {
-        let is_stale = |p: &Piece| {
-            let cleared = p.cleared_at().filter(|_| p.is_coarse() && p.is_quiet());
-            cleared.is_some_and(|at| self.now.since(at) >= SAMPLE_RELOCATION_INTERVAL)
-        };
-        let stale: Vec<usize> = (0..self.pieces.len())
-            .filter(|&i| is_stale(&self.pieces[i]) && self.may_clear(i))
-            .collect();
+        let stale: Vec<usize> = self.stale.iter().copied().filter(|&i| self.may_clear(i)).collect();
         let price = self.prices.of(1, u64::from(MIN_SAMPLE_PAGES));
         let most = ((seconds / price).max(0.0) as usize).min(stale.len());
         let nth = usize::try_from(self.now.0 / 1_000_000).unwrap_or(0);
@@ -578,8 +599,9 @@ impl Planner<'_> {
             cleared.is_some_and(old) && self.may_clear(i) && self.is_due(i)
         };
         let mut stale: Vec<bool> = (0..self.pieces.len()).map(is_stale).collect();
+        let mut lookup = InOrder::default();
         for PublishedRegion { range, .. } in regions.iter().filter(|k| !is_slow(k)) {
-            stale[overlapping(self.pieces, range)].fill(false);
+            stale[lookup.overlapping(self.pieces, range)].fill(false);
         }
         let mut by_age: Vec<usize> = (0..stale.len()).filter(|&i| stale[i]).collect();
         by_age.sort_by_key(|&i| self.pieces[i].whole_at());
@@ -600,9 +622,10 @@ impl Planner<'_> {
 
     fn regions(&mut self, regions: &[PublishedRegion]) {
         let mut wanting: Vec<(Nanos, Range<usize>, AddrRange, usize)> = Vec::new();
+        let mut lookup = InOrder::default();
         for known in regions {
             let r = &known.range;
-            let Range { start: first, end } = overlapping(self.pieces, r);
+            let Range { start: first, end } = lookup.overlapping(self.pieces, r);
             let due = |&i: &usize| self.may_clear(i) && self.is_due_in(i, r);
             let lately = (first..end).filter_map(|i| self.pieces[i].whole_at()).max();
             let turn = self.turn(known);

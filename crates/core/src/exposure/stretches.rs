@@ -96,11 +96,34 @@ pub(super) fn within(pieces: &[Piece], range: &AddrRange) -> Range<usize> {
     first..first + inside.count()
 }
 
-/// The pieces that overlap `range`, as indices.
-pub(super) fn overlapping(pieces: &[Piece], range: &AddrRange) -> Range<usize> {
-    let first = pieces.partition_point(|p| p.range.end <= range.start);
-    let rest = &pieces[first..];
-    first..first + rest.partition_point(|p| p.range.start < range.end)
+/// Index of the first piece, from `from` on, for which `is_before` does not hold. The search doubles its steps,
+/// because memory is visited in order, and the piece is near.
+pub(super) fn next_piece(
+    pieces: &[Piece],
+    from: usize,
+    is_before: impl Fn(&Piece) -> bool,
+) -> usize {
+    let rest = &pieces[from.min(pieces.len())..];
+    let mut near = 1;
+    while rest.get(near - 1).is_some_and(&is_before) {
+        near *= 2;
+    }
+    from + rest[..rest.len().min(near)].partition_point(is_before)
+}
+
+/// Looks up ranges in the order of their addresses, so that each lookup begins where the previous one ended.
+#[derive(Debug, Default)]
+pub(super) struct InOrder(usize);
+
+impl InOrder {
+    /// The pieces that overlap `range`, as indices. The range begins at the end of the previous one, or later.
+    pub fn overlapping(&mut self, pieces: &[Piece], range: &AddrRange) -> Range<usize> {
+        let first = next_piece(pieces, self.0, |p| p.range.end <= range.start);
+        let end = next_piece(pieces, first, |p| p.range.start < range.end);
+        // The next range may begin within the last piece.
+        self.0 = end.saturating_sub(1).max(first);
+        first..end
+    }
 }
 
 /// For each piece the rate in Hz, if samples represent it: the rate of the hot region that contains the whole
@@ -112,14 +135,21 @@ pub(super) fn sampled(
     regions: &[PublishedRegion],
     now: Nanos,
 ) -> Vec<Option<f64>> {
+    pieces.iter().map(sampled_hz(regions, now)).collect()
+}
+
+/// The same for pieces in the order of their addresses.
+pub(super) fn sampled_hz(
+    regions: &[PublishedRegion],
+    now: Nanos,
+) -> impl FnMut(&Piece) -> Option<f64> {
     let mut at = 0;
-    let rate = |p: &Piece| {
+    move |p| {
         at += regions[at..].iter().take_while(|k| k.range.end <= p.range.start).count();
         let region = regions.get(at).filter(|k| k.range.intersect(&p.range) == Some(p.range));
         let region = region.filter(|k| is_sampled(k)).map(|k| k.hz);
         region.or(p.presumed_hz().filter(|hz| *hz >= SAMPLED_HZ)).or_else(|| p.may_be_idle(now))
-    };
-    pieces.iter().map(rate).collect()
+    }
 }
 
 /// The cells of adjacent `sampled` pieces without a known border between them.
@@ -321,7 +351,47 @@ pub(super) fn reactivated_stretches(
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    /// Every second piece of `n` adjacent ones of 64 KiB.
+    fn every_second(n: u64) -> Vec<Piece> {
+        let range = |i: u64| AddrRange::new(i << 16, (i + 1) << 16);
+        (0..n).step_by(2).map(|i| Piece::new(range(i), 64 << 10, 0)).collect()
+    }
+
+    #[test]
+    fn lookups_in_order_find_all_pieces_that_overlap() {
+        let pieces = every_second(400);
+        // Short ranges, of which some begin within the piece in which the previous one ended, and long ones.
+        for (step, len) in [(8, 8), (12, 5), (100, 60), (1000, 1000), (7000, 3000)] {
+            let mut lookup = InOrder::default();
+            for start in (0..6000).step_by(step) {
+                let range = AddrRange::new(start << 12, (start + len) << 12);
+                let found = lookup.overlapping(&pieces, &range);
+                let overlaps = |i: &usize| pieces[*i].range.intersect(&range).is_some();
+                let expected: Vec<usize> = (0..pieces.len()).filter(overlaps).collect();
+                assert_eq!(found.collect::<Vec<_>>(), expected, "{range:?}");
+            }
+        }
+    }
+
+    /// The work of a lookup does not depend on the number of pieces.
+    #[test]
+    fn a_lookup_in_order_visits_near_pieces_only() {
+        let pieces = every_second(20_000);
+        let visited = Cell::new(0);
+        let mut at = 0;
+        for piece in &pieces {
+            at = next_piece(&pieces, at, |p| {
+                visited.set(visited.get() + 1);
+                p.range.end <= piece.range.start
+            });
+            assert_eq!(pieces[at].range, piece.range);
+        }
+        assert!(visited.get() <= 5 * pieces.len(), "{} visits", visited.get());
+    }
 
     #[test]
     fn of_too_many_borders_the_latest_are_kept() {

@@ -14,8 +14,8 @@ use super::piece::{Piece, ReadChange};
 use super::published::{PublishedRegion, is_sampled, known_at};
 use super::rest::{Resting, SnapshotQualitySums};
 use super::stretches::{
-    Borders, ReactivatedStretch, fall_idle, hot_cells, overlapping, reactivated_stretches, sampled,
-    within,
+    Borders, InOrder, ReactivatedStretch, fall_idle, hot_cells, next_piece, reactivated_stretches,
+    sampled, sampled_hz, within,
 };
 use super::timing::{ExposureTerms, MAX_SCHED_DELAY_S, Moment};
 use super::view::{ViewBasis, Viewed, project, update_ages};
@@ -253,7 +253,8 @@ impl ExposureTarget {
         let mut new = Vec::new();
         let large = is_large(nr_blocks(blocks, |b| b.start).max(self.nr_blocks));
         self.was_touched = false;
-        let mut at = self.pieces.partition_point(|p| p.range.start < bounds.start);
+        let begin = self.pieces.partition_point(|p| p.range.start < bounds.start);
+        let mut at = begin;
         for block in one_each(blocks) {
             at += self.miss(at, block.start);
             let within = AddrRange::new(block.start, block.start + BLOCK_SIZE);
@@ -294,18 +295,22 @@ impl ExposureTarget {
                 }
             }
         }
-        self.miss(at, bounds.end);
+        at += self.miss(at, bounds.end);
         if bounds.end == u64::MAX {
             self.ages.end_gap();
         }
-        let ages = &mut self.ages;
-        self.pieces.retain(|p| {
-            let stays = p.missing < MAX_MISSED_READS;
-            if !stays {
-                ages.leave(p.block());
-            }
-            stays
-        });
+        let is_gone = |p: &Piece| p.missing >= MAX_MISSED_READS;
+        let some_are_gone = self.pieces[begin..at].iter().any(is_gone);
+        if some_are_gone {
+            let ages = &mut self.ages;
+            self.pieces.retain(|p| {
+                if is_gone(p) {
+                    ages.leave(p.block());
+                }
+                !is_gone(p)
+            });
+        }
+        let has_changed = some_are_gone || !new.is_empty();
         if !new.is_empty() {
             self.has_changed = true;
             // Most resident memory is found by the first read, and pieces use most of the monitor's memory.
@@ -313,7 +318,9 @@ impl ExposureTarget {
             self.pieces.extend(new);
             self.pieces.sort_unstable_by_key(|p| p.range.start);
         }
-        self.nr_blocks = nr_blocks(&self.pieces, Piece::block);
+        if has_changed || self.pieces.is_empty() {
+            self.nr_blocks = nr_blocks(&self.pieces, Piece::block);
+        }
         self.reactivate(&stretches, now);
         reactivated
     }
@@ -415,9 +422,13 @@ impl ExposureTarget {
         reactivated
     }
 
-    /// Whether further reads of `range` find nothing new.
-    pub fn is_spent(&self, range: &AddrRange) -> bool {
-        self.pieces[overlapping(&self.pieces, range)].iter().all(Piece::is_spent)
+    /// For each of the sorted `ranges`, whether its further reads find nothing new.
+    pub fn are_spent(&self, ranges: &[AddrRange]) -> impl Iterator<Item = bool> {
+        let mut lookup = InOrder::default();
+        ranges.iter().map(move |range| {
+            let pieces = lookup.overlapping(&self.pieces, range);
+            self.pieces[pieces].iter().all(Piece::is_spent)
+        })
     }
 
     /// Notes that the pieces of `ranges`, in which nothing can change, were looked at for an early read of class
@@ -429,8 +440,9 @@ impl ExposureTarget {
         now: &Moment,
         t: &ExposureTerms,
     ) {
+        let mut lookup = InOrder::default();
         for range in ranges {
-            let pieces = overlapping(&self.pieces, range);
+            let pieces = lookup.overlapping(&self.pieces, range);
             self.pieces[pieces].iter_mut().for_each(|p| p.find_nothing_new(class, now, t));
         }
     }
@@ -451,21 +463,28 @@ impl ExposureTarget {
     /// Applies the results of a clear.
     pub fn clear(&mut self, done: &[Cleared], now: &Moment, t: &ExposureTerms, began: Nanos) {
         let mut at = 0;
-        let sampled = sampled(&self.pieces, &self.regions, now.at);
-        for c in done {
-            at = self.first_in_block(c.start, at);
-            let ms = u32::try_from(c.cleared_at.since(began).as_millis()).unwrap_or(u32::MAX);
-            let since = Moment { at: c.cleared_at, ms, ran: now.ran };
-            let (ages, regions) = (&mut self.ages, &self.regions);
-            for (p, hz) in in_block(&mut self.pieces, at, c.start).zip(&sampled[at..]) {
-                let age = presumed_age(p, known_at(regions, p.range));
-                let (pages, is_hot) = (p.within(&c.armed), age == YoungAge::Hot);
-                match age {
-                    _ if p.is_coarse() => {}
-                    YoungAge::IdleSince(since) => ages.cleared(c.start, &pages, false, since),
-                    _ => ages.cleared(c.start, &pages, is_hot, ms),
+        let mut sampled_hz = sampled_hz(&self.regions, now.at);
+        let mut hz = Vec::new();
+        // A block with several mappings has a result for each of them, and each piece is looked up once.
+        for same in done.chunk_by(|a, b| a.start == b.start) {
+            let Some(Cleared { start, .. }) = same.first() else { continue };
+            at = self.first_in_block(*start, at);
+            hz.clear();
+            hz.extend(in_block(&mut self.pieces, at, *start).map(|p| sampled_hz(p)));
+            for c in same {
+                let ms = u32::try_from(c.cleared_at.since(began).as_millis()).unwrap_or(u32::MAX);
+                let since = Moment { at: c.cleared_at, ms, ran: now.ran };
+                let (ages, regions) = (&mut self.ages, &self.regions);
+                for (p, hz) in in_block(&mut self.pieces, at, c.start).zip(&hz) {
+                    let age = presumed_age(p, known_at(regions, p.range));
+                    let (pages, is_hot) = (p.within(&c.armed), age == YoungAge::Hot);
+                    match age {
+                        _ if p.is_coarse() => {}
+                        YoungAge::IdleSince(since) => ages.cleared(c.start, &pages, false, since),
+                        _ => ages.cleared(c.start, &pages, is_hot, ms),
+                    }
+                    p.clear(c, since, *hz, t);
                 }
-                p.clear(c, since, *hz, t);
             }
         }
     }
@@ -566,11 +585,10 @@ impl ExposureTarget {
     /// its other pieces becomes doubtful; if it has become slower, that evidence is replaced by a presumed
     /// rate.
     pub fn doubt(&mut self, last: Nanos, t: &ExposureTerms) {
+        let mut lookup = InOrder::default();
         for known in &self.regions {
-            let first = self.pieces.partition_point(|p| p.range.end <= known.range.start);
-            let all = self.pieces[first..].iter();
-            let len = all.take_while(|p| p.range.start < known.range.end).count();
-            let pieces = &mut self.pieces[first..first + len];
+            let pieces = lookup.overlapping(&self.pieces, &known.range);
+            let pieces = &mut self.pieces[pieces];
             let mut run = Compared::default();
             for p in pieces.iter().filter(|p| p.cleared_at().is_some_and(|at| at >= last)) {
                 let [touched, seconds, expected] = p.against(known.range, known.hz, t);
@@ -636,7 +654,8 @@ impl ExposureTarget {
         let hidden: u64 = hides.map(|p| u64::from(p.unseen_pages().count())).sum();
         let locked = self.mappings.iter().filter(|m| m.unknown == Some(Unknown::Mlocked));
         let locked: u64 = locked.map(|m| m.range.len() / PAGE_SIZE).sum();
-        hidden + locked > (self.resident_pages() + locked) / HIDDEN_PAGES_DIVISOR
+        let is_much = || hidden + locked > (self.resident_pages() + locked) / HIDDEN_PAGES_DIVISOR;
+        hidden + locked > 0 && is_much()
     }
 
     fn is_locked(&self, range: AddrRange) -> bool {
@@ -675,16 +694,9 @@ impl ExposureTarget {
         }
     }
 
-    /// Index of the first piece, from `from` on, in the block at `start` or in a later block. The search
-    /// doubles its steps, because the piece is usually near.
+    /// Index of the first piece, from `from` on, in the block at `start` or in a later block.
     fn first_in_block(&self, start: u64, from: usize) -> usize {
-        let rest = &self.pieces[from.min(self.pieces.len())..];
-        let is_before = |p: &Piece| p.block() < start;
-        let mut near = 1;
-        while rest.get(near - 1).is_some_and(is_before) {
-            near *= 2;
-        }
-        from + rest[..rest.len().min(near)].partition_point(is_before)
+        next_piece(&self.pieces, from, |p| p.block() < start)
     }
 }
 
@@ -914,6 +926,37 @@ mod tests {
             assert_eq!(w.pieces.len(), ranges.len());
             assert_eq!(w.is_large(), is_large);
         }
+    }
+
+    /// A block with several mappings has a result for each of them, and each piece keeps the rate of its own region.
+    #[test]
+    fn each_mapping_of_a_block_is_cleared_with_its_rate() {
+        let third = |n: u64| AddrRange::new(n * 160 * PAGE_SIZE, (n + 1) * 160 * PAGE_SIZE);
+        let thirds = [third(0), third(1), third(2)];
+        let mut w = mapped(&thirds);
+        read(&mut w, 1, &blocks(&thirds));
+        let region = |(range, hz)| PublishedRegion {
+            range,
+            hz,
+            share: 1.0,
+            age: Duration::from_secs(60),
+            extended: false,
+        };
+        w.regions = thirds.into_iter().zip([10.0, 20.0, 40.0]).map(region).collect();
+        let at =
+            |s: u32| Moment { at: Nanos(u64::from(s) * 1_000_000_000), ms: s * 1000, ran: None };
+        let cleared = |block: Block| Cleared {
+            start: block.start,
+            huge: false,
+            armed: block.resident,
+            hidden: Vec::new(),
+            cleared_at: at(2).at,
+        };
+        let done: Vec<Cleared> = blocks(&thirds).into_iter().map(cleared).collect();
+        w.clear(&done, &at(2), &TERMS, Nanos(0));
+        read(&mut w, 3, &blocks(&thirds));
+        let rates: Vec<_> = w.pieces.iter().map(|p| p.may_be_idle(at(3).at)).collect();
+        assert_eq!(rates, [10.0, 20.0, 40.0].map(Some));
     }
 
     /// The first half of a block is used, and the second one is freed before it is cleared.
