@@ -114,8 +114,8 @@ impl Reader {
         Reader { skips: true, ..self }
     }
 
-    /// Skips snapshots and mappings without reading them, for callers that need only the other events. Damage in them is
-    /// not found.
+    /// Skips snapshots, and the mappings, ages, faults, code and traces beside them, without reading them: for callers
+    /// that need only the other events. Damage in them is not found.
     #[must_use]
     pub fn without_snapshots(mut self) -> Self {
         self.state.pass_snapshots();

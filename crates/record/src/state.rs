@@ -189,9 +189,7 @@ impl StreamState {
     ) -> Result<(), InvalidField> {
         let (version, kind) = (frame.version, frame.kind);
         let payload = Buffer::from_vec(frame.payload);
-        let is_memory =
-            !matches!(kind, FrameKind::Targets | FrameKind::Attribution | FrameKind::End);
-        if self.passes && is_memory && holds_rows(&payload)? {
+        if self.passes && is_of_memory(kind) && holds_rows(&payload)? {
             return Ok(());
         }
         match decode(payload, self.schemas.of_version(version, kind))? {
@@ -325,8 +323,12 @@ impl StreamState {
 
     /// Whether the next frame, which is of this kind, need not be read.
     pub(crate) fn leaves_out(&mut self, kind: FrameKind) -> bool {
+        // To read a frame only to learn that it has rows takes a decompressor of its own.
+        if self.passes {
+            return self.in_rows && is_of_memory(kind);
+        }
         let are_snapshots = kind == FrameKind::Snapshots && self.in_rows;
-        are_snapshots && (self.passes || self.is_left_out() || self.is_early())
+        are_snapshots && (self.is_left_out() || self.is_early())
     }
 
     /// Whether the next frame of snapshots is one that a sample leaves out.
@@ -393,4 +395,9 @@ impl StreamState {
             self.sets.retain(|number, _| Some(*number) > newest || used.contains(number));
         }
     }
+}
+
+/// Whether rows of this kind describe memory and its use, and not the recording and its targets.
+fn is_of_memory(kind: FrameKind) -> bool {
+    !matches!(kind, FrameKind::Targets | FrameKind::Attribution | FrameKind::End)
 }

@@ -338,6 +338,31 @@ fn schemes_that_need_more_than_a_record_are_refused() {
     assert!(why(user).contains("metric of the user"));
 }
 
+/// Each setting has a memory of its own: it does not matter which others are played with it.
+#[test]
+fn settings_have_the_same_effects_alone_and_together() {
+    let settings = || {
+        let tier = Tier { bytes: 40 * MIB, latency: Duration::from_nanos(80) };
+        vec![
+            setting("pages", Policy::Schemes(vec![reclaim(secs(10), true, None)])),
+            setting("regions", Policy::Schemes(vec![reclaim(secs(30), false, Some(8 * MIB))])),
+            setting("limit", Policy::Limit(30 * MIB)),
+            setting("tier", Policy::Tiers(vec![tier])),
+        ]
+    };
+    let player = || Player::new(settings(), Prices::default(), &Surroundings::default()).unwrap();
+    let (mut together, mut alone) = (player(), player().divided());
+    let (ops, target) = machine(mixed);
+    watch(&ops, target, 90, |s| {
+        together.push(s).unwrap();
+        alone.iter_mut().for_each(|player| player.push(s).unwrap());
+    });
+    let alone: Vec<_> = alone.into_iter().flat_map(|player| player.finish().unwrap()).collect();
+    assert_eq!(alone.len(), 4);
+    assert!(alone.iter().all(|setting| setting.counted.saved > 0.0), "{alone:?}");
+    assert_eq!(alone, together.finish().unwrap());
+}
+
 /// A reader that is ahead of the player knows which snapshots the player looks at, also once it looks less often.
 #[test]
 fn the_pace_is_that_of_the_player() {

@@ -24,9 +24,9 @@ pub fn run(o: WhatIf) -> Result<ExitCode> {
     let settings = o.settings().list(record.interval())?;
     let mut surroundings = Surroundings { memory: o.memory, metrics: record.metrics() };
     surroundings.metrics.groups = BTreeMap::from([(TARGETS.into(), MemoryMetrics::default())]);
-    let mut player =
+    let player =
         Player::new(settings, prices, &surroundings).map_err(|e| UsageError::new(e.to_string()))?;
-    let span = record.play(&mut player)?;
-    let what_if = figures(record.title(), span, prices, player.finish()?);
+    let (span, effects) = record.play(player)?;
+    let what_if = figures(record.title(), span, prices, effects);
     output.write(&what_if, || what_if_text(&what_if), || what_if_picture(&what_if))
 }

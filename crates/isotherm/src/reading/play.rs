@@ -10,14 +10,16 @@ use isotherm_core::scheme::{Metrics, Process};
 use isotherm_core::{Attrs, Nanos, Snapshot};
 use isotherm_record::{Event, ReadError, Reader};
 use isotherm_report::{Filter, FilterError, Options};
-use isotherm_sim::whatif::{Pace, Player};
-
+use isotherm_sim::whatif::{Pace, Player, SettingEffect};
 use tracing::info;
 
 use super::{Head, ReadingError, RecordSelection, open, options};
 
 /// Snapshots that are read ahead.
 const AHEAD: usize = 64;
+
+/// A time, from its begin to its end.
+type Span = (Duration, Duration);
 
 /// A record that is to be played.
 pub struct PlayedRecord<'a> {
@@ -64,33 +66,46 @@ impl<'a> PlayedRecord<'a> {
         metrics
     }
 
-    /// Plays the selected part, while another thread reads ahead. Returns its time, since the start of the record.
+    /// Plays the selected part, each setting in a thread of its own. Returns its time, since the start of the record, and
+    /// the effects of the settings.
     ///
     /// # Errors
     /// If the record cannot be read or played, or the part is empty.
-    pub fn play(&self, player: &mut Player) -> Result<(Duration, Duration), ReadingError> {
+    pub fn play(&self, player: Player) -> Result<(Span, Vec<SettingEffect>), ReadingError> {
         let reader = open(&self.part.input)?;
         let pace = player.pace();
-        let (send, snapshots) = sync_channel(AHEAD);
         thread::scope(|scope| {
-            let reading = scope.spawn(move || self.read(reader, pace, &send));
-            // If this fails, the reader ends too, because no receiver is left.
-            snapshots.into_iter().try_for_each(|s| player.push(&s))?;
-            reading.join().unwrap_or_else(|panic| resume_unwind(panic))
+            let start = |mut player: Player| {
+                let (send, snapshots) = sync_channel::<Arc<Snapshot>>(AHEAD);
+                let playing = scope.spawn(move || {
+                    // If this fails, the reader ends too, because no receiver is left.
+                    snapshots.into_iter().try_for_each(|s| player.push(&s))?;
+                    player.finish()
+                });
+                (send, playing)
+            };
+            let (sends, playing): (Vec<_>, Vec<_>) =
+                player.divided().into_iter().map(start).unzip();
+            let span = self.read(reader, pace, sends);
+            let mut effects = Vec::new();
+            for setting in playing {
+                effects.extend(setting.join().unwrap_or_else(|panic| resume_unwind(panic))?);
+            }
+            Ok((span?, effects))
         })
     }
 
-    /// Sends the snapshots that are to be played, until no receiver is left.
+    /// Sends the snapshots that are to be played, until a receiver is missing.
     fn read(
         &self,
         mut reader: Reader,
         mut pace: Pace,
-        play: &SyncSender<Arc<Snapshot>>,
-    ) -> Result<(Duration, Duration), ReadingError> {
+        play: Vec<SyncSender<Arc<Snapshot>>>,
+    ) -> Result<Span, ReadingError> {
         let Filter { time, targets, .. } = &self.options.filter;
         let wanted = time.clone().unwrap_or(Duration::ZERO..Duration::MAX);
         let (mut begin, mut span) = (None, Duration::ZERO);
-        let mut played: Option<(Duration, Duration)> = None;
+        let mut played: Option<Span> = None;
         while let Some(event) = reader.next() {
             let mut s = match event {
                 Ok(Event::Snapshot(s)) => s,
@@ -116,7 +131,7 @@ impl<'a> PlayedRecord<'a> {
                 if let Some(ids) = targets {
                     Arc::make_mut(&mut s).targets.retain(|t| ids.contains(&t.id));
                 }
-                if play.send(s).is_err() {
+                if play.iter().any(|play| play.send(Arc::clone(&s)).is_err()) {
                     break;
                 }
             }

@@ -1,13 +1,16 @@
 use std::path::Path;
+use std::sync::Arc;
 
-use isotherm_core::Snapshot;
+use isotherm_core::{PageAges, Snapshot};
 use isotherm_record::{Event, ReadError, Reader};
 use proptest::prelude::*;
 
 use crate::samples::{NAME, few, reader, record, snapshots};
 
-/// The kind of frames with mappings.
+/// Kinds of frames.
+const SNAPSHOTS: u8 = 1;
 const MAPPINGS: u8 = 2;
+const AGES: u8 = 6;
 
 /// Offset and length of each frame, by the rules of the specification.
 pub fn frames(bytes: &[u8]) -> Vec<(usize, usize)> {
@@ -250,4 +253,21 @@ fn zeros_in_the_middle_are_damage() {
         assert_eq!(snapshots(reader.by_ref()), all, "{zero} {hole}");
         assert_eq!(reader.lost().bytes, (zero + hole) as u64);
     }
+}
+
+/// Snapshots and their ages are most of a record.
+#[test]
+fn a_reader_without_snapshots_does_not_read_them_or_their_ages() {
+    let mut all = few(4);
+    let ages = PageAges { since: all[3].start, begun: all[0].start, ..PageAges::default() };
+    all[3].targets[0].ages = Some(Arc::new(ages));
+    let mut bytes = record(&all);
+    for kind in [SNAPSHOTS, AGES] {
+        let of_kind = |(at, _): &(usize, usize)| bytes[at + 10] == kind;
+        let (at, length) = frames(&bytes).into_iter().rfind(of_kind).unwrap();
+        bytes[at + length - 1] ^= 1;
+    }
+    assert!(reader(&bytes).any(|event| event.is_err()));
+    let events: Vec<Event> = reader(&bytes).without_snapshots().collect::<Result<_, _>>().unwrap();
+    assert!(matches!(events.last(), Some(Event::End(_))));
 }

@@ -245,6 +245,14 @@ impl Player {
         Ok(())
     }
 
+    /// A player for each setting, so that they can play at the same time: what one setting does has no effect on
+    /// another. All need the snapshots of this player's [`Pace`].
+    #[must_use]
+    pub fn divided(self) -> Vec<Player> {
+        let alone = |run| Player { runs: vec![run], waiting: self.waiting.clone() };
+        self.runs.into_iter().map(alone).collect()
+    }
+
     /// Which snapshots need to be pushed, if none was yet.
     #[must_use]
     pub fn pace(&self) -> Pace {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::scheme::{Engine, Event, Metrics, Quota, Scheme, SkipReason, mean_hz};
+use isotherm_core::scheme::{Engine, Event, Quota, Scheme, SkipReason, mean_hz};
 use isotherm_core::{
-    Action, KNOWN_SHARE, MIN_RECORD_S, NO_AGES, Nanos, PAGE_SIZE, PageAges, PageKind, Snapshot,
-    TargetId, too_much_unknown,
+    Action, KNOWN_SHARE, MIN_RECORD_S, NO_AGES, Nanos, OpsError, PAGE_SIZE, PageAges, PageKind,
+    Snapshot, TargetId, too_much_unknown,
 };
 
 use super::course::{Course, Moment};
@@ -264,9 +264,7 @@ impl Acting {
                 break;
             }
             clock = at;
-            let metrics = self.metrics(memory);
-            self.engine.step(at, &last, &metrics, memory, &mut self.log)?;
-            self.log.clear();
+            self.step(at, &last, memory)?;
         }
         Ok(())
     }
@@ -274,18 +272,18 @@ impl Acting {
     /// The turn at the end of a snapshot.
     fn act(&mut self, memory: &mut Memory, s: &Snapshot) -> Result<(), WhatIfError> {
         let snapshot = memory.corrected(s);
-        let metrics = self.metrics(memory);
-        self.engine.step(s.end, &snapshot, &metrics, memory, &mut self.log)?;
-        self.log.clear();
+        self.step(s.end, &snapshot, memory)?;
         self.last = Some((snapshot, s.end));
         Ok(())
     }
 
-    fn metrics(&mut self, memory: &Memory) -> Metrics {
+    fn step(&mut self, at: Nanos, s: &Snapshot, memory: &mut Memory) -> Result<(), OpsError> {
         if self.uses_metrics {
             self.surroundings.update(&memory.figures());
         }
-        self.surroundings.metrics.clone()
+        self.engine.step(at, s, &self.surroundings.metrics, memory, &mut self.log)?;
+        self.log.clear();
+        Ok(())
     }
 
     fn spent(&self) -> Spent {
