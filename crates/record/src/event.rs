@@ -106,6 +106,14 @@ pub enum ReadError {
     },
 }
 
+impl ReadError {
+    /// Whether the record is damaged or has no end, so that a repair helps.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        matches!(self, ReadError::Torn { .. } | ReadError::Damaged { .. })
+    }
+}
+
 /// The reason why a record has no end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
