@@ -66,9 +66,26 @@ impl Finding {
     }
 }
 
+/// The results of all checks: `docs/abi/testing/doctor.md`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Findings {
+    /// version of this format
+    pub schema_version: u32,
+    /// one per check
+    pub findings: Vec<Finding>,
+}
+
+impl Findings {
+    /// Whether recording works.
+    #[must_use]
+    pub fn recording_works(&self) -> bool {
+        self.findings.iter().all(|f| f.state != CheckResult::Fails)
+    }
+}
+
 /// Runs all checks; `root` is `/`, or a directory tree for tests.
 #[must_use]
-pub fn examine(root: &Path) -> Vec<Finding> {
+pub fn examine(root: &Path) -> Findings {
     let mut findings = vec![capabilities()];
     findings.extend(ways());
     if let Ok(mut walker) = Walker::fastest() {
@@ -80,7 +97,7 @@ pub fn examine(root: &Path) -> Vec<Finding> {
     findings.push(kernel_damon(root));
     findings.extend(others_who_clear(root));
     findings.extend(physical::findings(root));
-    findings
+    Findings { schema_version: 1, findings }
 }
 
 /// Checks each way of looking. A way that does not work is only a note if another one works.
