@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::damon::{self, Availability};
 use crate::proc::{Pagemap, ProcError, open_maps, stat};
-use crate::sys::{Advice, OwnPages, missing_capabilities, process_madvise};
+use crate::sys::{MemoryAdvice, OwnPages, missing_capabilities, process_madvise};
 use crate::walker::{WalkError, Walker, Want, bpf_help, own_pid};
 use crate::ways::{Way, WayError};
 use crate::x86::Level;
@@ -166,7 +166,7 @@ fn try_clearing(walker: &mut Walker) -> std::io::Result<bool> {
     let mut own = OwnPages::map(65)?;
     (0..65).for_each(|page| own.write(page, 1)); // new pages cannot be cleared before 31 more came
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty())?;
-    process_madvise(pidfd.as_fd(), &[own.range(0, 1)], Advice::Cold)?;
+    process_madvise(pidfd.as_fd(), &[own.range(0, 1)], MemoryAdvice::Cold)?;
     let before = is_young(walker, &own);
     own.write(0, 2);
     Ok(before == Some(false) && is_young(walker, &own) == Some(true))
