@@ -13,7 +13,7 @@ use isotherm_core::scheme::{ParseError, Scheme, parse};
 use serde::{Deserialize, Serialize};
 use toml::de::{DeTable, DeValue};
 
-use self::convert::{Fault, default_name, scheme};
+use self::convert::{InvalidKey, default_name, scheme};
 use self::text::{Among, File, SchemeText};
 use crate::usage::UsageError;
 
@@ -153,7 +153,7 @@ fn all(
 ) -> Result<Vec<Scheme>, FileError> {
     let mut all = before.to_vec();
     for (n, t) in texts.into_iter().enumerate() {
-        let senseless = |Fault { key, what }| {
+        let senseless = |InvalidKey { key, what }| {
             let (line, column) = place(text, locate(text, &format!("scheme.{n}.{key}")));
             FileError::Senseless { line, column, key, what }
         };
