@@ -1,6 +1,6 @@
 //! Properties that hold for any nodes, weights and orders.
 
-use isotherm_mm::mempolicy::{Allowed, Mode, Task, Use, WeightFiles, Weights};
+use isotherm_mm::mempolicy::{Allowed, Mode, Task, Use, WeightFilesModel, Weights};
 use isotherm_mm::{Memory, NodeSet};
 use proptest::prelude::*;
 
@@ -119,7 +119,7 @@ fn one(
     memory: &mut Memory,
     what: Use,
     local: usize,
-    files: &WeightFiles,
+    files: &WeightFilesModel,
     meanwhile: impl FnMut(&mut Allowed),
 ) -> Result<u64, TestCaseError> {
     match task.allocate(memory, request(local), what, files, &mut (), meanwhile) {
