@@ -2,7 +2,7 @@
 //!
 //! Weighted interleave has two rules:
 //! - **by index**: the node of a page in an address space follows from the number of the page alone
-//!   ([`Weights::node`], [`static_node`]). This rule also applies to real machines, and needs nothing else
+//!   ([`NodeWeights::node`], [`static_node`]). This rule also applies to real machines, and needs nothing else
 //!   from this module;
 //! - **by turn**: a page outside address spaces comes from the task's next node ([`Task::take_weighted`]).
 //!
@@ -51,4 +51,4 @@ pub use files::{FilesOf, WeightFileError, WeightFilesModel};
 pub use place::Use;
 pub use policy::{Basis, Mode, Policy, PolicyError};
 pub use task::{Allowed, Task};
-pub use weights::{MAX_WEIGHTS, Weights, WeightsError, interleave_index, static_node};
+pub use weights::{MAX_WEIGHTS, NodeWeights, NodeWeightsError, interleave_index, static_node};
