@@ -8,9 +8,8 @@ use super::picture::Picture;
 use super::words::{heading, printable, span};
 use crate::lines::{Line, Lines, Plot};
 use crate::need::{CacheNeed, CacheRow, Limits, NEEDED_PERCENT, Need, NeedPoint, NeedRow, Verdict};
-use crate::units::{bytes, percent, significant};
+use crate::units::{MIB, bytes, percent, significant};
 
-const MIB: f64 = 1_048_576.0;
 /// Memory that may count more than once is printed from this share of all memory on.
 const MIN_SHARED_PERCENT: f64 = 1.0;
 
