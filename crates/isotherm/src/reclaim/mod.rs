@@ -13,7 +13,7 @@ use crate::schemes::WATERMARKS_INTERVAL;
 use crate::usage::UsageError;
 
 pub use options::{
-    Bytes, GoalOption, Marks, NONE, Pace, aim, goal, marks, pace, pages, quota_size,
+    GoalOption, Marks, NONE, Pace, SizeQuota, aim, goal, marks, pace, pages, quota_size,
 };
 
 /// The name of the scheme that is made from options.
