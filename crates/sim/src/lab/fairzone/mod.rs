@@ -19,7 +19,7 @@ pub use load::{Load, LoadError};
 pub use properties::{Property, properties};
 pub use published::{Source, published};
 pub use run::{LabError, PhaseFigures, Run, ZoneFigures, run};
-pub use scenarios::{Outcome, Scenario, scenarios};
+pub use scenarios::{PolicyOutcome, Scenario, scenarios};
 pub use streams::{StreamPhase, Streams, StreamsError};
 pub use text::{properties_text, scenarios_text};
 
