@@ -78,7 +78,7 @@ pub enum ReadError {
         /// offset of the end of the complete data
         at: u64,
         /// reason, as far as it can be determined
-        why: Missing,
+        why: NoEnd,
     },
     /// A frame is damaged. Everything that was read so far is correct.
     #[error(
@@ -117,7 +117,7 @@ impl ReadError {
 /// The reason why a record has no end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Missing {
+pub enum NoEnd {
     /// a process still writes it
     #[error(
         "its recording continues, and writes every 5 s; everything before is valid: read the rest later"

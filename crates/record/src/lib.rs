@@ -64,7 +64,7 @@ mod writer;
 #[cfg(test)]
 mod documented;
 
-pub use event::{Event, Lost, Missing, ReadError};
+pub use event::{Event, Lost, NoEnd, ReadError};
 pub use export::{
     ExportError, Exported, Table, export_arrow, export_damo_json, export_parquet,
     export_perf_script, export_perfetto,
@@ -75,5 +75,5 @@ pub use limits::{Limits, LimitsError};
 pub use outcome::{Progress, Summary, WriteError};
 pub use reader::{Mark, Reader};
 pub use round::rounded;
-pub use verify::{Problem, Verdict, verify};
+pub use verify::{Problem, Verification, verify};
 pub use writer::Writer;

@@ -11,7 +11,7 @@ const DESCRIBED_PROBLEMS: usize = 20;
 
 /// The result of verifying a record.
 #[derive(Debug)]
-pub struct Verdict {
+pub struct Verification {
     /// number of snapshots that were read
     pub snapshots: u64,
     /// number of regions in them
@@ -51,7 +51,7 @@ impl std::fmt::Display for Problem {
     }
 }
 
-impl Verdict {
+impl Verification {
     /// Whether there is no problem. A missing end is not a problem.
     #[must_use]
     pub fn is_sound(&self) -> bool {
@@ -71,7 +71,7 @@ impl Verdict {
 ///
 /// # Errors
 /// If it cannot be opened or read, is not a record, or has a later version.
-pub fn verify(path: &Path) -> Result<Verdict, ReadError> {
+pub fn verify(path: &Path) -> Result<Verification, ReadError> {
     if let Some(Err(e)) = Reader::open(path)?.next()
         && !matches!(e, ReadError::Damaged { .. } | ReadError::Torn { .. })
     {
@@ -80,9 +80,9 @@ pub fn verify(path: &Path) -> Result<Verdict, ReadError> {
     check(Reader::open(path)?.skip_damaged())
 }
 
-fn check(mut reader: Reader) -> Result<Verdict, ReadError> {
+fn check(mut reader: Reader) -> Result<Verification, ReadError> {
     let mut content = Content::default();
-    let mut verdict = Verdict {
+    let mut verdict = Verification {
         snapshots: 0,
         regions: 0,
         targets: 0,

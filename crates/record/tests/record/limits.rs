@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use isotherm_core::Snapshot;
 use isotherm_record::{
-    Event, FileEndReason, Limits, Missing, Progress, ReadError, Reader, RecordingHeader,
-    WriteError, Writer,
+    Event, FileEndReason, Limits, NoEnd, Progress, ReadError, Reader, RecordingHeader, WriteError,
+    Writer,
 };
 
 use crate::samples::{Shared, even, facts, mapping, reader, snapshots, target};
@@ -409,19 +409,19 @@ fn a_missing_end_has_its_reason() {
         other => panic!("{other:?}"),
     };
     let mut writer = Writer::create(&d.path, &facts(), Limits::default()).unwrap();
-    assert_eq!(why(&d.path), Missing::Recording, "no snapshot yet");
+    assert_eq!(why(&d.path), NoEnd::Recording, "no snapshot yet");
     let _ = writer.target(target(1)).unwrap();
     let _ = writer.snapshot(&many(1).next().unwrap()).unwrap();
     let _ = writer.flush().unwrap();
-    assert_eq!(why(&d.path), Missing::Recording);
+    assert_eq!(why(&d.path), NoEnd::Recording);
     let copy = d.dir.path().join("copy");
     fs::copy(&d.path, &copy).unwrap();
-    assert_eq!(why(&copy), Missing::Killed);
+    assert_eq!(why(&copy), NoEnd::Killed);
     let len = fs::metadata(&copy).unwrap().len();
     fs::OpenOptions::new().write(true).open(&copy).unwrap().set_len(len - 3).unwrap();
-    assert_eq!(why(&copy), Missing::Cut);
+    assert_eq!(why(&copy), NoEnd::Cut);
     drop(writer);
-    assert_eq!(why(&d.path), Missing::Killed);
+    assert_eq!(why(&d.path), NoEnd::Killed);
 }
 
 /// A full disk: the written part stays, and the end with the reason may still fit.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use isotherm_record::{Missing, ReadError, Verdict, verify};
+use isotherm_record::{NoEnd, ReadError, Verification, verify};
 
 use crate::log::{counted, say};
 
@@ -23,12 +23,12 @@ pub fn run(path: &Path) -> Result<ExitCode> {
 }
 
 /// Whether it ends before its first snapshot, and no process writes it any more.
-fn is_cut_to_nothing(v: &Verdict) -> bool {
-    let goes_on = |e: &ReadError| matches!(e, ReadError::Torn { why: Missing::Recording, .. });
+fn is_cut_to_nothing(v: &Verification) -> bool {
+    let goes_on = |e: &ReadError| matches!(e, ReadError::Torn { why: NoEnd::Recording, .. });
     v.snapshots == 0 && v.torn.as_ref().is_some_and(|torn| !goes_on(torn))
 }
 
-fn text(path: &Path, v: &Verdict) -> String {
+fn text(path: &Path, v: &Verification) -> String {
     let held = format!(
         "{}, {}, {}",
         counted(v.snapshots, "snapshot"),
