@@ -72,7 +72,7 @@ pub use export::{
 pub use files::{AtomicFiles, Files, Sink};
 pub use header::{End, FileEndReason, RecordingHeader, TargetInfo};
 pub use limits::{Limits, LimitsError};
-pub use outcome::{Progress, Summary, WriteError};
+pub use outcome::{RecordProgress, Summary, WriteError};
 pub use reader::{Mark, Reader};
 pub use round::rounded;
 pub use verify::{Problem, Verification, verify};

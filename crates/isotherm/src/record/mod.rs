@@ -11,7 +11,7 @@ use isotherm_core::{Attribution, Attrs, Fault, MonitorKind, Nanos, Snapshot, Tar
 use isotherm_linux::damon;
 use isotherm_linux::sys::{self, KeptCapabilities};
 use isotherm_record::{
-    FileEndReason, Limits, Progress as Written, RecordingHeader, Summary, TargetInfo, Writer,
+    FileEndReason, Limits, RecordProgress, RecordingHeader, Summary, TargetInfo, Writer,
 };
 use tracing::{error, info, warn};
 
@@ -268,10 +268,10 @@ struct RecordJob {
 
 impl RecordJob {
     /// Snapshots in the record are numbered without gaps, because a gap would mean a loss.
-    fn write(&mut self, s: &Snapshot) -> Result<Written, RecordError> {
+    fn write(&mut self, s: &Snapshot) -> Result<RecordProgress, RecordError> {
         if self.paused {
             self.left_out += 1;
-            return Ok(Written::Going);
+            return Ok(RecordProgress::Going);
         }
         Ok(match self.left_out {
             0 => self.writer.snapshot(s)?,
@@ -395,8 +395,8 @@ impl Job for RecordJob {
             let _ = self.writer.trace(trace)?;
         }
         Ok(match self.write(s)? {
-            Written::Full => ControlFlow::Break(End::Full),
-            Written::Going => ControlFlow::Continue(()),
+            RecordProgress::Full => ControlFlow::Break(End::Full),
+            RecordProgress::Going => ControlFlow::Continue(()),
         })
     }
 

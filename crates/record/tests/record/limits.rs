@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use isotherm_core::Snapshot;
 use isotherm_record::{
-    Event, FileEndReason, Limits, NoEnd, Progress, ReadError, Reader, RecordingHeader, WriteError,
-    Writer,
+    Event, FileEndReason, Limits, NoEnd, ReadError, Reader, RecordProgress, RecordingHeader,
+    WriteError, Writer,
 };
 
 use crate::samples::{Shared, even, facts, mapping, reader, snapshots, target};
@@ -61,15 +61,15 @@ fn dir() -> Dir {
     Dir { dir, path }
 }
 
-fn record(path: &Path, facts: &RecordingHeader, limits: Limits, n: u64) -> Progress {
+fn record(path: &Path, facts: &RecordingHeader, limits: Limits, n: u64) -> RecordProgress {
     let mut writer = Writer::create(path, facts, limits).unwrap();
     let _ = writer.target(target(1)).unwrap();
-    let mut progress = Progress::Going;
+    let mut progress = RecordProgress::Going;
     for s in many(n) {
         progress = writer.snapshot(&s).unwrap();
         let there = files(path.parent().unwrap()).into_iter().map(|(_, size)| size);
         assert!(there.sum::<u64>() <= limits.max_size.unwrap_or(u64::MAX));
-        if progress == Progress::Full {
+        if progress == RecordProgress::Full {
             break;
         }
     }
@@ -81,7 +81,7 @@ fn record(path: &Path, facts: &RecordingHeader, limits: Limits, n: u64) -> Progr
 fn a_full_record_ends_properly() {
     let d = dir();
     let limits = Limits { max_size: Some(SIZE), rotate: None };
-    assert_eq!(record(&d.path, &facts(), limits, 2000), Progress::Full);
+    assert_eq!(record(&d.path, &facts(), limits, 2000), RecordProgress::Full);
     assert_eq!(end(&d.path), FileEndReason::MaxSize);
     let read = all_snapshots(&d.path);
     assert_eq!(read, many(2000).take(read.len()).collect::<Vec<_>>());
@@ -93,7 +93,7 @@ fn a_full_record_ends_properly() {
 fn a_rotating_record_keeps_the_newest() {
     let d = dir();
     let limits = Limits { max_size: Some(SIZE), rotate: Some(3) };
-    assert_eq!(record(&d.path, &facts(), limits, 2000), Progress::Going);
+    assert_eq!(record(&d.path, &facts(), limits, 2000), RecordProgress::Going);
     let files = files(d.dir.path());
     let names: Vec<_> = files.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["rec", "rec.1", "rec.2"]);
@@ -442,7 +442,7 @@ fn a_disk_that_is_full_at_the_end_is_reported_in_the_record() {
     let disk = Disk(bytes.clone(), 16 << 10);
     let mut writer = Writer::to(disk, Path::new("rec"), &facts(), Limits::default()).unwrap();
     for s in many(10) {
-        assert_eq!(writer.snapshot(&s).unwrap(), Progress::Going);
+        assert_eq!(writer.snapshot(&s).unwrap(), RecordProgress::Going);
     }
     let error = writer.finish(FileEndReason::Stopped, "").unwrap_err().to_string();
     assert!(error.contains("cannot write the record rec") && error.contains("has room"), "{error}");
