@@ -64,7 +64,7 @@ mod writer;
 #[cfg(test)]
 mod documented;
 
-pub use event::{Event, Lost, NoEnd, ReadError};
+pub use event::{Event, Lost, ReadError, TornReason};
 pub use export::{
     ExportError, Exported, Table, export_arrow, export_damo_json, export_parquet,
     export_perf_script, export_perfetto,

@@ -17,7 +17,7 @@ use crate::log::{counted, say};
 pub fn run(o: &cli::Edit) -> Result<ExitCode> {
     o.files.iter().try_for_each(|path| keep_input(&o.output, path))?;
     let failed = |path: &Path, e: anyhow::Error| {
-        let repair = if is_damage(&e) && !o.repair { " without --repair" } else { "" };
+        let repair = if is_repairable(&e) && !o.repair { " without --repair" } else { "" };
         e.context(format!("cannot edit {}{repair}", path.display()))
     };
     let input = |path: &PathBuf| Input { path: path.clone(), skip_damaged: o.repair };
@@ -64,7 +64,7 @@ fn add(
 }
 
 /// Whether `--repair` helps.
-fn is_damage(e: &anyhow::Error) -> bool {
-    e.downcast_ref().is_some_and(ReadingError::is_damage)
-        || matches!(e.downcast_ref(), Some(EditError::Read(e)) if e.is_damage())
+fn is_repairable(e: &anyhow::Error) -> bool {
+    e.downcast_ref().is_some_and(ReadingError::is_repairable)
+        || matches!(e.downcast_ref(), Some(EditError::Read(e)) if e.is_repairable())
 }

@@ -96,10 +96,10 @@ pub enum ReadingError {
 }
 
 impl ReadingError {
-    /// Whether the record is damaged, so that a repair helps.
+    /// Whether the rest of the record can be read by skipping the damaged or missing part.
     #[must_use]
-    pub fn is_damage(&self) -> bool {
-        matches!(self, ReadingError::Read(e) if e.is_damage())
+    pub fn is_repairable(&self) -> bool {
+        matches!(self, ReadingError::Read(e) if e.is_repairable())
     }
 }
 

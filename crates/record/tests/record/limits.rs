@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use isotherm_core::Snapshot;
 use isotherm_record::{
-    Event, FileEndReason, Limits, NoEnd, ReadError, Reader, RecordProgress, RecordingHeader,
+    Event, FileEndReason, Limits, ReadError, Reader, RecordProgress, RecordingHeader, TornReason,
     WriteError, Writer,
 };
 
@@ -409,19 +409,19 @@ fn a_missing_end_has_its_reason() {
         other => panic!("{other:?}"),
     };
     let mut writer = Writer::create(&d.path, &facts(), Limits::default()).unwrap();
-    assert_eq!(why(&d.path), NoEnd::Recording, "no snapshot yet");
+    assert_eq!(why(&d.path), TornReason::Recording, "no snapshot yet");
     let _ = writer.target(target(1)).unwrap();
     let _ = writer.snapshot(&many(1).next().unwrap()).unwrap();
     let _ = writer.flush().unwrap();
-    assert_eq!(why(&d.path), NoEnd::Recording);
+    assert_eq!(why(&d.path), TornReason::Recording);
     let copy = d.dir.path().join("copy");
     fs::copy(&d.path, &copy).unwrap();
-    assert_eq!(why(&copy), NoEnd::Killed);
+    assert_eq!(why(&copy), TornReason::Killed);
     let len = fs::metadata(&copy).unwrap().len();
     fs::OpenOptions::new().write(true).open(&copy).unwrap().set_len(len - 3).unwrap();
-    assert_eq!(why(&copy), NoEnd::Cut);
+    assert_eq!(why(&copy), TornReason::Cut);
     drop(writer);
-    assert_eq!(why(&d.path), NoEnd::Killed);
+    assert_eq!(why(&d.path), TornReason::Killed);
 }
 
 /// A full disk: the written part stays, and the end with the reason may still fit.
