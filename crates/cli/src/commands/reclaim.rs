@@ -32,17 +32,17 @@ pub fn run(options: Reclaim) -> Result<ExitCode> {
     let json = service.options.acting.json;
     if service.options.acting.watching.look == LookBy::Damon {
         service.check_alone()?;
-        let asked = service.kernel_request().map_err(|e| service.placed(e))?;
-        return by_kernel(&service.options, asked);
+        let (asked, scheme) = service.kernel_request().map_err(|e| service.placed(e))?;
+        return by_kernel(&service.options, asked, scheme);
     }
     act(&(Rc::new(service) as Rc<dyn ServiceConfig>), json)
 }
 
 /// Lets the kernel page out, and prints the result.
-fn by_kernel(o: &Reclaim, asked: damon::Reclaim) -> Result<ExitCode> {
+fn by_kernel(o: &Reclaim, asked: damon::Reclaim, scheme: Scheme) -> Result<ExitCode> {
     let done = kernel::run(KernelReclaim {
         asked,
-        scheme: o.scheme().checked()?,
+        scheme,
         ranges: o.range.clone(),
         socket: o.socket(),
         duration: o.acting.duration,
@@ -82,8 +82,8 @@ impl Service {
         Ok(Service::new(options, Some((path, config)), typed)?)
     }
 
-    /// The request to the kernel, for `--look damon`.
-    fn kernel_request(&self) -> Result<damon::Reclaim, UsageError> {
+    /// The request to the kernel, for `--look damon`, and its scheme.
+    fn kernel_request(&self) -> Result<(damon::Reclaim, Scheme), UsageError> {
         let attrs = self.options.acting.watching.kdamond()?;
         kernel::request(&self.options.scheme(), &self.acting, attrs)
     }
@@ -260,7 +260,7 @@ mod tests {
         match Cli::try_parse_from(args).unwrap().command {
             Command::Reclaim(o) => {
                 let service = Service::new(o, None, Vec::new()).unwrap();
-                service.kernel_request().map_err(|e| e.to_string())
+                service.kernel_request().map(|(asked, _)| asked).map_err(|e| e.to_string())
             }
             _ => unreachable!(),
         }

@@ -33,7 +33,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// answers only this often.
 const KERNEL_MARKS_EVERY: Duration = Duration::from_millis(500);
 
-/// The request to the kernel, without the addresses.
+/// The request to the kernel, without the addresses, and the scheme that it was made from.
 ///
 /// # Errors
 /// If the kernel does not have one of the options.
@@ -41,7 +41,7 @@ pub fn request(
     o: &ReclaimScheme,
     acting: &Acting,
     attrs: KdamondAttrs,
-) -> Result<damon::Reclaim, UsageError> {
+) -> Result<(damon::Reclaim, Scheme), UsageError> {
     if let Some(what) = unavailable(o, acting) {
         return Err(UsageError::new(format!("kernel DAMON {what}")));
     }
@@ -56,7 +56,7 @@ pub fn request(
         _ => None,
     });
     let marks_every = o.watermarks_interval.unwrap_or(KERNEL_MARKS_EVERY);
-    Ok(damon::Reclaim {
+    let asked = damon::Reclaim {
         attrs,
         memory: Vec::new(),
         min_age: o.min_age,
@@ -67,7 +67,8 @@ pub fn request(
         stalled,
         skip_anon: o.skip_anon,
         dry: acting.dry_run,
-    })
+    };
+    Ok((asked, scheme))
 }
 
 /// The first option that the kernel does not have, with the remedy.
