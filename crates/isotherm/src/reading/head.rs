@@ -63,11 +63,11 @@ impl Head {
         Ok(head)
     }
 
-    /// The facts of a record that is made by editing the one at `input`, which this is the head of. No figure that is
-    /// `missing` in any part is in the new one. Facts that cannot be read are those of the first snapshot.
+    /// The header of a record made by editing the one at `input`, whose head this is. It marks `missing` figures as
+    /// missing. An unreadable header is presumed from the first snapshot.
     ///
     /// # Errors
-    /// If there is no such snapshot.
+    /// If `input` cannot be opened, or has no such snapshot.
     pub fn edited(self, input: &Input, missing: Missing) -> Result<RecordingHeader, ReadingError> {
         let facts = self.facts.map_or_else(|| presumed(input), Ok)?;
         let note = match facts.note.as_str() {
