@@ -390,7 +390,7 @@ impl CodeBuilder {
         let whole: f64 = stacks.iter().filter(named).map(|(_, s)| s.resident.bytes).sum();
         let seconds = (time.end - time.start).as_secs_f64().max(f64::MIN_POSITIVE);
         let refaults = refault_rows(&self.refaults, seconds, &mut frames);
-        let (all, idle) = self.all(&s);
+        let (all, idle) = self.totals(&s);
         let mut tally = BasisTally::default();
         tally.whole(&all, (last_time.end - last_time.start).as_secs_f64());
         let mut rows = match self.by {
@@ -461,7 +461,7 @@ impl CodeBuilder {
     }
 
     /// All memory of a snapshot, and the sum of the cold bytes times their idle age in ms.
-    fn all(&self, s: &Snapshot) -> (HeatBytes, f64) {
+    fn totals(&self, s: &Snapshot) -> (HeatBytes, f64) {
         let (mut all, mut idle) = (HeatBytes::default(), 0.0);
         for r in self.options.filter.regions(s) {
             let b = r.bytes(&self.options.thresholds);
