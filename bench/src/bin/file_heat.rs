@@ -258,7 +258,7 @@ impl Accessor {
         let at = page * PAGE_SIZE;
         match self {
             Accessor::Pread(buffer) => file.read_exact_at(&mut buffer[..], at)?,
-            // SAFETY: the page is within the file, all of which is mapped, and nobody makes the file shorter.
+            // SAFETY: the page is within the file, all of which is mapped, and no process makes the file shorter.
             Accessor::Mmap(start) => _ = unsafe { start.add(at as usize).read_volatile() },
             Accessor::Uring(ring, buffer) => {
                 let fd = types::Fd(file.as_raw_fd());

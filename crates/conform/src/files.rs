@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use isotherm_linux::sys::{Existing, PolicyMode};
-use isotherm_mm::mempolicy::Weights;
+use isotherm_mm::mempolicy::NodeWeights;
 use rustix::fs::{CWD, Mode, OFlags, fstatfs, openat};
 
 use crate::memory::{Memory, even, policy};
@@ -88,7 +88,7 @@ pub fn cache_weighted(bench: &Bench) -> Outcome {
 
 /// Tests files of several sizes: the nodes together hold all pages, and each node holds its share within the
 /// tolerance.
-fn by_turn(mode: PolicyMode, weights: &Weights) -> Outcome {
+fn by_turn(mode: PolicyMode, weights: &NodeWeights) -> Outcome {
     let nodes: Vec<u32> = weights.nodes().iter().map(|n| n.0).collect();
     policy(mode, &nodes)?;
     // For each size, as many files as there are nodes, with page counts that are not whole rounds.

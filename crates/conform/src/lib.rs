@@ -15,7 +15,7 @@ use isotherm::interleave::InterleaveError;
 use isotherm::interleave::rule::{Machine, text};
 use isotherm_linux::numa::NumaError;
 use isotherm_linux::sys::{NodeMask, PolicyMode, allowed_nodes, set_policy};
-use isotherm_mm::mempolicy::Weights;
+use isotherm_mm::mempolicy::NodeWeights;
 use serde::Serialize;
 
 /// The result of a case: passed, or a description of the difference.
@@ -26,7 +26,7 @@ struct Bench {
     /// nodes with memory that this process may use
     nodes: Vec<u32>,
     /// weights of these nodes, as the machine has them; all 1 if the machine has none
-    weights: Weights,
+    weights: NodeWeights,
     /// whether the kernel interleaves by weight
     weighted: bool,
     /// whether temporary files can be created on a file system other than tmpfs
@@ -82,7 +82,7 @@ const PAGES: u64 = 16;
 const ROUNDS: u64 = 8;
 const ODD: u64 = 5;
 
-fn rounds_of(weights: &Weights) -> u64 {
+fn rounds_of(weights: &NodeWeights) -> u64 {
     ROUNDS * weights.total() + ODD
 }
 
@@ -156,7 +156,7 @@ impl Bench {
             machine.nodes.iter().map(|n| n.node).filter(|&n| allowed.contains(n)).collect();
         let setting = machine.weights.unwrap_or_default();
         let weight = |&n: &u32| (n, setting.weights.get(&n).copied().unwrap_or(1));
-        let weights = Weights::new(nodes.iter().map(weight))?;
+        let weights = NodeWeights::new(nodes.iter().map(weight))?;
         let mask = nodes.iter().copied().collect();
         let weighted = set_policy(PolicyMode::WEIGHTED_INTERLEAVE, &mask).is_ok();
         set_policy(PolicyMode::DEFAULT, &NodeMask::default()).map_err(NumaError::Policy)?;

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use isotherm_linux::sys::{Arena, Backing, NodeMask, PolicyMode, page_nodes, set_policy};
-use isotherm_mm::mempolicy::Weights;
+use isotherm_mm::mempolicy::NodeWeights;
 
 use crate::Outcome;
 
@@ -82,22 +82,22 @@ impl Memory {
     }
 
     /// Touches all pages, and compares the node of each page with the rule.
-    pub fn lies_by(&self, weights: &Weights) -> Outcome {
+    pub fn lies_by(&self, weights: &NodeWeights) -> Outcome {
         self.lies_by_index(weights, |page| page)
     }
 
     /// Like [`Memory::lies_by`], for memory where the rule uses `index` in place of the page number.
-    pub fn lies_by_index(&self, weights: &Weights, index: impl Fn(u64) -> u64) -> Outcome {
+    pub fn lies_by_index(&self, weights: &NodeWeights, index: impl Fn(u64) -> u64) -> Outcome {
         self.touch();
         self.is_by_index(weights, index)
     }
 
     /// Like [`Memory::lies_by`], without touching the pages.
-    pub fn is_by(&self, weights: &Weights) -> Outcome {
+    pub fn is_by(&self, weights: &NodeWeights) -> Outcome {
         self.is_by_index(weights, |page| page)
     }
 
-    fn is_by_index(&self, weights: &Weights, index: impl Fn(u64) -> u64) -> Outcome {
+    fn is_by_index(&self, weights: &NodeWeights, index: impl Fn(u64) -> u64) -> Outcome {
         let wanted = |addr: u64| weights.node(index(addr / PAGE_SIZE));
         let nodes = self.nodes()?;
         let wrong = self.addrs().into_iter().zip(nodes).filter(|&(a, n)| n != signed(wanted(a)));
@@ -143,8 +143,8 @@ pub fn mask(nodes: &[u32]) -> NodeMask {
 }
 
 /// These nodes, each with weight 1.
-pub fn even(nodes: &[u32]) -> Result<Weights, String> {
-    Weights::new(nodes.iter().map(|&n| (n, 1))).map_err(|e| e.to_string())
+pub fn even(nodes: &[u32]) -> Result<NodeWeights, String> {
+    NodeWeights::new(nodes.iter().map(|&n| (n, 1))).map_err(|e| e.to_string())
 }
 
 /// Sets the memory policy of this thread.

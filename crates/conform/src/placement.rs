@@ -1,7 +1,7 @@
 //! Pages that are touched under the policy of a task are on exactly the nodes that the rule gives.
 
 use isotherm_linux::sys::PolicyMode;
-use isotherm_mm::mempolicy::Weights;
+use isotherm_mm::mempolicy::NodeWeights;
 
 use crate::memory::{Memory, even, policy};
 use crate::{Bench, Outcome, PAGES, rounds_of};
@@ -54,7 +54,7 @@ fn interleaved(nodes: &[u32]) -> Outcome {
 }
 
 /// Each pair of nodes, with their weights.
-fn pairs(weights: &Weights) -> Vec<[(u32, u8); 2]> {
+fn pairs(weights: &NodeWeights) -> Vec<[(u32, u8); 2]> {
     let all = weights.nodes();
     let with_later = |(i, &a): (usize, &(u32, u8))| all.iter().skip(i + 1).map(move |&b| [a, b]);
     all.iter().enumerate().flat_map(with_later).collect()
@@ -67,7 +67,7 @@ pub fn weighted(bench: &Bench) -> Outcome {
 
 pub fn weighted_pairs(bench: &Bench) -> Outcome {
     for [a, b] in pairs(&bench.weights) {
-        let weights = Weights::new([a, b]).map_err(|e| e.to_string())?;
+        let weights = NodeWeights::new([a, b]).map_err(|e| e.to_string())?;
         policy(PolicyMode::WEIGHTED_INTERLEAVE, &[a.0, b.0])?;
         let lies = Memory::new(rounds_of(&weights))?.lies_by(&weights);
         lies.map_err(|e| format!("nodes {} and {}: {e}", a.0, b.0))?;

@@ -7,7 +7,7 @@ use isotherm_linux::proc;
 use isotherm_linux::sys::{
     self, Existing, PolicyMode, SleepingChild, missing_capabilities, move_pages, policy_at,
 };
-use isotherm_mm::mempolicy::Weights;
+use isotherm_mm::mempolicy::NodeWeights;
 
 use crate::memory::{Memory, even, mask, own_pid, policy, signed, text};
 use crate::{Bench, Outcome, PAGES, rounds_of};
@@ -102,7 +102,7 @@ pub fn stays(bench: &Bench) -> Outcome {
 pub fn moved_by_weight(bench: &Bench) -> Outcome {
     let elsewhere = first(bench)?;
     let others = bench.weights.nodes().iter().copied().filter(|n| n.0 != elsewhere);
-    let weights = Weights::new(others).map_err(|e| e.to_string())?;
+    let weights = NodeWeights::new(others).map_err(|e| e.to_string())?;
     let nodes: Vec<u32> = weights.nodes().iter().map(|n| n.0).collect();
     let m = on_node(elsewhere, Memory::new(rounds_of(&weights))?)?;
     bind_range(&m, PolicyMode::WEIGHTED_INTERLEAVE, &nodes, Existing::Move)?;

@@ -204,8 +204,8 @@ impl AgeCurve {
         self.rows.first().zip(self.rows.last()).map_or(0.0, |(first, last)| last.end - first.since)
     }
 
-    /// The longest age that is known well, in s. It may be known before the end only: pages that are counted anew have no
-    /// earlier ages.
+    /// The longest age that is known well, in s. It may be known before the end only: pages whose ages
+    /// restarted have no earlier ages.
     #[must_use]
     pub fn longest(&self) -> f64 {
         self.rows.iter().map(AgeRow::known).fold(0.0, f64::max)
@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(together([&curve, &curve].into_iter(), 20.0).idle.round(), 200.0 * page);
     }
 
-    /// Pages are counted anew shortly before the end.
+    /// The ages of pages restart shortly before the end.
     #[test]
     fn ages_that_were_known_before_the_end_are_known() {
         let mut curve = AgeCurve::default();

@@ -61,6 +61,9 @@ pub struct CacheTrace {
 }
 
 impl CacheTrace {
+    /// The coarsest sampling: one page in 2^this.
+    pub const MAX_SAMPLING: u8 = 15;
+
     /// Adds the trace of the next interval. Of both, the accesses remain that are in the smaller sample.
     pub fn append(&mut self, next: CacheTrace) {
         self.until = next.until;

@@ -79,7 +79,7 @@ pub use region::{Region, Tally};
 pub use sampler::{RegionSampler, Target};
 pub use snapshot::{DirtyBytes, Quality, RegionView, Restraint, Snapshot, TargetView};
 pub use source::{EndReason, Source, Step};
-pub use support::{RateSupport, SupportBytes};
+pub use support::{RateSupport, SupportBytes, WHOLE_BP};
 pub use survey::{BLOCK_SIZE, Block, Cleared, Pressure, SAMPLES, Survey, sample_pages};
 pub use time::Nanos;
 pub use tuning::{EARLY_DIVISOR, MAX_REGION_TURN, NO_HEAT_HZ};

@@ -90,7 +90,7 @@ impl Sum for SupportBytes {
 }
 
 /// A whole, in basis points.
-const WHOLE_BP: u32 = 10_000;
+pub const WHOLE_BP: u32 = 10_000;
 
 /// `bp` of 10,000 of `bytes`, without overflow. Schemes call it for every region: a division of 128 bits would be slow.
 pub(crate) fn share(bytes: u64, bp: u32) -> u64 {

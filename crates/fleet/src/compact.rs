@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::file::{Effort, FileError, Writer, read};
+use crate::file::{Effort, LakeFileError, Writer, read};
 use crate::lake::{HOUR_MS, LakeError, date_of, io_error, lock, parts};
 use crate::row::Rows;
 
@@ -72,10 +72,10 @@ impl Files for Folder<'_> {
             let path = self.0.join(name);
             match read(&path) {
                 // The agent has removed it since.
-                Err(FileError::Io(e)) if e.kind() == io::ErrorKind::NotFound => {
+                Err(LakeFileError::Io(e)) if e.kind() == io::ErrorKind::NotFound => {
                     Ok(Err(e.to_string()))
                 }
-                Err(source @ FileError::Io(_)) => {
+                Err(source @ LakeFileError::Io(_)) => {
                     Err(LakeError::File { what: "read", path, source })
                 }
                 rows => Ok(rows.map_err(|e| e.to_string())),

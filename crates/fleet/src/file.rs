@@ -33,7 +33,7 @@ const MAX_ROWS: i64 = 1 << 20;
 /// Failures of writing or reading a file of rows.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum FileError {
+pub enum LakeFileError {
     /// a file cannot be opened or written
     #[error("{0}")]
     Io(#[from] std::io::Error),
@@ -74,7 +74,7 @@ impl<W: Write + Send> Writer<W> {
     ///
     /// # Errors
     /// If its head cannot be written.
-    pub fn new(out: W, effort: Effort) -> Result<Self, FileError> {
+    pub fn new(out: W, effort: Effort) -> Result<Self, LakeFileError> {
         let options = ArrowWriterOptions::new()
             .with_properties(properties(effort)?)
             .with_skip_arrow_metadata(true);
@@ -85,7 +85,7 @@ impl<W: Write + Send> Writer<W> {
     ///
     /// # Errors
     /// If a row refers to no group, or the file cannot be written.
-    pub fn write(&mut self, groups: &[Group], rows: &[LakeRow]) -> Result<(), FileError> {
+    pub fn write(&mut self, groups: &[Group], rows: &[LakeRow]) -> Result<(), LakeFileError> {
         for part in rows.chunks(BATCH) {
             self.out.write(&batch(groups, part)?)?;
         }
@@ -96,7 +96,7 @@ impl<W: Write + Send> Writer<W> {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn finish(self) -> Result<W, FileError> {
+    pub fn finish(self) -> Result<W, LakeFileError> {
         Ok(self.out.into_inner()?)
     }
 }
@@ -123,7 +123,7 @@ fn properties(effort: Effort) -> Result<WriterProperties, ParquetError> {
 }
 
 /// The columns of some rows.
-fn batch(groups: &[Group], rows: &[LakeRow]) -> Result<RecordBatch, FileError> {
+fn batch(groups: &[Group], rows: &[LakeRow]) -> Result<RecordBatch, LakeFileError> {
     let (used, keys) = used(groups, rows)?;
     let minutes = TimestampMillisecondArray::from_iter_values(rows.iter().map(|r| r.minute));
     let mut columns: Vec<ArrayRef> = vec![Arc::new(minutes.with_timezone("UTC"))];
@@ -142,7 +142,7 @@ fn batch(groups: &[Group], rows: &[LakeRow]) -> Result<RecordBatch, FileError> {
 fn used<'a>(
     groups: &'a [Group],
     rows: &[LakeRow],
-) -> Result<(Vec<&'a Group>, Int32Array), FileError> {
+) -> Result<(Vec<&'a Group>, Int32Array), LakeFileError> {
     let mut used = Vec::new();
     let mut places = HashMap::new();
     let mut keys = Vec::with_capacity(rows.len());
@@ -150,7 +150,7 @@ fn used<'a>(
         let place = match places.get(&id) {
             Some(place) => *place,
             None => {
-                used.push(groups.get(id as usize).ok_or(FileError::NoGroup(id))?);
+                used.push(groups.get(id as usize).ok_or(LakeFileError::NoGroup(id))?);
                 *places.entry(id).or_insert(i32::try_from(used.len() - 1).unwrap_or(i32::MAX))
             }
         };
@@ -162,19 +162,19 @@ fn used<'a>(
 /// Reads a file of rows. Columns that it does not have are null or 0; other columns are ignored.
 ///
 /// # Errors
-/// [`FileError::Io`] if it cannot be read, and others if it is no such file.
-pub fn read(path: &Path) -> Result<Rows, FileError> {
+/// [`LakeFileError::Io`] if it cannot be read, and others if it is no such file.
+pub fn read(path: &Path) -> Result<Rows, LakeFileError> {
     // All of it, so that a failure of the disk or network is not taken for a damaged file.
     decode(std::fs::read(path)?.into())
 }
 
 /// Decodes the contents of a file of rows, as [`read`] does.
-pub(crate) fn decode(file: Bytes) -> Result<Rows, FileError> {
+pub(crate) fn decode(file: Bytes) -> Result<Rows, LakeFileError> {
     // The types are those of the file: strings, not dictionaries.
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)?;
     if builder.metadata().file_metadata().num_rows() > MAX_ROWS {
-        return Err(FileError::TooLarge);
+        return Err(LakeFileError::TooLarge);
     }
     let mut out = Rows::default();
     let mut ids = HashMap::new();
@@ -189,11 +189,11 @@ fn take(
     batch: &RecordBatch,
     out: &mut Rows,
     ids: &mut HashMap<Group, u32>,
-) -> Result<(), FileError> {
+) -> Result<(), LakeFileError> {
     let minutes = batch
         .column_by_name("minute")
         .filter(|c| matches!(c.data_type(), DataType::Timestamp(TimeUnit::Millisecond, _)))
-        .ok_or_else(|| FileError::Column("minute".to_owned()))?
+        .ok_or_else(|| LakeFileError::Column("minute".to_owned()))?
         .as_primitive::<TimestampMillisecondType>();
     let texts = TEXTS.iter().map(|t| text(batch, t.name)).collect::<Result<Vec<_>, _>>()?;
     let first = out.rows.len();
@@ -218,7 +218,7 @@ fn take(
         let Some(values) = batch.column_by_name(&column.name) else { continue };
         let values = values
             .as_primitive_opt::<Int64Type>()
-            .ok_or_else(|| FileError::Column(column.name.clone()))?;
+            .ok_or_else(|| LakeFileError::Column(column.name.clone()))?;
         for (row, value) in out.rows[first..].iter_mut().zip(values) {
             (column.set)(row, value);
         }
@@ -227,10 +227,10 @@ fn take(
 }
 
 /// A column of text; `None` if the file has no such column.
-fn text<'a>(batch: &'a RecordBatch, name: &str) -> Result<Option<&'a StringArray>, FileError> {
+fn text<'a>(batch: &'a RecordBatch, name: &str) -> Result<Option<&'a StringArray>, LakeFileError> {
     let Some(column) = batch.column_by_name(name) else { return Ok(None) };
     let text = column.as_string_opt::<i32>();
-    text.map(Some).ok_or_else(|| FileError::Column(name.to_owned()))
+    text.map(Some).ok_or_else(|| LakeFileError::Column(name.to_owned()))
 }
 
 #[cfg(test)]
@@ -297,7 +297,7 @@ mod tests {
     fn a_row_without_group_is_an_error() {
         let mut writer = Writer::new(Vec::new(), Effort::Fast).unwrap();
         let row = LakeRow { group: 1, ..LakeRow::default() };
-        assert!(matches!(writer.write(&[group(0)], &[row]), Err(FileError::NoGroup(1))));
+        assert!(matches!(writer.write(&[group(0)], &[row]), Err(LakeFileError::NoGroup(1))));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::OFlags;
 
-use crate::file::{Effort, FileError, Writer, read};
+use crate::file::{Effort, LakeFileError, Writer, read};
 use crate::row::Rows;
 
 /// Milliseconds of a minute.
@@ -49,7 +49,7 @@ pub enum LakeError {
         /// the file
         path: PathBuf,
         /// the reason
-        source: FileError,
+        source: LakeFileError,
     },
     /// two agents would replace each other's files
     #[error(
@@ -282,8 +282,8 @@ impl Lake {
         let path = self.path(start);
         let rows = match read(&path) {
             Ok(rows) => rows,
-            Err(FileError::Io(e)) if e.kind() == io::ErrorKind::NotFound => Rows::default(),
-            Err(source @ FileError::Io(_)) => {
+            Err(LakeFileError::Io(e)) if e.kind() == io::ErrorKind::NotFound => Rows::default(),
+            Err(source @ LakeFileError::Io(_)) => {
                 return Err(LakeError::File { what: "read", path, source });
             }
             // The file is damaged. None of it can be used, but monitoring must continue.

@@ -31,7 +31,7 @@ pub enum FleetReportError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
-pub enum Engine {
+pub enum SqlEngine {
     /// in a process of this machine
     DuckDb,
     /// on a cluster
@@ -73,7 +73,7 @@ pub struct FleetReport {
     /// part of each host that stays free, in percent
     pub headroom: u32,
     /// engine that computes the answers
-    pub engine: Engine,
+    pub engine: SqlEngine,
     /// URL of the cluster of Spark
     pub master: String,
     /// memory of DuckDB or of the driver of Spark
@@ -160,7 +160,7 @@ mod tests {
             rollout_age: LakeAge::of(1800).unwrap(),
             objective_ppm: 2000,
             headroom: 10,
-            engine: Engine::DuckDb,
+            engine: SqlEngine::DuckDb,
             master: String::new(),
             memory_mib: 4096,
             threads: None,

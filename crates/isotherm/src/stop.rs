@@ -37,7 +37,7 @@ pub struct Stop {
 /// The reason for ending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Cause {
+pub enum StopCause {
     /// the duration is over
     Duration,
     /// this signal has arrived
@@ -131,12 +131,12 @@ impl Stop {
     }
 
     /// The reason to end; `None` if there is none yet.
-    pub fn cause(&self) -> Option<Cause> {
+    pub fn cause(&self) -> Option<StopCause> {
         match i32::try_from(self.signal.load(Ordering::Relaxed)) {
             Ok(0) | Err(_) => {
-                self.end.filter(|&end| sys::monotonic() >= end).map(|_| Cause::Duration)
+                self.end.filter(|&end| sys::monotonic() >= end).map(|_| StopCause::Duration)
             }
-            Ok(signal) => Some(Cause::Signal(signal)),
+            Ok(signal) => Some(StopCause::Signal(signal)),
         }
     }
 }
@@ -159,11 +159,11 @@ impl Wait for &Stop {
     }
 }
 
-impl Display for Cause {
+impl Display for StopCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cause::Duration => f.write_str("--duration is over"),
-            Cause::Signal(n) => {
+            StopCause::Duration => f.write_str("--duration is over"),
+            StopCause::Signal(n) => {
                 let name = signal_hook::low_level::signal_name(*n).unwrap_or("a signal");
                 write!(f, "stopped by {name}")
             }

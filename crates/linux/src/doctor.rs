@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::damon::{self, Availability};
 use crate::proc::{Pagemap, ProcError, open_maps, stat};
-use crate::sys::{Advice, OwnPages, missing_capabilities, process_madvise};
+use crate::sys::{MemoryAdvice, OwnPages, missing_capabilities, process_madvise};
 use crate::walker::{WalkError, Walker, Want, bpf_help, own_pid};
 use crate::ways::{Way, WayError};
 use crate::x86::Level;
@@ -66,9 +66,26 @@ impl Finding {
     }
 }
 
+/// The results of all checks: `docs/abi/testing/doctor.md`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Findings {
+    /// version of this format
+    pub schema_version: u32,
+    /// one per check
+    pub findings: Vec<Finding>,
+}
+
+impl Findings {
+    /// Whether recording works.
+    #[must_use]
+    pub fn recording_works(&self) -> bool {
+        self.findings.iter().all(|f| f.state != CheckResult::Fails)
+    }
+}
+
 /// Runs all checks; `root` is `/`, or a directory tree for tests.
 #[must_use]
-pub fn examine(root: &Path) -> Vec<Finding> {
+pub fn examine(root: &Path) -> Findings {
     let mut findings = vec![capabilities()];
     findings.extend(ways());
     if let Ok(mut walker) = Walker::fastest() {
@@ -80,7 +97,7 @@ pub fn examine(root: &Path) -> Vec<Finding> {
     findings.push(kernel_damon(root));
     findings.extend(others_who_clear(root));
     findings.extend(physical::findings(root));
-    findings
+    Findings { schema_version: 1, findings }
 }
 
 /// Checks each way of looking. A way that does not work is only a note if another one works.
@@ -149,7 +166,7 @@ fn try_clearing(walker: &mut Walker) -> std::io::Result<bool> {
     let mut own = OwnPages::map(65)?;
     (0..65).for_each(|page| own.write(page, 1)); // new pages cannot be cleared before 31 more came
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty())?;
-    process_madvise(pidfd.as_fd(), &[own.range(0, 1)], Advice::Cold)?;
+    process_madvise(pidfd.as_fd(), &[own.range(0, 1)], MemoryAdvice::Cold)?;
     let before = is_young(walker, &own);
     own.write(0, 2);
     Ok(before == Some(false) && is_young(walker, &own) == Some(true))

@@ -22,7 +22,7 @@ impl Storage {
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        // SAFETY: the pointer comes from `Box::into_raw`, and by the contract of `new` nobody uses the reference.
+        // SAFETY: the pointer comes from `Box::into_raw`, and by the contract of `new` the reference is no longer used.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }

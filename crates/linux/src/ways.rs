@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::ops::{Clearing, Idle, IdleError, Processes, Smaps, Vaddr};
 use crate::proc::{self, ClearRefs, ProcError, Refs};
-use crate::sys::{Advice, missing_capabilities, supports_advice};
+use crate::sys::{MemoryAdvice, missing_capabilities, supports_advice};
 use crate::walker::{WalkError, WalkMethod, own_pid};
 
 /// A way to look at processes.
@@ -213,7 +213,7 @@ impl Way {
         // This check comes before any file of a process is opened, which may belong to another process.
         proc::check_namespace(root).map_err(WayError::Proc)?;
         let by_advice = |reading| -> Result<Box<dyn Processes>, WayError> {
-            supports_advice(Advice::Cold).map_err(|e| WayError::NoAdvice(e.to_string()))?;
+            supports_advice(MemoryAdvice::Cold).map_err(|e| WayError::NoAdvice(e.to_string()))?;
             Ok(Box::new(Vaddr::with(reading, Clearing::Cold)?))
         };
         match self {

@@ -3,13 +3,11 @@
 
 use isotherm_core::{
     AddrRange, Attribution, CacheTrace, CodeMapping, Fault, Mapping, Quality, RateSupport,
-    RegionView, Snapshot, TargetView,
+    RegionView, Snapshot, TargetView, WHOLE_BP,
 };
 
 use crate::bad::{InvalidField, ensure};
 
-/// 1 in basis points.
-const WHOLE_BP: u32 = 10_000;
 /// Maximal length of a program's name in bytes: the kernel's 15, each of which may become a 3-byte replacement
 /// character, and some reserve.
 const MAX_COMM: usize = 64;
@@ -19,8 +17,6 @@ const MAX_FRAMES: usize = 1024;
 const MAX_PATH: usize = 4096 + 16;
 /// Maximal number of hexadecimal digits of a build id. Linkers write 16 to 64.
 const MAX_BUILD_ID: usize = 128;
-/// A sample has at least one page in 2^this.
-const MAX_SAMPLING: u8 = 15;
 /// Maximal length of a cgroup's path in bytes, as in the kernel.
 const MAX_CGROUP: usize = 4096;
 
@@ -65,8 +61,12 @@ pub(crate) fn code(code: &[CodeMapping]) -> Result<(), InvalidField> {
 /// Checks that `t` may be in a record.
 pub(crate) fn trace(t: &CacheTrace) -> Result<(), InvalidField> {
     ensure(t.since <= t.until, "a trace ends before it begins")?;
-    ensure(t.sampling <= MAX_SAMPLING, "the sampling of a trace is coarser than any is")?;
-    let is_in = t.accesses.iter().all(|a| (t.sampling..=MAX_SAMPLING).contains(&a.rarity));
+    ensure(
+        t.sampling <= CacheTrace::MAX_SAMPLING,
+        "the sampling of a trace is coarser than any is",
+    )?;
+    let is_in =
+        t.accesses.iter().all(|a| (t.sampling..=CacheTrace::MAX_SAMPLING).contains(&a.rarity));
     ensure(is_in, "a trace has an access to a page that is not in its sample")
 }
 

@@ -78,7 +78,7 @@ pub enum ReadError {
         /// offset of the end of the complete data
         at: u64,
         /// reason, as far as it can be determined
-        why: Missing,
+        why: TornReason,
     },
     /// A frame is damaged. Everything that was read so far is correct.
     #[error(
@@ -106,10 +106,18 @@ pub enum ReadError {
     },
 }
 
+impl ReadError {
+    /// Whether the rest of the record can be read by skipping the damaged or missing part.
+    #[must_use]
+    pub fn is_repairable(&self) -> bool {
+        matches!(self, ReadError::Torn { .. } | ReadError::Damaged { .. })
+    }
+}
+
 /// The reason why a record has no end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Missing {
+pub enum TornReason {
     /// a process still writes it
     #[error(
         "its recording continues, and writes every 5 s; everything before is valid: read the rest later"

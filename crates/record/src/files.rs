@@ -230,7 +230,7 @@ pub(crate) fn is_written(path: &Path) -> bool {
     File::open(path).is_ok_and(locked)
 }
 
-/// Whether a file has no name, such as one in memory at `/proc/self/fd/N`: nobody else can have put it there.
+/// Whether a file has no name, such as one in memory at `/proc/self/fd/N`: no other user can have put it there.
 fn is_unnamed(file: io::Result<fs::Metadata>) -> bool {
     #[cfg(unix)]
     {

@@ -64,7 +64,7 @@ mod writer;
 #[cfg(test)]
 mod documented;
 
-pub use event::{Event, Lost, Missing, ReadError};
+pub use event::{Event, Lost, ReadError, TornReason};
 pub use export::{
     ExportError, Exported, Table, export_arrow, export_damo_json, export_parquet,
     export_perf_script, export_perfetto,
@@ -72,8 +72,8 @@ pub use export::{
 pub use files::{AtomicFiles, Files, Sink};
 pub use header::{End, FileEndReason, RecordingHeader, TargetInfo};
 pub use limits::{Limits, LimitsError};
-pub use outcome::{Progress, Summary, WriteError};
+pub use outcome::{RecordProgress, Summary, WriteError};
 pub use reader::{Mark, Reader};
 pub use round::rounded;
-pub use verify::{Problem, Verdict, verify};
+pub use verify::{Problem, Verification, verify};
 pub use writer::Writer;

@@ -10,7 +10,7 @@ use crate::limits::LimitsError;
 /// Whether the record can grow further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub enum Progress {
+pub enum RecordProgress {
     /// the record can grow
     Going,
     /// The record has reached its maximal size and has its end: nothing more is written.

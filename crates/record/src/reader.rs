@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use isotherm_core::Nanos;
 
 use crate::bad::InvalidField;
-use crate::event::{Event, Lost, Missing, ReadError};
+use crate::event::{Event, Lost, ReadError, TornReason};
 use crate::files::{is_written, part};
 use crate::frame::{FrameError, Frames, Input, Stream};
 use crate::header::{FileEndReason, RecordingHeader};
@@ -207,7 +207,7 @@ impl Reader {
             return Err(ReadError::NotARecord { path });
         }
         if !self.state.ended() && !self.skips {
-            return Err(self.torn(self.at, Missing::Killed));
+            return Err(self.torn(self.at, TornReason::Killed));
         }
         match self.later.pop_front() {
             Some(path) => {
@@ -222,7 +222,7 @@ impl Reader {
                 self.done = true;
                 Ok(())
             }
-            None => Err(self.torn(self.at, Missing::Killed)),
+            None => Err(self.torn(self.at, TornReason::Killed)),
         }
     }
 
@@ -230,7 +230,7 @@ impl Reader {
         let path = self.path.clone();
         match e {
             FrameError::Io(source) => ReadError::Io { path, source },
-            FrameError::Torn { at } => self.torn(at, Missing::Cut),
+            FrameError::Torn { at } => self.torn(at, TornReason::Cut),
             FrameError::Version(found) => ReadError::Version { path, found },
             FrameError::NoMagic { at: 0 } if !self.skips => ReadError::NotARecord { path },
             FrameError::NoMagic { at } | FrameError::Damaged { at, .. } => {
@@ -240,9 +240,9 @@ impl Reader {
     }
 
     /// The error for a missing end. `why` is the reason unless a recorder still writes the file.
-    fn torn(&self, at: u64, why: Missing) -> ReadError {
+    fn torn(&self, at: u64, why: TornReason) -> ReadError {
         let written = self.named && self.later.is_empty() && is_written(&self.path);
-        let why = if written { Missing::Recording } else { why };
+        let why = if written { TornReason::Recording } else { why };
         ReadError::Torn { path: self.path.clone(), at, why }
     }
 

@@ -11,7 +11,7 @@ const DESCRIBED_PROBLEMS: usize = 20;
 
 /// The result of verifying a record.
 #[derive(Debug)]
-pub struct Verdict {
+pub struct Verification {
     /// number of snapshots that were read
     pub snapshots: u64,
     /// number of regions in them
@@ -51,7 +51,7 @@ impl std::fmt::Display for Problem {
     }
 }
 
-impl Verdict {
+impl Verification {
     /// Whether there is no problem. A missing end is not a problem.
     #[must_use]
     pub fn is_sound(&self) -> bool {
@@ -71,18 +71,18 @@ impl Verdict {
 ///
 /// # Errors
 /// If it cannot be opened or read, is not a record, or has a later version.
-pub fn verify(path: &Path) -> Result<Verdict, ReadError> {
+pub fn verify(path: &Path) -> Result<Verification, ReadError> {
     if let Some(Err(e)) = Reader::open(path)?.next()
-        && !matches!(e, ReadError::Damaged { .. } | ReadError::Torn { .. })
+        && !e.is_repairable()
     {
         return Err(e);
     }
     check(Reader::open(path)?.skip_damaged())
 }
 
-fn check(mut reader: Reader) -> Result<Verdict, ReadError> {
+fn check(mut reader: Reader) -> Result<Verification, ReadError> {
     let mut content = Content::default();
-    let mut verdict = Verdict {
+    let mut verification = Verification {
         snapshots: 0,
         regions: 0,
         targets: 0,
@@ -95,7 +95,7 @@ fn check(mut reader: Reader) -> Result<Verdict, ReadError> {
     loop {
         let event = reader.next();
         for damage in reader.take_damage() {
-            verdict.note(damage);
+            verification.note(damage);
             begun = true;
         }
         let event = match event {
@@ -104,21 +104,21 @@ fn check(mut reader: Reader) -> Result<Verdict, ReadError> {
             // Not even the facts of the record could be read.
             Some(Err(torn @ ReadError::Torn { .. })) if !begun => return Err(torn),
             Some(Err(torn @ ReadError::Torn { .. })) => {
-                verdict.torn = Some(torn);
+                verification.torn = Some(torn);
                 break;
             }
             Some(Err(e)) => return Err(e),
         };
         begun = true;
         let snapshot = if let Event::Snapshot(s) = &event { Some(s.seq) } else { None };
-        verdict.snapshots += u64::from(snapshot.is_some());
+        verification.snapshots += u64::from(snapshot.is_some());
         let (path, at) = reader.place();
         for what in content.take(&event) {
-            verdict.note(Problem { path: path.to_owned(), at, snapshot, what });
+            verification.note(Problem { path: path.to_owned(), at, snapshot, what });
         }
     }
-    verdict.regions = content.regions;
-    verdict.targets = content.all_targets;
-    verdict.lost = reader.lost();
-    Ok(verdict)
+    verification.regions = content.regions;
+    verification.targets = content.all_targets;
+    verification.lost = reader.lost();
+    Ok(verification)
 }

@@ -24,7 +24,7 @@ use crate::header::{End, FileEndReason, RecordingHeader, TargetInfo};
 use crate::limits::Limits;
 use crate::mappings::from_sets;
 use crate::message::Encoder;
-use crate::outcome::{Progress, Summary, WriteError};
+use crate::outcome::{RecordProgress, Summary, WriteError};
 use crate::packed::pack;
 use crate::round::rounded;
 use crate::sets::Sets;
@@ -171,7 +171,7 @@ impl<S: Sink> Writer<S> {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn target(&mut self, fact: TargetInfo) -> Result<Progress, WriteError> {
+    pub fn target(&mut self, fact: TargetInfo) -> Result<RecordProgress, WriteError> {
         let message = self.encoder.rows(&from_targets(std::slice::from_ref(&fact))?)?;
         let progress = self.put(FrameKind::Targets, &message)?;
         // A repeated target has a new command: later files contain only that one.
@@ -187,7 +187,7 @@ impl<S: Sink> Writer<S> {
     ///
     /// # Errors
     /// If it was read before the previous attribution, or cannot be written.
-    pub fn attribution(&mut self, a: Attribution) -> Result<Progress, WriteError> {
+    pub fn attribution(&mut self, a: Attribution) -> Result<RecordProgress, WriteError> {
         if check::attribution(&a).is_err() {
             return Ok(self.progress());
         }
@@ -197,10 +197,14 @@ impl<S: Sink> Writer<S> {
         }
         self.last_attributed = Some(a.at);
         self.attributions.push(a);
-        if self.attributions.len() < ATTRIBUTIONS { Ok(Progress::Going) } else { self.attribute() }
+        if self.attributions.len() < ATTRIBUTIONS {
+            Ok(RecordProgress::Going)
+        } else {
+            self.attribute()
+        }
     }
 
-    fn attribute(&mut self) -> Result<Progress, WriteError> {
+    fn attribute(&mut self) -> Result<RecordProgress, WriteError> {
         let mut waiting = std::mem::take(&mut self.attributions);
         // This file may not contain attributions of other targets.
         let known: HashSet<TargetId> = self.targets.iter().map(|t| t.fact.id).collect();
@@ -217,7 +221,7 @@ impl<S: Sink> Writer<S> {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn fault(&mut self, f: Fault) -> Result<Progress, WriteError> {
+    pub fn fault(&mut self, f: Fault) -> Result<RecordProgress, WriteError> {
         if check::fault(&f).is_ok() {
             self.faults.push(f);
         }
@@ -232,11 +236,11 @@ impl<S: Sink> Writer<S> {
         &mut self,
         target: TargetId,
         code: Arc<Vec<CodeMapping>>,
-    ) -> Result<Progress, WriteError> {
+    ) -> Result<RecordProgress, WriteError> {
         check::code(&code).map_err(|why| WriteError::refused("the code of a target", why))?;
         // The waiting faults are of the earlier code.
-        if self.write_faults()? == Progress::Full {
-            return Ok(Progress::Full);
+        if self.write_faults()? == RecordProgress::Full {
+            return Ok(RecordProgress::Full);
         }
         let set = CodeSet { target, code };
         let message = self.encoder.rows(&from_code(std::slice::from_ref(&set))?)?;
@@ -245,7 +249,7 @@ impl<S: Sink> Writer<S> {
         Ok(progress)
     }
 
-    fn write_faults(&mut self) -> Result<Progress, WriteError> {
+    fn write_faults(&mut self) -> Result<RecordProgress, WriteError> {
         let mut waiting = std::mem::take(&mut self.faults);
         waiting.retain(|f| self.targets.iter().any(|t| t.fact.id == f.target));
         if waiting.is_empty() {
@@ -259,7 +263,7 @@ impl<S: Sink> Writer<S> {
     ///
     /// # Errors
     /// If there can be no such accesses, or they cannot be written.
-    pub fn trace(&mut self, mut t: CacheTrace) -> Result<Progress, WriteError> {
+    pub fn trace(&mut self, mut t: CacheTrace) -> Result<RecordProgress, WriteError> {
         check::trace(&t).map_err(|why| WriteError::refused("a trace", why))?;
         let known: HashSet<TargetId> = self.targets.iter().map(|t| t.fact.id).collect();
         t.accesses.retain(|a| known.contains(&a.target));
@@ -269,7 +273,7 @@ impl<S: Sink> Writer<S> {
         if waiting.sum::<usize>() < ACCESSES { Ok(self.progress()) } else { self.write_traces() }
     }
 
-    fn write_traces(&mut self) -> Result<Progress, WriteError> {
+    fn write_traces(&mut self) -> Result<RecordProgress, WriteError> {
         let waiting = std::mem::take(&mut self.traces);
         if waiting.is_empty() {
             return Ok(self.progress());
@@ -279,10 +283,10 @@ impl<S: Sink> Writer<S> {
     }
 
     /// Writes the pending data other than snapshots.
-    fn write_samples(&mut self) -> Result<Progress, WriteError> {
+    fn write_samples(&mut self) -> Result<RecordProgress, WriteError> {
         match self.write_faults()? {
-            Progress::Going => self.write_traces(),
-            full @ Progress::Full => Ok(full),
+            RecordProgress::Going => self.write_traces(),
+            full @ RecordProgress::Full => Ok(full),
         }
     }
 
@@ -290,14 +294,14 @@ impl<S: Sink> Writer<S> {
     ///
     /// # Errors
     /// If no source may deliver such a snapshot, or it cannot be written.
-    pub fn snapshot(&mut self, s: &Snapshot) -> Result<Progress, WriteError> {
+    pub fn snapshot(&mut self, s: &Snapshot) -> Result<RecordProgress, WriteError> {
         self.check(s).map_err(|why| WriteError::refused("a snapshot", why))?;
         self.sets.leave(s);
         let mut numbers = Vec::with_capacity(s.targets.len());
         for target in &s.targets {
             match self.set_of(target)? {
                 Some(number) => numbers.push(number),
-                None => return Ok(Progress::Full),
+                None => return Ok(RecordProgress::Full),
             }
         }
         let pushed = self.columns.push(&rounded(s), &numbers);
@@ -307,14 +311,14 @@ impl<S: Sink> Writer<S> {
         self.last_seq = Some(s.seq);
         let first = self.waits.map_or(s.start, |(first, ..)| first);
         self.waits = Some((first, s.start, s.end));
-        if self.is_due() { self.flush() } else { Ok(Progress::Going) }
+        if self.is_due() { self.flush() } else { Ok(RecordProgress::Going) }
     }
 
     /// Adds a part of another recording: its targets, their attributions, and its snapshots, numbered from 0.
     ///
     /// # Errors
     /// As those of [`Writer::target`], [`Writer::attribution`] and [`Writer::snapshot`].
-    pub fn part(&mut self, events: Vec<Event>) -> Result<Progress, WriteError> {
+    pub fn part(&mut self, events: Vec<Event>) -> Result<RecordProgress, WriteError> {
         let mut seq = 0;
         for event in events {
             let progress = match event {
@@ -324,9 +328,9 @@ impl<S: Sink> Writer<S> {
                     seq += 1;
                     self.snapshot(&Snapshot { seq: seq - 1, ..Snapshot::clone(&s) })?
                 }
-                _ => Progress::Going,
+                _ => RecordProgress::Going,
             };
-            if progress == Progress::Full {
+            if progress == RecordProgress::Full {
                 break;
             }
         }
@@ -343,28 +347,30 @@ impl<S: Sink> Writer<S> {
     ///
     /// # Errors
     /// If they cannot be written.
-    pub fn flush(&mut self) -> Result<Progress, WriteError> {
+    pub fn flush(&mut self) -> Result<RecordProgress, WriteError> {
         if self.full {
-            return Ok(Progress::Full);
+            return Ok(RecordProgress::Full);
         }
         if self.columns.is_empty() {
             return self.write_samples();
         }
-        if self.attribute()? == Progress::Full || self.write_samples()? == Progress::Full {
-            return Ok(Progress::Full);
+        if self.attribute()? == RecordProgress::Full
+            || self.write_samples()? == RecordProgress::Full
+        {
+            return Ok(RecordProgress::Full);
         }
         let ages = std::mem::take(&mut self.ages);
         if !ages.is_empty() {
             let message = self.encoder.rows(&from_ages(&ages)?)?;
-            if self.put(FrameKind::Ages, &message)? == Progress::Full {
-                return Ok(Progress::Full);
+            if self.put(FrameKind::Ages, &message)? == RecordProgress::Full {
+                return Ok(RecordProgress::Full);
             }
         }
         let snapshots = self.columns.len() as u64;
         let message = self.encoder.rows(&self.columns.take()?)?;
         self.waits = None;
         let progress = self.put(FrameKind::Snapshots, &message)?;
-        if progress == Progress::Going {
+        if progress == RecordProgress::Going {
             self.summary.snapshots += snapshots;
             self.sink.settle().map_err(|source| self.io(source))?;
         }
@@ -380,8 +386,8 @@ impl<S: Sink> Writer<S> {
     /// If they cannot be written. The record then gets an end with the error, if there is space.
     pub fn finish(mut self, why: FileEndReason, note: &str) -> Result<Summary, WriteError> {
         match self.flush() {
-            Ok(Progress::Going) => self.end(why, note)?,
-            Ok(Progress::Full) => {}
+            Ok(RecordProgress::Going) => self.end(why, note)?,
+            Ok(RecordProgress::Full) => {}
             Err(e) => {
                 let _ = self.end(FileEndReason::Failed, &e.to_string());
                 return Err(e);
@@ -406,8 +412,8 @@ impl<S: Sink> Writer<S> {
         self.sink.is_settled()
     }
 
-    fn progress(&self) -> Progress {
-        if self.full { Progress::Full } else { Progress::Going }
+    fn progress(&self) -> RecordProgress {
+        if self.full { RecordProgress::Full } else { RecordProgress::Going }
     }
 
     fn check(&self, s: &Snapshot) -> Result<(), InvalidField> {
@@ -430,7 +436,7 @@ impl<S: Sink> Writer<S> {
         check::mappings(&target.mappings).map_err(|why| WriteError::refused("mappings", why))?;
         let set = self.sets.new_set(target);
         let message = self.encoder.rows(&from_sets(std::slice::from_ref(&set))?)?;
-        if self.put(FrameKind::Mappings, &message)? == Progress::Full {
+        if self.put(FrameKind::Mappings, &message)? == RecordProgress::Full {
             return Ok(None);
         }
         let number = set.number;
@@ -450,9 +456,9 @@ impl<S: Sink> Writer<S> {
 
     /// Writes a frame to this file. If there is no space, writes it to the next file, or, without rotation, the
     /// record is full.
-    fn put(&mut self, kind: FrameKind, message: &[u8]) -> Result<Progress, WriteError> {
+    fn put(&mut self, kind: FrameKind, message: &[u8]) -> Result<RecordProgress, WriteError> {
         if self.full {
-            return Ok(Progress::Full);
+            return Ok(RecordProgress::Full);
         }
         let frame = seal(kind, message)?;
         let len = frame.len() as u64;
@@ -460,7 +466,7 @@ impl<S: Sink> Writer<S> {
             if !self.rotates {
                 self.end(FileEndReason::MaxSize, "")?;
                 self.full = true;
-                return Ok(Progress::Full);
+                return Ok(RecordProgress::Full);
             }
             let beginning = self.beginning(len)?;
             self.end(FileEndReason::Rotated, "")?;
@@ -468,7 +474,7 @@ impl<S: Sink> Writer<S> {
             self.begin_file(&beginning)?;
         }
         self.append(&frame)?;
-        Ok(Progress::Going)
+        Ok(RecordProgress::Going)
     }
 
     /// The frames with which every file begins, so that it can be read alone. Fails if they do not leave `more`

@@ -5,6 +5,9 @@ use std::time::Duration;
 use isotherm_core::AddrRange;
 use serde::{Serialize, Serializer};
 
+/// Bytes in a MiB.
+pub(crate) const MIB: f64 = 1_048_576.0;
+
 const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
 /// Bytes with one decimal, in the largest unit in which the number is at least 1: `300.0 MiB`.

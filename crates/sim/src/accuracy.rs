@@ -20,6 +20,8 @@ pub const AGED: Duration = Duration::from_secs(7);
 /// The accuracy of a recording of a workload, compared with the ground truth.
 #[derive(Debug, Clone, Serialize)]
 pub struct Accuracy {
+    /// version of this format
+    pub schema_version: u32,
     /// name of the workload
     pub workload: String,
     /// the kind of machine
@@ -185,6 +187,7 @@ impl<'a> AccuracyBuilder<'a> {
             begun.map_or_else(Default::default, |(_, seeing)| seeing.map(Seeing::finish));
         let a_second = |sum: f64| if sums.seconds > 0.0 { sum / sums.seconds } else { 0.0 };
         Accuracy {
+            schema_version: 1,
             workload: truth.workload.clone(),
             machine: truth.machine,
             seed: truth.seed,

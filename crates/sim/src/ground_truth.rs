@@ -3,7 +3,7 @@
 //! The program that touches real memory writes it, or it is computed from a simulated machine.
 //! `docs/abi/testing/workload.md` describes the file.
 
-use std::io::Read;
+use std::io::{self, Read, Write};
 
 use isotherm_core::{AddrRange, BLOCK_SIZE, Nanos, PAGE_SIZE, align_down, join_touching};
 use serde::{Deserialize, Serialize};
@@ -167,6 +167,15 @@ impl GroundTruth {
         }
         let truth: Result<GroundTruth, _> = serde_json::from_slice(&text);
         truth.map_err(|e| TruthError::Json(e.to_string()))?.checked()
+    }
+
+    /// Writes a ground truth in the form that [`GroundTruth::read`] reads.
+    ///
+    /// # Errors
+    /// If `to` cannot be written.
+    pub fn write(&self, mut to: impl Write) -> io::Result<()> {
+        serde_json::to_writer(&mut to, self)?;
+        writeln!(to)
     }
 
     /// Checks a ground truth that was read from a file.

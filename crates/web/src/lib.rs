@@ -22,7 +22,7 @@ mod service;
 mod source;
 mod write_timeout;
 
-pub use live::{LiveOptions, watch};
+pub use live::{WatchOptions, watch};
 pub use record::{RecordInput, load as load_record, show};
 pub use server::{ListenOptions, Server, ServerError};
 pub use service::follow;

@@ -30,7 +30,7 @@ const MAX_WAITING_REGIONS: usize = 50_000;
 const NO_TIME: Duration = Duration::ZERO;
 
 /// The memory to watch, and how.
-pub struct LiveOptions {
+pub struct WatchOptions {
     /// the processes
     pub targets: Selection,
     /// whether to watch these processes, files, or physical memory
@@ -46,7 +46,7 @@ pub struct LiveOptions {
 /// # Errors
 /// If the processes cannot be watched, or the server cannot start.
 pub fn watch(
-    live: &LiveOptions,
+    live: &WatchOptions,
     attrs: &dyn AttrsFor,
     options: &WebOptions,
     progress: Box<dyn Progress>,

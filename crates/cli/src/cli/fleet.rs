@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use isotherm::agent::LakePlace;
-use isotherm::fleet_report::{Engine, FleetReport, LakeAge};
+use isotherm::fleet_report::{FleetReport, LakeAge, SqlEngine};
 use isotherm::{UsageError, units};
 
 /// Options of `fleet`.
@@ -125,8 +125,8 @@ impl ReportOfFleet {
             objective_ppm: (self.objective * 1e4).round() as u32,
             headroom: self.headroom,
             engine: match self.engine {
-                EngineOption::DuckDb => Engine::DuckDb,
-                EngineOption::Spark => Engine::Spark,
+                EngineOption::DuckDb => SqlEngine::DuckDb,
+                EngineOption::Spark => SqlEngine::Spark,
             },
             master: self.master.clone(),
             memory_mib: self.memory >> 20,

@@ -6,7 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use isotherm::control::default_path;
 use isotherm::reclaim::{
-    Bytes, GoalOption, Marks, NONE, Pace, ReclaimScheme, aim, goal, marks, pace, pages, quota_size,
+    GoalOption, Marks, NONE, Pace, ReclaimScheme, SizeQuota, aim, goal, marks, pace, pages,
+    quota_size,
 };
 use isotherm::units;
 use isotherm_core::AddrRange;
@@ -34,7 +35,7 @@ pub struct Reclaim {
     pub quota: Pace,
     /// Maximum number of bytes to page out in each window of --quota; none: no limit
     #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = quota_size)]
-    pub quota_size: Bytes,
+    pub quota_size: SizeQuota,
     /// Act only while the free memory of the machine is between LOW and HIGH. isotherm starts to act below MID and
     /// stops above HIGH; below LOW it leaves reclaim to the kernel. none: always act
     #[arg(long, value_name = "HIGH,MID,LOW", default_value = "50%,40%,20%", value_parser = marks)]

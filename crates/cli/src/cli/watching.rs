@@ -115,7 +115,7 @@ impl Watching {
 
     /// The attributes of the kernel's monitor, with its own defaults. It has only some of
     /// isotherm's options; others are an error.
-    pub fn damon_attrs(&self) -> Result<Attrs, UsageError> {
+    fn damon_attrs(&self) -> Result<Attrs, UsageError> {
         let window = (self.window != Attrs::default().window).then_some("--window");
         let monitor = self.monitor.map(|_| "--monitor");
         let ours = [monitor, window, self.of_all.given(), self.of_regions.given_beside_intervals()];

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use isotherm::reading::{Input, RecordSelection};
-use isotherm::reclaim::{Bytes, Pace, pace, quota_size};
+use isotherm::reclaim::{Pace, SizeQuota, pace, quota_size};
 use isotherm::units;
 use isotherm::whatif::{Settings, Sweep, TierList, limit, sweep, tiers};
 
@@ -31,7 +31,7 @@ pub struct WhatIf {
     pub quota: Vec<Pace>,
     /// With --min-age, maximum number of bytes to page out in each window of --quota; none: no limit [default: 128M]
     #[arg(long, value_name = "SIZE", value_parser = quota_size, help_heading = "Settings")]
-    pub quota_size: Option<Bytes>,
+    pub quota_size: Option<SizeQuota>,
     /// With --min-age, decide page by page
     #[arg(long, help_heading = "Settings")]
     pub pages: bool,

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use isotherm_linux::doctor::{CheckResult, Finding, examine};
+use isotherm_linux::doctor::{Findings, examine};
 use textwrap::fill;
 
 use crate::cli::Doctor;
@@ -14,20 +14,15 @@ pub fn run(o: &Doctor) -> Result<ExitCode> {
     let findings = examine("/".as_ref());
     let written = print(&findings, o.json);
     written.context("cannot write to standard output")?;
-    Ok(if all_work(&findings) { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if findings.recording_works() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn all_work(findings: &[Finding]) -> bool {
-    findings.iter().all(|f| f.state != CheckResult::Fails)
-}
-
-fn print(findings: &[Finding], json: bool) -> std::io::Result<()> {
+fn print(all: &Findings, json: bool) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     if json {
-        let all = serde_json::json!({ "schema_version": 1, "findings": findings });
-        writeln!(out, "{all}")?;
+        writeln!(out, "{}", serde_json::to_string(all)?)?;
     } else {
-        for f in findings {
+        for f in &all.findings {
             let mut lines = f.detail.lines().chain(f.advice.as_deref());
             let first = lines.next().unwrap_or_default();
             let first = format!("{:7} {}: {first}", f.state.word(), f.what);
@@ -36,8 +31,8 @@ fn print(findings: &[Finding], json: bool) -> std::io::Result<()> {
                 writeln!(out, "{}", fill(line, lines_of(INDENT, INDENT)))?;
             }
         }
-        let works = if all_work(findings) { "recording works" } else { "recording does not work" };
-        writeln!(out, "{works} on this machine")?;
+        let works = if all.recording_works() { "works" } else { "does not work" };
+        writeln!(out, "recording {works} on this machine")?;
     }
     out.flush()
 }

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use isotherm::output_file::keep_input;
 use isotherm::reading::{self, Head, Input, ReadingError, RecordSelection, lost_text, open};
 use isotherm_core::Missing;
 use isotherm_record::edit::{Edit, EditError, Rewriter};
-use isotherm_record::{AtomicFiles, Event, ReadError, RecordingHeader, Writer};
+use isotherm_record::{AtomicFiles, Writer};
 
 use crate::cli;
 use crate::log::{counted, say};
@@ -17,7 +17,7 @@ use crate::log::{counted, say};
 pub fn run(o: &cli::Edit) -> Result<ExitCode> {
     o.files.iter().try_for_each(|path| keep_input(&o.output, path))?;
     let failed = |path: &Path, e: anyhow::Error| {
-        let repair = if is_damage(&e) && !o.repair { " without --repair" } else { "" };
+        let repair = if is_repairable(&e) && !o.repair { " without --repair" } else { "" };
         e.context(format!("cannot edit {}{repair}", path.display()))
     };
     let input = |path: &PathBuf| Input { path: path.clone(), skip_damaged: o.repair };
@@ -48,8 +48,7 @@ fn add(
     let rewriter = match rewriter {
         Some(rewriter) => rewriter,
         none => {
-            let facts = head.facts.map_or_else(|| presumed(&part.input), Ok)?;
-            let facts = edited(facts, missing);
+            let facts = head.edited(&part.input, missing)?;
             let writer = Writer::create_whole(&o.output, &facts)?;
             none.insert(Rewriter::new(writer, facts))
         }
@@ -65,34 +64,7 @@ fn add(
 }
 
 /// Whether `--repair` helps.
-fn is_damage(e: &anyhow::Error) -> bool {
-    let damage = |e: &ReadError| matches!(e, ReadError::Torn { .. } | ReadError::Damaged { .. });
-    let reading = e.downcast_ref().and_then(|e: &ReadingError| match e {
-        ReadingError::Read(e) => Some(e),
-        _ => None,
-    });
-    let editing = e.downcast_ref().and_then(|e: &EditError| match e {
-        EditError::Read(e) => Some(e),
-        _ => None,
-    });
-    reading.or(editing).is_some_and(damage)
-}
-
-/// The facts of a record whose own cannot be read, as far as its first snapshot has them.
-fn presumed(input: &Input) -> Result<RecordingHeader> {
-    let snapshot = open(input)?.find_map(|event| match event {
-        Ok(Event::Snapshot(s)) => Some(s),
-        _ => None,
-    });
-    let s = snapshot.context("neither its beginning nor any snapshot can be read")?;
-    Ok(RecordingHeader::new(env!("CARGO_PKG_VERSION"), s.attrs, s.start))
-}
-
-/// The facts of an edited record.
-fn edited(facts: RecordingHeader, missing: Missing) -> RecordingHeader {
-    let note = match facts.note.as_str() {
-        "" => "edited".to_owned(),
-        note => format!("{note}; edited"),
-    };
-    RecordingHeader { note, missing, ..facts }
+fn is_repairable(e: &anyhow::Error) -> bool {
+    e.downcast_ref().is_some_and(ReadingError::is_repairable)
+        || matches!(e.downcast_ref(), Some(EditError::Read(e)) if e.is_repairable())
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use isotherm::exec::{self, Advice, lock_budget};
-use isotherm::stop::{Cause, Stop};
+use isotherm::stop::{Stop, StopCause};
 use isotherm_report::bytes;
 
 use crate::cli::Exec;
@@ -38,7 +38,7 @@ pub fn run(o: &Exec) -> Result<ExitCode> {
         ));
     }
     let by_signal = match stop.cause() {
-        Some(Cause::Signal(signal)) => u8::try_from(128 + signal).unwrap_or(1),
+        Some(StopCause::Signal(signal)) => u8::try_from(128 + signal).unwrap_or(1),
         _ => 1,
     };
     Ok(ExitCode::from(status.unwrap_or(by_signal)))

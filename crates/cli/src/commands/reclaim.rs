@@ -9,20 +9,17 @@ use std::time::Duration;
 use anyhow::Result;
 use isotherm::control::machine_text;
 use isotherm::files::text_of;
-use isotherm::reclaim::{GoalOption, NAME};
+use isotherm::reclaim::NAME;
 use isotherm::service::kernel::{self, KernelReclaim};
 use isotherm::service::{self, ServiceConfig, ServiceError};
 use isotherm::watch::{AttrsFor, LookBy};
 use isotherm_core::Attrs;
 use isotherm_core::scheme::Scheme;
-use isotherm_linux::damon::{self, KdamondAttrs};
+use isotherm_linux::damon;
 
 use super::report::output::print;
 use super::run::act;
 use crate::cli::{Config, Reclaim, UsageError};
-
-/// Default time between two checks of the watermarks by the kernel's monitor. While watermarks deactivate it, it answers only this often.
-const KERNEL_MARKS_EVERY: Duration = Duration::from_millis(500);
 
 /// Pages out memory until a signal, a request or `--duration` ends it.
 pub fn run(options: Reclaim) -> Result<ExitCode> {
@@ -35,17 +32,17 @@ pub fn run(options: Reclaim) -> Result<ExitCode> {
     let json = service.options.acting.json;
     if service.options.acting.watching.look == LookBy::Damon {
         service.check_alone()?;
-        let asked = kernel_request(&service.options).map_err(|e| service.placed(e))?;
-        return by_kernel(&service.options, asked);
+        let (asked, scheme) = service.kernel_request().map_err(|e| service.placed(e))?;
+        return by_kernel(&service.options, asked, scheme);
     }
     act(&(Rc::new(service) as Rc<dyn ServiceConfig>), json)
 }
 
 /// Lets the kernel page out, and prints the result.
-fn by_kernel(o: &Reclaim, asked: damon::Reclaim) -> Result<ExitCode> {
+fn by_kernel(o: &Reclaim, asked: damon::Reclaim, scheme: Scheme) -> Result<ExitCode> {
     let done = kernel::run(KernelReclaim {
         asked,
-        scheme: o.scheme().checked()?,
+        scheme,
         ranges: o.range.clone(),
         socket: o.socket(),
         duration: o.acting.duration,
@@ -83,6 +80,12 @@ impl Service {
         let config = Config::read(&path, text)?;
         let options = config.under(&typed)?;
         Ok(Service::new(options, Some((path, config)), typed)?)
+    }
+
+    /// The request to the kernel, for `--look damon`, and its scheme.
+    fn kernel_request(&self) -> Result<(damon::Reclaim, Scheme), UsageError> {
+        let attrs = self.options.acting.watching.kdamond()?;
+        kernel::request(&self.options.scheme(), &self.acting, attrs)
     }
 
     /// Fails if the file has schemes: the kernel's monitor runs only the one made from options.
@@ -150,63 +153,6 @@ impl ServiceConfig for Service {
         }
         Ok(Rc::new(service))
     }
-}
-
-/// The request to the kernel, without the addresses. An option that the kernel cannot do is an
-/// error.
-fn kernel_request(o: &Reclaim) -> Result<damon::Reclaim, UsageError> {
-    let wrong = |what: &str| Err(UsageError::new(format!("kernel DAMON {what}")));
-    if !o.acting.targets.all {
-        return wrong(
-            "pages out memory of the whole machine, and cannot check single pages: give --all, \
-             or choose --look bpf, bpf-probe or bpf-iter",
-        );
-    }
-    if o.acting.log.is_some() || o.acting.passed {
-        return wrong("does not report its actions by range: leave out --log and --passed");
-    }
-    if o.acting.stacks {
-        return wrong("pages out memory of the whole machine: leave out --stacks");
-    }
-    if o.acting.metrics.to.is_some() {
-        return wrong("does not report memory by process: leave out --metrics");
-    }
-    if o.pages || o.aim.is_some() {
-        return wrong("acts on regions: leave out --pages and --aim, or choose --look bpf");
-    }
-    if o.acting.targets.selection(true).excludes() {
-        return wrong(
-            "pages out memory of the whole machine: leave out --except-comm, --except-cgroup and --except-pid",
-        );
-    }
-    o.scheme().checked()?;
-    if o.quota.time == Some(Duration::ZERO) || o.quota_size.0 == Some(0) {
-        return wrong("treats a quota of 0 as no limit: give 1ms/1s and 4K at least, or none");
-    }
-    let mut stalled = None;
-    for aim in &o.goal {
-        match aim {
-            GoalOption::Stalled(time) => stalled = Some(time.mul_f64(o.quota.window.as_secs_f64())),
-            GoalOption::Refaults(_) => {
-                return wrong("has no goal for refaults: write psi=SHARE, or choose --look bpf");
-            }
-        }
-    }
-    Ok(damon::Reclaim {
-        attrs: KdamondAttrs::from(o.acting.watching.damon_attrs()?),
-        memory: Vec::new(),
-        min_age: o.min_age,
-        time: o.quota.time,
-        bytes: o.quota_size.0,
-        window: o.quota.window,
-        watermarks: o
-            .watermarks
-            .0
-            .map(|marks| (marks, o.watermarks_interval.unwrap_or(KERNEL_MARKS_EVERY))),
-        stalled,
-        skip_anon: o.skip_anon,
-        dry: o.acting.dry_run,
-    })
 }
 
 #[cfg(test)]
@@ -312,7 +258,10 @@ mod tests {
     fn of_kernel(options: &[&str]) -> Result<damon::Reclaim, String> {
         let args = ["isotherm", "reclaim", "--look=damon"].iter().chain(options);
         match Cli::try_parse_from(args).unwrap().command {
-            Command::Reclaim(o) => kernel_request(&o).map_err(|e| e.to_string()),
+            Command::Reclaim(o) => {
+                let service = Service::new(o, None, Vec::new()).unwrap();
+                service.kernel_request().map(|(asked, _)| asked).map_err(|e| e.to_string())
+            }
             _ => unreachable!(),
         }
     }
@@ -323,7 +272,7 @@ mod tests {
         assert_eq!(asked.min_age, Duration::from_secs(120));
         assert_eq!((asked.time, asked.bytes), (Some(Duration::from_millis(20)), Some(128 << 20)));
         assert_eq!(asked.stalled, Some(Duration::from_millis(2)), "in each window");
-        assert_eq!(asked.watermarks, Some(([5000, 4000, 2000], KERNEL_MARKS_EVERY)));
+        assert_eq!(asked.watermarks, Some(([5000, 4000, 2000], Duration::from_millis(500))));
         let asked = of_kernel(&["--all", "--watermarks-interval=2s", "--skip-anon"]).unwrap();
         assert_eq!(asked.watermarks.unwrap().1, Duration::from_secs(2));
         assert!(asked.skip_anon);

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use isotherm::watch::WatchedMemory;
-use isotherm_web::LiveOptions;
+use isotherm_web::WatchOptions;
 
 use super::line::Line;
 use crate::cli::{UsageError, Web};
@@ -25,7 +25,7 @@ pub fn run(o: &Web) -> Result<ExitCode> {
             return Err(UsageError::new(text).into());
         }
         let _ = o.watching.check()?;
-        let live = LiveOptions {
+        let live = WatchOptions {
             targets,
             what: WatchedMemory::Processes(Vec::new()),
             look: o.watching.look,

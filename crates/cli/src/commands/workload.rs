@@ -9,12 +9,12 @@ use isotherm::files::text_of;
 use isotherm::output_file::OutputFile;
 use isotherm::stop::Stop;
 use isotherm::workload::{Running, check, populated};
-use isotherm_core::AddrRange;
-use isotherm_linux::sys::{self, Arena, SleepingChild};
+use isotherm_linux::sys::{self, SleepingChild};
 use isotherm_sim::GroundTruth;
 use isotherm_sim::workload::{Layout, Memory, NAMED, Named, Schedule, Workload};
 
 use crate::cli::{self, UsageError};
+use crate::commands::report::output::print;
 use crate::log::say;
 
 /// Lists workloads, or runs one.
@@ -50,7 +50,7 @@ fn touch(o: &cli::Workload, name: &str) -> Result<()> {
     let shared = layout.mappings().iter().any(|&(_, memory)| memory == Memory::Shared);
     let child = shared.then(SleepingChild::fork).transpose().context("cannot fork")?;
     let running = Running::new(&workload, &layout, &arena, o.seed);
-    print_addresses(&arena, child.as_ref(), running.counts())?;
+    print((running.addresses(child.as_ref()).to_string() + "\n").as_bytes())?;
     let truth = running.all(&schedule, &stop)?.truth(name, populated);
     say(last_line(&truth));
     file.map_or(Ok(()), |file| write(file, &truth)).context("cannot write the truth")?;
@@ -71,24 +71,9 @@ fn find(name: &str) -> Result<Workload> {
     Workload::parse(&text).map_err(|e| UsageError::new(format!("{name}: {e}")).into())
 }
 
-/// Prints on standard output the addresses of the memory and of the touch counters, once the memory
-/// is populated.
-fn print_addresses(arena: &Arena, child: Option<&SleepingChild>, counts: AddrRange) -> Result<()> {
-    let (range, pid) = (arena.range(), std::process::id());
-    let child = child.map(SleepingChild::pid);
-    let line = serde_json::json!({
-        "schema_version": 1, "pid": pid, "start": range.start, "end": range.end, "child": child,
-        "counts": { "start": counts.start, "end": counts.end },
-    });
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{line}")?;
-    Ok(out.flush()?)
-}
-
 fn write(file: OutputFile, truth: &GroundTruth) -> Result<()> {
     let mut out = BufWriter::new(file);
-    serde_json::to_writer(&mut out, truth)?;
-    writeln!(out)?;
+    truth.write(&mut out)?;
     let file = out.into_inner().map_err(std::io::IntoInnerError::into_error)?;
     Ok(file.finish()?)
 }

@@ -208,7 +208,7 @@ impl Mapped {
     }
 
     fn read(&self, at: u64) {
-        // SAFETY: callers read within the mapping, and nobody makes the file shorter.
+        // SAFETY: callers read within the mapping, and no process makes the file shorter.
         let _ = unsafe { self.0.add(at as usize).read_volatile() };
     }
 }

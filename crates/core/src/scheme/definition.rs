@@ -47,8 +47,8 @@ const MAX_FILTERS: usize = 64;
 const MAX_RECHECK_PAUSE: Duration = Duration::from_secs(1);
 
 /// If each page has an age of its own, some page reaches the requested age at any time. So the scheme looks at
-/// memory again after a thirtieth of this age. It looks no sooner than after half a second and after 200 times the
-/// time of a look, so that looks use at most 0.5 % of a CPU.
+/// memory again after a thirtieth of this age. It waits at least half a second, and at least 200 times the time of a
+/// look, so that looks use at most 0.5 % of a CPU.
 const PART_OF_PAGE_AGE: u32 = 30;
 const MIN_PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_PER_LOOK: u32 = 200;

@@ -9,4 +9,4 @@ mod run;
 
 pub use advice::{Advice, AdviceError};
 pub use error::ExecError;
-pub use run::{Applied, RaisedLimit, apply, lock_budget, run};
+pub use run::{AppliedAdvice, RaisedLimit, apply, lock_budget, run};

@@ -12,7 +12,7 @@ use isotherm_linux::{Thread, proc};
 use rangemap::RangeSet;
 use tracing::{debug, warn};
 
-use super::Applied;
+use super::AppliedAdvice;
 use super::advice::Program;
 use super::place::{place, requests};
 use crate::reading::program;
@@ -25,13 +25,13 @@ struct Process {
     found: Vec<Option<AddrRange>>,
     /// what is locked by the advice
     locked: RangeSet<u64>,
-    applied: Applied,
+    applied: AppliedAdvice,
 }
 
 impl Process {
     fn new(process: Thread) -> Self {
         let (found, locked) = (Vec::new(), RangeSet::new());
-        Process { process, found, locked, applied: Applied::default() }
+        Process { process, found, locked, applied: AppliedAdvice::default() }
     }
 
     /// Whether each mapping of the advice has been found.
@@ -149,13 +149,13 @@ pub(super) struct Processes<'a> {
     /// processes that could not be made to call the kernel
     refused: BTreeSet<i32>,
     /// the maximum that was applied at any time
-    pub(super) most: Applied,
+    pub(super) most: AppliedAdvice,
 }
 
 impl<'a> Processes<'a> {
     pub(super) fn new(programs: &'a [Program]) -> Self {
         let (all, refused) = (BTreeMap::new(), BTreeSet::new());
-        Processes { programs, all, refused, most: Applied::default() }
+        Processes { programs, all, refused, most: AppliedAdvice::default() }
     }
 
     /// Applies the advice in the processes that exist now. Returns the time that calls in them took; `None` if there was
@@ -183,7 +183,7 @@ impl<'a> Processes<'a> {
         }
         let most =
             |before: u64, of: fn(&Process) -> u64| before.max(self.all.values().map(of).sum());
-        self.most = Applied {
+        self.most = AppliedAdvice {
             locked: most(self.most.locked, |p| p.applied.locked),
             huge: most(self.most.huge, |p| p.applied.huge),
             refused: most(self.most.refused, |p| p.applied.refused),
@@ -259,7 +259,8 @@ mod tests {
         ] {
             process.note(request, result, &locked);
         }
-        let expected = Applied { locked: 0x2000, huge: 0x4000, refused: 0x2000 + 0x1000 + 0x4000 };
+        let expected =
+            AppliedAdvice { locked: 0x2000, huge: 0x4000, refused: 0x2000 + 0x1000 + 0x4000 };
         assert_eq!(process.applied, expected);
     }
 

@@ -28,7 +28,7 @@ const MAX_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The amount of applied advice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Applied {
+pub struct AppliedAdvice {
     /// maximum number of bytes that were locked at any time
     pub locked: u64,
     /// maximum number of bytes for which huge pages were requested
@@ -129,8 +129,8 @@ pub fn run(
     command: &[String],
     advice: &Advice,
     stop: &Stop,
-) -> Result<(Option<u8>, Applied), ExecError> {
-    let Some(program) = resolve(command)? else { return Ok((Some(0), Applied::default())) };
+) -> Result<(Option<u8>, AppliedAdvice), ExecError> {
+    let Some(program) = resolve(command)? else { return Ok((Some(0), AppliedAdvice::default())) };
     let root = Path::new(crate::ROOT);
     let family = Family::begin(root).map_err(|e| ExecError::Family(e.into()))?;
     let mut started = StartedCommand::spawn(&program, command, &[])?;
@@ -146,7 +146,7 @@ pub fn run(
 ///
 /// # Errors
 /// If there is no such process.
-pub fn apply(pid: i32, advice: &Advice, stop: &Stop) -> Result<Applied, ExecError> {
+pub fn apply(pid: i32, advice: &Advice, stop: &Stop) -> Result<AppliedAdvice, ExecError> {
     let root = Path::new(crate::ROOT);
     let mut applying = Applying::new(advice);
     let process = Thread::now(root, pid).ok_or(ExecError::NoProcess(pid))?;

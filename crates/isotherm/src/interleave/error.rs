@@ -5,7 +5,7 @@ use std::io;
 use isotherm_linux::WayError;
 use isotherm_linux::numa::NumaError;
 use isotherm_linux::proc::ProcError;
-use isotherm_mm::mempolicy::WeightsError;
+use isotherm_mm::mempolicy::NodeWeightsError;
 
 use crate::follow::FollowError;
 use crate::session::{SessionError, via_session};
@@ -25,7 +25,7 @@ pub enum InterleaveError {
     Usage(#[from] UsageError),
     /// weights are invalid
     #[error("{0}")]
-    Weights(#[from] WeightsError),
+    Weights(#[from] NodeWeightsError),
     /// a file of a process cannot be read
     #[error("{0}")]
     Proc(#[from] ProcError),

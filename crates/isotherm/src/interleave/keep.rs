@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use isotherm_core::{AddrRange, Mapping};
 use isotherm_linux::numa::{Layout, MoveResult, balancing, node_of};
 use isotherm_linux::proc;
-use isotherm_mm::mempolicy::Weights;
+use isotherm_mm::mempolicy::NodeWeights;
 use tracing::warn;
 
 use super::rule::is_by_address;
@@ -34,7 +34,7 @@ pub fn parts<'a>(
 /// Runs one round. The first value reports the work done even if the round fails partway.
 pub fn round(
     layout: &mut Layout,
-    weights: &Weights,
+    weights: &NodeWeights,
     within: Option<&[AddrRange]>,
 ) -> (MoveResult, Result<(), InterleaveError>) {
     let mut out = MoveResult::default();
@@ -44,7 +44,7 @@ pub fn round(
 
 fn all(
     layout: &mut Layout,
-    weights: &Weights,
+    weights: &NodeWeights,
     within: Option<&[AddrRange]>,
     out: &mut MoveResult,
 ) -> Result<(), InterleaveError> {

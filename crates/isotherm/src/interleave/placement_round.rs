@@ -2,7 +2,7 @@
 
 use isotherm_core::AddrRange;
 use isotherm_linux::numa::MoveResult;
-use isotherm_mm::mempolicy::Weights;
+use isotherm_mm::mempolicy::NodeWeights;
 use isotherm_report::bytes;
 use serde::Serialize;
 
@@ -40,7 +40,7 @@ impl<'a> PlacementRound<'a> {
     pub fn new(
         pid: i32,
         round: u32,
-        (weights, from): (&Weights, WeightsSource),
+        (weights, from): (&NodeWeights, WeightsSource),
         hot: Option<&[AddrRange]>,
         laid_out: &'a MoveResult,
     ) -> Self {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use isotherm_core::{Mapping, MappingKind};
 use isotherm_linux::numa::{Node, NumaError, Setting, WeightFiles, nodes};
-use isotherm_mm::mempolicy::{Weights, bandwidth_of, weights_from_bandwidth};
+use isotherm_mm::mempolicy::{NodeWeights, bandwidth_of, weights_from_bandwidth};
 
 use super::{ChosenLayout, InterleaveError, root};
 use crate::usage::UsageError;
@@ -88,7 +88,7 @@ impl Machine {
         o: &ChosenLayout,
         allowed: &[u32],
         pid: i32,
-    ) -> Result<(Weights, WeightsSource), InterleaveError> {
+    ) -> Result<(NodeWeights, WeightsSource), InterleaveError> {
         let have = self.have();
         if o.nodes.is_empty() && have.len() < 2 {
             return Err(InterleaveError::OneNode);
@@ -103,7 +103,7 @@ impl Machine {
             }
         }
         let (weights, from) = self.weights_of(o, &nodes)?;
-        let weights = Weights::new(nodes.into_iter().zip(weights));
+        let weights = NodeWeights::new(nodes.into_iter().zip(weights));
         Ok((weights.map_err(|e| UsageError::new(e.to_string()))?, from))
     }
 
@@ -139,7 +139,7 @@ impl Machine {
 }
 
 /// Weights in the form that options accept: `0=9,1=1`.
-pub fn text(weights: &Weights) -> String {
+pub fn text(weights: &NodeWeights) -> String {
     let one = |(node, weight): &(u32, u8)| format!("{node}={weight}");
     weights.nodes().iter().map(one).collect::<Vec<_>>().join(",")
 }

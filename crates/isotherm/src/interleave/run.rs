@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use isotherm_linux::numa::{self, Holding, Layout, MoveResult, NumaError};
 use isotherm_linux::sys::{NodeMask, PolicyMode, allowed_nodes, set_policy};
-use isotherm_mm::mempolicy::Weights;
+use isotherm_mm::mempolicy::NodeWeights;
 use tracing::info;
 
 use super::rule::{Machine, WeightsSource, text};
@@ -73,19 +73,19 @@ fn put_back(holding: Holding) -> Result<(), InterleaveError> {
     Ok(())
 }
 
-fn mask(weights: &Weights) -> NodeMask {
+fn mask(weights: &NodeWeights) -> NodeMask {
     weights.nodes().iter().map(|n| n.0).collect()
 }
 
 /// The node of the greatest weight: fewer pages have to be moved from there than from any other.
-fn fastest(weights: &Weights) -> u32 {
+fn fastest(weights: &NodeWeights) -> u32 {
     let nodes = weights.nodes().iter();
     nodes.min_by_key(|(node, weight)| (u8::MAX - weight, *node)).map_or(0, |n| n.0)
 }
 
 /// Sets the given weights for the whole machine. Without given weights, root's run notes those of the machine, so
 /// that no other run changes them at the same time.
-fn hold(weights: &Weights, from: WeightsSource) -> Result<Option<Holding>, InterleaveError> {
+fn hold(weights: &NodeWeights, from: WeightsSource) -> Result<Option<Holding>, InterleaveError> {
     if from != WeightsSource::Given {
         info!("by the weights of the machine, {}", text(weights));
         if !rustix::process::geteuid().is_root() {
@@ -109,7 +109,7 @@ fn hold(weights: &Weights, from: WeightsSource) -> Result<Option<Holding>, Inter
 }
 
 /// Whether the kernel has weighted interleave: isotherm sets the policy for itself to find out.
-fn kernel_interleaves(weights: &Weights) -> Result<bool, InterleaveError> {
+fn kernel_interleaves(weights: &NodeWeights) -> Result<bool, InterleaveError> {
     let attempt = |mode| set_policy(mode, &mask(weights));
     let tried = attempt(PolicyMode::WEIGHTED_INTERLEAVE);
     // If plain interleave fails as well, the kernel refuses the nodes, not the mode.
@@ -138,7 +138,7 @@ fn with_policy<T>(
 fn move_while_it_runs(
     interval: Duration,
     (started, family): (&mut StartedCommand, &Family),
-    weights: &Weights,
+    weights: &NodeWeights,
     stop: &Stop,
 ) -> Result<MoveResult, InterleaveError> {
     let (mut last, mut moved) = (MoveResult::default(), 0);
@@ -189,7 +189,8 @@ mod tests {
 
     #[test]
     fn the_command_starts_on_the_node_of_the_greatest_weight() {
-        let fastest = |nodes: &[(u32, u8)]| fastest(&Weights::new(nodes.iter().copied()).unwrap());
+        let fastest =
+            |nodes: &[(u32, u8)]| fastest(&NodeWeights::new(nodes.iter().copied()).unwrap());
         assert_eq!(fastest(&[(0, 1), (2, 5)]), 2);
         assert_eq!(fastest(&[(3, 5), (1, 5)]), 1);
         assert_eq!(fastest(&[(0, 255)]), 0);

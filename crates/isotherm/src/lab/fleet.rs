@@ -5,7 +5,7 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use isotherm_fleet::{AGES, Effort, FileError, Group, LakeRow, Writer};
+use isotherm_fleet::{AGES, Effort, Group, LakeFileError, LakeRow, Writer};
 use isotherm_sim::fleet::{self, DAY_MINUTES, Day, Fleet, FleetSpec};
 use serde::Serialize;
 
@@ -36,7 +36,7 @@ pub enum LabFleetError {
         /// its path
         path: PathBuf,
         /// the error of the writer
-        source: FileError,
+        source: LakeFileError,
     },
 }
 
@@ -117,7 +117,7 @@ fn write_file(
     day: &Day,
     hosts: std::ops::Range<u32>,
     path: &Path,
-) -> Result<u64, FileError> {
+) -> Result<u64, LakeFileError> {
     let aside = path.with_extension("aside");
     let mut writer = Writer::new(BufWriter::new(File::create(&aside)?), Effort::Fast)?;
     let mut count = 0;

@@ -62,6 +62,30 @@ impl Head {
         head.gaps = gaps.found;
         Ok(head)
     }
+
+    /// The header of a record made by editing the one at `input`, whose head this is. It marks `missing` figures as
+    /// missing. An unreadable header is presumed from the first snapshot.
+    ///
+    /// # Errors
+    /// If `input` cannot be opened, or has no such snapshot.
+    pub fn edited(self, input: &Input, missing: Missing) -> Result<RecordingHeader, ReadingError> {
+        let facts = self.facts.map_or_else(|| presumed(input), Ok)?;
+        let note = match facts.note.as_str() {
+            "" => "edited".to_owned(),
+            note => format!("{note}; edited"),
+        };
+        Ok(RecordingHeader { note, missing, ..facts })
+    }
+}
+
+/// The facts of a record whose own cannot be read, as far as its first snapshot has them.
+fn presumed(input: &Input) -> Result<RecordingHeader, ReadingError> {
+    let snapshot = open(input)?.find_map(|event| match event {
+        Ok(Event::Snapshot(s)) => Some(s),
+        _ => None,
+    });
+    let s = snapshot.ok_or(ReadingError::NoFacts)?;
+    Ok(RecordingHeader::new(env!("CARGO_PKG_VERSION"), s.attrs, s.start))
 }
 
 /// Whether two facts are of the same target. In the next recording of a record, a number may stand

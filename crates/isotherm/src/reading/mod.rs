@@ -73,6 +73,9 @@ pub enum ReadingError {
     /// the record ends before its first snapshot
     #[error("there is no snapshot to show")]
     NoSnapshot(#[source] ReadError),
+    /// the record has neither its beginning nor a snapshot
+    #[error("neither its beginning nor any snapshot can be read")]
+    NoFacts,
     /// no target matches a word
     #[error("no target matches {word:?}: the record has {targets}")]
     NoTarget {
@@ -90,6 +93,14 @@ pub enum ReadingError {
     /// the record cannot be played
     #[error("{0}")]
     Play(#[from] WhatIfError),
+}
+
+impl ReadingError {
+    /// Whether the rest of the record can be read by skipping the damaged or missing part.
+    #[must_use]
+    pub fn is_repairable(&self) -> bool {
+        matches!(self, ReadingError::Read(e) if e.is_repairable())
+    }
 }
 
 /// Opens a record. If there is none, the error says how to record one.

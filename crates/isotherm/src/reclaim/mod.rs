@@ -13,7 +13,7 @@ use crate::schemes::WATERMARKS_INTERVAL;
 use crate::usage::UsageError;
 
 pub use options::{
-    Bytes, GoalOption, Marks, NONE, Pace, aim, goal, marks, pace, pages, quota_size,
+    GoalOption, Marks, NONE, Pace, SizeQuota, aim, goal, marks, pace, pages, quota_size,
 };
 
 /// The name of the scheme that is made from options.
@@ -34,7 +34,7 @@ pub struct ReclaimScheme {
     pub quota_size: Option<u64>,
     /// the watermarks high, mid and low, in shares of 10,000; `None`: always act
     pub watermarks: Option<[u32; 3]>,
-    /// time between two checks of the watermarks; `None`: 5 s
+    /// time between two checks of the watermarks; `None`: 5 s; 500 ms with kernel DAMON
     pub watermarks_interval: Option<Duration>,
     /// addresses to act on; empty: all
     pub ranges: Vec<AddrRange>,

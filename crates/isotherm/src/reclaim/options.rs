@@ -20,9 +20,9 @@ pub struct Pace {
     pub window: Duration,
 }
 
-/// Bytes; none: no limit.
+/// Maximum number of bytes in each window; none: no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bytes(pub Option<u64>);
+pub struct SizeQuota(pub Option<u64>);
 
 /// The watermarks high, mid and low, in shares of 10,000; none: always act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,12 +73,12 @@ pub fn pace(text: &str) -> Result<Pace, String> {
 }
 
 /// `128M`, or `none`.
-pub fn quota_size(text: &str) -> Result<Bytes, String> {
+pub fn quota_size(text: &str) -> Result<SizeQuota, String> {
     if text == NONE {
-        return Ok(Bytes(None));
+        return Ok(SizeQuota(None));
     }
     let size = units::size(text).map_err(|e| format!("{e}, or none"))?;
-    Ok(Bytes(Some(size)))
+    Ok(SizeQuota(Some(size)))
 }
 
 /// `50%,40%,20%`, or `none`.
@@ -130,7 +130,7 @@ mod tests {
         let [ms, second] = [Duration::from_millis(10), Duration::from_secs(1)];
         assert_eq!(pace("10ms/1s"), Ok(Pace { time: Some(ms), window: second }));
         assert_eq!(pace("none").unwrap().time, None);
-        assert_eq!(quota_size("128M"), Ok(Bytes(Some(128 << 20))));
+        assert_eq!(quota_size("128M"), Ok(SizeQuota(Some(128 << 20))));
         assert_eq!(marks("50%,40%,20%"), Ok(Marks(Some([5000, 4000, 2000]))));
         assert_eq!(marks("none"), Ok(Marks(None)));
         assert_eq!(goal("refault=0.2%"), Ok(GoalOption::Refaults(2000)));

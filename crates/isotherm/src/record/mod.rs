@@ -11,7 +11,7 @@ use isotherm_core::{Attribution, Attrs, Fault, MonitorKind, Nanos, Snapshot, Tar
 use isotherm_linux::damon;
 use isotherm_linux::sys::{self, KeptCapabilities};
 use isotherm_record::{
-    FileEndReason, Limits, Progress as Written, RecordingHeader, Summary, TargetInfo, Writer,
+    FileEndReason, Limits, RecordProgress, RecordingHeader, Summary, TargetInfo, Writer,
 };
 use tracing::{error, info, warn};
 
@@ -139,7 +139,7 @@ pub fn record(
     };
     let environment = stacks.as_ref().map(Stacks::environment).unwrap_or_default();
     let started = follower.start(ready.hold(), program, &o.targets.command, &environment);
-    let (mut started, mut writer) = or_finish(started, writer)?;
+    let (started, mut writer) = or_finish(started, writer)?;
     // Processes that start later may belong to other users.
     let writes = metrics.writes() || agent.writes();
     let reach = o.limits.rotate.is_some() || o.targets.may_be_strangers() || writes;
@@ -158,8 +158,8 @@ pub fn record(
     privileges.fit(&writer)?;
     let begun = Session::begin(ready, follower, attrs, seed, progress);
     let (session, writer) = or_finish(begun, writer)?;
-    let mut session = session.speaking(control, metrics, Notify::default()).writing(agent);
-    let mut recording = RecordJob {
+    let session = session.speaking(control, metrics, Notify::default()).writing(agent);
+    let recording = RecordJob {
         files: writer.summary().files,
         file_size: o.limits.file_size().unwrap_or(u64::MAX),
         writer,
@@ -170,11 +170,22 @@ pub fn record(
         privileges,
     };
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
-    let result = session.run(&mut recording, &stop);
+    run_to_end(session, recording, started, &stop, attrs.monitor, finish)
+}
+
+/// Runs the session, and ends the record and a started command. Returns the same as [`record`].
+fn run_to_end(
+    mut session: Session,
+    mut recording: RecordJob,
+    mut started: Option<StartedCommand>,
+    stop: &Stop,
+    monitor: MonitorKind,
+    finish: impl FnOnce(&Recorded),
+) -> Result<(Option<u8>, bool), RecordError> {
+    let result = session.run(&mut recording, stop);
     // A command still has its memory.
     let result = result.and_then(|end| recording.complete_stacks().map(|()| end));
-    let mut end_command =
-        || started.as_mut().map(|c: &mut StartedCommand| c.end(&stop)).transpose();
+    let mut end_command = || started.as_mut().map(|c: &mut StartedCommand| c.end(stop)).transpose();
     // A command that is asked to end may still print something, so wait for it first. A command that continues
     // to run must not delay the end of the record or its summary.
     let ended = stop.is_over().then(&mut end_command);
@@ -187,7 +198,7 @@ pub fn record(
             cost: status.cost(),
             samples,
             watched: follower.summary(),
-            monitor: attrs.monitor,
+            monitor,
         });
     });
     if let Err(e) = &finished {
@@ -257,10 +268,10 @@ struct RecordJob {
 
 impl RecordJob {
     /// Snapshots in the record are numbered without gaps, because a gap would mean a loss.
-    fn write(&mut self, s: &Snapshot) -> Result<Written, RecordError> {
+    fn write(&mut self, s: &Snapshot) -> Result<RecordProgress, RecordError> {
         if self.paused {
             self.left_out += 1;
-            return Ok(Written::Going);
+            return Ok(RecordProgress::Going);
         }
         Ok(match self.left_out {
             0 => self.writer.snapshot(s)?,
@@ -384,8 +395,8 @@ impl Job for RecordJob {
             let _ = self.writer.trace(trace)?;
         }
         Ok(match self.write(s)? {
-            Written::Full => ControlFlow::Break(End::Full),
-            Written::Going => ControlFlow::Continue(()),
+            RecordProgress::Full => ControlFlow::Break(End::Full),
+            RecordProgress::Going => ControlFlow::Continue(()),
         })
     }
 

@@ -21,17 +21,17 @@ use crate::units;
 /// Default time between two checks of the watermarks.
 pub(crate) const WATERMARKS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// An error in a scheme.
-pub struct Fault {
+/// A key of a scheme with an invalid value.
+pub struct InvalidKey {
     /// the key with the error, such as `quota.time`, or `filters.0.kind` for the kind of the first filter
     pub key: String,
     pub what: String,
 }
 
-impl Fault {
-    fn at(key: &str) -> impl FnOnce(String) -> Fault {
+impl InvalidKey {
+    fn at(key: &str) -> impl FnOnce(String) -> InvalidKey {
         let key = key.to_owned();
-        move |what| Fault { key, what }
+        move |what| InvalidKey { key, what }
     }
 }
 
@@ -49,7 +49,7 @@ pub fn scheme(
     interval: Duration,
     before: &[Scheme],
     taken: Option<&str>,
-) -> Result<Scheme, Fault> {
+) -> Result<Scheme, InvalidKey> {
     let action = t.action.0;
     let pattern = Pattern {
         size: range(t.size, 0..=u64::MAX, |size| size.0),
@@ -59,7 +59,7 @@ pub fn scheme(
     let name = t.name.unwrap_or_else(|| default_name(&action, before));
     if taken == Some(&*name) || before.iter().any(|s| *s.name == *name) {
         let what = format!("two schemes are called `{name}`: give each a name of its own");
-        return Err(Fault::at("name")(what));
+        return Err(InvalidKey::at("name")(what));
     }
     let mut scheme = Scheme::new(&name, pattern, action);
     scheme.apply_interval = t.apply_interval.map_or(Duration::ZERO, |t| t.0);
@@ -67,17 +67,17 @@ pub fn scheme(
     let goals;
     (scheme.quota, goals) = quota(t.quota);
     let marks = t.watermarks.map(watermarks).transpose();
-    scheme.watermarks = marks.map_err(Fault::at("watermarks.of"))?;
-    scheme.check().map_err(|e| Fault::at(e.key())(e.to_string()))?;
+    scheme.watermarks = marks.map_err(InvalidKey::at("watermarks.of"))?;
+    scheme.check().map_err(|e| InvalidKey::at(e.key())(e.to_string()))?;
     // Each goal is checked by itself, so that the error can name the goal.
     for (i, g) in goals.into_iter().enumerate() {
         scheme.quota.goals.push(goal(g));
-        scheme.check().map_err(|e| Fault::at(&format!("quota.goals.{i}"))(e.to_string()))?;
+        scheme.check().map_err(|e| InvalidKey::at(&format!("quota.goals.{i}"))(e.to_string()))?;
     }
     for (i, filter) in t.filters.into_iter().enumerate() {
         let at = format!("filters.{i}.kind");
-        add_filter(&mut scheme, filter).map_err(Fault::at(&at))?;
-        scheme.check().map_err(|e| Fault::at(&at)(e.to_string()))?;
+        add_filter(&mut scheme, filter).map_err(InvalidKey::at(&at))?;
+        scheme.check().map_err(|e| InvalidKey::at(&at)(e.to_string()))?;
     }
     Ok(scheme)
 }

@@ -13,7 +13,7 @@ use isotherm_core::scheme::{ParseError, Scheme, parse};
 use serde::{Deserialize, Serialize};
 use toml::de::{DeTable, DeValue};
 
-use self::convert::{Fault, default_name, scheme};
+use self::convert::{InvalidKey, default_name, scheme};
 use self::text::{Among, File, SchemeText};
 use crate::usage::UsageError;
 
@@ -22,7 +22,7 @@ pub use text::TARGETS;
 /// An error in a file of schemes, and its place.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum FileError {
+pub enum SchemeFileError {
     /// not TOML, an unknown key, or a value that cannot be parsed
     #[error("{0}")]
     Toml(#[from] toml::de::Error),
@@ -123,13 +123,13 @@ fn add(
 ///
 /// # Errors
 /// If a scheme is invalid: the place of the error.
-pub fn among(text: &str, interval: Duration, taken: &str) -> Result<Vec<Scheme>, FileError> {
+pub fn among(text: &str, interval: Duration, taken: &str) -> Result<Vec<Scheme>, SchemeFileError> {
     let file: Among = toml::from_str(text)?;
     all(file.scheme, text, interval, &[], Some(taken))
 }
 
 /// Parses the TOML format.
-fn read(text: &str, interval: Duration, before: &[Scheme]) -> Result<Vec<Scheme>, FileError> {
+fn read(text: &str, interval: Duration, before: &[Scheme]) -> Result<Vec<Scheme>, SchemeFileError> {
     let file: File = toml::from_str(text)?;
     all(file.scheme, text, interval, before, None)
 }
@@ -150,12 +150,12 @@ fn all(
     interval: Duration,
     before: &[Scheme],
     taken: Option<&str>,
-) -> Result<Vec<Scheme>, FileError> {
+) -> Result<Vec<Scheme>, SchemeFileError> {
     let mut all = before.to_vec();
     for (n, t) in texts.into_iter().enumerate() {
-        let senseless = |Fault { key, what }| {
+        let senseless = |InvalidKey { key, what }| {
             let (line, column) = place(text, locate(text, &format!("scheme.{n}.{key}")));
-            FileError::Senseless { line, column, key, what }
+            SchemeFileError::Senseless { line, column, key, what }
         };
         all.push(scheme(t, interval, &all, taken).map_err(senseless)?);
     }

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use isotherm_core::scheme::Scheme;
+use isotherm_core::scheme::{Goal, Scheme};
 use isotherm_core::{AddrRange, Nanos};
-use isotherm_linux::damon::{self, ExcludedMemory, Reclaimed, Reclaimer};
+use isotherm_linux::damon::{self, ExcludedMemory, KdamondAttrs, Reclaimed, Reclaimer};
 use isotherm_linux::proc::MGLRU;
 use isotherm_linux::sys::{self, KeptCapabilities};
 use isotherm_linux::{PhysicalSelection, physical_memory, possible};
@@ -15,17 +15,91 @@ use serde::Serialize;
 use tracing::{info, warn};
 
 use super::kernel_memory::MachineBytes;
-use super::{SchemeTable, ServiceError, check_actions};
+use super::{Acting, SchemeTable, ServiceError, check_actions};
 use crate::ROOT;
 use crate::control::{self, Answer, Control, Request};
 use crate::notify::Notify;
+use crate::reclaim::ReclaimScheme;
 use crate::record::sweep;
 use crate::served::Wait;
 use crate::stop::Stop;
+use crate::usage::UsageError;
 use crate::words::STATUS;
 
 /// Interval between two reports of its progress.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Default time between two checks of the watermarks by the kernel's monitor. While watermarks deactivate it, it
+/// answers only this often.
+const KERNEL_MARKS_EVERY: Duration = Duration::from_millis(500);
+
+/// The request to the kernel, without the addresses, and the scheme that it was made from.
+///
+/// # Errors
+/// If the kernel does not have one of the options.
+pub fn request(
+    o: &ReclaimScheme,
+    acting: &Acting,
+    attrs: KdamondAttrs,
+) -> Result<(damon::Reclaim, Scheme), UsageError> {
+    if let Some(what) = unavailable(o, acting) {
+        return Err(UsageError::new(format!("kernel DAMON {what}")));
+    }
+    let scheme = o.checked()?;
+    if scheme.quota.time == Some(Duration::ZERO) || scheme.quota.bytes == Some(0) {
+        let text =
+            "kernel DAMON treats a quota of 0 as no limit: give 1ms/1s and 4K at least, or none";
+        return Err(UsageError::new(text));
+    }
+    let stalled = scheme.quota.goals.iter().rev().find_map(|goal| match goal {
+        Goal::Stalled { target, .. } => Some(target.mul_f64(scheme.quota.reset.as_secs_f64())),
+        _ => None,
+    });
+    let marks_every = o.watermarks_interval.unwrap_or(KERNEL_MARKS_EVERY);
+    let asked = damon::Reclaim {
+        attrs,
+        memory: Vec::new(),
+        min_age: o.min_age,
+        time: scheme.quota.time,
+        bytes: scheme.quota.bytes,
+        window: scheme.quota.reset,
+        watermarks: o.watermarks.map(|marks| (marks, marks_every)),
+        stalled,
+        skip_anon: o.skip_anon,
+        dry: acting.dry_run,
+    };
+    Ok((asked, scheme))
+}
+
+/// The first option that the kernel does not have, with the remedy.
+fn unavailable(o: &ReclaimScheme, acting: &Acting) -> Option<&'static str> {
+    let refaults = o.goals.iter().any(|goal| matches!(goal, Goal::Refaults { .. }));
+    [
+        (
+            !acting.targets.all,
+            "pages out memory of the whole machine, and cannot check single pages: give --all, \
+             or choose --look bpf, bpf-probe or bpf-iter",
+        ),
+        (
+            acting.log.is_some() || acting.passed,
+            "does not report its actions by range: leave out --log and --passed",
+        ),
+        (acting.stacks, "pages out memory of the whole machine: leave out --stacks"),
+        (acting.metrics.is_some(), "does not report memory by process: leave out --metrics"),
+        (
+            o.pages || o.aim.is_some(),
+            "acts on regions: leave out --pages and --aim, or choose --look bpf",
+        ),
+        (
+            acting.targets.excludes(),
+            "pages out memory of the whole machine: leave out --except-comm, --except-cgroup and \
+             --except-pid",
+        ),
+        (refaults, "has no goal for refaults: write psi=SHARE, or choose --look bpf"),
+    ]
+    .into_iter()
+    .find_map(|(given, what)| given.then_some(what))
+}
 
 /// The scheme that the kernel is to run, and the options of the service.
 pub struct KernelReclaim {

@@ -47,7 +47,7 @@ use crate::session::{End, Progress, SavedAges, Session};
 use crate::stacks::{StackOptions, Stacks};
 use crate::stop::Stop;
 use crate::usage::UsageError;
-use crate::watch::{self, AttrsFor, FilesToWatch, LookBy, WatchedMemory};
+use crate::watch::{self, AttrsFor, FilesToWatch, LookBy, Ready, WatchedMemory};
 use crate::words::{chain, is_closed_pipe};
 
 pub use self::error::{MeterError, ServiceError};
@@ -160,32 +160,9 @@ pub fn act<T>(
     finish: impl FnOnce(&SchemeTable) -> T,
 ) -> Result<Acted<T>, ServiceError> {
     let o = config.acting();
-    let attrs = config.check().map_err(|e| config.placed(e))?;
-    let engine = |attrs: &Attrs| -> Result<Engine, UsageError> {
-        Engine::new(config.schemes(attrs)?).map_err(|e| UsageError::new(e.to_string()))
-    };
-    let first = engine(&attrs)?;
-    let has_processes = o.files.is_none() || !o.targets.is_empty();
-    // A way to look that was named explicitly may have a more specific reason to fail.
-    if o.look == LookBy::Auto && has_processes && !o.dry_run {
-        refuse_at_once(&first)?;
-    }
     let stop =
         if config.is_in_file() { Stop::at_signals_but_reload()? } else { Stop::at_signals()? };
-    let of_files = |files| WatchedMemory::files(files, has_processes);
-    let what = o.files.clone().map_or_else(WatchedMemory::processes, of_files);
-    let mut looks = watch::open(&what, o.look, config.attrs())?;
-    // The available way to look may require another monitor, with other intervals.
-    let attrs = looks.attrs(config.attrs()).map_err(|e| config.placed(e))?;
-    let mut engine = engine(&attrs)?;
-    check_aims(engine.schemes().map(|(scheme, _)| scheme), &attrs)?;
-    if o.files.is_some() {
-        check_for_files(engine.schemes().map(|(scheme, _)| scheme))?;
-    }
-    engine.log_passed(o.passed);
-    let act = looks.act().ok_or(ServiceError::CannotAct)?;
-    let schemes = engine.schemes().map(|(scheme, _)| scheme);
-    let mut notes = check_actions(schemes, |action| act.supports(action), o.dry_run)?;
+    let Opened { mut looks, attrs, engine, mut notes } = open(&**config)?;
     let required = RequiredPrivileges::of(engine.schemes().map(|(s, _)| &s.action));
     let mut follower = Follower::new(looks.watched());
     follower.attach_all(looks.hold(), &o.targets)?;
@@ -250,6 +227,45 @@ pub fn act<T>(
     let finished = finish(&table);
     let status = started.as_mut().map(|c| c.end(&stop)).transpose()?;
     Ok(Acted { table, status: status.flatten(), failed: result.err(), finished })
+}
+
+/// A way to look that can act, and the schemes for it.
+struct Opened {
+    looks: Box<dyn Ready>,
+    attrs: Attrs,
+    engine: Engine,
+    /// what must change before the schemes can act
+    notes: Vec<String>,
+}
+
+/// Opens a way to look, and checks that the schemes of `config` can act by it.
+fn open(config: &dyn ServiceConfig) -> Result<Opened, ServiceError> {
+    let o = config.acting();
+    let attrs = config.check().map_err(|e| config.placed(e))?;
+    let engine = |attrs: &Attrs| -> Result<Engine, UsageError> {
+        Engine::new(config.schemes(attrs)?).map_err(|e| UsageError::new(e.to_string()))
+    };
+    let first = engine(&attrs)?;
+    let has_processes = o.files.is_none() || !o.targets.is_empty();
+    // A way to look that was named explicitly may have a more specific reason to fail.
+    if o.look == LookBy::Auto && has_processes && !o.dry_run {
+        refuse_at_once(&first)?;
+    }
+    let of_files = |files| WatchedMemory::files(files, has_processes);
+    let what = o.files.clone().map_or_else(WatchedMemory::processes, of_files);
+    let looks = watch::open(&what, o.look, config.attrs())?;
+    // The available way to look may require another monitor, with other intervals.
+    let attrs = looks.attrs(config.attrs()).map_err(|e| config.placed(e))?;
+    let mut engine = engine(&attrs)?;
+    check_aims(engine.schemes().map(|(scheme, _)| scheme), &attrs)?;
+    if o.files.is_some() {
+        check_for_files(engine.schemes().map(|(scheme, _)| scheme))?;
+    }
+    engine.log_passed(o.passed);
+    let act = looks.act().ok_or(ServiceError::CannotAct)?;
+    let schemes = engine.schemes().map(|(scheme, _)| scheme);
+    let notes = check_actions(schemes, |action| act.supports(action), o.dry_run)?;
+    Ok(Opened { looks, attrs, engine, notes })
 }
 
 /// Acts, and returns the reason for ending.

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use isotherm_core::{Attribution, Attrs, CodeMapping, Fault, Nanos, Snapshot, TargetId};
-use isotherm_record::{FileEndReason, Limits, Progress, Summary, TargetInfo, WriteError, Writer};
+use isotherm_record::{
+    FileEndReason, Limits, RecordProgress, Summary, TargetInfo, WriteError, Writer,
+};
 use tracing::warn;
 
 use super::ServiceError;
@@ -154,11 +156,11 @@ impl SideRecord {
     }
 
     /// Writes to the record. If that fails or the record is full, the record ends, and the service continues.
-    fn write(&mut self, write: impl FnOnce(&mut Writer) -> Result<Progress, WriteError>) {
+    fn write(&mut self, write: impl FnOnce(&mut Writer) -> Result<RecordProgress, WriteError>) {
         let Some(writer) = &mut self.writer else { return };
         let ended = match write(writer) {
-            Ok(Progress::Going) => return,
-            Ok(Progress::Full) => "it has reached its maximum size".to_owned(),
+            Ok(RecordProgress::Going) => return,
+            Ok(RecordProgress::Full) => "it has reached its maximum size".to_owned(),
             Err(e) => chain(&e),
         };
         warn!("recording has ended: {ended}");

@@ -8,6 +8,7 @@ use isotherm_core::{Attribution, Nanos, TargetId};
 use isotherm_linux::{Hold, attribution, sys};
 use isotherm_record::TargetInfo;
 
+use super::MAX_LEFT_GROUPS;
 use crate::ROOT;
 use crate::follow::Follower;
 use crate::pace::{Pace, PaceLimits, SLACK, WorkStart};
@@ -22,8 +23,6 @@ const ATTRIBUTION_PACE: PaceLimits =
 /// Number of processes read per turn, and number of new processes read at once.
 const MAX_AT_ONCE: usize = 8;
 const NEW_AT_ONCE: usize = 64;
-/// Maximum number of control groups without processes whose refaults are kept.
-const MAX_LEFT_GROUPS: usize = 1024;
 
 /// The last reading of each process.
 #[derive(Default)]

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use isotherm_core::{Attribution, PAGE_SIZE, PageAges, Snapshot, TargetId};
 
+use super::MAX_LEFT_GROUPS;
+
 /// The ages of the metrics, in s.
 pub const AGES: [u32; 10] = [10, 30, 60, 120, 300, 600, 1800, 3600, 21_600, 86_400];
-/// Maximum number of control groups without processes whose counters are kept.
-const MAX_LEFT_GROUPS: usize = 1024;
 
 /// Bytes by age: idle for each of [`AGES`] or longer.
 pub type BytesByAge = [f64; AGES.len()];

@@ -51,6 +51,9 @@ pub use scene::Scene;
 pub use state::{Record as RecordState, WatchStatus};
 pub use status::{Progress, Silent, Status};
 
+/// Maximum number of control groups without processes whose counts are kept.
+const MAX_LEFT_GROUPS: usize = 1024;
+
 /// Why a session has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {

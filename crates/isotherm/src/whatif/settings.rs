@@ -9,7 +9,7 @@ use isotherm_sim::whatif::{Policy, Setting};
 
 use super::{Sweep, TierList};
 use crate::files::{TextError, text_of};
-use crate::reclaim::{Bytes, Pace, untouched};
+use crate::reclaim::{Pace, SizeQuota, untouched};
 use crate::schemes;
 use crate::usage::UsageError;
 
@@ -31,7 +31,7 @@ pub struct Settings {
     /// quotas, each of which is combined with each minimum age; empty: the default one
     pub quotas: Vec<Pace>,
     /// maximum number of bytes in each window of a quota; `None`: the default
-    pub quota_size: Option<Bytes>,
+    pub quota_size: Option<SizeQuota>,
     /// whether minimum ages decide page by page
     pub pages: bool,
     /// memory limits, in bytes
@@ -155,8 +155,11 @@ mod tests {
 
     #[test]
     fn options_of_a_minimum_age_require_one() {
-        let options: [fn(&mut Settings); 3] =
-            [|s| s.pages = true, |s| s.quotas.push(QUOTA), |s| s.quota_size = Some(Bytes(None))];
+        let options: [fn(&mut Settings); 3] = [
+            |s| s.pages = true,
+            |s| s.quotas.push(QUOTA),
+            |s| s.quota_size = Some(SizeQuota(None)),
+        ];
         for option in options {
             let refused = list(|s| {
                 s.limits.push(1 << 30);
@@ -185,6 +188,6 @@ mod tests {
             (Some(Duration::from_millis(10)), Some(128 << 20), Duration::from_secs(1)),
             "as of reclaim"
         );
-        assert_eq!(quota(|s| s.quota_size = Some(Bytes(None))).bytes, None);
+        assert_eq!(quota(|s| s.quota_size = Some(SizeQuota(None))).bytes, None);
     }
 }

@@ -4,8 +4,8 @@ use std::io;
 use std::thread::Builder;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Nanos, PAGE_SIZE};
-use isotherm_linux::sys::{self, Arena};
+use isotherm_core::{Nanos, PAGE_SIZE};
+use isotherm_linux::sys::{self, Arena, SleepingChild};
 use isotherm_sim::workload::{ISLAND_HZ, Layout, Op, Rate, Schedule, Slot, Walk, Workload};
 
 use super::WorkloadRunError;
@@ -33,9 +33,18 @@ impl<'a> Running<'a> {
         Running { workload, layout, arena, seed, access_counts }
     }
 
-    /// Address of the touch counters, one word per stretch.
-    pub fn counts(&self) -> AddrRange {
-        self.access_counts.counts()
+    /// The addresses of the memory and of the touch counters: `docs/abi/testing/workload.md`. `child` shares some
+    /// of the memory.
+    pub fn addresses(&self, child: Option<&SleepingChild>) -> serde_json::Value {
+        let (range, counts) = (self.arena.range(), self.access_counts.counts());
+        serde_json::json!({
+            "schema_version": 1,
+            "pid": std::process::id(),
+            "start": range.start,
+            "end": range.end,
+            "child": child.map(SleepingChild::pid),
+            "counts": { "start": counts.start, "end": counts.end },
+        })
     }
 
     /// Runs all of `schedule`, or until `stop`.

@@ -13,7 +13,7 @@ use super::progress::{Reply, StepResult};
 use crate::ops::process::Process;
 use crate::ops::survey::read_blocks;
 use crate::ops::vaddr::Vaddr;
-use crate::sys::{Advice, advise_all, touch};
+use crate::sys::{MemoryAdvice, advise_all, touch};
 use crate::walker::{Plain, RawBlock, Span, Walker, pages_in_block};
 
 /// A target, and the reader of its page tables.
@@ -29,7 +29,7 @@ impl<'a> ProcessMemory<'a> {
     }
 
     /// Gives advice on `pieces`, adjacent ones as one range; returns the ranges that the kernel refused.
-    pub fn advise(&self, pieces: &[Piece], advice: Advice) -> Vec<(AddrRange, Failure)> {
+    pub fn advise(&self, pieces: &[Piece], advice: MemoryAdvice) -> Vec<(AddrRange, Failure)> {
         let ranges = join_touching(pieces.iter().map(Piece::range));
         let refused = advise_all(self.process.pidfd.as_fd(), &ranges, advice);
         let of = |(i, e): (usize, io::Error)| Some((*ranges.get(i)?, failure(&e, advice)));
@@ -43,7 +43,7 @@ impl<'a> ProcessMemory<'a> {
         if self.process.has_ended() {
             return Err(Failure::Gone);
         }
-        touch(self.process.pid, &pages).map_err(|e| failure(&e, Advice::WillNeed))
+        touch(self.process.pid, &pages).map_err(|e| failure(&e, MemoryAdvice::WillNeed))
     }
 
     /// Reads the page tables of `pieces` again, unless the kernel has counted, and counts the pieces that
@@ -97,12 +97,12 @@ fn count(
 }
 
 /// The reason for an error number.
-fn failure(e: &io::Error, advice: Advice) -> Failure {
+fn failure(e: &io::Error, advice: MemoryAdvice) -> Failure {
     match e.raw_os_error() {
-        Some(libc::ENOMEM) if advice == Advice::Collapse => Failure::NoRoom,
+        Some(libc::ENOMEM) if advice == MemoryAdvice::Collapse => Failure::NoRoom,
         Some(libc::ENOMEM | libc::ESRCH | libc::EFAULT) => Failure::Gone,
         Some(libc::EPERM | libc::EACCES) => Failure::Refused,
-        Some(libc::EINVAL) if advice == Advice::Collapse => Failure::Refused,
+        Some(libc::EINVAL) if advice == MemoryAdvice::Collapse => Failure::Refused,
         // Locked since, or pinned.
         _ => Failure::Busy,
     }

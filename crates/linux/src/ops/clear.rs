@@ -9,7 +9,7 @@ use super::held::AttachError;
 use super::process::Process;
 use super::shape::is_whole;
 use super::window::Window;
-use crate::sys::{Advice, advise_all, monotonic};
+use crate::sys::{MemoryAdvice, advise_all, monotonic};
 use crate::walker::{Answer, Walker, Want, fitting};
 use crate::x86::Level;
 
@@ -91,7 +91,7 @@ pub(super) fn clear(
 /// # Errors
 /// If isotherm may not give advice to this process.
 pub(crate) fn advise_cold(process: &Process, ranges: &[AddrRange]) -> Result<Vec<usize>, OpsError> {
-    let failed = advise_all(process.pidfd.as_fd(), ranges, Advice::Cold);
+    let failed = advise_all(process.pidfd.as_fd(), ranges, MemoryAdvice::Cold);
     let mut refused = Vec::new();
     for (index, source) in failed {
         if source.raw_os_error() == Some(libc::EPERM) {

@@ -16,7 +16,7 @@ use super::busy::Busy;
 use super::held::{AttachError, HeldProcess, no_refs, not_cleared, not_found, refused};
 use super::touched::TouchHistory;
 use crate::proc::{self, ClearRefs, Holdings, Pagemap};
-use crate::sys::{Advice, process_madvise};
+use crate::sys::{MemoryAdvice, process_madvise};
 use crate::walker::{Glance, Identity, MapChanges, WalkError, Walker};
 
 /// isotherm checks the open descriptors once in this many readings of the mappings: a server may hold hundreds
@@ -90,7 +90,7 @@ impl Process {
         let refs = ClearRefs::open(root, pid);
         let refs = if cold {
             // There is nothing to clear yet, but the call still reports whether clearing is permitted.
-            process_madvise(held.pidfd.as_fd(), &[], Advice::Cold)
+            process_madvise(held.pidfd.as_fd(), &[], MemoryAdvice::Cold)
                 .map_err(|e| not_cleared(pid, e))?;
             refs.ok()
         } else {

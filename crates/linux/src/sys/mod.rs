@@ -42,7 +42,7 @@ pub(crate) use privileges::may_look_at_all;
 pub use privileges::{
     KeptCapabilities, drop_privileges, drop_watching, missing as missing_capabilities,
 };
-pub use process_madvise::{Advice, advise_all, process_madvise, supports_advice};
+pub use process_madvise::{MemoryAdvice, advise_all, process_madvise, supports_advice};
 #[cfg(test)]
 pub(crate) use read_regular::with_other_kinds;
 pub use read_regular::{open_regular, open_regular_itself, read_regular};

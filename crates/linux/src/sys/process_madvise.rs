@@ -9,7 +9,7 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 /// Advice that the kernel accepts for another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Advice {
+pub enum MemoryAdvice {
     /// clear accessed bits, and move pages to the inactive list
     Cold,
     /// reclaim pages, accessed or not
@@ -20,13 +20,13 @@ pub enum Advice {
     Collapse,
 }
 
-impl Advice {
+impl MemoryAdvice {
     fn raw(self) -> libc::c_int {
         match self {
-            Advice::Cold => libc::MADV_COLD,
-            Advice::PageOut => libc::MADV_PAGEOUT,
-            Advice::WillNeed => libc::MADV_WILLNEED,
-            Advice::Collapse => libc::MADV_COLLAPSE,
+            MemoryAdvice::Cold => libc::MADV_COLD,
+            MemoryAdvice::PageOut => libc::MADV_PAGEOUT,
+            MemoryAdvice::WillNeed => libc::MADV_WILLNEED,
+            MemoryAdvice::Collapse => libc::MADV_COLLAPSE,
         }
     }
 }
@@ -43,7 +43,7 @@ const MAX_RANGES: usize = 1024;
 pub fn process_madvise(
     pidfd: BorrowedFd<'_>,
     ranges: &[AddrRange],
-    advice: Advice,
+    advice: MemoryAdvice,
 ) -> io::Result<u64> {
     let iovecs: Vec<libc::iovec> = ranges
         .iter()
@@ -73,7 +73,7 @@ pub fn process_madvise(
 pub fn advise_all(
     pidfd: BorrowedFd<'_>,
     ranges: &[AddrRange],
-    advice: Advice,
+    advice: MemoryAdvice,
 ) -> Vec<(usize, io::Error)> {
     let mut failed = Vec::new();
     let mut at = 0;
@@ -110,7 +110,7 @@ fn whole_ranges(ranges: &[AddrRange], bytes: u64) -> usize {
 ///
 /// # Errors
 /// ENOSYS before Linux 5.10, EINVAL for unknown advice, or the error of a sandbox.
-pub fn supports_advice(advice: Advice) -> io::Result<()> {
+pub fn supports_advice(advice: MemoryAdvice) -> io::Result<()> {
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty())?;
     process_madvise(pidfd.as_fd(), &[], advice).map(drop)
 }

@@ -18,7 +18,7 @@ pub enum FilesOf {
 /// The error that the kernel returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum FileError {
+pub enum WeightFileError {
     /// ENOENT
     #[error("there is no such file: name a node with memory, or a kernel that has it")]
     Missing,
@@ -30,14 +30,14 @@ pub enum FileError {
     NoBandwidth,
 }
 
-impl FileError {
+impl WeightFileError {
     /// The errno value.
     #[must_use]
     pub fn errno(self) -> i32 {
         match self {
-            FileError::Missing => 2,
-            FileError::Invalid => 22,
-            FileError::NoBandwidth => 19,
+            WeightFileError::Missing => 2,
+            WeightFileError::Invalid => 22,
+            WeightFileError::NoBandwidth => 19,
         }
     }
 }
@@ -48,20 +48,20 @@ impl FileError {
 ///
 /// ```
 /// use isotherm_mm::NodeSet;
-/// use isotherm_mm::mempolicy::{FileError, FilesOf, WeightFiles};
+/// use isotherm_mm::mempolicy::{WeightFileError, FilesOf, WeightFilesModel};
 ///
-/// let mut files = WeightFiles::new(FilesOf::V6_16, NodeSet::from_iter([0, 1]));
+/// let mut files = WeightFilesModel::new(FilesOf::V6_16, NodeSet::from_iter([0, 1]));
 /// files.report_bandwidth(0, 9000, 8000);
 /// files.report_bandwidth(1, 2000, 2000);
 /// assert_eq!([files.show(0)?, files.show(1)?], [25, 6]);
 /// files.store(1, "7\n")?;
 /// assert_eq!([files.show(0)?, files.show(1)?], [25, 7]);
 /// assert!(!files.show_auto()?, "set by hand");
-/// assert_eq!(files.store(1, "0"), Err(FileError::Invalid));
-/// # Ok::<(), FileError>(())
+/// assert_eq!(files.store(1, "0"), Err(WeightFileError::Invalid));
+/// # Ok::<(), WeightFileError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WeightFiles {
+pub struct WeightFilesModel {
     of: FilesOf,
     /// nodes with a file
     nodes: NodeSet,
@@ -73,11 +73,11 @@ pub struct WeightFiles {
     bandwidth: Option<[u32; MAX_NODES]>,
 }
 
-impl WeightFiles {
+impl WeightFilesModel {
     /// The files of a machine that has just started: all weights are 1.
     #[must_use]
     pub fn new(of: FilesOf, nodes: NodeSet) -> Self {
-        WeightFiles { of, nodes, weights: [0; MAX_NODES], auto: None, bandwidth: None }
+        WeightFilesModel { of, nodes, weights: [0; MAX_NODES], auto: None, bandwidth: None }
     }
 
     /// The weight of a node with or without a file: `get_il_weight`.
@@ -90,7 +90,7 @@ impl WeightFiles {
     ///
     /// # Errors
     /// If the file does not exist.
-    pub fn show(&self, node: usize) -> Result<u8, FileError> {
+    pub fn show(&self, node: usize) -> Result<u8, WeightFileError> {
         self.file(node).map(|node| self.weight(node))
     }
 
@@ -98,18 +98,18 @@ impl WeightFiles {
     ///
     /// # Errors
     /// If the file does not exist, or the text is not a weight.
-    pub fn store(&mut self, node: usize, text: &str) -> Result<(), FileError> {
+    pub fn store(&mut self, node: usize, text: &str) -> Result<(), WeightFileError> {
         let node = self.file(node)?;
         if text.is_empty() {
             return Ok(());
         }
         let weight = match self.of {
             FilesOf::V6_9 if text == "\n" => 0,
-            _ => parse_u8(text).ok_or(FileError::Invalid)?,
+            _ => parse_u8(text).ok_or(WeightFileError::Invalid)?,
         };
         if self.of == FilesOf::V6_16 {
             if weight == 0 {
-                return Err(FileError::Invalid);
+                return Err(WeightFileError::Invalid);
             }
             self.auto = Some(false);
         }
@@ -121,7 +121,7 @@ impl WeightFiles {
     ///
     /// # Errors
     /// If the file does not exist.
-    pub fn show_auto(&self) -> Result<bool, FileError> {
+    pub fn show_auto(&self) -> Result<bool, WeightFileError> {
         self.auto_file()?;
         Ok(self.auto.unwrap_or(true))
     }
@@ -130,14 +130,14 @@ impl WeightFiles {
     ///
     /// # Errors
     /// If the file does not exist, the text is not a boolean, or no bandwidth was ever reported.
-    pub fn store_auto(&mut self, text: &str) -> Result<(), FileError> {
+    pub fn store_auto(&mut self, text: &str) -> Result<(), WeightFileError> {
         self.auto_file()?;
         if text.is_empty() {
             return Ok(());
         }
-        let on = parse_bool(text).ok_or(FileError::Invalid)?;
+        let on = parse_bool(text).ok_or(WeightFileError::Invalid)?;
         if on {
-            let mb_s = self.bandwidth.ok_or(FileError::NoBandwidth)?;
+            let mb_s = self.bandwidth.ok_or(WeightFileError::NoBandwidth)?;
             self.compute(&mb_s);
         }
         self.auto = Some(on);
@@ -174,12 +174,12 @@ impl WeightFiles {
         }
     }
 
-    fn file(&self, node: usize) -> Result<usize, FileError> {
-        if self.nodes.contains(node) { Ok(node) } else { Err(FileError::Missing) }
+    fn file(&self, node: usize) -> Result<usize, WeightFileError> {
+        if self.nodes.contains(node) { Ok(node) } else { Err(WeightFileError::Missing) }
     }
 
-    fn auto_file(&self) -> Result<(), FileError> {
-        if self.of == FilesOf::V6_16 { Ok(()) } else { Err(FileError::Missing) }
+    fn auto_file(&self) -> Result<(), WeightFileError> {
+        if self.of == FilesOf::V6_16 { Ok(()) } else { Err(WeightFileError::Missing) }
     }
 }
 
@@ -187,8 +187,8 @@ impl WeightFiles {
 mod tests {
     use super::*;
 
-    fn files(of: FilesOf) -> WeightFiles {
-        WeightFiles::new(of, [0, 2].into_iter().collect())
+    fn files(of: FilesOf) -> WeightFilesModel {
+        WeightFilesModel::new(of, [0, 2].into_iter().collect())
     }
 
     #[test]
@@ -204,11 +204,11 @@ mod tests {
                 ["256", "-1", "a", " 1", "1 ", "1\n\n", "08", "0x", "+", "++1", "1.5", "0x+1"];
             for text in bad {
                 let mut files = files(of);
-                assert_eq!(files.store(0, text), Err(FileError::Invalid), "{text:?}");
+                assert_eq!(files.store(0, text), Err(WeightFileError::Invalid), "{text:?}");
                 assert_eq!(files, self::files(of), "nothing is changed");
             }
-            assert_eq!(files(of).store(1, "1"), Err(FileError::Missing));
-            assert_eq!(files(of).show(64), Err(FileError::Missing));
+            assert_eq!(files(of).store(1, "1"), Err(WeightFileError::Missing));
+            assert_eq!(files(of).show(64), Err(WeightFileError::Missing));
         }
     }
 
@@ -219,7 +219,11 @@ mod tests {
             old.store(0, "5").unwrap();
             assert_eq!(old.store(0, text), Ok(()), "{text:?}");
             assert_eq!(old.show(0), Ok(1), "the default");
-            assert_eq!(files(FilesOf::V6_16).store(0, text), Err(FileError::Invalid), "{text:?}");
+            assert_eq!(
+                files(FilesOf::V6_16).store(0, text),
+                Err(WeightFileError::Invalid),
+                "{text:?}"
+            );
         }
         let mut new = files(FilesOf::V6_16);
         assert_eq!(new.store(0, ""), Ok(()), "a write of nothing does nothing");
@@ -230,8 +234,8 @@ mod tests {
     fn the_automatic_mode() {
         let mut f = files(FilesOf::V6_16);
         assert_eq!(f.show_auto(), Ok(true), "as nothing was said");
-        assert_eq!(f.store_auto("true"), Err(FileError::NoBandwidth));
-        assert_eq!(f.store_auto("maybe"), Err(FileError::Invalid));
+        assert_eq!(f.store_auto("true"), Err(WeightFileError::NoBandwidth));
+        assert_eq!(f.store_auto("maybe"), Err(WeightFileError::Invalid));
         f.report_bandwidth(0, 2000, 3000);
         f.report_bandwidth(2, 1000, 1000);
         assert_eq!((f.show(0), f.show(2)), (Ok(21), Ok(10)));
@@ -263,8 +267,8 @@ mod tests {
     #[test]
     fn the_older_kernels_have_no_mode() {
         let mut f = files(FilesOf::V6_9);
-        assert_eq!(f.show_auto(), Err(FileError::Missing));
-        assert_eq!(f.store_auto("1"), Err(FileError::Missing));
+        assert_eq!(f.show_auto(), Err(WeightFileError::Missing));
+        assert_eq!(f.store_auto("1"), Err(WeightFileError::Missing));
         f.report_bandwidth(0, 2000, 2000);
         assert_eq!(f.show(0), Ok(1));
     }
@@ -274,7 +278,7 @@ mod tests {
         let mut f = files(FilesOf::V6_16);
         f.store(2, "7").unwrap();
         f.set_memory(2, false);
-        assert_eq!(f.show(2), Err(FileError::Missing));
+        assert_eq!(f.show(2), Err(WeightFileError::Missing));
         assert_eq!(f.weight(2), 7);
         f.set_memory(2, true);
         assert_eq!(f.show(2), Ok(7));

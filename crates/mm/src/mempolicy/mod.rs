@@ -2,7 +2,7 @@
 //!
 //! Weighted interleave has two rules:
 //! - **by index**: the node of a page in an address space follows from the number of the page alone
-//!   ([`Weights::node`], [`static_node`]). This rule also applies to real machines, and needs nothing else
+//!   ([`NodeWeights::node`], [`static_node`]). This rule also applies to real machines, and needs nothing else
 //!   from this module;
 //! - **by turn**: a page outside address spaces comes from the task's next node ([`Task::take_weighted`]).
 //!
@@ -10,7 +10,7 @@
 //! the allowed nodes may change in the meantime.
 //!
 //! ```
-//! use isotherm_mm::mempolicy::{Basis, FilesOf, Mode, Policy, Task, Use, WeightFiles};
+//! use isotherm_mm::mempolicy::{Basis, FilesOf, Mode, Policy, Task, Use, WeightFilesModel};
 //! use isotherm_mm::{Layout, Memory, NodeLayout, NodeSet, Request, Rules, ZoneKind, ZoneLayout};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,7 +22,7 @@
 //! let mut memory = Memory::new(&layout, Rules::linux_4_8())?;
 //!
 //! let both = NodeSet::from_iter([0, 1]);
-//! let mut weights = WeightFiles::new(FilesOf::V6_9, both);
+//! let mut weights = WeightFilesModel::new(FilesOf::V6_9, both);
 //! weights.store(0, "5\n")?;
 //! let policy = Policy::new(Mode::WeightedInterleave, Basis::default(), both, both)?;
 //! let mut task = Task::new(policy, both);
@@ -47,8 +47,8 @@ mod text;
 mod weights;
 
 pub use bandwidth::{WEIGHTINESS, bandwidth_of, weights_from_bandwidth};
-pub use files::{FileError, FilesOf, WeightFiles};
+pub use files::{FilesOf, WeightFileError, WeightFilesModel};
 pub use place::Use;
 pub use policy::{Basis, Mode, Policy, PolicyError};
 pub use task::{Allowed, Task};
-pub use weights::{MAX_WEIGHTS, Weights, WeightsError, interleave_index, static_node};
+pub use weights::{MAX_WEIGHTS, NodeWeights, NodeWeightsError, interleave_index, static_node};

@@ -1,6 +1,6 @@
 //! Allocates pages by the node of a policy: `alloc_pages_mpol` of mm/mempolicy.c.
 
-use super::files::WeightFiles;
+use super::files::WeightFilesModel;
 use super::policy::Mode;
 use super::task::{Allowed, Task};
 use super::weights::static_node;
@@ -23,7 +23,7 @@ impl Task {
         &mut self,
         what: Use,
         local: usize,
-        weights: &WeightFiles,
+        weights: &WeightFilesModel,
         meanwhile: impl FnMut(&mut Allowed),
     ) -> usize {
         let policy = *self.allowed().policy();
@@ -65,7 +65,7 @@ impl Task {
         memory: &mut Memory,
         request: Request,
         what: Use,
-        weights: &WeightFiles,
+        weights: &WeightFilesModel,
         backing: &mut impl Backing,
         mut meanwhile: impl FnMut(&mut Allowed),
     ) -> Result<Allocated, OutOfMemory> {

@@ -8,7 +8,7 @@ pub const MAX_WEIGHTS: usize = 1024;
 /// The reason why nodes with weights are invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum WeightsError {
+pub enum NodeWeightsError {
     /// no node
     #[error("no node is named: name at least one")]
     Empty,
@@ -26,47 +26,47 @@ pub enum WeightsError {
 /// Nodes with their weights: one round of interleaving.
 ///
 /// ```
-/// use isotherm_mm::mempolicy::Weights;
+/// use isotherm_mm::mempolicy::NodeWeights;
 ///
-/// let weights = Weights::new([(0, 5), (1, 1)])?;
+/// let weights = NodeWeights::new([(0, 5), (1, 1)])?;
 /// let round: Vec<u32> = (0..6).map(|page| weights.node(page)).collect();
 /// assert_eq!(round, [0, 0, 0, 0, 0, 1]);
 /// assert_eq!(weights.counts(0..65_537), [(0, 54_615), (1, 10_922)]);
-/// # Ok::<(), isotherm_mm::mempolicy::WeightsError>(())
+/// # Ok::<(), isotherm_mm::mempolicy::NodeWeightsError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Weights {
+pub struct NodeWeights {
     nodes: Vec<(u32, u8)>,
     /// end of each node's part of the round, in pages
     ends: Vec<u64>,
 }
 
-impl Weights {
+impl NodeWeights {
     /// Creates a round from nodes and weights in any order.
     ///
     /// # Errors
     /// If there is no node, a repeated node, a weight of 0, or more than [`MAX_WEIGHTS`] nodes.
-    pub fn new(nodes: impl IntoIterator<Item = (u32, u8)>) -> Result<Self, WeightsError> {
+    pub fn new(nodes: impl IntoIterator<Item = (u32, u8)>) -> Result<Self, NodeWeightsError> {
         let mut nodes: Vec<(u32, u8)> = nodes.into_iter().take(MAX_WEIGHTS + 1).collect();
         nodes.sort_unstable();
         if nodes.is_empty() {
-            return Err(WeightsError::Empty);
+            return Err(NodeWeightsError::Empty);
         }
         if nodes.len() > MAX_WEIGHTS {
-            return Err(WeightsError::TooMany(nodes.len()));
+            return Err(NodeWeightsError::TooMany(nodes.len()));
         }
         if let Some(zero) = nodes.iter().find(|n| n.1 == 0) {
-            return Err(WeightsError::Zero(zero.0));
+            return Err(NodeWeightsError::Zero(zero.0));
         }
         if let Some(pair) = nodes.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            return Err(WeightsError::Twice(pair[0].0));
+            return Err(NodeWeightsError::Twice(pair[0].0));
         }
         let sums = nodes.iter().scan(0, |sum, n| {
             *sum += u64::from(n.1);
             Some(*sum)
         });
         let ends = sums.collect();
-        Ok(Weights { nodes, ends })
+        Ok(NodeWeights { nodes, ends })
     }
 
     /// Nodes and weights, in ascending order of node.
@@ -120,7 +120,7 @@ impl Weights {
 /// The node of the page with this index, among nodes with weights in ascending order of node. A weight of 0
 /// counts as 1, the default. `None` if there is no node.
 ///
-/// For many pages, use [`Weights::node`].
+/// For many pages, use [`NodeWeights::node`].
 #[must_use]
 pub fn static_node(index: u64, nodes: &[(u32, u8)]) -> Option<u32> {
     let weight = |n: &(u32, u8)| u64::from(n.1.max(1));
@@ -152,19 +152,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn weights() -> impl Strategy<Value = Weights> {
+    fn weights() -> impl Strategy<Value = NodeWeights> {
         proptest::collection::btree_map(0_u32..1024, 1_u8..=255, 1..9)
-            .prop_map(|nodes| Weights::new(nodes).unwrap())
+            .prop_map(|nodes| NodeWeights::new(nodes).unwrap())
     }
 
     #[test]
     fn invalid_weights_are_refused() {
-        let new = |nodes: &[(u32, u8)]| Weights::new(nodes.iter().copied());
-        assert_eq!(new(&[]), Err(WeightsError::Empty));
-        assert_eq!(new(&[(1, 0), (0, 1)]), Err(WeightsError::Zero(1)));
-        assert_eq!(new(&[(1, 3), (0, 1), (1, 2)]), Err(WeightsError::Twice(1)));
+        let new = |nodes: &[(u32, u8)]| NodeWeights::new(nodes.iter().copied());
+        assert_eq!(new(&[]), Err(NodeWeightsError::Empty));
+        assert_eq!(new(&[(1, 0), (0, 1)]), Err(NodeWeightsError::Zero(1)));
+        assert_eq!(new(&[(1, 3), (0, 1), (1, 2)]), Err(NodeWeightsError::Twice(1)));
         let many: Vec<(u32, u8)> = (0..2000).map(|n| (n, 1)).collect();
-        assert_eq!(new(&many), Err(WeightsError::TooMany(MAX_WEIGHTS + 1)));
+        assert_eq!(new(&many), Err(NodeWeightsError::TooMany(MAX_WEIGHTS + 1)));
         assert_eq!(new(&[(2, 1), (0, 5)]).unwrap().nodes(), [(0, 5), (2, 1)]);
         assert_eq!(static_node(3, &[]), None);
         assert_eq!(static_node(3, &[(0, 0), (4, 0)]), Some(4), "0 is the default: 1");
@@ -187,7 +187,7 @@ mod tests {
         ];
         for (start, [w0, w1], pages, [n0, n1]) in rows {
             let first = start >> 12;
-            let weights = Weights::new([(0, w0), (1, w1)]).unwrap();
+            let weights = NodeWeights::new([(0, w0), (1, w1)]).unwrap();
             let counts = weights.counts(first..first + pages);
             assert_eq!(counts, [(0, n0), (1, n1)], "{start:x} {w0}:{w1}");
         }

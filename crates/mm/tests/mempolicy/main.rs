@@ -4,7 +4,7 @@
 mod rules;
 mod spill;
 
-use isotherm_mm::mempolicy::{Basis, FilesOf, Mode, Policy, Task, WeightFiles};
+use isotherm_mm::mempolicy::{Basis, FilesOf, Mode, Policy, Task, WeightFilesModel};
 use isotherm_mm::{
     FrameId, Layout, Memory, NodeLayout, NodeSet, Request, Rules, ZoneKind, ZoneLayout,
 };
@@ -31,8 +31,8 @@ pub(crate) fn set(nodes: &[usize]) -> NodeSet {
 }
 
 /// Files with these weights, of the nodes from 0 on.
-pub(crate) fn weights(weights: &[u8]) -> WeightFiles {
-    let mut files = WeightFiles::new(FilesOf::V6_16, (0..weights.len()).collect());
+pub(crate) fn weights(weights: &[u8]) -> WeightFilesModel {
+    let mut files = WeightFilesModel::new(FilesOf::V6_16, (0..weights.len()).collect());
     for (node, weight) in weights.iter().enumerate() {
         files.store(node, &format!("{weight}\n")).unwrap();
     }

@@ -1,6 +1,6 @@
 //! Properties that hold for any nodes, weights and orders.
 
-use isotherm_mm::mempolicy::{Allowed, Mode, Task, Use, WeightFiles, Weights};
+use isotherm_mm::mempolicy::{Allowed, Mode, NodeWeights, Task, Use, WeightFilesModel};
 use isotherm_mm::{Memory, NodeSet};
 use proptest::prelude::*;
 
@@ -56,7 +56,7 @@ proptest! {
             let what = Use::Mapped(index);
             task.allocate(&mut memory, request(local), what, &files, &mut (), |_| ()).unwrap();
         }
-        let rule = Weights::new(nodes.iter().map(|n| (u32::try_from(n).unwrap(), w[n]))).unwrap();
+        let rule = NodeWeights::new(nodes.iter().map(|n| (u32::try_from(n).unwrap(), w[n]))).unwrap();
         let mut expected = [0; NODES];
         for (node, count) in rule.counts(from..from + pages) {
             expected[usize::try_from(node).unwrap()] = count;
@@ -119,7 +119,7 @@ fn one(
     memory: &mut Memory,
     what: Use,
     local: usize,
-    files: &WeightFiles,
+    files: &WeightFilesModel,
     meanwhile: impl FnMut(&mut Allowed),
 ) -> Result<u64, TestCaseError> {
     match task.allocate(memory, request(local), what, files, &mut (), meanwhile) {

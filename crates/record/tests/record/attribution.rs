@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{Attribution, Nanos};
-use isotherm_record::{Event, FileEndReason, Limits, Progress, ReadError, Reader, Writer};
+use isotherm_record::{Event, FileEndReason, Limits, ReadError, Reader, RecordProgress, Writer};
 
 use crate::damage::frames;
 use crate::samples::{
@@ -73,7 +73,7 @@ fn so_many_rows_do_not_wait_for_a_snapshot() {
     let before = bytes.0.borrow().len();
     let row = |at| Attribution { at: Nanos(at), ..attribution(&few(1)[0]) };
     for at in 1..4096 {
-        assert_eq!(writer.attribution(row(at)).unwrap(), Progress::Going);
+        assert_eq!(writer.attribution(row(at)).unwrap(), RecordProgress::Going);
         assert_eq!(bytes.0.borrow().len(), before);
     }
     let _ = writer.attribution(row(4096)).unwrap();

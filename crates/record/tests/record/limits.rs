@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use isotherm_core::Snapshot;
 use isotherm_record::{
-    Event, FileEndReason, Limits, Missing, Progress, ReadError, Reader, RecordingHeader,
+    Event, FileEndReason, Limits, ReadError, Reader, RecordProgress, RecordingHeader, TornReason,
     WriteError, Writer,
 };
 
@@ -61,15 +61,15 @@ fn dir() -> Dir {
     Dir { dir, path }
 }
 
-fn record(path: &Path, facts: &RecordingHeader, limits: Limits, n: u64) -> Progress {
+fn record(path: &Path, facts: &RecordingHeader, limits: Limits, n: u64) -> RecordProgress {
     let mut writer = Writer::create(path, facts, limits).unwrap();
     let _ = writer.target(target(1)).unwrap();
-    let mut progress = Progress::Going;
+    let mut progress = RecordProgress::Going;
     for s in many(n) {
         progress = writer.snapshot(&s).unwrap();
         let there = files(path.parent().unwrap()).into_iter().map(|(_, size)| size);
         assert!(there.sum::<u64>() <= limits.max_size.unwrap_or(u64::MAX));
-        if progress == Progress::Full {
+        if progress == RecordProgress::Full {
             break;
         }
     }
@@ -81,7 +81,7 @@ fn record(path: &Path, facts: &RecordingHeader, limits: Limits, n: u64) -> Progr
 fn a_full_record_ends_properly() {
     let d = dir();
     let limits = Limits { max_size: Some(SIZE), rotate: None };
-    assert_eq!(record(&d.path, &facts(), limits, 2000), Progress::Full);
+    assert_eq!(record(&d.path, &facts(), limits, 2000), RecordProgress::Full);
     assert_eq!(end(&d.path), FileEndReason::MaxSize);
     let read = all_snapshots(&d.path);
     assert_eq!(read, many(2000).take(read.len()).collect::<Vec<_>>());
@@ -93,7 +93,7 @@ fn a_full_record_ends_properly() {
 fn a_rotating_record_keeps_the_newest() {
     let d = dir();
     let limits = Limits { max_size: Some(SIZE), rotate: Some(3) };
-    assert_eq!(record(&d.path, &facts(), limits, 2000), Progress::Going);
+    assert_eq!(record(&d.path, &facts(), limits, 2000), RecordProgress::Going);
     let files = files(d.dir.path());
     let names: Vec<_> = files.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["rec", "rec.1", "rec.2"]);
@@ -409,19 +409,19 @@ fn a_missing_end_has_its_reason() {
         other => panic!("{other:?}"),
     };
     let mut writer = Writer::create(&d.path, &facts(), Limits::default()).unwrap();
-    assert_eq!(why(&d.path), Missing::Recording, "no snapshot yet");
+    assert_eq!(why(&d.path), TornReason::Recording, "no snapshot yet");
     let _ = writer.target(target(1)).unwrap();
     let _ = writer.snapshot(&many(1).next().unwrap()).unwrap();
     let _ = writer.flush().unwrap();
-    assert_eq!(why(&d.path), Missing::Recording);
+    assert_eq!(why(&d.path), TornReason::Recording);
     let copy = d.dir.path().join("copy");
     fs::copy(&d.path, &copy).unwrap();
-    assert_eq!(why(&copy), Missing::Killed);
+    assert_eq!(why(&copy), TornReason::Killed);
     let len = fs::metadata(&copy).unwrap().len();
     fs::OpenOptions::new().write(true).open(&copy).unwrap().set_len(len - 3).unwrap();
-    assert_eq!(why(&copy), Missing::Cut);
+    assert_eq!(why(&copy), TornReason::Cut);
     drop(writer);
-    assert_eq!(why(&d.path), Missing::Killed);
+    assert_eq!(why(&d.path), TornReason::Killed);
 }
 
 /// A full disk: the written part stays, and the end with the reason may still fit.
@@ -442,7 +442,7 @@ fn a_disk_that_is_full_at_the_end_is_reported_in_the_record() {
     let disk = Disk(bytes.clone(), 16 << 10);
     let mut writer = Writer::to(disk, Path::new("rec"), &facts(), Limits::default()).unwrap();
     for s in many(10) {
-        assert_eq!(writer.snapshot(&s).unwrap(), Progress::Going);
+        assert_eq!(writer.snapshot(&s).unwrap(), RecordProgress::Going);
     }
     let error = writer.finish(FileEndReason::Stopped, "").unwrap_err().to_string();
     assert!(error.contains("cannot write the record rec") && error.contains("has room"), "{error}");

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use isotherm_core::{AddrRange, Snapshot};
-use isotherm_record::{FileEndReason, Limits, Verdict, Writer, verify};
+use isotherm_record::{FileEndReason, Limits, Verification, Writer, verify};
 use tempfile::TempDir;
 
 use crate::samples::{facts, few, record, target};
@@ -26,7 +26,7 @@ fn file(dir: &TempDir, bytes: &[u8]) -> PathBuf {
     path
 }
 
-fn of(bytes: &[u8]) -> Verdict {
+fn of(bytes: &[u8]) -> Verification {
     let dir = TempDir::new().unwrap();
     verify(&file(&dir, bytes)).unwrap()
 }

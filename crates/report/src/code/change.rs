@@ -140,6 +140,7 @@ mod tests {
     use super::*;
     use crate::code::CodeBy;
     use crate::code::tests::{built, fault};
+    use crate::units::MIB;
 
     /// `fb` has shrunk from 2 MiB to 256 KiB, and `fa` has stayed.
     #[test]
@@ -154,8 +155,7 @@ mod tests {
             built(CodeBy::Function, &faults)
         };
         let change = CodeChange::between(code([(4, 1), (8, 2)]), code([(4, 1), (1, 2)]));
-        let row =
-            |r: &ChangedRow| (r.name.clone(), r.resident_change() / 1_048_576.0, r.is_certain());
+        let row = |r: &ChangedRow| (r.name.clone(), r.resident_change() / MIB, r.is_certain());
         let rows: Vec<_> = change.rows.iter().map(row).collect();
         assert_eq!(rows, [("fb".to_owned(), -1.75, false), ("fa".to_owned(), 0.0, false)]);
         let stacks: Vec<_> = change
@@ -163,8 +163,7 @@ mod tests {
             .iter()
             .map(|s| (&*s.functions[0], s.before_bytes, s.after_bytes))
             .collect();
-        let mib = f64::from(1 << 20);
-        assert_eq!(stacks, [("fa", mib, mib), ("fb", 2.0 * mib, mib / 4.0)]);
+        assert_eq!(stacks, [("fa", MIB, MIB), ("fb", 2.0 * MIB, MIB / 4.0)]);
         let new = CodeChange::between(code([(4, 1), (0, 2)]), code([(4, 1), (8, 2)]));
         assert!(!new.rows[0].is_certain(), "eight samples");
         let new = CodeChange::between(code([(4, 1), (0, 2)]), code([(4, 1), (12, 2)]));

@@ -377,41 +377,10 @@ impl CodeBuilder {
         // The changes that the last look at all pages has found. Rates are those of the time of the snapshots.
         self.waiting.retain(|(f, _)| f.kind != FaultKind::Major);
         self.apply_until(Nanos(u64::MAX));
-        let Some((last_time, s)) = self.last else { return Err(FilterError::Empty) };
-        let thresholds = self.options.thresholds;
+        let Some((last_time, s)) = self.last.take() else { return Err(FilterError::Empty) };
         let views: Vec<&TargetView> = self.options.filter.views(&s).collect();
-        // Page faults would describe the same memory once more. A program that has not loaded the library has no others.
-        let by_allocation = |claims: &Claims| !self.first_touch && claims.has_allocations;
-        let mut has_allocations = false;
-        let mut stacks: HashMap<Owner, HeatSum> = HashMap::new();
-        let (mut with_stack, mut samples) = (HeatSum::default(), 0);
-        for view in &views {
-            let regions: Vec<RegionView> = self.options.filter.clipped(view).collect();
-            let heat = |r: &RegionView| r.bytes(&thresholds);
-            let Some(claims) = self.claims.get(&view.id) else { continue };
-            has_allocations |= by_allocation(claims);
-            let sums: Vec<_> = match by_allocation(claims) {
-                true => {
-                    claims.allocations().map(|c| (c, of_allocation(c, &regions, heat))).collect()
-                }
-                false => {
-                    let resident = claims.pages().filter(|p| p.resident);
-                    let of_page = |p| of_page(p, claims.refilled(p), &regions, heat);
-                    let mut sums: Vec<_> = resident.map(|p| (p, of_page(p))).collect();
-                    limit_later(&mut sums, view, self.options.filter.clip(), s.start, heat);
-                    sums
-                }
-            };
-            for (claim, sum) in sums {
-                if sum.resident.bytes <= 0.0 {
-                    continue;
-                }
-                samples += 1;
-                with_stack += sum;
-                let owner = Owner::of(view.id, claim);
-                *entry(&mut stacks, owner) += sum;
-            }
-        }
+        let ByStack { stacks, sum: with_stack, samples, has_allocations } =
+            self.by_stack(&views, s.start);
         let mut frames = rows::Namer::new(find);
         let stacks: Vec<(StackRow, HeatSum)> =
             stacks.into_iter().map(|(owner, sum)| (frames.stack(&owner, &sum), sum)).collect();
@@ -420,23 +389,8 @@ impl CodeBuilder {
         };
         let whole: f64 = stacks.iter().filter(named).map(|(_, s)| s.resident.bytes).sum();
         let seconds = (time.end - time.start).as_secs_f64().max(f64::MIN_POSITIVE);
-        let mut refaults: Vec<RefaultRow> = self
-            .refaults
-            .iter()
-            .map(|(owner, &faults)| RefaultRow {
-                frames: frames.frames(owner),
-                thread: owner.thread.to_string(),
-                faults,
-                per_second: faults as f64 / seconds,
-            })
-            .collect();
-        refaults.sort_by(|a, b| b.faults.cmp(&a.faults).then_with(|| a.frames.cmp(&b.frames)));
-        let (mut all, mut idle) = (HeatBytes::default(), 0.0);
-        for r in self.options.filter.regions(&s) {
-            let b = r.bytes(&thresholds);
-            idle += b.cold as f64 * ms(r.age);
-            all += b;
-        }
+        let refaults = refault_rows(&self.refaults, seconds, &mut frames);
+        let (all, idle) = self.totals(&s);
         let mut tally = BasisTally::default();
         tally.whole(&all, (last_time.end - last_time.start).as_secs_f64());
         let mut rows = match self.by {
@@ -475,6 +429,76 @@ impl CodeBuilder {
             title: self.options.title,
         })
     }
+
+    /// The memory of a snapshot that began at `begin`, by stack.
+    fn by_stack(&self, views: &[&TargetView], begin: Nanos) -> ByStack {
+        let thresholds = self.options.thresholds;
+        let heat = |r: &RegionView| r.bytes(&thresholds);
+        let mut all = ByStack::default();
+        for view in views {
+            let Some(claims) = self.claims.get(&view.id) else { continue };
+            let regions: Vec<RegionView> = self.options.filter.clipped(view).collect();
+            // Page faults would describe the same memory once more. A program that has not loaded the library has no
+            // others.
+            let by_allocation = !self.first_touch && claims.has_allocations;
+            all.has_allocations |= by_allocation;
+            let sums: Vec<_> = if by_allocation {
+                claims.allocations().map(|c| (c, of_allocation(c, &regions, heat))).collect()
+            } else {
+                let resident = claims.pages().filter(|p| p.resident);
+                let of_page = |p| of_page(p, claims.refilled(p), &regions, heat);
+                let mut sums: Vec<_> = resident.map(|p| (p, of_page(p))).collect();
+                limit_later(&mut sums, view, self.options.filter.clip(), begin, heat);
+                sums
+            };
+            for (claim, sum) in sums.into_iter().filter(|(_, sum)| sum.resident.bytes > 0.0) {
+                all.samples += 1;
+                all.sum += sum;
+                *entry(&mut all.stacks, Owner::of(view.id, claim)) += sum;
+            }
+        }
+        all
+    }
+
+    /// All memory of a snapshot, and the sum of the cold bytes times their idle age in ms.
+    fn totals(&self, s: &Snapshot) -> (HeatBytes, f64) {
+        let (mut all, mut idle) = (HeatBytes::default(), 0.0);
+        for r in self.options.filter.regions(s) {
+            let b = r.bytes(&self.options.thresholds);
+            idle += b.cold as f64 * ms(r.age);
+            all += b;
+        }
+        (all, idle)
+    }
+}
+
+/// The memory of a snapshot by stack.
+#[derive(Default)]
+struct ByStack {
+    stacks: HashMap<Owner, HeatSum>,
+    /// the sum over all stacks
+    sum: HeatSum,
+    /// number of sampled pages or allocations
+    samples: u64,
+    /// whether any memory is attributed to allocations
+    has_allocations: bool,
+}
+
+/// The code that brings memory back, the most frequent first.
+fn refault_rows(
+    refaults: &HashMap<Owner, u64>,
+    seconds: f64,
+    frames: &mut rows::Namer<'_>,
+) -> Vec<RefaultRow> {
+    let row = |(owner, &faults): (&Owner, &u64)| RefaultRow {
+        frames: frames.frames(owner),
+        thread: owner.thread.to_string(),
+        faults,
+        per_second: faults as f64 / seconds,
+    };
+    let mut rows: Vec<RefaultRow> = refaults.iter().map(row).collect();
+    rows.sort_by(|a, b| b.faults.cmp(&a.faults).then_with(|| a.frames.cmp(&b.frames)));
+    rows
 }
 
 /// The global variables of each target, in ascending order.

@@ -21,6 +21,7 @@ use serde::Serialize;
 use crate::basis::ms;
 use crate::distribution::Distribution;
 use crate::filter::{FilterError, Gate, Options};
+use crate::units::MIB;
 
 use self::presence::{Presence, counted_again, most_at_once};
 
@@ -43,7 +44,6 @@ pub(crate) const NEEDED_PERCENT: f64 = 98.0;
 const SIZES: usize = 1 << 14;
 /// Maximum number of accesses to files that are kept.
 const MAX_ACCESSES: usize = 4 << 20;
-const MIB: f64 = 1_048_576.0;
 /// CPU time for paging out a page to swap in compressed memory: `docs/concepts/acting.md`.
 const PAGE_OUT: Duration = Duration::from_nanos(4220);
 

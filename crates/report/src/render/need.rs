@@ -8,9 +8,8 @@ use super::picture::Picture;
 use super::words::{heading, printable, span};
 use crate::lines::{Line, Lines, Plot};
 use crate::need::{CacheNeed, CacheRow, Limits, NEEDED_PERCENT, Need, NeedPoint, NeedRow, Verdict};
-use crate::units::{bytes, percent, significant};
+use crate::units::{MIB, bytes, percent, significant};
 
-const MIB: f64 = 1_048_576.0;
 /// Memory that may count more than once is printed from this share of all memory on.
 const MIN_SHARED_PERCENT: f64 = 1.0;
 
@@ -33,13 +32,6 @@ fn cache_text(n: &Need, c: &CacheNeed) -> String {
         c.files,
         if c.files == 1 { "" } else { "s" }
     );
-    let hits = |row: &CacheRow| {
-        format!(
-            "{:.1} % ({:.1} to {:.1} %)",
-            row.hit_percent, row.hit_low_percent, row.hit_high_percent
-        )
-    };
-    let from_disk = |row: &CacheRow| bytes(row.disk_bytes_per_second.round() as u64);
     if let Some(why) = &c.refused {
         let _ = writeln!(out, "no answer: {}", printable(why));
     }
@@ -48,7 +40,7 @@ fn cache_text(n: &Need, c: &CacheNeed) -> String {
             out,
             "it needs {} for a hit ratio of {}: at most 1 point below that of a cache for all {}",
             bytes(v.cache_bytes),
-            hits(v),
+            cache_hits(v),
             bytes(c.accessed_bytes)
         );
     }
@@ -57,13 +49,29 @@ fn cache_text(n: &Need, c: &CacheNeed) -> String {
             out,
             "  now it has {}: {}, {} a second from the disk",
             bytes(now.cache_bytes),
-            hits(now),
+            cache_hits(now),
             from_disk(now)
         );
     }
-    if c.curve.is_empty() {
-        return out;
+    if !c.curve.is_empty() {
+        out += &cache_table(c);
     }
+    out
+}
+
+/// `98.1 % (97.4 to 98.7 %)`.
+fn cache_hits(row: &CacheRow) -> String {
+    let [low, high] = [row.hit_low_percent, row.hit_high_percent];
+    format!("{:.1} % ({low:.1} to {high:.1} %)", row.hit_percent)
+}
+
+fn from_disk(row: &CacheRow) -> String {
+    bytes(row.disk_bytes_per_second.round() as u64)
+}
+
+/// The hit ratio of caches of several sizes.
+fn cache_table(c: &CacheNeed) -> String {
+    let mut out = String::new();
     let _ = writeln!(
         out,
         "  {:.0} pages read a second; one page in {} sampled",

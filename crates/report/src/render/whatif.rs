@@ -7,14 +7,13 @@ use super::lines::lines_picture;
 use super::picture::Picture;
 use super::words::{heading, printable, span};
 use crate::lines::{Line, Lines, Plot};
-use crate::units::{bytes, significant};
+use crate::units::{MIB, bytes, significant};
 use crate::whatif::{WhatIf, WhatIfPoint, WhatIfRow};
 
 /// Lines of the table over time.
 const LINES: usize = 12;
 /// Width of the bar of saved memory.
 const BAR: usize = 12;
-const MIB: f64 = 1_048_576.0;
 
 /// The effects of settings, as text for people.
 #[must_use]

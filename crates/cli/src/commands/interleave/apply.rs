@@ -10,7 +10,7 @@ use isotherm::stop::Stop;
 use isotherm_core::AddrRange;
 use isotherm_linux::numa::{self, Layout, MoveResult};
 use isotherm_linux::sys;
-use isotherm_mm::mempolicy::Weights;
+use isotherm_mm::mempolicy::NodeWeights;
 
 use super::root;
 use crate::cli::{Apply, UsageError};
@@ -49,7 +49,7 @@ pub fn run(o: &Apply) -> Result<ExitCode> {
 struct Applying<'a> {
     o: &'a Apply,
     layout: Layout,
-    weights: Weights,
+    weights: NodeWeights,
     from: WeightsSource,
     hot: Option<Vec<AddrRange>>,
     round: u32,

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use isotherm::interleave::run::{self, WAKE};
-use isotherm::stop::{Cause, Stop};
+use isotherm::stop::{Stop, StopCause};
 
 use crate::cli::{Run, UsageError};
 
@@ -21,7 +21,7 @@ pub fn run(o: &Run) -> Result<ExitCode> {
 /// The exit status of the command, or 128 plus the number of the signal that ended isotherm.
 fn exit(status: Option<u8>, stop: &Stop) -> ExitCode {
     let by_signal = match stop.cause() {
-        Some(Cause::Signal(signal)) => u8::try_from(128 + signal).unwrap_or(1),
+        Some(StopCause::Signal(signal)) => u8::try_from(128 + signal).unwrap_or(1),
         _ => 1,
     };
     ExitCode::from(status.unwrap_or(by_signal))

@@ -7,7 +7,8 @@ use anyhow::Result;
 use isotherm::files::text_of;
 use isotherm_mm::Rules;
 use isotherm_sim::lab::fairzone::{
-    self as lab, Fairzone, Load, policies, properties, properties_text, scenarios, scenarios_text,
+    self as lab, Fairzone, Load, policies, properties, properties_text, results_json, scenarios,
+    scenarios_text,
 };
 use isotherm_sim::paged::MachineSpec;
 use isotherm_sim::workload::{NAMED, Named};
@@ -31,7 +32,7 @@ pub fn run(o: &cli::Fairzone) -> Result<ExitCode> {
     experiment(o)
 }
 
-/// Prints the result as text, or as JSON with a version.
+/// Prints the result as text, or as JSON.
 fn show(
     o: &cli::Fairzone,
     text: impl FnOnce() -> String,
@@ -41,8 +42,7 @@ fn show(
     if !o.json {
         return print(text().as_bytes());
     }
-    let all = serde_json::json!({ "schema_version": 1, "seed": o.seed, name: figures });
-    print((all.to_string() + "\n").as_bytes())
+    print(format!("{}\n", results_json(o.seed, name, figures)).as_bytes())
 }
 
 fn experiment(o: &cli::Fairzone) -> Result<ExitCode> {
@@ -62,13 +62,7 @@ fn experiment(o: &cli::Fairzone) -> Result<ExitCode> {
             runs.push(lab::run(&machine, (name, *rules), &load, threads, o.seed)?);
         }
     }
-    let found = Fairzone {
-        schema_version: 1,
-        seed: o.seed,
-        machine: machine.about.clone(),
-        workload: load.about().to_owned(),
-        runs,
-    };
+    let found = Fairzone::new(o.seed, &machine, &load, runs);
     match output {
         None => output::show(o.json, &found, || found.text()),
         Some(output) => output.write(

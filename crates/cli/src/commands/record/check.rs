@@ -5,30 +5,30 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use isotherm_record::{Missing, ReadError, Verdict, verify};
+use isotherm_record::{ReadError, TornReason, Verification, verify};
 
 use crate::log::{counted, say};
 
 /// Checks whether a record is sound, and prints the result.
 pub fn run(path: &Path) -> Result<ExitCode> {
-    let verdict = verify(path).with_context(|| format!("cannot check {}", path.display()))?;
-    if let Some(torn) = &verdict.torn {
+    let verification = verify(path).with_context(|| format!("cannot check {}", path.display()))?;
+    if let Some(torn) = &verification.torn {
         say(format_args!("isotherm: {torn}"));
     }
     let mut out = std::io::stdout().lock();
-    out.write_all(text(path, &verdict).as_bytes())?;
+    out.write_all(text(path, &verification).as_bytes())?;
     out.flush()?;
-    let is_good = verdict.is_sound() && !is_cut_to_nothing(&verdict);
+    let is_good = verification.is_sound() && !is_cut_to_nothing(&verification);
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Whether it ends before its first snapshot, and no process writes it any more.
-fn is_cut_to_nothing(v: &Verdict) -> bool {
-    let goes_on = |e: &ReadError| matches!(e, ReadError::Torn { why: Missing::Recording, .. });
+fn is_cut_to_nothing(v: &Verification) -> bool {
+    let goes_on = |e: &ReadError| matches!(e, ReadError::Torn { why: TornReason::Recording, .. });
     v.snapshots == 0 && v.torn.as_ref().is_some_and(|torn| !goes_on(torn))
 }
 
-fn text(path: &Path, v: &Verdict) -> String {
+fn text(path: &Path, v: &Verification) -> String {
     let held = format!(
         "{}, {}, {}",
         counted(v.snapshots, "snapshot"),

@@ -7,8 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use isotherm::reading::{Head, each_snapshot, only};
 use isotherm_core::{Snapshot, TargetId};
-use isotherm_sim::{Accuracy, AccuracyBuilder, GroundTruth, accuracy_text, over_time_text};
-use serde::Serialize;
+use isotherm_sim::{AccuracyBuilder, GroundTruth, accuracy_text, over_time_text};
 
 use super::output::show;
 use crate::cli;
@@ -47,7 +46,7 @@ pub fn run(o: &cli::Accuracy) -> Result<ExitCode> {
             o.input.path.display()
         );
     }
-    show(o.json, &Versioned { schema_version: 1, accuracy: &accuracy }, || {
+    show(o.json, &accuracy, || {
         let each = if o.over_time { over_time_text(&accuracy.over_time) } else { String::new() };
         accuracy_text(&accuracy) + &each
     })
@@ -57,13 +56,6 @@ pub fn run(o: &cli::Accuracy) -> Result<ExitCode> {
 fn covers(s: &Snapshot, target: TargetId, truth: &GroundTruth) -> bool {
     let own = s.targets.iter().filter(|t| t.id == target);
     own.flat_map(|t| &t.regions).any(|r| !truth.stretches_in(r.range).is_empty())
-}
-
-#[derive(Serialize)]
-struct Versioned<'a> {
-    schema_version: u32,
-    #[serde(flatten)]
-    accuracy: &'a Accuracy,
 }
 
 fn read(path: &Path) -> Result<GroundTruth> {

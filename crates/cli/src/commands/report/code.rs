@@ -1,12 +1,10 @@
 //! `isotherm report code`.
 
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use isotherm::functions::RecordedFunctions;
-use isotherm::output_file::create;
 use isotherm::reading::{Head, each_shown};
 use isotherm_record::Event;
 use isotherm_report::{
@@ -15,10 +13,9 @@ use isotherm_report::{
 };
 
 use super::options_with;
-use super::output::show;
+use super::output::{show, write};
 use crate::cli;
 use crate::cli::UsageError;
-use crate::log::say;
 
 /// The format of the file to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,14 +108,6 @@ fn changed(change: &CodeChange, form: Form, top: usize) -> String {
         Form::Page => page(&change.after.title, &graph, &code_change_text(change, top)),
         _ => graph,
     }
-}
-
-fn write(path: &Path, input: &Path, bytes: &[u8]) -> Result<ExitCode> {
-    let mut file = create(path, input)?;
-    let written = file.write_all(bytes).and_then(|()| file.finish());
-    written.with_context(|| format!("cannot write {}", path.display()))?;
-    say(format_args!("wrote {}", path.display()));
-    Ok(ExitCode::SUCCESS)
 }
 
 fn form(path: &Path) -> Result<Form, UsageError> {

@@ -73,12 +73,17 @@ impl<'a> Output<'a> {
             Form::Svg => picture()?.svg()?.into_bytes(),
         };
         let Some(path) = self.path else { return print(&bytes) };
-        let mut file = create(path, self.input)?;
-        let written = file.write_all(&bytes).and_then(|()| file.finish());
-        written.with_context(|| format!("cannot write {}", path.display()))?;
-        say(format_args!("wrote {}", path.display()));
-        Ok(ExitCode::SUCCESS)
+        write(path, self.input, &bytes)
     }
+}
+
+/// Writes a report of the record at `input` to a file.
+pub fn write(path: &Path, input: &Path, bytes: &[u8]) -> Result<ExitCode> {
+    let mut file = create(path, input)?;
+    let written = file.write_all(bytes).and_then(|()| file.finish());
+    written.with_context(|| format!("cannot write {}", path.display()))?;
+    say(format_args!("wrote {}", path.display()));
+    Ok(ExitCode::SUCCESS)
 }
 
 fn by_name(path: &Path) -> Result<Form, UsageError> {

@@ -10,8 +10,6 @@ use isotherm_linux::page_cache::{PageCacheError, ReadCounter, Traced};
 const SAMPLED_PAGES: u64 = 16_384;
 /// Fewer are sampled only if their accesses come faster than `MAX_PER_SECOND`.
 const FEWEST_SAMPLED: u64 = 2048;
-/// The coarsest sampling: one page in 2^this.
-const MAX_SAMPLING: u8 = 15;
 /// Maximum number of accesses per second to record, on average over time: about 40 KB per second.
 const MAX_PER_SECOND: f64 = 8000.0;
 /// Maximum number of accesses in a burst. The kernel's list has room for three times as many.
@@ -57,7 +55,9 @@ impl Tracer {
     /// Begins to sample these files. More may be found later.
     pub fn begin(counter: &mut ReadCounter, now: Nanos, files: TracedFiles) -> Self {
         let sampling = (files.bytes / PAGE_SIZE / SAMPLED_PAGES).checked_ilog2().unwrap_or(0);
-        let sampling = u8::try_from(sampling).unwrap_or(MAX_SAMPLING).min(MAX_SAMPLING);
+        let sampling = u8::try_from(sampling)
+            .unwrap_or(CacheTrace::MAX_SAMPLING)
+            .min(CacheTrace::MAX_SAMPLING);
         counter.set_sampling(sampling);
         Tracer {
             since: now,
@@ -102,7 +102,7 @@ impl Tracer {
         let is_enough = (self.files.bytes / PAGE_SIZE) >> (self.sampling + 1) >= FEWEST_SAMPLED;
         let is_long = self.listed > MAX_PER_SAMPLING && is_enough;
         let is_too_much = self.tokens < 0.0 || self.waiting.accesses.len() > MAX_WAITING_ACCESSES;
-        if (is_long || is_too_much) && self.sampling < MAX_SAMPLING {
+        if (is_long || is_too_much) && self.sampling < CacheTrace::MAX_SAMPLING {
             self.sampling += 1;
             (self.listed, self.tokens) = (0, BURST / 2.0);
             counter.set_sampling(self.sampling);

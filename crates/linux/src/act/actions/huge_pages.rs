@@ -10,7 +10,7 @@ use crate::act::memory::ProcessMemory;
 use crate::act::operation::Operation;
 use crate::act::pieces::{Piece, pages_of};
 use crate::act::progress::{Failures, Reply, StepResult};
-use crate::sys::{Advice, supports_advice};
+use crate::sys::{MemoryAdvice, supports_advice};
 use crate::walker::RawBlock;
 
 /// Pages of 512 that have to be resident and touched before a huge page is made of them.
@@ -23,7 +23,7 @@ pub(in crate::act) fn huge_pages(root: &Path) -> Support {
         Ok(text) if text.contains("[never]") => Support::NotNow(format!(
             "huge pages are switched off on this machine: /{setting} says never"
         )),
-        Ok(_) => supports_advice(Advice::Collapse).map_or_else(
+        Ok(_) => supports_advice(MemoryAdvice::Collapse).map_or_else(
             |e| {
                 Support::No(format!(
                     "the kernel rejects MADV_COLLAPSE: {e}. It requires Linux 6.1 or later"
@@ -53,7 +53,7 @@ impl Operation for HugePage {
         if huge_pages(&memory.process.root) != Support::Yes {
             return Ok(Reply::Counted(StepResult::of(0, pages_of(pieces), Failure::Refused)));
         }
-        Ok(Reply::Advised(memory.advise(pieces, Advice::Collapse)))
+        Ok(Reply::Advised(memory.advise(pieces, MemoryAdvice::Collapse)))
     }
 
     fn verify(&self, block: &RawBlock, _: &PageMask) -> bool {
@@ -78,7 +78,7 @@ impl Operation for NoHugePage {
     fn apply(&self, memory: &ProcessMemory<'_>, pieces: &[Piece]) -> Result<Reply, OpsError> {
         let first = |p: &Piece| Piece { pages: 1, ..*p };
         let firsts: Vec<Piece> = pieces.iter().map(first).collect();
-        Ok(Reply::Advised(memory.advise(&firsts, Advice::Cold)))
+        Ok(Reply::Advised(memory.advise(&firsts, MemoryAdvice::Cold)))
     }
 
     fn verify(&self, block: &RawBlock, _: &PageMask) -> bool {

@@ -1,7 +1,7 @@
 //! Moving memory between nodes, by the folio.
 
 use isotherm_core::{Destinations, Failure, OpsError, join_touching};
-use isotherm_mm::mempolicy::Weights;
+use isotherm_mm::mempolicy::NodeWeights;
 
 use crate::act::cursor::WalkTarget;
 use crate::act::eligible::Eligible;
@@ -12,17 +12,17 @@ use crate::act::progress::{Failures, Reply, StepResult};
 use crate::numa::{self, Layout, MoveResult, NumaError, node_of};
 
 /// The rule: nodes share by weight, page by page number.
-pub(in crate::act) fn weights(to: &Destinations) -> Result<Weights, String> {
+pub(in crate::act) fn weights(to: &Destinations) -> Result<NodeWeights, String> {
     let weight = |weight: u32, node: u32| {
         u8::try_from(weight)
             .map_err(|_| format!("node {node} has the weight {weight}: choose 1 to 255"))
     };
     let all = to.0.iter().map(|d| Ok((d.node, weight(d.weight, d.node)?)));
-    Weights::new(all.collect::<Result<Vec<_>, String>>()?).map_err(|e| e.to_string())
+    NodeWeights::new(all.collect::<Result<Vec<_>, String>>()?).map_err(|e| e.to_string())
 }
 
 /// Moves pages to the nodes that the weights assign to them.
-pub(super) struct Migrate(pub Weights);
+pub(super) struct Migrate(pub NodeWeights);
 
 impl Operation for Migrate {
     /// Longer than a millisecond: at each call the kernel has all CPUs empty their lists of pages, which costs

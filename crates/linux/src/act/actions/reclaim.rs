@@ -9,7 +9,7 @@ use crate::act::operation::Operation;
 use crate::act::pieces::{Piece, pages_of};
 use crate::act::progress::{Failures, Reply, StepResult};
 use crate::act::swap_space::SwapSpace;
-use crate::sys::Advice;
+use crate::sys::MemoryAdvice;
 use crate::walker::RawBlock;
 
 /// Moves pages to swap, or writes them back and drops them.
@@ -34,7 +34,7 @@ impl Operation for PageOut<'_> {
         if needed > 0 && !SwapSpace::now().has(needed) {
             return Ok(Reply::Counted(StepResult::of(0, pages_of(pieces), Failure::NoRoom)));
         }
-        Ok(Reply::Advised(memory.advise(pieces, Advice::PageOut)))
+        Ok(Reply::Advised(memory.advise(pieces, MemoryAdvice::PageOut)))
     }
 
     fn verify(&self, block: &RawBlock, pages: &PageMask) -> bool {
@@ -53,7 +53,7 @@ impl Operation for WillNeed {
     /// The kernel begins to read all pages at once. Then isotherm waits for each page. The advice alone only fills
     /// caches, which page tables do not show: the same memory would be read ahead repeatedly.
     fn apply(&self, memory: &ProcessMemory<'_>, pieces: &[Piece]) -> Result<Reply, OpsError> {
-        let mut refused = memory.advise(pieces, Advice::WillNeed);
+        let mut refused = memory.advise(pieces, MemoryAdvice::WillNeed);
         if let Err(why) = memory.touch(pieces) {
             refused.extend(pieces.iter().map(|p| (p.range(), why)));
         }
@@ -74,7 +74,7 @@ impl Operation for Cold {
     }
 
     fn apply(&self, memory: &ProcessMemory<'_>, pieces: &[Piece]) -> Result<Reply, OpsError> {
-        Ok(Reply::Advised(memory.advise(pieces, Advice::Cold)))
+        Ok(Reply::Advised(memory.advise(pieces, MemoryAdvice::Cold)))
     }
 
     fn verify(&self, block: &RawBlock, pages: &PageMask) -> bool {

@@ -13,11 +13,13 @@ mod text;
 
 use serde::Serialize;
 
+use crate::paged::MachineSpec;
+
 pub use load::{Load, LoadError};
 pub use properties::{Property, properties};
 pub use published::{Source, published};
 pub use run::{LabError, PhaseFigures, Run, ZoneFigures, run};
-pub use scenarios::{Outcome, Scenario, scenarios};
+pub use scenarios::{PolicyOutcome, Scenario, scenarios};
 pub use streams::{StreamPhase, Streams, StreamsError};
 pub use text::{properties_text, scenarios_text};
 
@@ -25,6 +27,9 @@ pub use text::{properties_text, scenarios_text};
 pub const MACHINE: &str = include_str!("../../../lab/8-gib.toml");
 /// The default workload.
 pub const STREAMS: &str = include_str!("../../../lab/tiobench.toml");
+
+/// Version of the formats: `docs/abi/testing/lab.md`.
+const SCHEMA_VERSION: u32 = 1;
 
 /// All runs of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -39,4 +44,19 @@ pub struct Fairzone {
     pub workload: String,
     /// runs by policy, then by number of threads
     pub runs: Vec<Run>,
+}
+
+impl Fairzone {
+    /// The runs of a workload on a machine.
+    #[must_use]
+    pub fn new(seed: u64, machine: &MachineSpec, load: &Load, runs: Vec<Run>) -> Self {
+        let (machine, workload) = (machine.about.clone(), load.about().to_owned());
+        Fairzone { schema_version: SCHEMA_VERSION, seed, machine, workload, runs }
+    }
+}
+
+/// Scenarios or properties as JSON, below the key `name`.
+#[must_use]
+pub fn results_json(seed: u64, name: &str, results: &impl Serialize) -> serde_json::Value {
+    serde_json::json!({ "schema_version": SCHEMA_VERSION, "seed": seed, name: results })
 }

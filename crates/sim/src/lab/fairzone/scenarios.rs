@@ -10,7 +10,7 @@ const CPUS: u32 = 16;
 
 /// The behaviour of a policy.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Outcome {
+pub struct PolicyOutcome {
     /// the name of the policy
     pub policy: &'static str,
     /// number of allocations requested
@@ -35,7 +35,7 @@ pub struct Scenario {
     /// the zones, as the kernel calls them
     pub zones: Vec<&'static str>,
     /// one per policy
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<PolicyOutcome>,
 }
 
 /// All scenarios.
@@ -104,7 +104,7 @@ fn scenario(
     Ok(Scenario { name, about: about.to_owned(), zones, outcomes })
 }
 
-fn outcome(fair: Fair, memory: &mut Memory, cpus: u32, allocations: u32) -> Outcome {
+fn outcome(fair: Fair, memory: &mut Memory, cpus: u32, allocations: u32) -> PolicyOutcome {
     let (stats, zones) = (*memory.stats(), allocated(memory));
     for i in 0..allocations {
         let request = Request {
@@ -120,7 +120,7 @@ fn outcome(fair: Fair, memory: &mut Memory, cpus: u32, allocations: u32) -> Outc
     }
     let stats = memory.stats().since(&stats);
     let now = allocated(memory);
-    Outcome {
+    PolicyOutcome {
         policy: fair.name(),
         allocations: stats.allocations,
         resets: stats.resets,
@@ -165,7 +165,7 @@ fn set_batch(memory: &mut Memory, zone: usize, batch: i64) {
 mod tests {
     use super::*;
 
-    fn of(name: &str, policy: &str) -> Outcome {
+    fn of(name: &str, policy: &str) -> PolicyOutcome {
         let all = scenarios().unwrap();
         let found = all.into_iter().find(|s| s.name == name).unwrap();
         found.outcomes.into_iter().find(|o| o.policy == policy).unwrap()
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn remote_zones_keep_v1_from_resetting() {
-        let share = |o: &Outcome| o.allocated[0] as f64 / 150_000.0;
+        let share = |o: &PolicyOutcome| o.allocated[0] as f64 / 150_000.0;
         for policy in ["baseline", "landed"] {
             assert!((share(&of("remote", policy)) - 0.5).abs() < 0.01, "{policy}");
         }

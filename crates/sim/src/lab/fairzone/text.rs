@@ -201,13 +201,7 @@ mod tests {
         let spec = MachineSpec::parse(SMALL).unwrap();
         let load = Load::parse(STREAMS).unwrap();
         let one = |name| run(&spec, (name, policies::find(name).unwrap()), &load, 2, seed).unwrap();
-        Fairzone {
-            schema_version: 1,
-            seed,
-            machine: spec.about.clone(),
-            workload: load.about().to_owned(),
-            runs: vec![one("baseline"), one("v1")],
-        }
+        Fairzone::new(seed, &spec, &load, vec![one("baseline"), one("v1")])
     }
 
     #[test]
