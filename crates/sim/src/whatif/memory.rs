@@ -379,7 +379,8 @@ mod tests {
     fn a_touch_is_known_late() {
         let of = |every, within| delay(every, (1.0, 1.0), within);
         assert_eq!(of([0.0, 0.0], 10.0), 0.0);
-        let monitor = [1.0, 5.2];
+        let p = Prices::default().with_monitor();
+        let monitor = [p.read_every, p.clear_every].map(|d| d.as_secs_f64());
         assert!((of(monitor, 10.0) - 3.7).abs() < 1e-9, "cleared after 6.2 s, less 2.5 s");
         assert_eq!(of(monitor, 30.0), 1.0, "a quarter of the age is more than the clear takes");
     }
