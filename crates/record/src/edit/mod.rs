@@ -8,10 +8,15 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Nanos, Snapshot, TargetId, TargetView};
+use isotherm_core::{
+    AddrRange, HugeAges, Mapping, Nanos, PageAges, RegionView, Snapshot, TargetId, TargetView,
+};
 
 pub use self::aggregate::aggregate;
 pub use self::rewrite::{EditError, Lacked, Rewriter};
+
+/// The most memory in bytes that snapshots that wait to be joined may have, except for the last of them.
+pub const MAX_WAITING: usize = 128 << 20;
 
 /// The parts of a record to keep, and their form.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +37,9 @@ pub struct Editor {
     edit: Edit,
     begin: Option<Nanos>,
     waiting: Vec<Snapshot>,
+    /// their memory in bytes, and the most that it may be
+    waiting_bytes: usize,
+    max_waiting: usize,
     seq: u64,
 }
 
@@ -39,7 +47,14 @@ impl Editor {
     /// An editor that has received no snapshot.
     #[must_use]
     pub fn new(edit: Edit) -> Self {
-        Editor { edit, begin: None, waiting: Vec::new(), seq: 0 }
+        Editor {
+            edit,
+            begin: None,
+            waiting: Vec::new(),
+            waiting_bytes: 0,
+            max_waiting: MAX_WAITING,
+            seq: 0,
+        }
     }
 
     /// Whether a target stays.
@@ -77,19 +92,29 @@ impl Editor {
     }
 
     /// Adds a snapshot, and returns one if one is complete.
-    pub fn push(&mut self, s: &Snapshot) -> Option<Snapshot> {
+    ///
+    /// # Errors
+    /// If the snapshots that wait to be joined have more than [`MAX_WAITING`], and joining them does not halve that.
+    pub fn push(&mut self, s: &Snapshot) -> Result<Option<Snapshot>, EditError> {
         let begin = *self.begin.get_or_insert(s.start);
         if let Some(time) = &self.edit.time {
             let inside = time.start <= s.start.since(begin) && s.end.since(begin) <= time.end;
             if !inside {
-                return None;
+                return Ok(None);
             }
         }
         let part = self.part(s);
-        let Some(aggr) = self.edit.aggr else { return Some(self.numbered(part)) };
+        let Some(aggr) = self.edit.aggr else { return Ok(Some(self.numbered(part))) };
+        self.waiting_bytes += bytes(&part);
         self.waiting.push(part);
         let from = self.waiting.first().map_or(s.start, |first| first.start);
-        if s.end.since(from) >= aggr { self.join(aggr) } else { None }
+        if s.end.since(from) >= aggr {
+            return Ok(self.join(aggr));
+        }
+        if self.waiting_bytes > self.max_waiting {
+            self.join_early()?;
+        }
+        Ok(None)
     }
 
     /// The rest: a last snapshot that is shorter than the others.
@@ -99,8 +124,17 @@ impl Editor {
 
     fn join(&mut self, aggr: Duration) -> Option<Snapshot> {
         let joined = aggregate(&self.waiting.iter().collect::<Vec<_>>(), aggr)?;
-        self.waiting.clear();
+        (self.waiting, self.waiting_bytes) = (Vec::new(), 0);
         Some(self.numbered(joined))
+    }
+
+    /// Joins what waits before the interval is complete, as one part of it.
+    fn join_early(&mut self) -> Result<(), EditError> {
+        let joined = aggregate(&self.waiting.iter().collect::<Vec<_>>(), Duration::ZERO);
+        self.waiting = joined.into_iter().collect();
+        self.waiting_bytes = self.waiting.iter().map(bytes).sum();
+        let joined = self.waiting_bytes;
+        if joined > self.max_waiting / 2 { Err(EditError::TooMuch { joined }) } else { Ok(()) }
     }
 
     fn numbered(&mut self, s: Snapshot) -> Snapshot {
@@ -145,4 +179,56 @@ impl Editor {
 fn left_out(view: &TargetView) -> u64 {
     let covered = view.regions.iter().map(|r| r.range.len()).sum();
     view.mapped().saturating_sub(covered)
+}
+
+/// The memory of a snapshot in bytes. Mappings count in each, also those that it shares with others.
+fn bytes(s: &Snapshot) -> usize {
+    let ages = |ages: &Arc<PageAges>| {
+        size_of::<PageAges>() + ages.huge.as_ref().map_or(0, |_| size_of::<HugeAges>())
+    };
+    let view = |view: &TargetView| {
+        size_of::<TargetView>()
+            + view.regions.len() * size_of::<RegionView>()
+            + view.mappings.iter().map(|m| size_of::<Mapping>() + m.name.len()).sum::<usize>()
+            + view.ages.as_ref().map_or(0, ages)
+    };
+    size_of::<Snapshot>() + s.targets.iter().map(view).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::aggregate::tests::scattered;
+    use super::*;
+
+    fn joined(all: &[Snapshot], max_waiting: usize) -> Result<Snapshot, EditError> {
+        let edit = Edit { aggr: Some(Duration::from_secs(1000)), ..Edit::default() };
+        let mut editor = Editor { max_waiting, ..Editor::new(edit) };
+        for s in all {
+            assert!(editor.push(s)?.is_none());
+            assert!(editor.waiting_bytes <= max_waiting, "{}", editor.waiting_bytes);
+        }
+        Ok(editor.rest().unwrap())
+    }
+
+    /// Found by an audit: all snapshots of an interval were in memory at once.
+    #[test]
+    fn snapshots_that_wait_have_bounded_memory() {
+        let all = scattered(200, 20);
+        let one = bytes(&all[0]);
+        let (at_once, in_steps) = (joined(&all, 1000 * one), joined(&all, 20 * one));
+        let (at_once, in_steps) = (at_once.unwrap(), in_steps.unwrap());
+        for s in [&at_once, &in_steps] {
+            assert_eq!((s.start, s.end, s.cost.looks), (all[0].start, all[199].end, 200));
+            assert!((1..=20).contains(&s.nr_regions()));
+        }
+        let touched = |s: &Snapshot| {
+            let of = |r: &RegionView| r.range.len() as f64 * f64::from(r.touched_bp);
+            s.targets[0].regions.iter().map(of).sum::<f64>()
+        };
+        let off = touched(&in_steps) / touched(&at_once);
+        assert!((0.99..1.01).contains(&off), "{off}");
+        // Not even one of them fits.
+        let refused = joined(&all, one / 2);
+        assert!(matches!(refused, Err(EditError::TooMuch { .. })), "{refused:?}");
+    }
 }

@@ -38,6 +38,16 @@ pub enum EditError {
         /// common time of the two
         overlap: Duration,
     },
+    /// the snapshots of one interval need too much memory
+    #[error(
+        "the snapshots of an interval of --aggr would need too much memory: joined, they still have {} MiB; choose a \
+         shorter interval",
+        joined >> 20
+    )]
+    TooMuch {
+        /// bytes that they have after they were joined
+        joined: usize,
+    },
     /// nothing would be left
     #[error("no snapshot that can be read lies in the selected time and addresses")]
     Empty,
@@ -143,7 +153,7 @@ impl<S: Sink> Rewriter<S> {
                 }
                 Ok(Event::Snapshot(s)) if source.editor.is_done(s.start) => {}
                 Ok(Event::Snapshot(s)) => {
-                    let s = source.editor.push(&s);
+                    let s = source.editor.push(&s)?;
                     for early in std::mem::take(&mut source.early) {
                         match early {
                             Event::Attribution(a) => self.attribution(&mut source, a)?,

@@ -202,7 +202,8 @@ fn longer_intervals_have_as_much_hot_memory() {
     for seconds in [1, 2, 5, 10] {
         let edit = Edit { aggr: Some(Duration::from_secs(seconds)), ..Edit::default() };
         let mut editor = Editor::new(edit);
-        let mut joined: Vec<Snapshot> = all.iter().filter_map(|s| editor.push(s)).collect();
+        let mut joined: Vec<Snapshot> =
+            all.iter().filter_map(|s| editor.push(s).unwrap()).collect();
         joined.extend(editor.rest());
         let after = hot(&joined);
         assert!((0.9..1.1).contains(&(after / before)), "{seconds} s: {after} of {before}");
@@ -311,7 +312,7 @@ proptest! {
         seconds in 1..10u64,
     ) {
         let mut editor = Editor::new(Edit { aggr: Some(Duration::from_secs(seconds)), ..Edit::default() });
-        let mut joined: Vec<Snapshot> = all.iter().filter_map(|s| editor.push(s)).collect();
+        let mut joined: Vec<Snapshot> = all.iter().filter_map(|s| editor.push(s).unwrap()).collect();
         joined.extend(editor.rest());
         let time = |all: &[Snapshot]| all.iter().map(|s| s.end.since(s.start)).sum::<Duration>();
         prop_assert_eq!(time(&joined), time(&all));
