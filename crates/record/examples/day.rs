@@ -76,7 +76,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Writes `seconds` snapshots of `regions` in each process.
-fn write(path: &Path, seconds: u64, regions: u64) -> Result<(), Box<dyn Error>> {
+///
+/// # Errors
+/// If the record cannot be written.
+pub fn write(path: &Path, seconds: u64, regions: u64) -> Result<(), Box<dyn Error>> {
     let mut facts = RecordingHeader::new("0.1.0", Attrs::default(), Nanos(0));
     (facts.look, facts.host, facts.kernel) =
         ("nothing: made up".into(), "nowhere".into(), "6.18".into());

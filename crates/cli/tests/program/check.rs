@@ -69,6 +69,10 @@ fn memory_does_not_grow_with_the_record() {
         &["report", "raw"],
         &["report", "raw", "--json"],
         &["record", "--check", "isotherm.rec"],
+        &["edit", "isotherm.rec", "--aggr", "4s", "-o", "b.rec"],
+        &["export", "--format", "damo", "-o", "damon.data"],
+        &["import", "damon.data", "-o", "c.rec"],
+        &["export", "--format", "parquet", "-o", "tables"],
     ] {
         let mut command = Command::new("sh");
         command.args(["-c", &limited, "sh", env!("CARGO_BIN_EXE_isotherm")]).args(args);

@@ -5,6 +5,9 @@
 mod attribution;
 mod damage;
 mod damo;
+#[path = "../../examples/day.rs"]
+#[allow(dead_code, reason = "it is a program")]
+mod day;
 mod edit;
 mod limits;
 mod marks;

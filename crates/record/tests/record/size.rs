@@ -1,8 +1,11 @@
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use isotherm_core::{AddrRange, RateSupport, RegionView, Snapshot, rate};
+use isotherm_core::{AddrRange, RateSupport, RegionView, Snapshot, Thresholds, rate};
+use isotherm_record::{Reader, export_parquet};
 
+use crate::day;
 use crate::samples::{even, mapping, reader, record};
 
 /// Pseudo-random numbers, the same in each run.
@@ -95,6 +98,29 @@ fn a_region_has_a_few_bytes() {
         println!("{name}: {bytes:.2} bytes a region");
         assert!(bytes <= 6.0, "{name}: {bytes:.2} bytes a region");
     }
+}
+
+/// Twenty minutes of the day that `bench/interchange` exports.
+#[test]
+fn a_region_has_a_few_bytes_in_parquet() {
+    let dir = tempfile::tempdir().unwrap();
+    let (record, out) = (dir.path().join("part.rec"), dir.path().join("out"));
+    day::write(&record, 1200, 50).unwrap();
+    let reader = Reader::open(&record).unwrap();
+    export_parquet(reader, &Thresholds::default(), &out).unwrap();
+    let bytes = files(&out) as f64 / (1200.0 * 300.0);
+    println!("Parquet: {bytes:.2} bytes a region");
+    assert!(bytes <= 6.0, "{bytes:.2} bytes a region");
+}
+
+/// The bytes of all files below a folder.
+fn files(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let size = |entry: std::fs::DirEntry| match entry.file_type().unwrap().is_dir() {
+        true => files(&entry.path()),
+        false => entry.metadata().unwrap().len(),
+    };
+    entries.map(size).sum()
 }
 
 #[test]
