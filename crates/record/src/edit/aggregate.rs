@@ -342,7 +342,8 @@ pub(super) mod tests {
         };
         let mappings = Arc::new(vec![mapping]);
         let region = |seq: u64, i: u64| {
-            let border = |i: u64| if i % regions == 0 { i << 24 } else { (i << 24) + (seq << 12) };
+            let border =
+                |i: u64| if i.is_multiple_of(regions) { i << 24 } else { (i << 24) + (seq << 12) };
             let touched_bp = (i * 37 + seq * 11) as u32 % 10_001;
             let hz = touched_bp as f32 / 7.0;
             RegionView {

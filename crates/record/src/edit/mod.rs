@@ -123,8 +123,11 @@ impl Editor {
     }
 
     fn join(&mut self, aggr: Duration) -> Option<Snapshot> {
-        let joined = aggregate(&self.waiting.iter().collect::<Vec<_>>(), aggr)?;
+        let mut joined = aggregate(&self.waiting.iter().collect::<Vec<_>>(), aggr)?;
         (self.waiting, self.waiting_bytes) = (Vec::new(), 0);
+        // Regions that cannot be joined may be more than the monitor was allowed to have.
+        let regions = u32::try_from(joined.nr_regions()).unwrap_or(u32::MAX);
+        joined.attrs.max_regions = joined.attrs.max_regions.max(regions);
         Some(self.numbered(joined))
     }
 
@@ -230,5 +233,15 @@ mod tests {
         // Not even one of them fits.
         let refused = joined(&all, one / 2);
         assert!(matches!(refused, Err(EditError::TooMuch { .. })), "{refused:?}");
+    }
+
+    /// A check of the record found more regions than its attributes permit.
+    #[test]
+    fn a_joined_snapshot_permits_its_regions() {
+        let mut all = scattered(200, 20);
+        all.iter_mut().for_each(|s| s.attrs.max_regions = 1);
+        let s = joined(&all, MAX_WAITING).unwrap();
+        assert!(s.nr_regions() > 1);
+        assert_eq!(s.attrs.max_regions as usize, s.nr_regions());
     }
 }
