@@ -396,6 +396,7 @@ pub(super) mod tests {
     /// What [`regions`] computes, by its definition: each piece between two borders on its own.
     fn by_definition(views: &[Weighed<'_>]) -> Vec<RegionView> {
         let ranges = views.iter().flat_map(|(v, _)| v.regions.iter().map(|r| r.range));
+        let ranges = ranges.filter(|r| !r.is_empty());
         let mut borders: Vec<u64> = ranges.flat_map(|r| [r.start, r.end]).collect();
         borders.sort_unstable();
         borders.dedup();
@@ -438,7 +439,7 @@ pub(super) mod tests {
                     range,
                     accesses_bp,
                     age: Duration::from_secs(age),
-                    // The rate of one of the same heat tells which of them is the median.
+                    // The lower bound shows which of several equal rates is the median.
                     rate: Rate { hz, low: accesses_bp as f32, high: f32::INFINITY },
                     touched_bp,
                     resident_bp,
