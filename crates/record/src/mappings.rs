@@ -27,9 +27,9 @@ pub(crate) struct MappingSet {
 const NAMES: usize = MAX_PAYLOAD / 2;
 
 impl MappingSet {
-    /// The memory that its mappings occupy, in bytes: an upper bound, because mappings may share names.
+    /// The memory that its mappings occupy, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.mappings.iter().map(|m| size_of::<Mapping>() + m.name.len()).sum()
+        bytes(&self.mappings)
     }
 
     /// The names, or none of them if they are more than a frame can hold: a process chooses its own.
@@ -37,6 +37,11 @@ impl MappingSet {
         let fit = self.mappings.iter().map(|m| m.name.len()).sum::<usize>() <= NAMES;
         self.mappings.iter().map(move |m| if fit { &*m.name } else { "" })
     }
+}
+
+/// The memory that mappings occupy, in bytes: an upper bound, because they may share names.
+pub(crate) fn bytes(mappings: &[Mapping]) -> usize {
+    mappings.iter().map(|m| size_of::<Mapping>() + m.name.len()).sum()
 }
 
 pub(crate) fn from_sets(sets: &[MappingSet]) -> Result<RecordBatch, ArrowError> {

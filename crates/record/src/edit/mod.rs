@@ -3,7 +3,7 @@
 mod aggregate;
 mod rewrite;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use isotherm_core::{
 
 pub use self::aggregate::aggregate;
 pub use self::rewrite::{EditError, Lacked, Rewriter};
+use crate::mappings;
 
 /// The most memory in bytes that snapshots that wait to be joined may have, except for the last of them.
 pub const MAX_WAITING: usize = 128 << 20;
@@ -105,7 +106,7 @@ impl Editor {
         }
         let part = self.part(s);
         let Some(aggr) = self.edit.aggr else { return Ok(Some(self.numbered(part))) };
-        self.waiting_bytes += bytes(&part);
+        self.waiting_bytes += bytes(&part, self.waiting.last());
         self.waiting.push(part);
         let from = self.waiting.first().map_or(s.start, |first| first.start);
         if s.end.since(from) >= aggr {
@@ -135,7 +136,7 @@ impl Editor {
     fn join_early(&mut self) -> Result<(), EditError> {
         let joined = aggregate(&self.waiting.iter().collect::<Vec<_>>(), Duration::ZERO);
         self.waiting = joined.into_iter().collect();
-        self.waiting_bytes = self.waiting.iter().map(bytes).sum();
+        self.waiting_bytes = self.waiting.iter().map(|s| bytes(s, None)).sum();
         let joined = self.waiting_bytes;
         if joined > self.max_waiting / 2 { Err(EditError::TooMuch { joined }) } else { Ok(()) }
     }
@@ -184,15 +185,18 @@ fn left_out(view: &TargetView) -> u64 {
     view.mapped().saturating_sub(covered)
 }
 
-/// The memory of a snapshot in bytes. Mappings count in each, also those that it shares with others.
-fn bytes(s: &Snapshot) -> usize {
+/// The memory of a snapshot in bytes, without the mappings that it shares with the one before it.
+fn bytes(s: &Snapshot, before: Option<&Snapshot>) -> usize {
+    let known = before.iter().flat_map(|s| &s.targets).map(|view| Arc::as_ptr(&view.mappings));
+    let known: HashSet<*const Vec<Mapping>> = known.collect();
     let ages = |ages: &Arc<PageAges>| {
         size_of::<PageAges>() + ages.huge.as_ref().map_or(0, |_| size_of::<HugeAges>())
     };
     let view = |view: &TargetView| {
+        let is_known = known.contains(&Arc::as_ptr(&view.mappings));
         size_of::<TargetView>()
             + view.regions.len() * size_of::<RegionView>()
-            + view.mappings.iter().map(|m| size_of::<Mapping>() + m.name.len()).sum::<usize>()
+            + if is_known { 0 } else { mappings::bytes(&view.mappings) }
             + view.ages.as_ref().map_or(0, ages)
     };
     size_of::<Snapshot>() + s.targets.iter().map(view).sum::<usize>()
@@ -217,7 +221,7 @@ mod tests {
     #[test]
     fn snapshots_that_wait_have_bounded_memory() {
         let all = scattered(200, 20);
-        let one = bytes(&all[0]);
+        let one = bytes(&all[0], None);
         let (at_once, in_steps) = (joined(&all, 1000 * one), joined(&all, 20 * one));
         let (at_once, in_steps) = (at_once.unwrap(), in_steps.unwrap());
         for s in [&at_once, &in_steps] {
@@ -233,6 +237,27 @@ mod tests {
         // Not even one of them fits.
         let refused = joined(&all, one / 2);
         assert!(matches!(refused, Err(EditError::TooMuch { .. })), "{refused:?}");
+    }
+
+    /// Mappings counted in each snapshot, although a reader gives all of them the same.
+    #[test]
+    fn mappings_that_snapshots_share_count_once() {
+        let mut all = scattered(200, 20);
+        let mut mapping = all[0].targets[0].mappings[0].clone();
+        mapping.name = "n".repeat(1 << 20).into();
+        let mappings = Arc::new(vec![mapping]);
+        all.iter_mut().for_each(|s| s.targets[0].mappings = Arc::clone(&mappings));
+        let aggr = Some(Duration::from_secs(1000));
+        let mut editor = Editor::new(Edit { aggr, ..Edit::default() });
+        for s in &all {
+            assert!(editor.push(s).unwrap().is_none());
+        }
+        assert_eq!(editor.waiting.len(), all.len());
+        let expected = 1 << 20..2 << 20;
+        assert!(expected.contains(&editor.waiting_bytes), "{}", editor.waiting_bytes);
+        // Other mappings count, also if they are equal.
+        all[0].targets[0].mappings = Arc::new(mappings.to_vec());
+        assert!(bytes(&all[0], editor.waiting.last()) > 1 << 20);
     }
 
     /// A check of the record found more regions than its attributes permit.
