@@ -41,7 +41,7 @@ pub enum EditError {
     /// the snapshots of one interval need too much memory
     #[error(
         "the snapshots of an interval of --aggr would need too much memory: joined, they still have {} MiB; choose a \
-         shorter interval",
+         shorter interval, or select a part with --target or --addr",
         joined >> 20
     )]
     TooMuch {
