@@ -1,8 +1,9 @@
 -- Which hosts could be emptied, if memory that is idle for {age} were paged out? By host.
 -- {age}: an age of the lake's columns, such as 2m.
 -- {headroom}: the part of each host's memory that stays free, in percent.
--- Hosts without a row in the last hour of the lake, or in the hour before it, no longer exist: they have no row here, and
--- gone_hosts is their number.
+-- The last hour of the lake is the last one that 5 % of its hosts have reached, and two hosts at least if there are three:
+-- the clock of one host may be ahead. Hosts without a row in this hour, in the hour before it, or later, no longer exist:
+-- they have no row here, and gone_hosts is their number.
 -- A host requires what it required in its worst hour (needed_bytes): the sum over the control groups of that hour, each
 -- in its worst minute, of the resident memory that was idle for less than {age}. Hosts are emptied in the order of this
 -- figure, until the other hosts have no room for all that was emptied, or none of them for one of the groups.
@@ -42,9 +43,18 @@ hosts AS (
   FROM hours
   GROUP BY host
 ),
-marked AS (
-  SELECT *, max(last_hour) OVER () AS lake_hour
+ranked AS (
+  SELECT
+    *,
+    row_number() OVER (ORDER BY last_hour DESC, host) AS reached_by,
+    count(*) OVER () AS hosts
   FROM hosts
+),
+marked AS (
+  SELECT
+    *,
+    max(CASE WHEN 20 * reached_by >= hosts AND (reached_by > 1 OR hosts < 3) THEN last_hour END) OVER () AS lake_hour
+  FROM ranked
 ),
 counted AS (
   SELECT
