@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::bucket::{Bucket, BucketError};
-use crate::file::{decode, read};
-use crate::lake::{Lake, LakeError};
+use crate::file::{FileError, decode, read};
+use crate::lake::{Lake, LakeError, lost_with};
 
 /// Number of finished hours that are put in one turn, so that rows do not wait for long.
 const HOURS_AT_ONCE: usize = 6;
@@ -61,7 +61,7 @@ impl Uploader {
     /// oldest hours if too much waits.
     ///
     /// # Errors
-    /// If the storage cannot be reached. The hours stay, and are put in a later turn.
+    /// If the storage cannot be reached, or a file cannot be read. The hours stay, and are put in a later turn.
     pub fn turn(&mut self, lake: &mut Lake, now: i64) -> Result<(), UploadError> {
         // A clock that was set back must not delay uploads.
         if self.due.is_some_and(|(last, due)| (last..due).contains(&now)) {
@@ -86,14 +86,32 @@ impl Uploader {
         self.put_all(lake).map(drop)
     }
 
-    /// Puts the finished hours and the running one; returns whether finished hours remain.
+    /// Puts the finished hours and the running one; returns whether finished hours remain. A file that cannot be read
+    /// does not keep the others from the storage.
     fn put_all(&mut self, lake: &mut Lake) -> Result<bool, UploadError> {
-        let finished = lake.finished()?;
-        for hour in finished.iter().take(HOURS_AT_ONCE) {
+        let (mut count, mut remain, mut unread) = (0, false, None);
+        for hour in lake.finished()? {
+            if count == HOURS_AT_ONCE {
+                remain = true;
+                break;
+            }
+            match read(&hour.path) {
+                Ok(_) => {}
+                Err(FileError::Io(source)) => {
+                    unread = Some(UploadError::Read { path: hour.path, source });
+                    continue;
+                }
+                Err(_) => {
+                    let put = self.put.remove(&hour.start).unwrap_or(0);
+                    lake.set_aside(&hour.path, put)?;
+                    continue;
+                }
+            }
             self.complete(lake, hour.start, &hour.path)?;
             self.put(lake, &hour.path)?;
             self.put.remove(&hour.start);
-            lake.remove(hour, 0)?;
+            lake.remove(&hour, 0)?;
+            count += 1;
         }
         if let Some((start, path, minutes)) = lake.running()
             && self.put.get(&start) != Some(&minutes)
@@ -102,7 +120,7 @@ impl Uploader {
             self.put(lake, &path)?;
             self.put.insert(start, lake.running().map_or(minutes, |(_, _, minutes)| minutes));
         }
-        Ok(finished.len() > HOURS_AT_ONCE)
+        unread.map_or(Ok(remain), Err)
     }
 
     /// Adds the minutes that the object of an hour has and its file does not: they would be lost when the file
@@ -139,9 +157,7 @@ impl Uploader {
             }
             bytes = bytes.saturating_sub(hour.bytes);
             let put = self.put.remove(&hour.start).unwrap_or(0);
-            // A file that cannot be read has no minutes to count as lost.
-            let lost = read(&hour.path).map_or(0, |rows| rows.lost_after(put));
-            lake.remove(hour, lost)?;
+            lake.remove(hour, lost_with(&hour.path, put))?;
         }
         Ok(())
     }
@@ -204,6 +220,34 @@ mod tests {
         let all: Vec<i64> = (0..51).chain(55..60).collect();
         assert_eq!(minutes(&upload, 0), all);
         assert_eq!(minutes(&upload, 1), (60..76).collect::<Vec<_>>());
+    }
+
+    /// Found by an audit: no later hour was uploaded until the spool was full.
+    #[test]
+    fn a_file_that_cannot_be_read_does_not_hold_up_the_others() {
+        let (dir, store) = (tempfile::tempdir().unwrap(), Arc::default());
+        let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
+        let mut upload = uploader(&store);
+        let never = Some((BEGIN, i64::MAX));
+        upload.due = never;
+        pass(&mut lake, &mut upload, 0..200);
+        let files: Vec<PathBuf> = lake.finished().unwrap().into_iter().map(|h| h.path).collect();
+        // The first is damaged, and its object exists. The second cannot be read: as root, permissions do not matter.
+        upload.put(&lake, &files[0]).unwrap();
+        fs::write(&files[0], "PAR1 no more").unwrap();
+        fs::remove_file(&files[1]).unwrap();
+        fs::create_dir(&files[1]).unwrap();
+        upload.due = None;
+        assert!(matches!(upload.turn(&mut lake, BEGIN), Err(UploadError::Read { .. })));
+        assert_eq!(minutes(&upload, 0), (0..60).collect::<Vec<_>>());
+        assert_eq!(minutes(&upload, 2), (120..180).collect::<Vec<_>>());
+        assert_eq!(minutes(&upload, 3), (180..200).collect::<Vec<_>>());
+        assert_eq!((files[0].exists(), files[1].exists(), files[2].exists()), (false, true, false));
+        upload.due = never;
+        pass(&mut lake, &mut upload, 200..201);
+        let (_, path, _) = lake.running().unwrap();
+        let dropped = read(&path).unwrap().rows.iter().map(|r| r.dropped_minutes).sum::<i64>();
+        assert_eq!(dropped, 60);
     }
 
     #[test]
