@@ -1,8 +1,8 @@
 -- Which hosts could be emptied, if memory that is idle for {age} were paged out? By host.
 -- {age}: an age of the lake's columns, such as 2m.
 -- {headroom}: the part of each host's memory that stays free, in percent.
--- The last hour of the lake is the last one that 5 % of its hosts have reached, and two hosts at least if there are three:
--- the clock of one host may be ahead. Hosts without a row in this hour, in the hour before it, or later, no longer exist:
+-- The last hour of the lake is the last one with 5 % of the hosts of the busiest hour, and with two hosts at least if that
+-- had three: the clock of one host may be ahead. Hosts without a row in this hour, in the hour before it, or later, no longer exist:
 -- they have no row here, and gone_hosts is their number.
 -- A host requires what it required in its worst hour (needed_bytes): the sum over the control groups of that hour, each
 -- in its worst minute, of the resident memory that was idle for less than {age}. Hosts are emptied in the order of this
@@ -43,24 +43,26 @@ hosts AS (
   FROM hours
   GROUP BY host
 ),
-ranked AS (
-  SELECT
-    *,
-    row_number() OVER (ORDER BY last_hour DESC, host) AS reached_by,
-    count(*) OVER () AS hosts
-  FROM hosts
+present AS (
+  SELECT hour, count(*) AS n
+  FROM hours
+  GROUP BY hour
+),
+busiest AS (
+  SELECT *, max(n) OVER () AS most
+  FROM present
 ),
 marked AS (
-  SELECT
-    *,
-    max(CASE WHEN 20 * reached_by >= hosts AND (reached_by > 1 OR hosts < 3) THEN last_hour END) OVER () AS lake_hour
-  FROM ranked
+  SELECT max(hour) AS lake_hour
+  FROM busiest
+  WHERE 20 * n >= most AND (n > 1 OR most < 3)
 ),
 counted AS (
   SELECT
     *,
     CAST(sum(CASE WHEN last_hour < lake_hour - 1 THEN 1 ELSE 0 END) OVER () AS BIGINT) AS gone_hosts
-  FROM marked
+  FROM hosts
+  CROSS JOIN marked
 ),
 ordered AS (
   SELECT

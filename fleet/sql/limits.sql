@@ -7,8 +7,8 @@
 -- that the largest control group of the service required in its worst minute: the resident memory that was idle for
 -- less. A service that keeps the objective at no age has no row.
 -- limit_bytes: the highest limit of its control groups on the last day of the service, or later. The last day is the last
--- one that 5 % of the hosts of the service have reached, and two hosts at least if there are three: the clock of one host
--- may be ahead.
+-- one with 5 % of the hosts that the service had on its busiest day, and with two hosts at least if that had three: the
+-- clock of one host may be ahead.
 WITH daily AS (
   SELECT
     day,
@@ -60,25 +60,20 @@ WITH daily AS (
   WHERE snapshots > 0
   GROUP BY day, service, host, cgroup
 ),
-dated AS (
-  SELECT *, max(day) OVER (PARTITION BY service, host) AS host_day
+present AS (
+  SELECT service, day, count(DISTINCT host) AS n
   FROM daily
+  GROUP BY service, day
 ),
-reached AS (
-  SELECT *, dense_rank() OVER (PARTITION BY service ORDER BY host_day DESC, host) AS reached_by
-  FROM dated
-),
-counted AS (
-  SELECT *, max(reached_by) OVER (PARTITION BY service) AS hosts
-  FROM reached
+busiest AS (
+  SELECT *, max(n) OVER (PARTITION BY service) AS most
+  FROM present
 ),
 marked AS (
-  SELECT
-    *,
-    max(CASE WHEN 20 * reached_by >= hosts AND (reached_by > 1 OR hosts < 3) THEN host_day END) OVER (
-      PARTITION BY service
-    ) AS last_day
-  FROM counted
+  SELECT service, max(day) AS last_day
+  FROM busiest
+  WHERE 20 * n >= most AND (n > 1 OR most < 3)
+  GROUP BY service
 ),
 ages AS (
   SELECT age_s, age
@@ -113,7 +108,7 @@ unpivoted AS (
     d.cgroup,
     age_s,
     age,
-    CASE WHEN d.day >= last_day THEN limit_now END AS limit_now,
+    CASE WHEN d.day >= m.last_day THEN limit_now END AS limit_now,
     peak,
     CAST(floor(d.resident / o.minutes) AS BIGINT) AS resident,
     CAST(floor(CASE age_s
@@ -158,7 +153,8 @@ unpivoted AS (
       WHEN 604800 THEN needed_7d
       WHEN 1209600 THEN needed_14d
     END AS needed
-  FROM marked AS d
+  FROM daily AS d
+  INNER JOIN marked AS m ON m.service = d.service
   INNER JOIN observed AS o ON o.day = d.day AND o.host = d.host
   CROSS JOIN ages
 ),
