@@ -132,13 +132,12 @@ fn a_report_has_text_and_a_page() {
 #[test]
 fn the_demo_ends_with_a_page() {
     let Some(python) = python_with("duckdb", "duckdb==2.0.1") else { return };
-    // The Python of the system is in no environment: the demo makes one.
-    let venv = python.parent().and_then(Path::parent);
-    let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join("demo-fleet");
+    // The Python of the system is in no environment: the demo would install another DuckDB from PyPI.
+    let Some(venv) = python.parent().and_then(Path::parent) else { return };
     let dir = TempDir::new().unwrap();
     let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../demo/fleet");
     let done = Command::new(demo)
-        .args([Path::new(env!("CARGO_BIN_EXE_isotherm")), venv.unwrap_or(&made)])
+        .args([Path::new(env!("CARGO_BIN_EXE_isotherm")), venv])
         .args(["12", "3"])
         .env("DEMO_OUT", dir.path())
         .output()
