@@ -185,7 +185,7 @@ impl Lake {
     ///
     /// # Errors
     /// If a file cannot be written. The rows stay in memory, within a limit, and are written with a later minute.
-    pub fn append(&mut self, minute: i64, mut rows: Rows) -> Result<(), LakeError> {
+    pub fn append(&mut self, minute: i64, rows: Rows) -> Result<(), LakeError> {
         let start = minute.div_euclid(HOUR_MS) * HOUR_MS;
         hour_dir(start)?;
         if self.hours.last().is_none_or(|hour| hour.start != start) {
@@ -194,10 +194,6 @@ impl Lake {
         }
         let Some(hour) = self.hours.last_mut() else { return Ok(()) };
         if !rows.rows.is_empty() && hour.minutes.insert(minute) {
-            if let Some(first) = rows.rows.first_mut() {
-                first.dropped_minutes =
-                    i64::try_from(std::mem::take(&mut self.lost)).unwrap_or(i64::MAX);
-            }
             hour.rows.append(rows);
         }
         let written = self.write_on_full_disk();
@@ -341,15 +337,19 @@ impl Lake {
         }
         // The file, its next version beside it, and the last version of the previous hour.
         let enough = 3 * self.stored()?.iter().map(|hour| hour.bytes).max().unwrap_or(0);
+        let mut removed = Ok(());
         for hour in self.finished()? {
             if self.freed.1 >= enough || !is_full(&written) {
                 break;
             }
-            self.remove(&hour, lost_with(&hour.path, 0))?;
-            self.freed.1 += hour.bytes;
-            written = self.write();
+            let done = self.remove(&hour, lost_with(&hour.path, 0));
+            if done.is_ok() {
+                self.freed.1 += hour.bytes;
+                written = self.write();
+            }
+            removed = removed.and(done);
         }
-        written
+        written.and(removed)
     }
 
     /// Writes all hours in memory, and forgets all but the running one.
@@ -368,6 +368,12 @@ impl Lake {
         else {
             return thinned;
         };
+        // Not when the rows came: hours that made room for this minute since then count too.
+        let last = hour.rows.rows.last().map(|row| row.minute);
+        if let Some(first) = hour.rows.rows.iter_mut().find(|row| Some(row.minute) == last) {
+            let lost = i64::try_from(std::mem::take(&mut self.lost)).unwrap_or(i64::MAX);
+            first.dropped_minutes = first.dropped_minutes.saturating_add(lost);
+        }
         write_aside(&path, &hour.rows, Effort::Fast)?;
         hour.stored = hour.minutes.len();
         thinned
@@ -381,13 +387,17 @@ impl Lake {
         // The hour that has just ended counts too. It is removed at the earliest when it has been written.
         let ended = self.stored()?.into_iter().filter(|hour| hour.start != now);
         let mut bytes: u64 = ended.map(|hour| hour.bytes).sum();
+        let mut removed = Ok(());
         for hour in self.finished()? {
             if hour.start < from || self.keep.bytes.is_some_and(|most| bytes > most) {
-                bytes = bytes.saturating_sub(hour.bytes);
-                self.remove(&hour, 0)?;
+                let done = self.remove(&hour, 0);
+                if done.is_ok() {
+                    bytes = bytes.saturating_sub(hour.bytes);
+                }
+                removed = removed.and(done);
             }
         }
-        Ok(())
+        removed
     }
 
     /// Forgets the oldest hours that could not be written, if they use too much memory.
@@ -639,6 +649,24 @@ mod tests {
         fs::create_dir(lake_path(dir.path(), 2).with_file_name(ASIDE)).unwrap();
         assert!(lake.append(DAY + 180 * MINUTE_MS, rows(DAY + 180 * MINUTE_MS, 2)).is_err());
         assert!(!lake_path(dir.path(), 1).exists());
+    }
+
+    /// Found by a review: it kept all later hours.
+    #[test]
+    fn an_hour_that_cannot_be_removed_does_not_keep_the_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
+        append(&mut lake, 0..180);
+        // As root, permissions do not matter.
+        fs::remove_file(lake_path(dir.path(), 0)).unwrap();
+        fs::create_dir(lake_path(dir.path(), 0)).unwrap();
+        lake.keep = Keep { age: None, bytes: Some(0) };
+        assert!(lake.append(DAY + 180 * MINUTE_MS, rows(DAY + 180 * MINUTE_MS, 2)).is_err());
+        let hours = |lake: &Lake| {
+            let all = lake.stored().unwrap().into_iter();
+            all.map(|hour| (hour.start - DAY) / HOUR_MS).collect::<Vec<_>>()
+        };
+        assert_eq!(hours(&lake), [0, 2, 3]);
     }
 
     #[test]
