@@ -369,8 +369,8 @@ impl Lake {
             return thinned;
         };
         // Not when the rows came: hours that made room for this minute since then count too.
-        let last = hour.rows.rows.last().map(|row| row.minute);
-        if let Some(first) = hour.rows.rows.iter_mut().find(|row| Some(row.minute) == last) {
+        let minute = hour.rows.rows.last().map(|row| row.minute);
+        if let Some(first) = hour.rows.rows.iter_mut().find(|row| Some(row.minute) == minute) {
             let lost = i64::try_from(std::mem::take(&mut self.lost)).unwrap_or(i64::MAX);
             first.dropped_minutes = first.dropped_minutes.saturating_add(lost);
         }
