@@ -110,6 +110,41 @@ class Report(unittest.TestCase):
         self.assertIn("Hosts left out, because they have no row in the last hours of the lake: 1.", text)
         self.assertIn("0 of 2 hosts", text)
 
+    def test_a_clock_that_is_ahead_hides_no_host(self):
+        # One of 40 hosts is two days ahead: found by an audit, the others were gone.
+        limit, ahead = {"limit_bytes": 8000}, {"limit_bytes": 2000}
+        groups = [(f"h{n}", 1000, "s", 100, range(1), limit) for n in range(39)]
+        groups += [("ahead", 1000, "s", 100, range(2880, 2881), ahead), ("gone", 1000, "s", 100, range(-180, -179), limit)]
+        for some in (groups, groups[-5:]):
+            answers = self.answers(some)
+            self.assertEqual(len(answers["hosts"]), len(some) - 1)
+            self.assertEqual({row["gone_hosts"] for row in answers["hosts"]}, {1})
+            self.assertEqual([row["limit_bytes"] for row in answers["limits"]], [8000])
+
+    def test_hosts_that_few_others_outlived_are_gone(self):
+        groups = [(f"gone{n}", 1000, "s", 100, range(1), {"limit_bytes": 8000}) for n in range(90)]
+        groups += [(f"h{n}", 1000, "s", 100, range(2880, 2881), {"limit_bytes": 2000}) for n in range(10)]
+        answers = self.answers(groups)
+        self.assertEqual([row["gone_hosts"] for row in answers["hosts"]], [90] * 10)
+        self.assertEqual([row["limit_bytes"] for row in answers["limits"]], [2000])
+
+    def test_hosts_that_are_replaced_each_day_are_gone(self):
+        # Found by a review: 5 % of all hosts that the lake ever had was more than those of the last day.
+        groups = [
+            (f"h{day}-{n}", 1000, "s", 100, range(1440 * day, 1440 * day + 1), {"limit_bytes": 2000 if day == 29 else 8000})
+            for day in range(30)
+            for n in range(10)
+        ]
+        answers = self.answers(groups)
+        self.assertEqual([row["gone_hosts"] for row in answers["hosts"]], [290] * 10)
+        self.assertEqual([row["limit_bytes"] for row in answers["limits"]], [2000])
+
+    def test_a_single_host_that_is_replaced_is_there(self):
+        groups = [(f"h{day}", 1000, "s", 100, range(1440 * day, 1440 * day + 1), {"limit_bytes": 2000}) for day in range(5)]
+        answers = self.answers(groups)
+        self.assertEqual([(row["host"], row["gone_hosts"]) for row in answers["hosts"]], [("h4", 4)])
+        self.assertEqual([row["limit_bytes"] for row in answers["limits"]], [2000])
+
     def test_no_requirement_is_below_zero(self):
         older = {f"idle_{age}": 1050 for age in AGES}
         answers = self.answers([("h", 10000, "s", 1000, range(3), older)])

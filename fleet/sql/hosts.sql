@@ -1,8 +1,9 @@
 -- Which hosts could be emptied, if memory that is idle for {age} were paged out? By host.
 -- {age}: an age of the lake's columns, such as 2m.
 -- {headroom}: the part of each host's memory that stays free, in percent.
--- Hosts without a row in the last hour of the lake, or in the hour before it, no longer exist: they have no row here, and
--- gone_hosts is their number.
+-- The last hour of the lake is the last one with 5 % of the hosts of the busiest hour, and with two hosts at least if that
+-- had three: the clock of one host may be ahead. Hosts without a row in this hour, in the hour before it, or later, no longer exist:
+-- they have no row here, and gone_hosts is their number.
 -- A host requires what it required in its worst hour (needed_bytes): the sum over the control groups of that hour, each
 -- in its worst minute, of the resident memory that was idle for less than {age}. Hosts are emptied in the order of this
 -- figure, until the other hosts have no room for all that was emptied, or none of them for one of the groups.
@@ -42,15 +43,26 @@ hosts AS (
   FROM hours
   GROUP BY host
 ),
+present AS (
+  SELECT hour, count(*) AS n
+  FROM hours
+  GROUP BY hour
+),
+busiest AS (
+  SELECT *, max(n) OVER () AS most
+  FROM present
+),
 marked AS (
-  SELECT *, max(last_hour) OVER () AS lake_hour
-  FROM hosts
+  SELECT max(hour) AS lake_hour
+  FROM busiest
+  WHERE 20 * n >= most AND (n > 1 OR most < 3)
 ),
 counted AS (
   SELECT
     *,
     CAST(sum(CASE WHEN last_hour < lake_hour - 1 THEN 1 ELSE 0 END) OVER () AS BIGINT) AS gone_hosts
-  FROM marked
+  FROM hosts
+  CROSS JOIN marked
 ),
 ordered AS (
   SELECT

@@ -6,7 +6,9 @@
 -- For each service the smallest minimum age of page-out that keeps the objective on every day; the limit is the memory
 -- that the largest control group of the service required in its worst minute: the resident memory that was idle for
 -- less. A service that keeps the objective at no age has no row.
--- limit_bytes: the highest limit of its control groups on the last day of the service.
+-- limit_bytes: the highest limit of its control groups on the last day of the service, or later. The last day is the last
+-- one with 5 % of the hosts that the service had on its busiest day, and with two hosts at least if that had three: the
+-- clock of one host may be ahead.
 WITH daily AS (
   SELECT
     day,
@@ -58,6 +60,21 @@ WITH daily AS (
   WHERE snapshots > 0
   GROUP BY day, service, host, cgroup
 ),
+present AS (
+  SELECT service, day, count(DISTINCT host) AS n
+  FROM daily
+  GROUP BY service, day
+),
+busiest AS (
+  SELECT *, max(n) OVER (PARTITION BY service) AS most
+  FROM present
+),
+marked AS (
+  SELECT service, max(day) AS last_day
+  FROM busiest
+  WHERE 20 * n >= most AND (n > 1 OR most < 3)
+  GROUP BY service
+),
 ages AS (
   SELECT age_s, age
   FROM (
@@ -91,7 +108,7 @@ unpivoted AS (
     d.cgroup,
     age_s,
     age,
-    limit_now,
+    CASE WHEN d.day >= m.last_day THEN limit_now END AS limit_now,
     peak,
     CAST(floor(d.resident / o.minutes) AS BIGINT) AS resident,
     CAST(floor(CASE age_s
@@ -137,6 +154,7 @@ unpivoted AS (
       WHEN 1209600 THEN needed_14d
     END AS needed
   FROM daily AS d
+  INNER JOIN marked AS m ON m.service = d.service
   INNER JOIN observed AS o ON o.day = d.day AND o.host = d.host
   CROSS JOIN ages
 ),
@@ -145,7 +163,6 @@ by_day AS (
     service,
     age_s,
     day,
-    max(day) OVER (PARTITION BY service, age_s) AS last_day,
     CAST(sum(resident) AS BIGINT) AS resident,
     CAST(sum(returned) AS BIGINT) AS returned,
     max(limit_now) AS limit_now
@@ -156,7 +173,7 @@ refaults AS (
   SELECT
     service,
     age_s,
-    max(CASE WHEN day = last_day THEN limit_now END) AS limit_now,
+    max(limit_now) AS limit_now,
     max(CASE WHEN resident > 0 THEN floor(1000000 * (returned / resident)) ELSE 0 END) AS refault_ppm
   FROM by_day
   GROUP BY service, age_s

@@ -1,8 +1,13 @@
 //! The cost of the rows that `isotherm agent` writes, beyond that of watching.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
@@ -26,6 +31,9 @@ struct Options {
     /// duration of the measurement in seconds
     #[arg(long, default_value_t = 600)]
     seconds: u64,
+    /// also upload the rows, to a server on loopback that keeps nothing
+    #[arg(long)]
+    upload: bool,
 }
 
 fn main() -> Result<()> {
@@ -47,7 +55,17 @@ fn main() -> Result<()> {
     }
     let lake = tempfile::tempdir()?;
     let mut agent = Command::new(program::beside()?);
-    agent.args(["agent", "--control", "none", "--lake"]).arg(lake.path());
+    agent.args(["agent", "--control", "none"]);
+    let server = if o.upload { Some(Server::start()?) } else { None };
+    match &server {
+        Some(server) => {
+            agent.args(["--lake", "s3://lake/bench", "--spool"]).arg(lake.path());
+            agent.env("AWS_ENDPOINT", format!("http://127.0.0.1:{}", server.port));
+            let keys = ["ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "REGION"];
+            agent.envs(keys.map(|key| (format!("AWS_{key}"), "a"))).env("AWS_ALLOW_HTTP", "true");
+        }
+        None => drop(agent.arg("--lake").arg(lake.path())),
+    }
     agent.args(["--duration", &format!("{}s", o.seconds)]).arg("--cgroup").arg(&parent.0);
     let out = agent.stderr(Stdio::piped()).output().context("cannot start isotherm")?;
     let text = String::from_utf8_lossy(&out.stderr);
@@ -67,15 +85,74 @@ fn main() -> Result<()> {
     let stored = mib(a_minute * MINUTES_OF_DAY);
     // The file of the running hour is written each minute, then once more: 1 + 2 + ... + 60, and 60 minutes.
     let written = mib(a_minute * 24.0 * (60.0 * 61.0 / 2.0 + 60.0));
+    // With object storage, the running hour each 5 minutes, half of it on average, and once more when it has ended.
+    let sent = mib(a_minute * 24.0 * (12.0 * 30.0 + 60.0));
     println!(
-        "| groups | minutes | rows, % of a CPU | all, % of a CPU | stored, MiB a day | written, MiB a day |\n\
-         |---|---|---|---|---|---|\n\
-         | {} | {minutes} | {rows_cpu:.3} | {all_cpu:.1} | {stored:.1} | {written:.0} |",
+        "| groups | minutes | rows, % of a CPU | all, % of a CPU | stored, MiB a day | written, MiB a day | sent, MiB a day |\n\
+         |---|---|---|---|---|---|---|\n\
+         | {} | {minutes} | {rows_cpu:.3} | {all_cpu:.1} | {stored:.1} | {written:.0} | {sent:.0} |",
         o.groups
     );
+    if let Some(server) = server {
+        let [puts, bytes] = [&server.puts, &server.bytes].map(|n| n.load(Ordering::Relaxed));
+        ensure!(puts > 0, "the agent has uploaded nothing");
+        println!("{puts} uploads in this run, {:.2} MiB", mib(bytes as f64));
+    }
     ensure!(rows_cpu <= MAX_CPU, "rows need {rows_cpu:.3} % of a CPU, more than {MAX_CPU} %");
     ensure!(stored <= MAX_MIB, "rows need {stored:.1} MiB a day, more than {MAX_MIB} MiB");
     Ok(())
+}
+
+/// A server of object storage that counts what it receives, and has no object.
+struct Server {
+    port: u16,
+    puts: Arc<AtomicU64>,
+    bytes: Arc<AtomicU64>,
+}
+
+impl Server {
+    fn start() -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let port = listener.local_addr()?.port();
+        let (puts, bytes) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
+        let server = Server { port, puts: Arc::clone(&puts), bytes: Arc::clone(&bytes) };
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (puts, bytes) = (Arc::clone(&puts), Arc::clone(&bytes));
+                thread::spawn(move || answer(stream, &puts, &bytes));
+            }
+        });
+        Ok(server)
+    }
+}
+
+/// Answers the requests of one connection.
+fn answer(mut stream: TcpStream, puts: &AtomicU64, bytes: &AtomicU64) -> std::io::Result<()> {
+    let mut requests = BufReader::new(stream.try_clone()?);
+    loop {
+        let (mut is_put, mut length, mut lines) = (false, 0, 0);
+        loop {
+            let mut line = String::new();
+            if requests.read_line(&mut line)? == 0 {
+                return Ok(());
+            }
+            is_put |= lines == 0 && line.starts_with("PUT ");
+            lines += 1;
+            if let Some((name, value)) = line.split_once(':')
+                && name.eq_ignore_ascii_case("content-length")
+            {
+                length = value.trim().parse().unwrap_or(0);
+            }
+            if line.trim().is_empty() {
+                break;
+            }
+        }
+        std::io::copy(&mut requests.by_ref().take(length), &mut std::io::sink())?;
+        puts.fetch_add(u64::from(is_put), Ordering::Relaxed);
+        bytes.fetch_add(length, Ordering::Relaxed);
+        let status = if is_put { "200 OK\r\nETag: \"a\"" } else { "404 Not Found" };
+        write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n")?;
+    }
 }
 
 /// The number of minutes in the lake, and the size of its files.

@@ -19,6 +19,8 @@ use crate::row::Rows;
 pub const MINUTE_MS: i64 = 60_000;
 /// Milliseconds of an hour.
 pub const HOUR_MS: i64 = 60 * MINUTE_MS;
+/// Minutes that count as lost if a file cannot be read: it may have had all minutes of its hour.
+const MINUTES_OF_HOUR: usize = 60;
 /// Maximum number of rows to keep in memory while they cannot be written.
 const MAX_ROWS: usize = if cfg!(test) { 640 } else { 64 << 10 };
 /// The file of an hour, and the name under which it is written.
@@ -92,6 +94,17 @@ pub enum LakeError {
     Time(i64),
 }
 
+impl LakeError {
+    /// Whether the disk, or the quota of the user, has no room.
+    fn is_full(&self) -> bool {
+        let mut causes = std::iter::successors(std::error::Error::source(self), |e| e.source());
+        causes.any(|e| {
+            let kind = e.downcast_ref().map(io::Error::kind);
+            matches!(kind, Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+        })
+    }
+}
+
 /// The limits of the rows on disk. The oldest hours of this host are removed first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Keep {
@@ -133,6 +146,8 @@ pub struct Lake {
     hours: Vec<Hour>,
     /// minutes that were lost and are in no row yet
     lost: usize,
+    /// a running hour, and the bytes that old hours freed during it, because the disk was full
+    freed: (i64, u64),
     /// Held for as long as this exists.
     _lock: File,
 }
@@ -150,7 +165,8 @@ impl Lake {
         let dir = dir.to_owned();
         let lock =
             lock.ok_or_else(|| LakeError::Locked { host: host.clone(), dir: dir.clone() })?;
-        let mut lake = Lake { dir, host, keep, hours: Vec::new(), lost: 0, _lock: lock };
+        let (hours, lost, freed) = (Vec::new(), 0, (0, 0));
+        let mut lake = Lake { dir, host, keep, hours, lost, freed, _lock: lock };
         if let Some(last) = lake.stored()?.pop() {
             lake.load(last.start)?;
         }
@@ -164,11 +180,12 @@ impl Lake {
     }
 
     /// Adds the rows of one minute and writes its hour. Rows of a minute that the lake already has are left out.
-    /// Earlier hours are written a last time, sorted.
+    /// Earlier hours are written a last time, sorted. If the disk is full, the oldest hours make room, and their
+    /// minutes are lost.
     ///
     /// # Errors
     /// If a file cannot be written. The rows stay in memory, within a limit, and are written with a later minute.
-    pub fn append(&mut self, minute: i64, mut rows: Rows) -> Result<(), LakeError> {
+    pub fn append(&mut self, minute: i64, rows: Rows) -> Result<(), LakeError> {
         let start = minute.div_euclid(HOUR_MS) * HOUR_MS;
         hour_dir(start)?;
         if self.hours.last().is_none_or(|hour| hour.start != start) {
@@ -177,13 +194,9 @@ impl Lake {
         }
         let Some(hour) = self.hours.last_mut() else { return Ok(()) };
         if !rows.rows.is_empty() && hour.minutes.insert(minute) {
-            if let Some(first) = rows.rows.first_mut() {
-                first.dropped_minutes =
-                    i64::try_from(std::mem::take(&mut self.lost)).unwrap_or(i64::MAX);
-            }
             hour.rows.append(rows);
         }
-        let written = self.write();
+        let written = self.write_on_full_disk();
         self.forget_oldest();
         written
     }
@@ -200,7 +213,7 @@ impl Lake {
             more.rows.retain(|row| is_new(&hour.minutes, row.minute));
             hour.minutes.extend(more.rows.iter().map(|row| row.minute));
             hour.rows.append(more);
-            return self.write();
+            return self.write_on_full_disk();
         }
         let path = self.path(start);
         let failed = |source| LakeError::File { what: "read", path: path.clone(), source };
@@ -261,6 +274,18 @@ impl Lake {
         Ok(())
     }
 
+    /// Renames a file that is damaged, so that it is no longer part of the lake. The next row reports its minutes but
+    /// the first `kept`, which have another copy.
+    ///
+    /// # Errors
+    /// If it cannot be renamed.
+    pub fn set_aside(&mut self, path: &Path, kept: usize) -> Result<(), LakeError> {
+        let aside = path.with_file_name(BAD);
+        fs::rename(path, aside).map_err(|e| io_error("set aside", path, e))?;
+        self.lost += MINUTES_OF_HOUR.saturating_sub(kept);
+        Ok(())
+    }
+
     /// Path of a stored hour relative to the lake, with `/`.
     #[must_use]
     pub fn name(&self, hour: &Path) -> String {
@@ -288,8 +313,7 @@ impl Lake {
             }
             // The file is damaged. None of it can be used, but monitoring must continue.
             Err(_) => {
-                let aside = path.with_file_name(BAD);
-                fs::rename(&path, aside).map_err(|e| io_error("set aside", &path, e))?;
+                self.set_aside(&path, 0)?;
                 Rows::default()
             }
         };
@@ -299,41 +323,81 @@ impl Lake {
         Ok(())
     }
 
+    /// Writes all hours in memory. Without room for them, it removes old hours, but in an hour no more than that hour
+    /// can need: otherwise others fill the disk, and would soon use the room of all hours.
+    fn write_on_full_disk(&mut self) -> Result<(), LakeError> {
+        let mut written = self.write();
+        let is_full = |written: &Result<(), _>| written.as_ref().is_err_and(LakeError::is_full);
+        if !is_full(&written) {
+            return written;
+        }
+        let running = self.hours.last().map_or(0, |hour| hour.start);
+        if self.freed.0 != running {
+            self.freed = (running, 0);
+        }
+        // The file, its next version beside it, and the last version of the previous hour.
+        let enough = 3 * self.stored()?.iter().map(|hour| hour.bytes).max().unwrap_or(0);
+        let mut removed = Ok(());
+        for hour in self.finished()? {
+            if self.freed.1 >= enough || !is_full(&written) {
+                break;
+            }
+            let done = self.remove(&hour, lost_with(&hour.path, 0));
+            if done.is_ok() {
+                self.freed.1 += hour.bytes;
+                written = self.write();
+            }
+            removed = removed.and(done);
+        }
+        written.and(removed)
+    }
+
     /// Writes all hours in memory, and forgets all but the running one.
     fn write(&mut self) -> Result<(), LakeError> {
+        let ended = self.hours.len() > 1;
+        // First, so that a full disk does not keep old hours from being removed.
+        let thinned = if ended { self.thin() } else { Ok(()) };
         while self.hours.len() > 1 {
             let path = self.path(self.hours[0].start);
             self.hours[0].rows.sort();
             write_aside(&path, &self.hours[0].rows, Effort::Small)?;
             self.hours.remove(0);
-            if self.hours.len() == 1 {
-                self.thin()?;
-            }
         }
         let Some(path) = self.hours.last().map(|hour| self.path(hour.start)) else { return Ok(()) };
         let Some(hour) = self.hours.last_mut().filter(|hour| hour.stored < hour.minutes.len())
         else {
-            return Ok(());
+            return thinned;
         };
+        // Not when the rows came: hours that made room for this minute since then count too.
+        let minute = hour.rows.rows.last().map(|row| row.minute);
+        if let Some(first) = hour.rows.rows.iter_mut().find(|row| Some(row.minute) == minute) {
+            let lost = i64::try_from(std::mem::take(&mut self.lost)).unwrap_or(i64::MAX);
+            first.dropped_minutes = first.dropped_minutes.saturating_add(lost);
+        }
         write_aside(&path, &hour.rows, Effort::Fast)?;
         hour.stored = hour.minutes.len();
-        Ok(())
+        thinned
     }
 
     /// Removes the oldest hours on disk, as [`Keep`] says.
     fn thin(&mut self) -> Result<(), LakeError> {
         let Some(now) = self.hours.last().map(|hour| hour.start) else { return Ok(()) };
-        let finished = self.finished()?;
         let ms = |age: Duration| i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
         let from = self.keep.age.map_or(i64::MIN, |age| now.saturating_sub(ms(age)));
-        let mut bytes: u64 = finished.iter().map(|hour| hour.bytes).sum();
-        for hour in finished {
+        // The hour that has just ended counts too. It is removed at the earliest when it has been written.
+        let ended = self.stored()?.into_iter().filter(|hour| hour.start != now);
+        let mut bytes: u64 = ended.map(|hour| hour.bytes).sum();
+        let mut removed = Ok(());
+        for hour in self.finished()? {
             if hour.start < from || self.keep.bytes.is_some_and(|most| bytes > most) {
-                bytes = bytes.saturating_sub(hour.bytes);
-                self.remove(&hour, 0)?;
+                let done = self.remove(&hour, 0);
+                if done.is_ok() {
+                    bytes = bytes.saturating_sub(hour.bytes);
+                }
+                removed = removed.and(done);
             }
         }
-        Ok(())
+        removed
     }
 
     /// Forgets the oldest hours that could not be written, if they use too much memory.
@@ -344,6 +408,11 @@ impl Lake {
             self.lost += hour.rows.lost_after(hour.stored);
         }
     }
+}
+
+/// Number of minutes that are lost with the file of an hour, of which the first `kept` have another copy.
+pub(crate) fn lost_with(path: &Path, kept: usize) -> usize {
+    read(path).map_or(MINUTES_OF_HOUR.saturating_sub(kept), |rows| rows.lost_after(kept))
 }
 
 /// Hours of a host in the lake `dir`, the oldest first.
@@ -522,6 +591,8 @@ mod tests {
         assert_eq!((order.len(), order[59].as_str(), order[60].as_str()), (120, "/g0", "/g1"));
         assert_eq!(read(&lake_path(dir.path(), 1)).unwrap().rows.len(), 2);
         assert_eq!(lake.finished().unwrap().len(), 1);
+        let files = fs::read_dir(lake_path(dir.path(), 0).parent().unwrap()).unwrap();
+        assert_eq!(files.count(), 1, "nothing else remains of an hour");
     }
 
     #[test]
@@ -567,6 +638,37 @@ mod tests {
         assert!(!dir.path().join("date=2026-11-25/hour=00").exists());
     }
 
+    /// Found by an audit: a full disk remained full, because old hours were removed only after a write.
+    #[test]
+    fn old_hours_are_removed_before_later_ones_are_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let keep = Keep { age: Some(Duration::from_secs(3600)), bytes: None };
+        let mut lake = Lake::open(dir.path(), "h", keep).unwrap();
+        append(&mut lake, 0..180);
+        assert!(!lake_path(dir.path(), 0).exists() && lake_path(dir.path(), 1).exists());
+        fs::create_dir(lake_path(dir.path(), 2).with_file_name(ASIDE)).unwrap();
+        assert!(lake.append(DAY + 180 * MINUTE_MS, rows(DAY + 180 * MINUTE_MS, 2)).is_err());
+        assert!(!lake_path(dir.path(), 1).exists());
+    }
+
+    /// Found by a review: it kept all later hours.
+    #[test]
+    fn an_hour_that_cannot_be_removed_does_not_keep_the_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
+        append(&mut lake, 0..180);
+        // As root, permissions do not matter.
+        fs::remove_file(lake_path(dir.path(), 0)).unwrap();
+        fs::create_dir(lake_path(dir.path(), 0)).unwrap();
+        lake.keep = Keep { age: None, bytes: Some(0) };
+        assert!(lake.append(DAY + 180 * MINUTE_MS, rows(DAY + 180 * MINUTE_MS, 2)).is_err());
+        let hours = |lake: &Lake| {
+            let all = lake.stored().unwrap().into_iter();
+            all.map(|hour| (hour.start - DAY) / HOUR_MS).collect::<Vec<_>>()
+        };
+        assert_eq!(hours(&lake), [0, 2, 3]);
+    }
+
     #[test]
     fn what_cannot_be_written_stays_and_is_counted_if_it_goes() {
         let dir = tempfile::tempdir().unwrap();
@@ -605,6 +707,8 @@ mod tests {
         append(&mut lake, 3..4);
         assert_eq!(minutes(dir.path()), [3, 3]);
         assert!(path.with_file_name(BAD).exists());
+        let dropped = read(&path).unwrap().rows.iter().map(|r| r.dropped_minutes).sum::<i64>();
+        assert_eq!(dropped, 60, "it may have had all minutes of the hour");
     }
 
     #[test]

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::bucket::{Bucket, BucketError};
-use crate::file::{decode, read};
-use crate::lake::{Lake, LakeError};
+use crate::file::{FileError, decode, read};
+use crate::lake::{Lake, LakeError, lost_with};
 
 /// Number of finished hours that are put in one turn, so that rows do not wait for long.
 const HOURS_AT_ONCE: usize = 6;
@@ -61,7 +61,7 @@ impl Uploader {
     /// oldest hours if too much waits.
     ///
     /// # Errors
-    /// If the storage cannot be reached. The hours stay, and are put in a later turn.
+    /// If the storage cannot be reached, or a file cannot be read. The hours stay, and are put in a later turn.
     pub fn turn(&mut self, lake: &mut Lake, now: i64) -> Result<(), UploadError> {
         // A clock that was set back must not delay uploads.
         if self.due.is_some_and(|(last, due)| (last..due).contains(&now)) {
@@ -71,11 +71,7 @@ impl Uploader {
         self.due = Some((now, now.saturating_add(every)));
         let put = self.put_all(lake);
         self.drop_oldest(lake)?;
-        if put? {
-            // Finished hours remain: upload them in the next turn, without a pause.
-            self.due = None;
-        }
-        Ok(())
+        put
     }
 
     /// Puts hours once more, at the end.
@@ -83,17 +79,38 @@ impl Uploader {
     /// # Errors
     /// If the storage cannot be reached. The hours stay in the directory.
     pub fn finish(&mut self, lake: &mut Lake) -> Result<(), UploadError> {
-        self.put_all(lake).map(drop)
+        self.put_all(lake)
     }
 
-    /// Puts the finished hours and the running one; returns whether finished hours remain.
-    fn put_all(&mut self, lake: &mut Lake) -> Result<bool, UploadError> {
-        let finished = lake.finished()?;
-        for hour in finished.iter().take(HOURS_AT_ONCE) {
+    /// Puts the finished hours and the running one. A file that cannot be read or removed does not keep the others from
+    /// the storage.
+    fn put_all(&mut self, lake: &mut Lake) -> Result<(), UploadError> {
+        // A full disk may have cost hours. If the clock returns to one, its object must be read.
+        let stored = lake.stored()?;
+        self.put.retain(|start, _| stored.iter().any(|hour| hour.start == *start));
+        let (mut count, mut remain, mut failed) = (0, false, Ok(()));
+        for hour in lake.finished()? {
+            if count == HOURS_AT_ONCE {
+                remain = true;
+                break;
+            }
+            match read(&hour.path) {
+                Ok(_) => {}
+                Err(FileError::Io(source)) => {
+                    failed = failed.and(Err(UploadError::Read { path: hour.path, source }));
+                    continue;
+                }
+                Err(_) => {
+                    let put = self.put.get(&hour.start).copied().unwrap_or(0);
+                    failed = failed.and(lake.set_aside(&hour.path, put).map_err(Into::into));
+                    continue;
+                }
+            }
             self.complete(lake, hour.start, &hour.path)?;
             self.put(lake, &hour.path)?;
             self.put.remove(&hour.start);
-            lake.remove(hour, 0)?;
+            failed = failed.and(lake.remove(&hour, 0).map_err(Into::into));
+            count += 1;
         }
         if let Some((start, path, minutes)) = lake.running()
             && self.put.get(&start) != Some(&minutes)
@@ -102,7 +119,11 @@ impl Uploader {
             self.put(lake, &path)?;
             self.put.insert(start, lake.running().map_or(minutes, |(_, _, minutes)| minutes));
         }
-        Ok(finished.len() > HOURS_AT_ONCE)
+        if remain {
+            // Upload them in the next turn, without a pause.
+            self.due = None;
+        }
+        failed
     }
 
     /// Adds the minutes that the object of an hour has and its file does not: they would be lost when the file
@@ -133,17 +154,20 @@ impl Uploader {
     fn drop_oldest(&mut self, lake: &mut Lake) -> Result<(), UploadError> {
         let finished = lake.finished()?;
         let mut bytes: u64 = finished.iter().map(|hour| hour.bytes).sum();
+        let mut dropped = Ok(());
         for hour in &finished {
             if bytes <= self.most_bytes {
                 break;
             }
-            bytes = bytes.saturating_sub(hour.bytes);
-            let put = self.put.remove(&hour.start).unwrap_or(0);
-            // A file that cannot be read has no minutes to count as lost.
-            let lost = read(&hour.path).map_or(0, |rows| rows.lost_after(put));
-            lake.remove(hour, lost)?;
+            let put = self.put.get(&hour.start).copied().unwrap_or(0);
+            let done = lake.remove(hour, lost_with(&hour.path, put));
+            if done.is_ok() {
+                self.put.remove(&hour.start);
+                bytes = bytes.saturating_sub(hour.bytes);
+            }
+            dropped = dropped.and(done);
         }
-        Ok(())
+        Ok(dropped?)
     }
 }
 
@@ -204,6 +228,93 @@ mod tests {
         let all: Vec<i64> = (0..51).chain(55..60).collect();
         assert_eq!(minutes(&upload, 0), all);
         assert_eq!(minutes(&upload, 1), (60..76).collect::<Vec<_>>());
+    }
+
+    /// Found by an audit: no later hour was uploaded until the spool was full.
+    #[test]
+    fn a_file_that_cannot_be_read_does_not_hold_up_the_others() {
+        let (dir, store) = (tempfile::tempdir().unwrap(), Arc::default());
+        let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
+        let mut upload = uploader(&store);
+        let never = Some((BEGIN, i64::MAX));
+        upload.due = never;
+        pass(&mut lake, &mut upload, 0..200);
+        let files: Vec<PathBuf> = lake.finished().unwrap().into_iter().map(|h| h.path).collect();
+        // The first is damaged, and its object exists. The second cannot be read: as root, permissions do not matter.
+        upload.put(&lake, &files[0]).unwrap();
+        fs::write(&files[0], "PAR1 no more").unwrap();
+        fs::remove_file(&files[1]).unwrap();
+        fs::create_dir(&files[1]).unwrap();
+        upload.due = None;
+        assert!(matches!(upload.turn(&mut lake, BEGIN), Err(UploadError::Read { .. })));
+        assert_eq!(minutes(&upload, 0), (0..60).collect::<Vec<_>>());
+        assert_eq!(minutes(&upload, 2), (120..180).collect::<Vec<_>>());
+        assert_eq!(minutes(&upload, 3), (180..200).collect::<Vec<_>>());
+        assert_eq!((files[0].exists(), files[1].exists(), files[2].exists()), (false, true, false));
+        upload.due = never;
+        pass(&mut lake, &mut upload, 200..201);
+        let (_, path, _) = lake.running().unwrap();
+        let dropped = read(&path).unwrap().rows.iter().map(|r| r.dropped_minutes).sum::<i64>();
+        assert_eq!(dropped, 60);
+    }
+
+    /// Found by a review: six hours were uploaded in each `--upload-every`.
+    #[test]
+    fn a_backlog_is_uploaded_without_a_pause_also_beside_files_that_cannot_be_used() {
+        let (dir, store) = (tempfile::tempdir().unwrap(), Arc::default());
+        let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
+        let mut upload = uploader(&store);
+        upload.due = Some((BEGIN, i64::MAX));
+        pass(&mut lake, &mut upload, 0..10 * 60);
+        let files: Vec<PathBuf> = lake.finished().unwrap().into_iter().map(|h| h.path).collect();
+        // The first is damaged and cannot be set aside. The second cannot be read.
+        fs::write(&files[0], "PAR1 no more").unwrap();
+        fs::create_dir(files[0].with_file_name(".rows.parquet.bad")).unwrap();
+        fs::remove_file(&files[1]).unwrap();
+        fs::create_dir(&files[1]).unwrap();
+        upload.due = None;
+        assert!(matches!(upload.turn(&mut lake, BEGIN), Err(UploadError::Lake(_))));
+        assert_eq!((upload.due, lake.finished().unwrap().len()), (None, 3));
+        assert!(upload.turn(&mut lake, BEGIN).is_err());
+        assert!(upload.due.is_some());
+        assert_eq!(minutes(&upload, 8), (480..540).collect::<Vec<_>>());
+        assert_eq!(minutes(&upload, 9), (540..600).collect::<Vec<_>>());
+    }
+
+    /// Found by a review: the first file that could not be removed kept all later ones.
+    #[test]
+    fn a_full_spool_drops_hours_after_one_that_cannot_be_removed() {
+        let (dir, store) = (tempfile::tempdir().unwrap(), Arc::default());
+        let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
+        let mut upload = uploader(&store);
+        upload.due = Some((BEGIN, i64::MAX));
+        pass(&mut lake, &mut upload, 0..200);
+        let files: Vec<PathBuf> = lake.finished().unwrap().into_iter().map(|h| h.path).collect();
+        fs::remove_file(&files[0]).unwrap();
+        fs::create_dir(&files[0]).unwrap();
+        upload.most_bytes = 0;
+        assert!(upload.drop_oldest(&mut lake).is_err());
+        assert_eq!((files[0].exists(), files[1].exists(), files[2].exists()), (true, false, false));
+    }
+
+    /// Found by a review: the new rows replaced those of the object.
+    #[test]
+    fn an_object_survives_a_full_disk_and_a_clock_that_is_set_back() {
+        let (dir, store) = (tempfile::tempdir().unwrap(), Arc::default());
+        let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
+        let mut upload = uploader(&store);
+        pass(&mut lake, &mut upload, 0..50);
+        upload.finish(&mut lake).unwrap();
+        let due = upload.due.replace((BEGIN, i64::MAX));
+        pass(&mut lake, &mut upload, 60..61);
+        // As if the disk had been full.
+        let hour = lake.finished().unwrap().remove(0);
+        lake.remove(&hour, 50).unwrap();
+        upload.due = due;
+        pass(&mut lake, &mut upload, 61..62);
+        pass(&mut lake, &mut upload, 50..52);
+        upload.finish(&mut lake).unwrap();
+        assert_eq!(minutes(&upload, 0), (0..52).collect::<Vec<_>>());
     }
 
     #[test]

@@ -9,8 +9,11 @@ use isotherm_fleet::{Rows, read};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::alone::Alone;
 use crate::load::Load;
+use crate::reclaim::Service;
 use crate::run::{isotherm, needs_root, run_in, status_at, until, wait};
+use crate::schemes::swapped;
 
 /// The files of a lake.
 pub fn files(dir: &Path) -> Vec<PathBuf> {
@@ -64,6 +67,27 @@ fn a_minute_becomes_a_row_for_each_group() {
     assert_eq!(row.resident_bytes, parts, "{row:?}");
     assert!(row.snapshots > 0 && row.own_cpu_us > 0 && row.host_bytes > row.resident_bytes);
     assert_eq!((row.saved_bytes, row.minute % 60_000), (None, 0));
+}
+
+/// By the rows and by the kernel. The sizes of a row are means of its minute, and `saved_bytes` is of its end.
+#[test]
+fn rows_have_what_was_paged_out_and_what_is_saved() {
+    needs_root!();
+    let Some(_alone) = Alone::with_swap(128) else { return };
+    let load = Load::start(48, 8);
+    let mut command = isotherm(["reclaim", "--pages", "--min-age", "5s", "--lake", "lake"]);
+    command.args(["--watermarks", "none", "--quota", "none", "--control", "c/sock"]);
+    command.args(["--pid", &load.pid().to_string()]);
+    let service = Service::by_command(command, TempDir::new().unwrap());
+    let lake = service.dir.path().join("lake");
+    let rows = || files(&lake).iter().flat_map(|path| read(path).unwrap().rows).collect::<Vec<_>>();
+    until("a row has what is saved", || rows().iter().any(|row| row.saved_bytes > Some(0)));
+    let (rows, in_swap) = (rows(), i64::try_from(swapped(load.pid())).unwrap());
+    let paged_out: i64 = rows.iter().filter_map(|row| row.paged_out_bytes).sum();
+    let row = rows.iter().find(|row| row.saved_bytes > Some(0)).unwrap();
+    let saved = row.saved_bytes.unwrap();
+    assert!(saved <= in_swap && saved <= paged_out, "{in_swap} in swap: {rows:?}");
+    assert!(row.swapped_bytes > 0 && row.swapped_bytes <= in_swap, "{in_swap} in swap: {rows:?}");
 }
 
 #[test]

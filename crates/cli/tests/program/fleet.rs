@@ -128,6 +128,27 @@ fn a_report_has_text_and_a_page() {
     }
 }
 
+/// As `make demo-fleet` does it, with fewer hosts.
+#[test]
+fn the_demo_ends_with_a_page() {
+    let Some(python) = python_with("duckdb", "duckdb==2.0.1") else { return };
+    // The Python of the system is in no environment: the demo would install another DuckDB from PyPI.
+    let Some(venv) = python.parent().and_then(Path::parent) else { return };
+    let dir = TempDir::new().unwrap();
+    let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../demo/fleet");
+    let done = Command::new(demo)
+        .args([Path::new(env!("CARGO_BIN_EXE_isotherm")), venv])
+        .args(["12", "3"])
+        .env("DEMO_OUT", dir.path())
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{done:?}");
+    assert!(String::from_utf8(done.stdout).unwrap().contains("12 hosts"));
+    let page = fs::read_to_string(dir.path().join("fleet.html")).unwrap();
+    assert_eq!(page.matches("<section>").count(), 5);
+    assert!(page.contains("12 hosts") && page.ends_with("</html>\n"));
+}
+
 /// As a compaction leaves it that broke off: whole files, and one without its end.
 #[test]
 fn a_copy_that_is_not_finished_does_not_count() {
