@@ -1,7 +1,7 @@
 //! What `--stacks` costs a program and isotherm, and how many major faults the samples stand for.
 
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::process::Command;
 use std::time::Duration;
 
@@ -15,6 +15,11 @@ use isotherm_bench::{cpus, usage};
 use isotherm_core::{FaultKind, Nanos, TargetId};
 use isotherm_linux::sys::{monotonic, own_cpu};
 use isotherm_record::TargetInfo;
+use perf_event_open_sys::bindings::{
+    PERF_COUNT_SW_PAGE_FAULTS_MIN, PERF_FLAG_FD_CLOEXEC, PERF_SAMPLE_ADDR, PERF_TYPE_SOFTWARE,
+    perf_event_attr,
+};
+use perf_event_open_sys::perf_event_open;
 use rustix::fs::{Advice, fadvise};
 use rustix::mm::{self, MapFlags, ProtFlags};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -55,13 +60,43 @@ fn main() -> Result<()> {
         "", "faults/s", "CPU time of the program", "samples/s", "own CPU"
     );
     // One program at a time: they share a CPU.
-    let figures = |kind, rate| compare(&start(kind, rate, its)?, &o);
+    let figures = |kind, rate, by| compare(&start(kind, rate, its)?, by, &o);
     for &rate in &o.rate {
-        show(&format!("{} new pages a second", words(rate)), &figures("new", rate)?);
+        let pages = format!("{} new pages a second", words(rate));
+        show(&pages, &figures("new", rate, By::Stacks)?);
+        show("    an event that samples none of them", &figures("new", rate, By::IdleEvent)?);
     }
-    show("64 MiB touched again and again", &figures("steady", 0)?);
-    show("1000 pages a second from a file", &figures("returns", 1000)?);
+    show("64 MiB touched again and again", &figures("steady", 0, By::Stacks)?);
+    show("1000 pages a second from a file", &figures("returns", 1000, By::Stacks)?);
     Ok(())
+}
+
+/// What observes a program in the slices that are compared with those without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    Stacks,
+    /// An event of page faults that never samples one: the least that it costs to see each of them.
+    IdleEvent,
+}
+
+/// Opens such an event for the threads of a process that has one thread. It counts until it is dropped.
+fn idle_event(pid: i32) -> Result<OwnedFd> {
+    let mut attr = perf_event_attr {
+        type_: PERF_TYPE_SOFTWARE,
+        size: u32::try_from(size_of::<perf_event_attr>())?,
+        config: PERF_COUNT_SW_PAGE_FAULTS_MIN.into(),
+        sample_type: PERF_SAMPLE_ADDR.into(),
+        ..perf_event_attr::default()
+    };
+    attr.sample_period = 1 << 62;
+    let flags = libc::c_ulong::from(PERF_FLAG_FD_CLOEXEC);
+    // SAFETY: `attr` is initialized, states its own size, and lives until the call returns.
+    let fd = unsafe { perf_event_open(&mut attr, pid, -1, -1, flags) };
+    if fd < 0 {
+        return Err(std::io::Error::last_os_error()).context("cannot open an event of page faults");
+    }
+    // SAFETY: the call has returned a new descriptor, which nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn words(rate: u64) -> String {
@@ -94,23 +129,25 @@ struct Slice {
     represented: u64,
 }
 
-fn compare(program: &Ended, o: &Options) -> Result<Vec<(Slice, Slice)>> {
+fn compare(program: &Ended, by: By, o: &Options) -> Result<Vec<(Slice, Slice)>> {
     let pair = |i: usize| -> Result<(Slice, Slice)> {
         let seconds = Duration::from_secs(o.seconds);
         if i.is_multiple_of(2) {
-            let with = slice(program, true, seconds)?;
-            Ok((with, slice(program, false, seconds)?))
+            let with = slice(program, Some(by), seconds)?;
+            Ok((with, slice(program, None, seconds)?))
         } else {
-            let without = slice(program, false, seconds)?;
-            Ok((slice(program, true, seconds)?, without))
+            let without = slice(program, None, seconds)?;
+            Ok((slice(program, Some(by), seconds)?, without))
         }
     };
     (0..o.pairs).map(pair).collect()
 }
 
-fn slice(program: &Ended, with_stacks: bool, time: Duration) -> Result<Slice> {
+fn slice(program: &Ended, by: Option<By>, time: Duration) -> Result<Slice> {
     let pid = program.pid();
     let target = Selection::pid(pid);
+    let _event = (by == Some(By::IdleEvent)).then(|| idle_event(pid)).transpose()?;
+    let with_stacks = by == Some(By::Stacks);
     let mut stacks =
         with_stacks.then(|| Stacks::open(&target, StackOptions::default())).transpose()?;
     let fact = TargetInfo { id: TargetId(0), pid: Some(program.0.id()), command: String::new() };
