@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::bucket::{Bucket, BucketError};
-use crate::file::{FileError, decode, read};
+use crate::file::{LakeFileError, decode, read};
 use crate::lake::{Lake, LakeError, lost_with};
 
 /// Number of finished hours that are put in one turn, so that rows do not wait for long.
@@ -96,7 +96,7 @@ impl Uploader {
             }
             match read(&hour.path) {
                 Ok(_) => {}
-                Err(FileError::Io(source)) => {
+                Err(LakeFileError::Io(source)) => {
                     failed = failed.and(Err(UploadError::Read { path: hour.path, source }));
                     continue;
                 }
