@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use isotherm_core::{
-    Act, Attrs, CacheTrace, Cost, EndReason, Nanos, OpsError, Quality, Snapshot, Source, Step,
-    TargetId, TargetView,
+    Act, Attrs, CacheTrace, Cost, CountedTarget, EndReason, Nanos, OpsError, PAGE_SIZE, Quality,
+    Snapshot, Source, Step, TargetId, TargetView,
 };
 use isotherm_linux::page_cache::{AccessCount, FileKey, ReadCounter, Writes};
 use isotherm_linux::sys::{self, CpuLaps};
@@ -33,6 +33,9 @@ use crate::usage::UsageError;
 
 /// Maximum number of files that are watched at once: those with the most cached pages.
 const MAX_FILES: usize = 1000;
+/// Maximum number of windows of all files together. If more are cached, windows are joined. Those that left the memory
+/// first are forgotten.
+const MAX_WINDOWS: usize = 32_768;
 /// Pace of looking which files there are, and of reading which parts of them are cached.
 const LISTING: PaceLimits = PaceLimits {
     cpu_divisor: 400,
@@ -92,7 +95,7 @@ impl Files {
             mapped,
             by_access: what.by_access,
             remembers: what.remembers,
-            files: Watched { next_id: first.0, ..Watched::default() },
+            files: Watched::new(first),
             held: HeldProcesses::default(),
         };
         files.list()?;
@@ -160,20 +163,30 @@ impl Files {
     /// Reads which parts of the files are cached.
     fn read_parts(&mut self) -> Result<(), OpsError> {
         let begun = WorkStart::now();
+        let before = self.files.window_shift;
+        let shift = &mut self.files.window_shift;
         let mut files: Vec<&mut WatchedFile> = self.files.files.values_mut().collect();
         let read: Vec<_> = files.iter_mut().filter_map(|file| file.begin_parts()).collect();
+        let mut windows = 0;
         let result = self.reader.parts(&read, |i, part| {
             if let Some(file) = files.get_mut(i) {
-                file.add_part(&part);
+                windows += file.add_part(&part, *shift);
+            }
+            while windows > MAX_WINDOWS {
+                *shift += 1;
+                windows = files.iter_mut().map(|file| file.join_parts()).sum();
             }
         });
+        if *shift > before {
+            let window = isotherm_core::units::size_text(PAGE_SIZE << *shift);
+            info!("more than {MAX_WINDOWS} windows are cached: from now on a window is {window}");
+        }
         self.files.read.pause(&begun, &READING);
         result.map_err(failed)
     }
 }
 
 /// The watched files.
-#[derive(Default)]
 struct Watched {
     files: BTreeMap<FileKey, WatchedFile>,
     left: LeftFiles,
@@ -185,9 +198,33 @@ struct Watched {
     listed: Pace,
     failed_listings: u64,
     read: Pace,
+    /// binary logarithm of the pages of a window
+    window_shift: u32,
 }
 
 impl Watched {
+    /// No file yet; targets from `first` on.
+    fn new(first: TargetId) -> Self {
+        Watched {
+            files: BTreeMap::new(),
+            left: LeftFiles::default(),
+            next_id: first.0,
+            news: Vec::new(),
+            is_cut: false,
+            listed: Pace::default(),
+            failed_listings: 0,
+            read: Pace::default(),
+            window_shift: WINDOW_SHIFT,
+        }
+    }
+
+    /// Forgets windows that are not in memory, beyond the maximum.
+    fn limit_windows(&mut self, now_ms: u32) {
+        let mut counted: Vec<&mut CountedTarget> =
+            self.files.values_mut().chain(self.left.files()).flat_map(|f| f.counted()).collect();
+        CountedTarget::limit(&mut counted, MAX_WINDOWS, now_ms);
+    }
+
     /// The files as the counter knows them.
     fn traced(&self) -> TracedFiles {
         let files = self.files.values();
@@ -216,7 +253,8 @@ impl Ready for Files {
             Err(_) => "accesses through mappings not seen".to_owned(),
         };
         format!(
-            "files: {reads}, one page of {}; {mapped}. Resolution: 256 KiB. Not seen: read() and write() on tmpfs, \
+            "files: {reads}, one page of {}; {mapped}. Resolution: 256 KiB, coarser if more than {MAX_WINDOWS} such \
+             windows are cached. Not seen: read() and write() on tmpfs, \
              O_DIRECT, metadata",
             ReadCounter::SHARE
         )
@@ -260,6 +298,7 @@ impl Ready for Files {
             tracer,
             trace: None,
             counts: Counts::default(),
+            counted_shift: WINDOW_SHIFT,
             begun: now,
             start: now,
             seq: 0,
@@ -278,6 +317,8 @@ struct FileWatch {
     /// the accesses that were not passed on yet
     trace: Option<CacheTrace>,
     counts: Counts,
+    /// the windows by which the counter counts
+    counted_shift: u32,
     begun: Nanos,
     /// begin of the present interval
     start: Nanos,
@@ -384,6 +425,8 @@ impl FileWatch {
         let interval = Interval {
             time: now.since(self.start),
             counted: self.files.counter.is_ok().then_some(self.counts.time),
+            window_shift: self.files.files.window_shift,
+            counted_shift: self.counted_shift,
             counts: &counts,
             counter: self.files.counter.as_ref().ok(),
             mapped: self.files.mapped.as_ref().ok().map(|(mapped, _)| mapped.regions()),
@@ -397,6 +440,12 @@ impl FileWatch {
         for file in files.values_mut() {
             let max = self.attrs.max_regions as usize * file.nr_windows() / all.max(1);
             file.observe(&interval, max.max(4), &mut targets);
+        }
+        let now_ms = interval.now_ms;
+        self.files.files.limit_windows(now_ms);
+        self.counted_shift = self.files.files.window_shift;
+        if let Ok(counter) = &mut self.files.counter {
+            counter.set_window_shift(self.counted_shift);
         }
         targets.sort_by_key(|t| t.id);
         self.cost.cpu += self.cpu.lap();
