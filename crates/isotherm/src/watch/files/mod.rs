@@ -340,40 +340,43 @@ struct Counts {
 impl FileWatch {
     /// Attaches or detaches the counter if it is time.
     fn turn(&mut self, now: Nanos) -> Result<(), OpsError> {
+        if self.counts.is_on && self.turns.is_check_due(now) {
+            self.add_turn(now);
+        }
         let Ok(counter) = &mut self.files.counter else { return Ok(()) };
         let is_on = self.turns.is_on(now);
         if is_on && !self.counts.is_on {
             self.counts.calls = counter.calls();
             counter.attach().map_err(failed)?;
         } else if !is_on && self.counts.is_on {
-            self.close_turn();
+            self.close_turn(now);
         }
         self.counts.is_on = is_on;
         Ok(())
     }
 
     /// Adds the time and the calls since the turn began, or since the last call. The turn continues.
-    fn add_turn(&mut self) {
+    fn add_turn(&mut self, now: Nanos) {
         let Ok(counter) = &mut self.files.counter else { return };
         let (time, all) = (counter.lap(), counter.calls());
         let calls = all - std::mem::replace(&mut self.counts.calls, all);
-        self.turns.set_share(calls, time);
+        self.turns.set_share(calls, time, now);
         self.counts.time += time;
         self.cost.lost += SamplingSlices::lost(calls);
     }
 
-    fn close_turn(&mut self) {
-        self.add_turn();
+    fn close_turn(&mut self, now: Nanos) {
+        self.add_turn(now);
         if let Ok(counter) = &mut self.files.counter {
             counter.detach();
         }
         self.counts.is_on = false;
     }
 
-    fn take_counts(&mut self) -> Result<HashMap<u64, Vec<AccessCount>>, OpsError> {
+    fn take_counts(&mut self, now: Nanos) -> Result<HashMap<u64, Vec<AccessCount>>, OpsError> {
         // The counter stays attached: otherwise each interval would begin with a gap, in which periodic work hides.
         if self.counts.is_on {
-            self.add_turn();
+            self.add_turn(now);
         }
         let Ok(counter) = &mut self.files.counter else { return Ok(HashMap::new()) };
         let mut by_file: HashMap<u64, Vec<AccessCount>> = HashMap::new();
@@ -413,7 +416,7 @@ impl FileWatch {
     }
 
     fn publish(&mut self, now: Nanos) -> Result<Snapshot, OpsError> {
-        let counts = self.take_counts()?;
+        let counts = self.take_counts(now)?;
         if now >= self.files.files.listed.due() {
             self.read_trace(now, true)?;
             self.files.list_again();
@@ -535,7 +538,7 @@ impl Watch for FileWatch {
     fn stop(&mut self) -> Result<(), WatchError> {
         self.is_stopped = true;
         if self.counts.is_on {
-            self.close_turn();
+            self.close_turn(sys::monotonic());
         }
         if self.tracer.is_some() {
             self.read_trace(sys::monotonic(), true)?;
