@@ -154,9 +154,16 @@ impl CountedTarget {
         let mut absent: Vec<u32> =
             windows.map(|window| window.seen).filter(|seen| *seen < now_ms).collect();
         let Some(last) = absent.len().checked_sub(1) else { return };
-        let (_, &mut until, _) = absent.select_nth_unstable(last.min(surplus - 1));
+        let last = last.min(surplus - 1);
+        let (first, &mut until, _) = absent.select_nth_unstable(last);
+        // Of those that left at the same time, no more than necessary.
+        let mut ties = last + 1 - first.iter().filter(|seen| **seen < until).count();
         for target in targets {
-            target.windows.retain(|window| window.seen > until);
+            target.windows.retain(|window| {
+                let is_tie = window.seen == until && ties > 0;
+                ties -= usize::from(is_tie);
+                window.seen >= until && !is_tie
+            });
         }
     }
 
@@ -187,8 +194,10 @@ impl CountedTarget {
         let mut windows = Vec::with_capacity(earlier.len());
         let mut earlier = earlier.into_iter().peekable();
         let remembers = self.remembers;
-        let in_use = |(_, seen): &(u64, CountedWindow)| {
-            seen.resident > 0 || seen.accesses > 0.0 && !remembers
+        // The size may be older than the counts of a file that grows.
+        let end = self.size.div_ceil(self.window);
+        let in_use = |(number, seen): &(u64, CountedWindow)| {
+            *number < end && (seen.resident > 0 || seen.accesses > 0.0 && !remembers)
         };
         for (number, seen) in seen.filter(in_use) {
             while let Some(window) = earlier.next_if(|window| window.number < number) {
@@ -293,6 +302,7 @@ impl Window {
     fn skip(&mut self, start: u32, length: u32) {
         let absent = start.saturating_sub(self.seen);
         self.touched = self.touched.saturating_add(absent);
+        self.since = self.since.saturating_add(absent);
         let kept = COUNT_DECAY.powf(f64::from(absent) / f64::from(length.max(1)));
         (self.accesses, self.exposure) = (self.accesses * kept, self.exposure * kept);
     }
@@ -771,6 +781,44 @@ mod tests {
         assert_eq!(numbers(199), (100, (1..100).collect()));
         assert_eq!(numbers(130), (100, (70..100).collect()));
         assert_eq!(numbers(0), (100, vec![]));
+    }
+
+    #[test]
+    fn of_windows_that_left_at_once_no_more_than_necessary_are_forgotten() {
+        let mut t = target(100);
+        observe(&mut t, |_| seen(0.0), 1000);
+        let half = |i: usize| if i < 50 { seen(0.0) } else { CountedWindow::default() };
+        observe(&mut t, half, 2000);
+        for (max, left) in [(90, 90), (60, 60), (10, 50)] {
+            CountedTarget::limit(&mut [&mut t], max, 2000);
+            assert_eq!(t.nr_windows(), left);
+        }
+    }
+
+    #[test]
+    fn what_a_file_has_grown_by_is_left_out_until_its_size_is_known() {
+        let mut t = target(1);
+        let all = || [(0, seen(40.0)), (2, seen(40.0))].into_iter();
+        let nr_regions = |t: &CountedTarget, at| {
+            let regions = t.regions(9, SAMPLE, at);
+            assert!(regions.iter().all(|r| r.range.len() > 0), "{regions:?}");
+            regions.len()
+        };
+        t.observe(all(), 1000);
+        assert_eq!((t.nr_windows(), nr_regions(&t, 1000)), (1, 1));
+        t.set_size(3 * WINDOW, WINDOW, 1000);
+        t.observe(all(), 2000);
+        assert_eq!((t.nr_windows(), nr_regions(&t, 2000)), (2, 3));
+    }
+
+    #[test]
+    fn the_age_of_a_rate_does_not_grow_while_a_window_is_not_in_memory() {
+        let mut t = target(1);
+        (1..=20).for_each(|second| observe(&mut t, |_| seen(40.0), second * 1000));
+        (21..=60).for_each(|second| observe(&mut t, |_| CountedWindow::default(), second * 1000));
+        observe(&mut t, |_| seen(40.0), 61_000);
+        let region = t.regions(9, SAMPLE, 61_000)[0];
+        assert_eq!((region.rate.hz.round(), region.age.as_secs()), (40.0, 21));
     }
 
     #[test]
