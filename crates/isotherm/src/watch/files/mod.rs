@@ -174,7 +174,7 @@ impl Files {
             }
             while windows > MAX_WINDOWS {
                 *shift += 1;
-                windows = files.iter_mut().map(|file| file.join_parts()).sum();
+                windows = join_parts(&mut files, &mut self.files.left);
             }
         });
         if *shift > before {
@@ -184,6 +184,13 @@ impl Files {
         self.files.read.pause(&begun, &READING);
         result.map_err(failed)
     }
+}
+
+/// Joins pairs of cached windows of all files, also of those that have left: one that returns has its parts until they
+/// are read again. Returns the number of windows that the watched ones have then.
+fn join_parts(watched: &mut [&mut WatchedFile], left: &mut LeftFiles) -> usize {
+    left.files().for_each(|file| _ = file.join_parts());
+    watched.iter_mut().map(|file| file.join_parts()).sum()
 }
 
 /// The watched files.
@@ -446,9 +453,13 @@ impl FileWatch {
         }
         let now_ms = interval.now_ms;
         self.files.files.limit_windows(now_ms);
-        self.counted_shift = self.files.files.window_shift;
-        if let Ok(counter) = &mut self.files.counter {
-            counter.set_window_shift(self.counted_shift);
+        let shift = self.files.files.window_shift;
+        if std::mem::replace(&mut self.counted_shift, shift) != shift {
+            if let Ok(counter) = &mut self.files.counter {
+                counter.set_window_shift(shift);
+            }
+            // What was counted since the interval ended is by the earlier windows.
+            self.take_counts(now)?;
         }
         targets.sort_by_key(|t| t.id);
         self.cost.cpu += self.cpu.lap();
@@ -546,5 +557,32 @@ impl Watch for FileWatch {
             self.take_trace()?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_linux::page_cache::CachedRange;
+
+    use super::*;
+
+    #[test]
+    fn parts_of_files_that_have_left_are_joined_too() {
+        let file = || {
+            let mut file = WatchedFile::default();
+            for first in [0, 1 << WINDOW_SHIFT] {
+                let (evicted, dirty, writeback) = (0, 0, 0);
+                let part =
+                    CachedRange { first, cached: 1, evicted, dirty, writeback, sample: None };
+                file.add_part(&part, WINDOW_SHIFT);
+            }
+            file
+        };
+        let (mut watched, key) = (file(), (0, 0, 0));
+        let mut left = LeftFiles::default();
+        left.add(BTreeMap::from([(key, file())]), |_| true, Nanos(1));
+        join_parts(&mut [&mut watched], &mut left);
+        let returned = left.take(&key).unwrap();
+        assert_eq!((watched.nr_windows(), returned.nr_windows()), (1, 1));
     }
 }
