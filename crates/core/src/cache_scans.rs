@@ -46,15 +46,15 @@ struct Counts {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct State {
-    /// its reads since it came in; 0: it is not in the cache, or a write brought it in
+    /// its reads since a read brought it in; 0: it is not in the cache, or a write brought it in
     reads: u32,
     /// the file whose page evicted it last
     evicted_by: Option<TargetId>,
 }
 
 impl CacheCurve {
-    /// The files that were read in sequence while the cache had this size in bytes, those first that cost the others
-    /// the most. There is none if nothing was evicted.
+    /// The files that were read in sequence while the cache had this size in bytes and that evicted pages of others,
+    /// those first that cost the others the most.
     #[must_use]
     pub fn scans(&self, bytes: u64) -> Vec<CacheScan> {
         let scale = self.sampled_one_in();
@@ -76,7 +76,8 @@ impl CacheCurve {
             if event.is_write {
                 cache.write(event.page);
             } else if cache.read(event.page) {
-                state.reads = state.reads.saturating_add(u32::from(!is_same));
+                let counts = !is_same && state.reads > 0;
+                state.reads = state.reads.saturating_add(u32::from(counts));
             } else {
                 counts.brought_in += 1;
                 counts.ordered +=
@@ -105,7 +106,7 @@ impl CacheCurve {
         let bytes = |pages: u64| pages.saturating_mul(PAGE_SIZE).saturating_mul(scale);
         let mut scans: Vec<CacheScan> = files
             .into_iter()
-            .filter(|(_, counts)| counts.is_scan())
+            .filter(|(_, counts)| counts.evicted > 0 && counts.is_scan())
             .map(|(target, c)| CacheScan {
                 target,
                 brought_in: bytes(c.brought_in),
@@ -141,15 +142,24 @@ mod tests {
 
     /// The curve of reads of these pages of files; all are sampled.
     fn curve(reads: &[(TargetId, u64)]) -> CacheCurve {
-        let kind = CacheAccessKind::Read;
-        let access = |&(target, page)| CacheAccess { target, page, kind, rarity: 15 };
+        curve_of(accesses(CacheAccessKind::Read, reads.iter().copied()).collect())
+    }
+
+    fn curve_of(accesses: Vec<CacheAccess>) -> CacheCurve {
         let trace = CacheTrace {
             until: Nanos(1_000_000_000),
-            pages: vec![(HOT, reads.len() as u64)],
-            accesses: reads.iter().map(access).collect(),
+            pages: vec![(HOT, accesses.len() as u64)],
+            accesses,
             ..CacheTrace::default()
         };
         CacheCurve::new([trace].iter(), |_| true).unwrap()
+    }
+
+    fn accesses(
+        kind: CacheAccessKind,
+        pages: impl Iterator<Item = (TargetId, u64)>,
+    ) -> impl Iterator<Item = CacheAccess> {
+        pages.map(move |(target, page)| CacheAccess { target, page, kind, rarity: 15 })
     }
 
     fn in_sequence(target: TargetId, pages: u64) -> impl Iterator<Item = (TargetId, u64)> {
@@ -199,7 +209,20 @@ mod tests {
         let parts = in_sequence(SCANNED, 2000).flat_map(|read| [read; 4]);
         let reads: Vec<_> = in_sequence(HOT, 400).chain(parts).collect();
         let scans = curve(&reads).scans(1000 * PAGE_SIZE);
-        let scan = scans.iter().find(|scan| scan.target == SCANNED).unwrap();
+        let [scan] = &scans[..] else { panic!("the first file has evicted nothing: {scans:?}") };
+        assert_eq!(scan.target, SCANNED);
         assert_eq!((scan.brought_in, scan.read_once), (2000 * PAGE_SIZE, 2000 * PAGE_SIZE));
+    }
+
+    /// In a full cache, a file is read again and again. Other pages of it are written, and read once.
+    #[test]
+    fn pages_that_a_write_brought_in_were_not_read_once() {
+        let written = || in_sequence(HOT, 500).skip(100);
+        let again = (0..12).flat_map(|_| in_sequence(HOT, 100));
+        let all = accesses(CacheAccessKind::Read, in_sequence(SCANNED, 1000).chain(again))
+            .chain(accesses(CacheAccessKind::Written, written()))
+            .chain(accesses(CacheAccessKind::Read, written()));
+        let scans = curve_of(all.collect()).scans(1000 * PAGE_SIZE);
+        assert!(scans.is_empty(), "{scans:?}");
     }
 }

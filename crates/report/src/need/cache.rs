@@ -32,8 +32,8 @@ pub struct CacheNeed {
     pub verdict: Option<CacheRow>,
     /// why there is no verdict
     pub refused: Option<String>,
-    /// files that were read in sequence, mostly once, in a cache of the size of `now`; those first that cost the others
-    /// the most
+    /// files that were read in sequence, mostly once, in a cache of the size of `now`, and evicted others; those first
+    /// that cost the others the most. None if that size is too small for the sample
     pub scans: Vec<ScanRow>,
 }
 
@@ -113,7 +113,9 @@ impl CacheNeed {
             evicted_bytes: s.evicted,
             missed_bytes: s.missed,
         };
-        let scans = if resident > 0 { curve.scans(resident) } else { Vec::new() };
+        // In a smaller cache, they would be a matter of chance.
+        let is_large = resident >= curve.smallest();
+        let scans = if is_large { curve.scans(resident) } else { Vec::new() };
         let is_known = best.unknown <= MAX_UNKNOWN_SHARE;
         CacheNeed {
             files,

@@ -387,9 +387,8 @@ fn files_need_a_page_cache_for_what_is_read() {
 }
 
 /// A file of 4 MiB is read at random for 20 s, but between the 8th and the 12th second a file of 32 MiB is read in
-/// sequence.
-#[test]
-fn a_sequential_read_is_named_with_what_it_threw_out() {
+/// sequence. One page in `part` of both is in memory.
+fn of_sequential_read(part: u64) -> Need {
     let mut builder = NeedBuilder::new(Options::default(), Objective::default());
     for second in 0..20_u64 {
         let access = |(file, page)| CacheAccess {
@@ -398,8 +397,10 @@ fn a_sequential_read_is_named_with_what_it_threw_out() {
             kind: CacheAccessKind::Read,
             rarity: 0,
         };
-        let accesses: Vec<CacheAccess> = match second.checked_sub(8).filter(|part| *part < 4) {
-            Some(part) => (part * 2048..(part + 1) * 2048).map(|page| access((1, page))).collect(),
+        let accesses: Vec<CacheAccess> = match second.checked_sub(8).filter(|since| *since < 4) {
+            Some(since) => {
+                (since * 2048..(since + 1) * 2048).map(|page| access((1, page))).collect()
+            }
             None => (0..500).map(|i| access((0, mixed(second * 500 + i) % 1024))).collect(),
         };
         let since = Nanos(BEGIN + second * 1_000_000_000);
@@ -411,10 +412,24 @@ fn a_sequential_read_is_named_with_what_it_threw_out() {
             missing: 0,
             accesses,
         }));
-        let of = |id, size| target(id, vec![mapping(0, size, "")], vec![region(0, size / 2, 1.0)]);
+        let of =
+            |id, size| target(id, vec![mapping(0, size, "")], vec![region(0, size / part, 1.0)]);
         builder.push(&snapshot(second, 1.0, vec![of(0, 4 << 20), of(1, 32 << 20)]));
     }
-    let n = builder.finish().unwrap();
+    builder.finish().unwrap()
+}
+
+#[test]
+fn a_cache_too_small_for_the_sample_names_no_file() {
+    let n = of_sequential_read(128);
+    let cache = n.cache.as_ref().unwrap();
+    assert_eq!(cache.now.map(|now| now.cache_bytes), Some(288 << 10));
+    assert!(cache.scans.is_empty(), "{:?}", cache.scans);
+}
+
+#[test]
+fn a_sequential_read_is_named_with_what_it_threw_out() {
+    let n = of_sequential_read(2);
     let scans = &n.cache.as_ref().unwrap().scans;
     let [scan] = &scans[..] else { panic!("{scans:?}") };
     assert_eq!((scan.target, scan.brought_in_bytes), (1, 32 << 20));
