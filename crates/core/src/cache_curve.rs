@@ -63,10 +63,11 @@ pub struct CachePoint {
     pub disk: f64,
 }
 
+/// An access to a sampled page, by its dense number.
 #[derive(Debug, Clone, Copy)]
-struct Event {
-    page: u32,
-    is_write: bool,
+pub(crate) struct Event {
+    pub page: u32,
+    pub is_write: bool,
 }
 
 /// The sampled accesses of a record, as dense numbers of pages.
@@ -74,7 +75,9 @@ struct Event {
 pub struct CacheCurve {
     /// binary logarithm of the pages that a sampled page stands for
     sampling: u8,
-    events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
+    /// the file of each page, and the page in it
+    pub(crate) pages: Vec<(TargetId, u64)>,
     /// group of each page
     groups: Vec<u8>,
     /// number of events before the second half
@@ -117,6 +120,7 @@ impl CacheCurve {
         let mut curve = CacheCurve {
             sampling,
             events: Vec::new(),
+            pages: Vec::new(),
             groups: Vec::new(),
             begin: 0,
             reads: 0.0,
@@ -134,6 +138,7 @@ impl CacheCurve {
                 let next = pages.len() as u32;
                 let page = *pages.entry((access.target, access.page)).or_insert(next);
                 if page == next {
+                    curve.pages.push((access.target, access.page));
                     curve.groups.push(group_of(access.target, access.page));
                 }
                 let is_write = access.kind == CacheAccessKind::Written;

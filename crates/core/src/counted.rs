@@ -1,7 +1,9 @@
 //! Regions of memory whose accesses are counted, instead of looked for in accessed bits: the page cache of files.
 //!
 //! A target is divided into windows. For each window and interval, the caller gives the counted accesses and their
-//! exposure. A window keeps the counts of the last intervals, as long as they agree with one rate.
+//! exposure. A window keeps the counts of the last intervals, as long as they agree with one rate. Memory and time do
+//! not depend on the size of a target: a window exists from its first page in memory, or its first access, until
+//! [`CountedTarget::limit`].
 //!
 //! Counts are a sample, so that no count does not mean no access. Therefore ages of memory without accesses follow from
 //! [`CountedWindow::idle`] and [`CountedWindow::watched`] alone. Histograms of idle ages have the age of a window for
@@ -21,8 +23,6 @@ use crate::support::RateSupport;
 use crate::time::Nanos;
 use crate::unknown::{Pages, Unknown};
 
-/// Maximum number of windows of a target. If it grows beyond, its windows are joined.
-const MAX_WINDOWS: u64 = 65_536;
 /// Number of intervals whose counts make a rate.
 const COUNTED_INTERVALS: u32 = 8;
 /// Counts of earlier intervals count less by this factor in each interval.
@@ -57,11 +57,12 @@ pub struct CountedTarget {
     /// size of a window
     window: u64,
     size: u64,
+    /// sorted by their numbers
     windows: Vec<Window>,
     /// Windows that are not in memory keep their rates.
     remembers: bool,
     /// end of the last interval, in ms
-    observed: u32,
+    observed: Option<u32>,
     ages: AgeRows,
 }
 
@@ -78,7 +79,12 @@ struct AgeRows {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Window {
-    seen: CountedWindow,
+    number: u64,
+    /// pages in memory, and those whose accesses cannot be observed
+    resident: u32,
+    unknown: Option<(Unknown, u32)>,
+    /// end of the last interval in which it was in memory or accessed, in ms
+    seen: u32,
     /// accesses and exposure of the intervals since the last change of the rate
     accesses: f64,
     exposure: f64,
@@ -103,7 +109,7 @@ impl CountedTarget {
             size: 0,
             windows: Vec::new(),
             remembers: false,
-            observed: 0,
+            observed: None,
             ages: AgeRows::default(),
         }
     }
@@ -114,33 +120,63 @@ impl CountedTarget {
         self.remembers = true;
     }
 
-    /// Size of a window in bytes, for a target of `size` bytes.
-    pub fn set_size(&mut self, size: u64, now_ms: u32) -> u64 {
-        if self.windows.is_empty() {
-            self.observed = now_ms;
-        }
+    /// Sets the size of the target, and that of a window if it is larger than before: then windows are joined.
+    pub fn set_size(&mut self, size: u64, window: u64, now_ms: u32) {
+        self.observed.get_or_insert(now_ms);
         self.size = size.next_multiple_of(PAGE_SIZE);
-        while self.size.div_ceil(self.window) > MAX_WINDOWS {
-            self.window *= 2;
-            self.windows.clear();
-            // They count for the windows that were.
-            self.ages = AgeRows::default();
+        while self.window < window {
+            self.window = self.window.saturating_mul(2);
+            self.windows.iter_mut().for_each(|window| window.number /= 2);
+            self.windows.dedup_by(|next, window| {
+                let is_same = next.number == window.number;
+                if is_same {
+                    window.join(next);
+                }
+                is_same
+            });
         }
-        let windows = usize::try_from(self.size.div_ceil(self.window)).unwrap_or(usize::MAX);
-        let new = Window { since: now_ms, touched: now_ms, ..Window::default() };
-        self.windows.resize(windows, new);
-        self.window
+        let end = self.size.div_ceil(self.window);
+        self.windows.truncate(self.windows.partition_point(|window| window.number < end));
+    }
+
+    /// Number of windows that use memory.
+    #[must_use]
+    pub fn nr_windows(&self) -> usize {
+        self.windows.len()
+    }
+
+    /// Forgets windows that are not in memory, those first that left it first, so that the targets together have at
+    /// most `max` windows if possible. Of a target whose last interval ended before `now_ms`, that may be all windows.
+    pub fn limit(targets: &mut [&mut CountedTarget], max: usize, now_ms: u32) {
+        let all: usize = targets.iter().map(|target| target.nr_windows()).sum();
+        let Some(surplus) = all.checked_sub(max).filter(|surplus| *surplus > 0) else { return };
+        let windows = targets.iter().flat_map(|target| &target.windows);
+        let mut absent: Vec<u32> =
+            windows.map(|window| window.seen).filter(|seen| *seen < now_ms).collect();
+        let Some(last) = absent.len().checked_sub(1) else { return };
+        let last = last.min(surplus - 1);
+        let (first, &mut until, _) = absent.select_nth_unstable(last);
+        // Of those that left at the same time, no more than necessary.
+        let mut ties = last + 1 - first.iter().filter(|seen| **seen < until).count();
+        for target in targets {
+            target.windows.retain(|window| {
+                let is_tie = window.seen == until && ties > 0;
+                ties -= usize::from(is_tie);
+                window.seen >= until && !is_tie
+            });
+        }
     }
 
     /// Begins to observe again at `now_ms`, after a time in which the target was not observed: its ages have not grown in
     /// it. If the target was not in memory meanwhile, an access brought in what is there now.
     pub fn resume(&mut self, was_absent: bool, now_ms: u32) {
-        let missed = now_ms.saturating_sub(std::mem::replace(&mut self.observed, now_ms));
+        let missed = now_ms.saturating_sub(self.observed.replace(now_ms).unwrap_or(now_ms));
         for window in &mut self.windows {
-            window.touched = window.touched.saturating_add(missed).min(now_ms);
-            window.since = window.since.saturating_add(missed).min(now_ms);
+            for at in [&mut window.touched, &mut window.since, &mut window.seen] {
+                *at = at.saturating_add(missed).min(now_ms);
+            }
             if was_absent {
-                (window.seen, window.untouched) = (CountedWindow::default(), 0.0);
+                (window.resident, window.unknown, window.untouched) = (0, None, 0.0);
             }
         }
         let ages = &mut self.ages;
@@ -149,22 +185,43 @@ impl CountedTarget {
         }
     }
 
-    /// Adds an interval that ends now. Windows that `seen` does not contain are not in memory.
-    pub fn observe(&mut self, mut seen: impl FnMut(usize) -> CountedWindow, now_ms: u32) {
-        let length = now_ms.saturating_sub(std::mem::replace(&mut self.observed, now_ms));
-        for (i, window) in self.windows.iter_mut().enumerate() {
-            let seen = seen(i);
-            if self.remembers && seen.resident == 0 {
-                window.seen = seen;
-                continue;
+    /// Adds an interval that ends now. Windows that `seen` does not contain are not in memory; the others have numbers
+    /// in ascending order.
+    pub fn observe(&mut self, seen: impl Iterator<Item = (u64, CountedWindow)>, now_ms: u32) {
+        let start = self.observed.replace(now_ms).unwrap_or(now_ms);
+        let length = now_ms.saturating_sub(start);
+        let earlier = std::mem::take(&mut self.windows);
+        let mut windows = Vec::with_capacity(earlier.len());
+        let mut earlier = earlier.into_iter().peekable();
+        let remembers = self.remembers;
+        // The size may be older than the counts of a file that grows.
+        let end = self.size.div_ceil(self.window);
+        let in_use = |(number, seen): &(u64, CountedWindow)| {
+            *number < end && (seen.resident > 0 || seen.accesses > 0.0 && !remembers)
+        };
+        for (number, seen) in seen.filter(in_use) {
+            while let Some(window) = earlier.next_if(|window| window.number < number) {
+                windows.push(Window { resident: 0, unknown: None, ..window });
             }
+            let mut window = match earlier.next_if(|window| window.number == number) {
+                Some(mut window) => {
+                    if !remembers {
+                        window.skip(start, length);
+                    }
+                    window
+                }
+                None => Window { number, since: start, touched: now_ms, ..Window::default() },
+            };
             let returned = window.observe(seen, length, now_ms);
             if returned > 0 {
                 self.ages.returned.add(window.idle_ms.into(), returned);
                 // Both accesses are known to an interval.
                 self.ages.errors += u64::from(returned) * u64::from(length);
             }
+            windows.push(window);
         }
+        windows.extend(earlier.map(|window| Window { resident: 0, unknown: None, ..window }));
+        self.windows = windows;
     }
 
     /// The idle ages of the pages, if they are due: each page has the age of its window.
@@ -195,7 +252,7 @@ impl CountedTarget {
             let pages = window.visible();
             row.idle.add(now_ms.saturating_sub(window.touched).into(), pages);
             row.untouched += if window.is_known { 0 } else { pages };
-            row.unknown += window.seen.resident - pages;
+            row.unknown += window.resident - pages;
         }
         Some(row)
     }
@@ -205,21 +262,33 @@ impl CountedTarget {
     #[must_use]
     pub fn regions(&self, max: usize, sample: Duration, now_ms: u32) -> Vec<RegionView> {
         let mut joined = Joined::new(FIRST_PASS, false, now_ms);
-        for (i, window) in self.windows.iter().enumerate() {
-            let range = self.range(i, i + 1);
-            joined.push(Group { range, kind: window.kind(self.remembers), windows: None });
+        let mut push = |range, kind| joined.push(Group { range, kind, windows: None });
+        let mut end = 0;
+        for window in &self.windows {
+            if window.number > end {
+                push(self.range(end, window.number), GroupKind::Absent);
+            }
+            end = window.number + 1;
+            push(self.range(window.number, end), window.kind(self.remembers));
+        }
+        let all = self.size.div_ceil(self.window);
+        if end < all {
+            push(self.range(end, all), GroupKind::Absent);
         }
         let groups = fit(joined, max);
         groups.iter().map(|group| self.view(group.range, sample, now_ms)).collect()
     }
 
-    fn range(&self, from: usize, to: usize) -> AddrRange {
-        let at = |i: usize| (i as u64).saturating_mul(self.window).min(self.size);
+    fn range(&self, from: u64, to: u64) -> AddrRange {
+        let at = |number: u64| number.saturating_mul(self.window).min(self.size);
         AddrRange::new(at(from), at(to))
     }
 
     fn view(&self, range: AddrRange, sample: Duration, now_ms: u32) -> RegionView {
-        let index = |at: u64| usize::try_from(at.div_ceil(self.window)).unwrap_or(usize::MAX);
+        let index = |at: u64| {
+            let number = at.div_ceil(self.window);
+            self.windows.partition_point(|window| window.number < number)
+        };
         let windows = self.windows.get(index(range.start)..index(range.end)).unwrap_or_default();
         let mut sums = Sums::default();
         let counts = |w: &&Window| w.is_resident() || self.remembers;
@@ -229,6 +298,34 @@ impl CountedTarget {
 }
 
 impl Window {
+    /// The time until `start` in which it was not in memory: its age has not grown, and its counts count less.
+    fn skip(&mut self, start: u32, length: u32) {
+        let absent = start.saturating_sub(self.seen);
+        self.touched = self.touched.saturating_add(absent);
+        self.since = self.since.saturating_add(absent);
+        let kept = COUNT_DECAY.powf(f64::from(absent) / f64::from(length.max(1)));
+        (self.accesses, self.exposure) = (self.accesses * kept, self.exposure * kept);
+    }
+
+    /// Adds another window to this one.
+    fn join(&mut self, other: &Window) {
+        let why = self.unknown.or(other.unknown);
+        self.unknown = why.map(|(why, _)| (why, self.nr_unknown() + other.nr_unknown()));
+        self.resident = self.resident.saturating_add(other.resident);
+        self.accesses += other.accesses;
+        self.exposure += other.exposure;
+        self.untouched += other.untouched;
+        self.is_known |= other.is_known;
+        for (own, other) in [
+            (&mut self.seen, other.seen),
+            (&mut self.since, other.since),
+            (&mut self.touched, other.touched),
+            (&mut self.idle_ms, other.idle_ms),
+        ] {
+            *own = other.max(*own);
+        }
+    }
+
     /// Adds an interval. Returns the number of pages that were touched, after the window was idle for `idle_ms`.
     fn observe(&mut self, seen: CountedWindow, length: u32, now_ms: u32) -> u32 {
         let before = self.touched.saturating_add(unsure_ms(length, seen.watched)).min(now_ms);
@@ -241,7 +338,8 @@ impl Window {
             None => None,
         };
         // An access brought in the new pages.
-        let has_grown = seen.resident > self.seen.resident;
+        let has_grown = seen.resident > self.resident;
+        (self.resident, self.unknown, self.seen) = (seen.resident, seen.unknown, now_ms);
         self.touched = if has_grown { now_ms } else { accessed.unwrap_or(before) };
         self.is_known |= has_grown || accessed.is_some();
         if self.touched - before >= MIN_IDLE_MS {
@@ -266,20 +364,19 @@ impl Window {
             (self.accesses, self.exposure) = now;
             self.since = now_ms;
         }
-        self.seen = seen;
-        if accessed.is_some() { self.touch(length) } else { 0 }
+        if accessed.is_some() { self.touch(&seen, length) } else { 0 }
     }
 
     /// Counts the pages that the accesses of an interval touched for the first time since the window was idle. The
     /// accesses are presumed to be spread over the pages.
-    fn touch(&mut self, length: u32) -> u32 {
+    fn touch(&mut self, seen: &CountedWindow, length: u32) -> u32 {
         let pages = f64::from(self.visible());
         self.untouched = self.untouched.min(pages);
         if self.untouched <= 0.0 {
             return 0;
         }
         let seconds = f64::from(length) / 1e3;
-        let accesses = self.seen.accesses * pages * seconds / self.seen.exposure.max(1e-9);
+        let accesses = seen.accesses * pages * seconds / seen.exposure.max(1e-9);
         let new = (accesses.max(1.0) * self.untouched / pages).min(self.untouched);
         let before = self.untouched.ceil();
         self.untouched -= new;
@@ -288,20 +385,20 @@ impl Window {
 
     /// Pages in memory whose accesses can be observed.
     fn visible(&self) -> u32 {
-        self.seen.resident - self.unknown().min(self.seen.resident)
+        self.resident - self.nr_unknown().min(self.resident)
     }
 
-    fn unknown(&self) -> u32 {
-        self.seen.unknown.map_or(0, |(_, pages)| pages)
+    fn nr_unknown(&self) -> u32 {
+        self.unknown.map_or(0, |(_, pages)| pages)
     }
 
     fn is_resident(&self) -> bool {
-        self.seen.resident > 0
+        self.resident > 0
     }
 
     fn kind(&self, remembers: bool) -> GroupKind {
         let remembered = remembers && self.accesses > 0.0;
-        match self.seen.unknown {
+        match self.unknown {
             _ if !self.is_resident() && !remembered => GroupKind::Absent,
             Some((why, _)) if self.is_resident() && self.visible() == 0 => GroupKind::Hidden(why),
             _ => GroupKind::Seen {
@@ -340,9 +437,9 @@ struct Sums {
 impl Sums {
     fn add(&mut self, w: &Window, now_ms: u32) {
         let visible = f64::from(w.visible());
-        self.resident += f64::from(w.seen.resident);
+        self.resident += f64::from(w.resident);
         self.visible += visible;
-        if let Some((why, pages)) = w.seen.unknown {
+        if let Some((why, pages)) = w.unknown {
             self.unknown[why.index()] += f64::from(pages);
         }
         self.accesses += w.accesses;
@@ -411,15 +508,21 @@ mod tests {
 
     fn target(windows: u64) -> CountedTarget {
         let mut target = CountedTarget::new(WINDOW);
-        assert_eq!(target.set_size(windows * WINDOW, 0), WINDOW);
+        target.set_size(windows * WINDOW, WINDOW, 0);
         target
+    }
+
+    /// An interval with these counts of all windows.
+    fn observe(t: &mut CountedTarget, mut seen: impl FnMut(usize) -> CountedWindow, now_ms: u32) {
+        let all = 0..t.size.div_ceil(t.window);
+        t.observe(all.map(|number| (number, seen(number as usize))), now_ms);
     }
 
     #[test]
     fn hot_and_cold_parts_are_regions() {
         let mut t = target(32);
         for second in 1..=20 {
-            t.observe(|i| seen(if (8..16).contains(&i) { 40.0 } else { 0.0 }), second * 1000);
+            observe(&mut t, |i| seen(if (8..16).contains(&i) { 40.0 } else { 0.0 }), second * 1000);
         }
         let regions = t.regions(100, SAMPLE, 20_000);
         let heat = |r: &RegionView| (r.range.start / WINDOW, r.heat(&Thresholds::default()));
@@ -434,11 +537,11 @@ mod tests {
     #[test]
     fn a_change_counts_at_once() {
         let mut t = target(1);
-        (1..=60).for_each(|second| t.observe(|_| seen(30.0), second * 1000));
-        t.observe(|_| seen(0.0), 61_000);
+        (1..=60).for_each(|second| observe(&mut t, |_| seen(30.0), second * 1000));
+        observe(&mut t, |_| seen(0.0), 61_000);
         let region = t.regions(9, SAMPLE, 66_000)[0];
         assert_eq!((region.rate.hz, region.age.as_secs()), (0.0, 6));
-        t.observe(|_| seen(90.0), 62_000);
+        observe(&mut t, |_| seen(90.0), 62_000);
         let region = t.regions(9, SAMPLE, 63_000)[0];
         assert_eq!((region.rate.hz, region.age.as_secs()), (90.0, 1));
     }
@@ -446,10 +549,10 @@ mod tests {
     #[test]
     fn a_low_rate_ends_with_the_accesses() {
         let mut t = target(1);
-        (1..=60).for_each(|second| t.observe(|_| seen(f64::from(second % 2)), second * 1000));
+        (1..=60).for_each(|second| observe(&mut t, |_| seen(f64::from(second % 2)), second * 1000));
         let rate = t.regions(9, SAMPLE, 60_000)[0].rate.hz;
         assert!((0.4..0.6).contains(&rate), "{rate}");
-        (61..=70).for_each(|second| t.observe(|_| seen(0.0), second * 1000));
+        (61..=70).for_each(|second| observe(&mut t, |_| seen(0.0), second * 1000));
         let region = t.regions(9, SAMPLE, 70_000)[0];
         assert_eq!((region.rate.hz, region.accesses_bp, region.age.as_secs()), (0.0, 0, 11));
     }
@@ -458,18 +561,19 @@ mod tests {
     fn memory_that_comes_back_is_not_idle() {
         let mut t = target(1);
         let resident = |resident| CountedWindow { resident, ..seen(0.0) };
-        (1..=20).for_each(|second| t.observe(|_| resident(64), second * 1000));
+        (1..=20).for_each(|second| observe(&mut t, |_| resident(64), second * 1000));
         assert_eq!(t.regions(9, SAMPLE, 20_000)[0].age.as_secs(), 19);
-        t.observe(|_| resident(3), 21_000);
+        observe(&mut t, |_| resident(3), 21_000);
         assert_eq!(t.regions(9, SAMPLE, 21_000)[0].age.as_secs(), 20);
-        t.observe(|_| resident(4), 22_000);
+        observe(&mut t, |_| resident(4), 22_000);
         assert_eq!(t.regions(9, SAMPLE, 22_000)[0].age.as_secs(), 0);
     }
 
     /// Seconds of age after 1000 s without accesses of which this share was watched.
     fn age_after_1000_s(watched: f64) -> u64 {
         let mut t = target(1);
-        (0..=1000).for_each(|s| t.observe(|_| CountedWindow { watched, ..seen(0.0) }, s * 1000));
+        (0..=1000)
+            .for_each(|s| observe(&mut t, |_| CountedWindow { watched, ..seen(0.0) }, s * 1000));
         t.regions(9, SAMPLE, 1_000_000)[0].age.as_secs()
     }
 
@@ -493,7 +597,7 @@ mod tests {
             let now = interval * every / 3;
             let is_seen = interval % 3 == 0 && (below(&mut rng, 1000) as f64) < watched * 1000.0;
             let idle = is_seen.then_some(Duration::ZERO);
-            t.observe(|_| CountedWindow { watched, idle, ..seen(0.0) }, now);
+            observe(&mut t, |_| CountedWindow { watched, idle, ..seen(0.0) }, now);
             let age = t.regions(9, SAMPLE, now)[0].age;
             wrong += u32::from(age.as_millis() > u128::from(every));
         }
@@ -519,9 +623,10 @@ mod tests {
                 t.remember();
             }
             for second in 1..=20 {
-                t.observe(|i| seen(if i == 0 { 40.0 } else { 0.0 }), second * 1000);
+                observe(&mut t, |i| seen(if i == 0 { 40.0 } else { 0.0 }), second * 1000);
             }
-            (21..=60).for_each(|second| t.observe(|_| CountedWindow::default(), second * 1000));
+            (21..=60)
+                .for_each(|second| observe(&mut t, |_| CountedWindow::default(), second * 1000));
             t.regions(9, SAMPLE, 60_000)
         };
         let of = regions(true);
@@ -535,9 +640,9 @@ mod tests {
         let regions = |was_absent: bool| {
             let mut t = target(2);
             let of = |i| seen(if i == 0 { 40.0 } else { 0.0 });
-            (1..=20).for_each(|second| t.observe(of, second * 1000));
+            (1..=20).for_each(|second| observe(&mut t, of, second * 1000));
             t.resume(was_absent, 600_000);
-            t.observe(of, 601_000);
+            observe(&mut t, of, 601_000);
             let regions = t.regions(9, SAMPLE, 601_000);
             regions.iter().map(|r| (r.rate.hz.round(), r.age.as_secs())).collect::<Vec<_>>()
         };
@@ -560,7 +665,7 @@ mod tests {
                 1 if second % 60 == 0 => CountedWindow { idle: Some(Duration::ZERO), ..seen(1.0) },
                 _ => seen(0.0),
             };
-            t.observe(of, second * 1000);
+            observe(&mut t, of, second * 1000);
             let now = Nanos(u64::from(second) * 1_000_000_000);
             rows.extend(t.ages(now, second * 1000).map(|ages| (second, ages)));
         }
@@ -586,14 +691,14 @@ mod tests {
         const WINDOWS: u64 = 4000;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
         let mut t = target(WINDOWS);
-        t.observe(|_| seen(0.0), 1000);
+        observe(&mut t, |_| seen(0.0), 1000);
         assert_eq!(t.ages(Nanos(1), 1000), None);
         for second in 2..=60 {
-            t.observe(|_| seen(0.0), second * 1000);
+            observe(&mut t, |_| seen(0.0), second * 1000);
         }
         let mut counted = || (0..READS).filter(|_| below(&mut rng, 64) == 0).count() as f64;
         let read = |accesses| CountedWindow { idle: Some(Duration::ZERO), ..seen(accesses) };
-        t.observe(|_| read(counted()), 61_000);
+        observe(&mut t, |_| read(counted()), 61_000);
         let returned = t.ages(Nanos(2), 61_000).unwrap().returned.total() as f64;
         // Accesses of the same page are one return; each window without a count has one.
         let distinct = 64.0 * -(-(READS as f64) / 64.0).exp_m1();
@@ -604,13 +709,13 @@ mod tests {
     #[test]
     fn ages_do_not_count_a_time_that_was_not_observed() {
         let mut t = target(1);
-        (1..=20).for_each(|second| t.observe(|_| seen(0.0), second * 1000));
+        (1..=20).for_each(|second| observe(&mut t, |_| seen(0.0), second * 1000));
         let at = |second: u64| Nanos(second * 1_000_000_000);
         assert_eq!(t.ages(at(20), 20_000), None);
         t.resume(false, 600_000);
-        t.observe(|_| seen(0.0), 601_000);
+        observe(&mut t, |_| seen(0.0), 601_000);
         assert_eq!(t.ages(at(601), 601_000), None);
-        (602..=610).for_each(|second| t.observe(|_| seen(0.0), second * 1000));
+        (602..=610).for_each(|second| observe(&mut t, |_| seen(0.0), second * 1000));
         let row = t.ages(at(610), 610_000).unwrap();
         assert_eq!((row.begun, row.since), (at(600), at(600)));
         assert_eq!((pages(&row.idle, 20), pages(&row.idle, 60)), (64, 0));
@@ -625,18 +730,127 @@ mod tests {
             CountedWindow { unknown, exposure: 0.0, ..seen(0.0) },
             seen(0.0),
         ];
-        t.observe(|i| of[i], 9000);
-        t.observe(|i| of[i], 19_000);
+        observe(&mut t, |i| of[i], 9000);
+        observe(&mut t, |i| of[i], 19_000);
         let regions = t.regions(9, SAMPLE, 19_000);
         let bytes: crate::HeatBytes = regions.iter().map(|r| r.bytes(&Thresholds::default())).sum();
         assert_eq!((bytes.absent, bytes.unknown, bytes.cold), (WINDOW, WINDOW, WINDOW));
     }
 
+    /// Of 16 TiB, three windows are in memory, one of them for some time only.
     #[test]
-    fn a_large_target_has_large_windows() {
+    fn a_target_costs_by_its_memory_and_not_by_its_size() {
         let mut t = CountedTarget::new(WINDOW);
-        let window = t.set_size(1 << 40, 0);
-        assert_eq!((window, t.windows.len()), (1 << 24, 65_536));
+        t.set_size(1 << 44, WINDOW, 0);
+        let far = (1 << 43) / WINDOW;
+        for second in 1..=20 {
+            let leaves = (second <= 10).then_some((far + 9, seen(0.0)));
+            let all = [(0, seen(40.0)), (far, seen(0.0))].into_iter().chain(leaves);
+            t.observe(all, second * 1000);
+        }
+        assert_eq!(t.nr_windows(), 3);
+        let regions = t.regions(9, SAMPLE, 20_000);
+        let found: Vec<_> = regions
+            .iter()
+            .map(|r| (r.range.start / WINDOW, r.resident_bp, r.rate.hz.round()))
+            .collect();
+        let rest = (far + 1, 0, 0.0);
+        assert_eq!(found, [(0, 10_000, 40.0), (1, 0, 0.0), (far, 10_000, 0.0), rest]);
+        CountedTarget::limit(&mut [&mut t], 1, 20_000);
+        assert_eq!(t.nr_windows(), 2, "what is in memory stays");
+        t.set_size(WINDOW, WINDOW, 20_000);
+        assert_eq!(t.nr_windows(), 1, "the file was made shorter");
+    }
+
+    #[test]
+    fn windows_that_left_first_are_forgotten_first() {
+        let mut all = [target(100), target(100)];
+        for second in 1..=100 {
+            let in_memory =
+                |i: usize| if i < second { seen(0.0) } else { CountedWindow::default() };
+            let leaves = |i: usize| if i >= second { seen(0.0) } else { CountedWindow::default() };
+            observe(&mut all[0], in_memory, second as u32 * 1000);
+            observe(&mut all[1], leaves, second as u32 * 1000);
+        }
+        let [first, second] = &mut all;
+        let mut numbers = |max| {
+            CountedTarget::limit(&mut [&mut *first, &mut *second], max, 100_000);
+            let numbers = second.windows.iter().map(|window| window.number);
+            (first.nr_windows(), numbers.collect::<Vec<_>>())
+        };
+        assert_eq!(numbers(199), (100, (1..100).collect()));
+        assert_eq!(numbers(130), (100, (70..100).collect()));
+        assert_eq!(numbers(0), (100, vec![]));
+    }
+
+    #[test]
+    fn of_windows_that_left_at_once_no_more_than_necessary_are_forgotten() {
+        let mut t = target(100);
+        observe(&mut t, |_| seen(0.0), 1000);
+        let half = |i: usize| if i < 50 { seen(0.0) } else { CountedWindow::default() };
+        observe(&mut t, half, 2000);
+        for (max, left) in [(90, 90), (60, 60), (10, 50)] {
+            CountedTarget::limit(&mut [&mut t], max, 2000);
+            assert_eq!(t.nr_windows(), left);
+        }
+    }
+
+    #[test]
+    fn what_a_file_has_grown_by_is_left_out_until_its_size_is_known() {
+        let mut t = target(1);
+        let all = || [(0, seen(40.0)), (2, seen(40.0))].into_iter();
+        let nr_regions = |t: &CountedTarget, at| {
+            let regions = t.regions(9, SAMPLE, at);
+            assert!(regions.iter().all(|r| r.range.len() > 0), "{regions:?}");
+            regions.len()
+        };
+        t.observe(all(), 1000);
+        assert_eq!((t.nr_windows(), nr_regions(&t, 1000)), (1, 1));
+        t.set_size(3 * WINDOW, WINDOW, 1000);
+        t.observe(all(), 2000);
+        assert_eq!((t.nr_windows(), nr_regions(&t, 2000)), (2, 3));
+    }
+
+    #[test]
+    fn the_age_of_a_rate_does_not_grow_while_a_window_is_not_in_memory() {
+        let mut t = target(1);
+        (1..=20).for_each(|second| observe(&mut t, |_| seen(40.0), second * 1000));
+        (21..=60).for_each(|second| observe(&mut t, |_| CountedWindow::default(), second * 1000));
+        observe(&mut t, |_| seen(40.0), 61_000);
+        let region = t.regions(9, SAMPLE, 61_000)[0];
+        assert_eq!((region.rate.hz.round(), region.age.as_secs()), (40.0, 21));
+    }
+
+    #[test]
+    fn joined_windows_have_the_pages_and_rates_of_both() {
+        let mut t = target(5);
+        for second in 1..=20 {
+            observe(&mut t, |i| seen([40.0, 20.0, 0.0, 0.0, 8.0][i]), second * 1000);
+        }
+        t.set_size(5 * WINDOW, 2 * WINDOW, 20_000);
+        assert_eq!(t.nr_windows(), 3);
+        let regions = t.regions(9, SAMPLE, 20_000);
+        let of: Vec<_> = regions
+            .iter()
+            .map(|r| (r.range.len() / WINDOW, r.resident_bp, r.rate.hz.round()))
+            .collect();
+        assert_eq!(of, [(2, 10_000, 30.0), (2, 10_000, 0.0), (1, 10_000, 8.0)]);
+        assert_eq!(regions.iter().map(|r| r.age.as_secs()).collect::<Vec<_>>(), [20, 19, 20]);
+    }
+
+    /// A window is idle for a minute, then not in memory for an hour, then read: only the minute counts.
+    #[test]
+    fn a_window_that_returns_has_the_age_with_which_it_left() {
+        let mut t = target(1);
+        observe(&mut t, |_| seen(40.0), 1000);
+        assert_eq!(t.ages(Nanos(1), 1000), None);
+        observe(&mut t, |_| seen(40.0), 2000);
+        (3..=62).for_each(|second| observe(&mut t, |_| seen(0.0), second * 1000));
+        (63..=3662).for_each(|second| observe(&mut t, |_| CountedWindow::default(), second * 1000));
+        observe(&mut t, |_| seen(40.0), 3_663_000);
+        let returned = t.ages(Nanos(2), 3_663_000).unwrap().returned;
+        assert_eq!((pages(&returned, 40), pages(&returned, 300)), (returned.total(), 0));
+        assert!(returned.total() > 0);
     }
 
     proptest! {
@@ -648,8 +862,8 @@ mod tests {
         ) {
             let mut t = CountedTarget::new(WINDOW);
             let size = (counts.len() as u64 - 1) * WINDOW + rest;
-            t.set_size(size, 0);
-            t.observe(|i| CountedWindow { resident: counts[i].0, ..seen(counts[i].1) }, 1000);
+            t.set_size(size, WINDOW, 0);
+            observe(&mut t, |i| CountedWindow { resident: counts[i].0, ..seen(counts[i].1) }, 1000);
             let regions = t.regions(max, SAMPLE, 1000);
             prop_assert_eq!(regions[0].range.start, 0);
             prop_assert!(regions.windows(2).all(|two| two[0].range.end == two[1].range.start));
@@ -670,7 +884,7 @@ mod tests {
             let mut last = [0; 6];
             for (second, windows) in (1..).zip(&accesses) {
                 let at = second * 1000;
-                t.observe(|i| CountedWindow {
+                observe(&mut t, |i| CountedWindow {
                     idle: windows[i].map(|_| Duration::ZERO),
                     ..seen(f64::from(u8::from(windows[i] == Some(true))))
                 }, at);

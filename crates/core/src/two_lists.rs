@@ -39,6 +39,8 @@ pub struct TwoLists {
     /// evictions and activations so far
     clock: u64,
     is_full: bool,
+    /// the page that was evicted last
+    evicted: Option<u32>,
 }
 
 impl TwoLists {
@@ -53,6 +55,7 @@ impl TwoLists {
             page_size: scale * PAGE_SIZE as f64,
             clock: 0,
             is_full: false,
+            evicted: None,
         }
     }
 
@@ -60,6 +63,11 @@ impl TwoLists {
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.is_full
+    }
+
+    /// The page that was evicted since the last call. An access evicts at most one.
+    pub fn take_evicted(&mut self) -> Option<u32> {
+        self.evicted.take()
     }
 
     /// Reads a page; returns whether it was in the cache.
@@ -122,6 +130,7 @@ impl TwoLists {
         let oldest = self.nodes[INACTIVE as usize].previous;
         self.remove(oldest);
         self.clock += 1;
+        self.evicted = oldest.checked_sub(FIRST);
         let node = &mut self.nodes[oldest as usize];
         (node.is_referenced, node.evicted_at) = (false, Some(self.clock));
     }

@@ -88,7 +88,7 @@ pub use heatmap::{
 pub use lines::{Line, Lines, Plot};
 pub use names::{label_of as mapping_name, short as short_name};
 pub use need::{
-    CacheNeed, CacheRow, Limits, Need, NeedBuilder, NeedPoint, NeedRow, Objective, Verdict,
+    CacheNeed, CacheRow, Limits, Need, NeedBuilder, NeedPoint, NeedRow, Objective, ScanRow, Verdict,
 };
 pub use pieces::each_piece;
 pub use raw::{Raw, RawHead, RawSnapshot, RawTarget};

@@ -49,7 +49,6 @@ struct folio {
 } __attribute__((preserve_access_index));
 
 /* Set before loading. */
-const volatile __u32 window_shift = 63; /* binary logarithm of the pages of a window; 63: the whole file */
 const volatile bool counts_ext4 = false; /* both programs for ext4 are loaded */
 const volatile bool traces = false; /* list accesses to sampled pages */
 
@@ -104,6 +103,7 @@ struct {
 	__type(value, __u8);
 } ignored SEC(".maps");
 
+__u32 window_shift; /* binary logarithm of the pages of a window; 63: the whole file. May change while it runs */
 __u32 sampling; /* one page in 2^this is sampled; may grow while it runs */
 
 struct per_cpu cpus[MAX_CPUS];

@@ -1,6 +1,7 @@
 //! Loads and runs the BPF program that reads the page cache.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Seek, Write};
 use std::ops::Range;
@@ -21,6 +22,8 @@ use crate::walker::{WalkMethod, bpf_help};
 const MAX_FILES: usize = 8192;
 /// Dentries of one run, as in `cache.bpf.c`.
 const MAX_DENTRIES: usize = 4096;
+/// Magic number of XFS.
+const XFS: u64 = 0x5846_5342;
 /// Attempts to list the files of a super block. An attempt fails if a file is removed at which a run has stopped.
 const ATTEMPTS: u32 = 50;
 
@@ -99,6 +102,17 @@ impl CachedFile {
     #[must_use]
     pub fn key(&self) -> FileKey {
         (self.super_block, self.ino, self.version)
+    }
+}
+
+/// Files that were listed already. On XFS a removed inode may return with its address, number and generation, at the
+/// head of the list. If it was the cursor, the next run begins there again.
+#[derive(Debug, Default)]
+struct Listed(HashSet<FileKey>);
+
+impl Listed {
+    fn leave_out(&mut self, listing: &mut Listing) {
+        listing.files.retain(|file| self.0.insert(file.key()));
     }
 }
 
@@ -302,9 +316,13 @@ impl PageCache {
     ) -> Result<(), E> {
         for _ in 0..ATTEMPTS {
             let mut at = ListCursor::default();
+            let mut listed = Listed::default();
             loop {
                 let mut listing = Listing::default();
                 let step = self.list_next(of, below, 0, &mut at, &mut listing)?;
+                if of.magic == XFS {
+                    listed.leave_out(&mut listing);
+                }
                 each(self, Some(listing).filter(|_| step != ListStep::Lost))?;
                 match step {
                     ListStep::More => {}
@@ -512,4 +530,40 @@ fn index(n: impl TryInto<usize>) -> usize {
 fn run(program: &ProgramMut<'_>) -> Result<(), PageCacheError> {
     let done = program.test_run(ProgramInput::default());
     done.map(drop).map_err(|e| PageCacheError::Run(crate::log::reason(&e)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listing(numbers: &[u64]) -> Listing {
+        let file = |&ino: &u64| CachedFile {
+            inode: 0,
+            super_block: 1,
+            id: ino,
+            version: 0,
+            ino,
+            pages: 1,
+            size: PAGE_SIZE,
+            links: 1,
+            mode: 0,
+            device: (0, 0),
+            is_mapped: false,
+            folder: 0,
+            name: 0..0,
+        };
+        Listing { files: numbers.iter().map(file).collect(), names: Vec::new() }
+    }
+
+    #[test]
+    fn a_file_is_listed_once_although_the_list_begins_again() {
+        let mut listed = Listed::default();
+        let mut new = |numbers: &[u64]| {
+            let mut listing = listing(numbers);
+            listed.leave_out(&mut listing);
+            listing.files.iter().map(|file| file.ino).collect::<Vec<_>>()
+        };
+        assert_eq!(new(&[1, 2, 3]), [1, 2, 3]);
+        assert_eq!(new(&[9, 1, 2, 3, 4]), [9, 4]);
+    }
 }

@@ -142,7 +142,6 @@ impl ReadCounter {
         };
         let mut open = ReadsSkelBuilder::default().open(place).map_err(refused)?;
         if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
-            constants.window_shift = shift;
             constants.counts_ext4 = writes == Writes::Ext4;
             constants.traces = traces;
         }
@@ -153,6 +152,7 @@ impl ReadCounter {
         open.progs.trace_fault.set_autoload(traces);
         if let Some(bss) = open.maps.bss_data.as_deref_mut() {
             bss.interval = FIRST_INTERVAL;
+            bss.window_shift = shift;
         }
         let skel = open.load().map_err(refused)?;
         Ok(ReadCounter { attached: None, skel, _storage: storage, writes, traces, missing: 0 })
@@ -228,6 +228,14 @@ impl ReadCounter {
     #[must_use]
     pub fn traces(&self) -> bool {
         self.traces
+    }
+
+    /// Counts by windows of 2^`shift` pages from now on. Call it after [`Self::take`], because earlier counts and marks
+    /// are those of the earlier windows.
+    pub fn set_window_shift(&mut self, shift: u32) {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.window_shift = shift.min(WHOLE_FILE);
+        }
     }
 
     /// Samples one page in 2^`sampling`, up to 15, from now on.

@@ -1,6 +1,6 @@
 //! The hit ratio of the page cache of files, now and at other sizes.
 
-use isotherm_core::{CacheCurve, CachePoint, NoCurve};
+use isotherm_core::{CacheCurve, CachePoint, CacheScan, NoCurve, TargetId};
 use serde::Serialize;
 
 const MIB: u64 = 1 << 20;
@@ -32,6 +32,26 @@ pub struct CacheNeed {
     pub verdict: Option<CacheRow>,
     /// why there is no verdict
     pub refused: Option<String>,
+    /// files that were read in sequence, mostly once, in a cache of the size of `now`, and evicted others; those first
+    /// that cost the others the most. None if that size is too small for the sample
+    pub scans: Vec<ScanRow>,
+}
+
+/// A file that was read in sequence, and its effect on the other files.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ScanRow {
+    /// number of the file in the record
+    pub target: u32,
+    /// its name
+    pub name: String,
+    /// pages that its reads brought into the cache
+    pub brought_in_bytes: u64,
+    /// those of them that were read once
+    pub read_once_bytes: u64,
+    /// pages of other files that left the cache for them
+    pub evicted_bytes: u64,
+    /// those of them that were read again later, from the disk
+    pub missed_bytes: u64,
 }
 
 /// The hit ratio of a page cache of one size.
@@ -71,6 +91,7 @@ impl CacheNeed {
         files: u64,
         resident: u64,
         asked: &[u64],
+        name: impl Fn(TargetId) -> String,
     ) -> Self {
         let curve = match curve {
             Ok(curve) => curve,
@@ -84,6 +105,17 @@ impl CacheNeed {
         }
         let goal = (best.hits - NEAR_BEST) * 100.0;
         let found = rows.iter().find(|row| row.hit_percent >= goal).copied();
+        let scan = |s: CacheScan| ScanRow {
+            target: s.target.0,
+            name: name(s.target),
+            brought_in_bytes: s.brought_in,
+            read_once_bytes: s.read_once,
+            evicted_bytes: s.evicted,
+            missed_bytes: s.missed,
+        };
+        // In a smaller cache, they would be a matter of chance.
+        let is_large = resident >= curve.smallest();
+        let scans = if is_large { curve.scans(resident) } else { Vec::new() };
         let is_known = best.unknown <= MAX_UNKNOWN_SHARE;
         CacheNeed {
             files,
@@ -94,6 +126,7 @@ impl CacheNeed {
             now: (resident > 0).then(|| curve.at(resident).into()),
             verdict: found.filter(|_| is_known),
             refused: (!is_known).then(|| too_short(&best)),
+            scans: scans.into_iter().map(scan).collect(),
             curve: rows,
         }
     }
@@ -109,6 +142,7 @@ impl CacheNeed {
             curve: Vec::new(),
             verdict: None,
             refused: Some(why),
+            scans: Vec::new(),
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::units::MIB;
 
 use self::presence::{Presence, counted_again, most_at_once};
 
-pub use cache::{CacheNeed, CacheRow};
+pub use cache::{CacheNeed, CacheRow, ScanRow};
 
 /// Idle times of the table, in s.
 const STEPS: [f64; 17] = [
@@ -330,7 +330,9 @@ impl NeedBuilder {
             traces.clone().flat_map(|t: &CacheTrace| &t.accesses).map(|a| a.target).collect();
         let files = files.into_iter().filter(|id| wanted(*id)).count() as u64;
         (!self.traces.is_empty()).then(|| {
-            CacheNeed::new(CacheCurve::new(traces, wanted), files, self.resident, &self.sizes)
+            let curve = CacheCurve::new(traces, wanted);
+            let name = |id| self.options.label(id);
+            CacheNeed::new(curve, files, self.resident, &self.sizes, name)
         })
     }
 

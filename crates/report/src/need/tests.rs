@@ -386,6 +386,61 @@ fn files_need_a_page_cache_for_what_is_read() {
     assert!(need_picture(&n).unwrap().svg().unwrap().contains("now 8.0 MiB"));
 }
 
+/// A file of 4 MiB is read at random for 20 s, but between the 8th and the 12th second a file of 32 MiB is read in
+/// sequence. One page in `part` of both is in memory.
+fn of_sequential_read(part: u64) -> Need {
+    let mut builder = NeedBuilder::new(Options::default(), Objective::default());
+    for second in 0..20_u64 {
+        let access = |(file, page)| CacheAccess {
+            target: TargetId(file),
+            page,
+            kind: CacheAccessKind::Read,
+            rarity: 0,
+        };
+        let accesses: Vec<CacheAccess> = match second.checked_sub(8).filter(|since| *since < 4) {
+            Some(since) => {
+                (since * 2048..(since + 1) * 2048).map(|page| access((1, page))).collect()
+            }
+            None => (0..500).map(|i| access((0, mixed(second * 500 + i) % 1024))).collect(),
+        };
+        let since = Nanos(BEGIN + second * 1_000_000_000);
+        builder.trace(&Arc::new(CacheTrace {
+            since,
+            until: Nanos(since.0 + 1_000_000_000),
+            sampling: 0,
+            pages: vec![(accesses[0].target, accesses.len() as u64)],
+            missing: 0,
+            accesses,
+        }));
+        let of =
+            |id, size| target(id, vec![mapping(0, size, "")], vec![region(0, size / part, 1.0)]);
+        builder.push(&snapshot(second, 1.0, vec![of(0, 4 << 20), of(1, 32 << 20)]));
+    }
+    builder.finish().unwrap()
+}
+
+#[test]
+fn a_cache_too_small_for_the_sample_names_no_file() {
+    let n = of_sequential_read(128);
+    let cache = n.cache.as_ref().unwrap();
+    assert_eq!(cache.now.map(|now| now.cache_bytes), Some(288 << 10));
+    assert!(cache.scans.is_empty(), "{:?}", cache.scans);
+}
+
+#[test]
+fn a_sequential_read_is_named_with_what_it_threw_out() {
+    let n = of_sequential_read(2);
+    let scans = &n.cache.as_ref().unwrap().scans;
+    let [scan] = &scans[..] else { panic!("{scans:?}") };
+    assert_eq!((scan.target, scan.brought_in_bytes), (1, 32 << 20));
+    assert_eq!(scan.read_once_bytes, 32 << 20);
+    // Most of the first file is active and survives. The rest leaves, and is read again.
+    assert!((1 << 16..=2 << 20).contains(&scan.evicted_bytes), "{scan:?}");
+    assert!(scan.missed_bytes > 0 && scan.missed_bytes <= scan.evicted_bytes, "{scan:?}");
+    let text = need_text(&n);
+    assert!(text.contains("evicted others") && text.contains("32.0 MiB"), "{text}");
+}
+
 #[test]
 fn a_record_of_first_reads_gives_no_answer() {
     let n = of_file(1 << 40, &[]);

@@ -7,11 +7,15 @@ use super::lines::lines_picture;
 use super::picture::Picture;
 use super::words::{heading, printable, span};
 use crate::lines::{Line, Lines, Plot};
-use crate::need::{CacheNeed, CacheRow, Limits, NEEDED_PERCENT, Need, NeedPoint, NeedRow, Verdict};
+use crate::need::{
+    CacheNeed, CacheRow, Limits, NEEDED_PERCENT, Need, NeedPoint, NeedRow, ScanRow, Verdict,
+};
 use crate::units::{MIB, bytes, percent, significant};
 
 /// Memory that may count more than once is printed from this share of all memory on.
 const MIN_SHARED_PERCENT: f64 = 1.0;
+/// Maximum number of scanned files in the text.
+const MAX_SCANS: usize = 10;
 
 /// The need as text for people.
 #[must_use]
@@ -94,7 +98,33 @@ fn cache_table(c: &CacheNeed) -> String {
     }
     out += "\nhit ratio: pages read from the cache, of all pages that are read, in the second half of the record. \
             The cache is presumed to hold only these files, by the kernel's rules without MGLRU.\n";
+    if !c.scans.is_empty() {
+        out += &scans_text(&c.scans);
+    }
     out
+}
+
+fn scans_text(scans: &[ScanRow]) -> String {
+    let mut out = format!(
+        "\nfiles that were read in sequence, and their effect in a cache of the present size\n  {:>12}{:>12}{:>16}{:>16}  file\n",
+        "brought in", "read once", "evicted others", "of it missed"
+    );
+    for scan in scans.iter().take(MAX_SCANS) {
+        let _ = writeln!(
+            out,
+            "  {:>12}{:>12}{:>16}{:>16}  {}",
+            bytes(scan.brought_in_bytes),
+            bytes(scan.read_once_bytes),
+            bytes(scan.evicted_bytes),
+            bytes(scan.missed_bytes),
+            printable(&scan.name)
+        );
+    }
+    if let Some(more) = scans.len().checked_sub(MAX_SCANS + 1) {
+        let _ = writeln!(out, "  and {} more", more + 1);
+    }
+    out + "evicted others: pages of other files that left the cache for these. Of it missed: those that were read again \
+           later.\n"
 }
 
 fn idle_text(n: &Need) -> String {

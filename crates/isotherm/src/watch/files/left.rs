@@ -34,6 +34,11 @@ impl LeftFiles {
         Some(file)
     }
 
+    /// All of them.
+    pub fn files(&mut self) -> impl Iterator<Item = &mut WatchedFile> {
+        self.files.values_mut().map(|left| &mut left.file)
+    }
+
     /// Adds files that have left, and forgets those that left long ago, or before many others.
     pub fn add(
         &mut self,

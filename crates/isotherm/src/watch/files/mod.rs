@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use isotherm_core::{
-    Act, Attrs, CacheTrace, Cost, EndReason, Nanos, OpsError, Quality, Snapshot, Source, Step,
-    TargetId, TargetView,
+    Act, Attrs, CacheTrace, Cost, CountedTarget, EndReason, Nanos, OpsError, PAGE_SIZE, Quality,
+    Snapshot, Source, Step, TargetId, TargetView,
 };
 use isotherm_linux::page_cache::{AccessCount, FileKey, ReadCounter, Writes};
 use isotherm_linux::sys::{self, CpuLaps};
@@ -33,6 +33,9 @@ use crate::usage::UsageError;
 
 /// Maximum number of files that are watched at once: those with the most cached pages.
 const MAX_FILES: usize = 1000;
+/// Maximum number of windows of all files together. If more are cached, windows are joined. Those that left the memory
+/// first are forgotten.
+const MAX_WINDOWS: usize = 32_768;
 /// Pace of looking which files there are, and of reading which parts of them are cached.
 const LISTING: PaceLimits = PaceLimits {
     cpu_divisor: 400,
@@ -92,7 +95,7 @@ impl Files {
             mapped,
             by_access: what.by_access,
             remembers: what.remembers,
-            files: Watched { next_id: first.0, ..Watched::default() },
+            files: Watched::new(first),
             held: HeldProcesses::default(),
         };
         files.list()?;
@@ -160,20 +163,37 @@ impl Files {
     /// Reads which parts of the files are cached.
     fn read_parts(&mut self) -> Result<(), OpsError> {
         let begun = WorkStart::now();
+        let before = self.files.window_shift;
+        let shift = &mut self.files.window_shift;
         let mut files: Vec<&mut WatchedFile> = self.files.files.values_mut().collect();
         let read: Vec<_> = files.iter_mut().filter_map(|file| file.begin_parts()).collect();
+        let mut windows = 0;
         let result = self.reader.parts(&read, |i, part| {
             if let Some(file) = files.get_mut(i) {
-                file.add_part(&part);
+                windows += file.add_part(&part, *shift);
+            }
+            while windows > MAX_WINDOWS {
+                *shift += 1;
+                windows = join_parts(&mut files, &mut self.files.left);
             }
         });
+        if *shift > before {
+            let window = isotherm_core::units::size_text(PAGE_SIZE << *shift);
+            info!("more than {MAX_WINDOWS} windows are cached: from now on a window is {window}");
+        }
         self.files.read.pause(&begun, &READING);
         result.map_err(failed)
     }
 }
 
+/// Joins pairs of cached windows of all files, also of those that have left: one that returns has its parts until they
+/// are read again. Returns the number of windows that the watched ones have then.
+fn join_parts(watched: &mut [&mut WatchedFile], left: &mut LeftFiles) -> usize {
+    left.files().for_each(|file| _ = file.join_parts());
+    watched.iter_mut().map(|file| file.join_parts()).sum()
+}
+
 /// The watched files.
-#[derive(Default)]
 struct Watched {
     files: BTreeMap<FileKey, WatchedFile>,
     left: LeftFiles,
@@ -185,9 +205,33 @@ struct Watched {
     listed: Pace,
     failed_listings: u64,
     read: Pace,
+    /// binary logarithm of the pages of a window
+    window_shift: u32,
 }
 
 impl Watched {
+    /// No file yet; targets from `first` on.
+    fn new(first: TargetId) -> Self {
+        Watched {
+            files: BTreeMap::new(),
+            left: LeftFiles::default(),
+            next_id: first.0,
+            news: Vec::new(),
+            is_cut: false,
+            listed: Pace::default(),
+            failed_listings: 0,
+            read: Pace::default(),
+            window_shift: WINDOW_SHIFT,
+        }
+    }
+
+    /// Forgets windows that are not in memory, beyond the maximum.
+    fn limit_windows(&mut self, now_ms: u32) {
+        let mut counted: Vec<&mut CountedTarget> =
+            self.files.values_mut().chain(self.left.files()).flat_map(|f| f.counted()).collect();
+        CountedTarget::limit(&mut counted, MAX_WINDOWS, now_ms);
+    }
+
     /// The files as the counter knows them.
     fn traced(&self) -> TracedFiles {
         let files = self.files.values();
@@ -216,7 +260,8 @@ impl Ready for Files {
             Err(_) => "accesses through mappings not seen".to_owned(),
         };
         format!(
-            "files: {reads}, one page of {}; {mapped}. Resolution: 256 KiB. Not seen: read() and write() on tmpfs, \
+            "files: {reads}, one page of {}; {mapped}. Resolution: 256 KiB, coarser if more than {MAX_WINDOWS} such \
+             windows are cached. Not seen: read() and write() on tmpfs, \
              O_DIRECT, metadata",
             ReadCounter::SHARE
         )
@@ -260,6 +305,7 @@ impl Ready for Files {
             tracer,
             trace: None,
             counts: Counts::default(),
+            counted_shift: WINDOW_SHIFT,
             begun: now,
             start: now,
             seq: 0,
@@ -278,6 +324,8 @@ struct FileWatch {
     /// the accesses that were not passed on yet
     trace: Option<CacheTrace>,
     counts: Counts,
+    /// the windows by which the counter counts
+    counted_shift: u32,
     begun: Nanos,
     /// begin of the present interval
     start: Nanos,
@@ -299,40 +347,43 @@ struct Counts {
 impl FileWatch {
     /// Attaches or detaches the counter if it is time.
     fn turn(&mut self, now: Nanos) -> Result<(), OpsError> {
+        if self.counts.is_on && self.turns.is_check_due(now) {
+            self.add_turn(now);
+        }
         let Ok(counter) = &mut self.files.counter else { return Ok(()) };
         let is_on = self.turns.is_on(now);
         if is_on && !self.counts.is_on {
             self.counts.calls = counter.calls();
             counter.attach().map_err(failed)?;
         } else if !is_on && self.counts.is_on {
-            self.close_turn();
+            self.close_turn(now);
         }
         self.counts.is_on = is_on;
         Ok(())
     }
 
     /// Adds the time and the calls since the turn began, or since the last call. The turn continues.
-    fn add_turn(&mut self) {
+    fn add_turn(&mut self, now: Nanos) {
         let Ok(counter) = &mut self.files.counter else { return };
         let (time, all) = (counter.lap(), counter.calls());
         let calls = all - std::mem::replace(&mut self.counts.calls, all);
-        self.turns.set_share(calls, time);
+        self.turns.set_share(calls, time, now);
         self.counts.time += time;
         self.cost.lost += SamplingSlices::lost(calls);
     }
 
-    fn close_turn(&mut self) {
-        self.add_turn();
+    fn close_turn(&mut self, now: Nanos) {
+        self.add_turn(now);
         if let Ok(counter) = &mut self.files.counter {
             counter.detach();
         }
         self.counts.is_on = false;
     }
 
-    fn take_counts(&mut self) -> Result<HashMap<u64, Vec<AccessCount>>, OpsError> {
+    fn take_counts(&mut self, now: Nanos) -> Result<HashMap<u64, Vec<AccessCount>>, OpsError> {
         // The counter stays attached: otherwise each interval would begin with a gap, in which periodic work hides.
         if self.counts.is_on {
-            self.add_turn();
+            self.add_turn(now);
         }
         let Ok(counter) = &mut self.files.counter else { return Ok(HashMap::new()) };
         let mut by_file: HashMap<u64, Vec<AccessCount>> = HashMap::new();
@@ -372,7 +423,7 @@ impl FileWatch {
     }
 
     fn publish(&mut self, now: Nanos) -> Result<Snapshot, OpsError> {
-        let counts = self.take_counts()?;
+        let counts = self.take_counts(now)?;
         if now >= self.files.files.listed.due() {
             self.read_trace(now, true)?;
             self.files.list_again();
@@ -384,6 +435,8 @@ impl FileWatch {
         let interval = Interval {
             time: now.since(self.start),
             counted: self.files.counter.is_ok().then_some(self.counts.time),
+            window_shift: self.files.files.window_shift,
+            counted_shift: self.counted_shift,
             counts: &counts,
             counter: self.files.counter.as_ref().ok(),
             mapped: self.files.mapped.as_ref().ok().map(|(mapped, _)| mapped.regions()),
@@ -397,6 +450,16 @@ impl FileWatch {
         for file in files.values_mut() {
             let max = self.attrs.max_regions as usize * file.nr_windows() / all.max(1);
             file.observe(&interval, max.max(4), &mut targets);
+        }
+        let now_ms = interval.now_ms;
+        self.files.files.limit_windows(now_ms);
+        let shift = self.files.files.window_shift;
+        if std::mem::replace(&mut self.counted_shift, shift) != shift {
+            if let Ok(counter) = &mut self.files.counter {
+                counter.set_window_shift(shift);
+            }
+            // What was counted since the interval ended is by the earlier windows.
+            self.take_counts(now)?;
         }
         targets.sort_by_key(|t| t.id);
         self.cost.cpu += self.cpu.lap();
@@ -486,7 +549,7 @@ impl Watch for FileWatch {
     fn stop(&mut self) -> Result<(), WatchError> {
         self.is_stopped = true;
         if self.counts.is_on {
-            self.close_turn();
+            self.close_turn(sys::monotonic());
         }
         if self.tracer.is_some() {
             self.read_trace(sys::monotonic(), true)?;
@@ -494,5 +557,32 @@ impl Watch for FileWatch {
             self.take_trace()?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_linux::page_cache::CachedRange;
+
+    use super::*;
+
+    #[test]
+    fn parts_of_files_that_have_left_are_joined_too() {
+        let file = || {
+            let mut file = WatchedFile::default();
+            for first in [0, 1 << WINDOW_SHIFT] {
+                let (evicted, dirty, writeback) = (0, 0, 0);
+                let part =
+                    CachedRange { first, cached: 1, evicted, dirty, writeback, sample: None };
+                file.add_part(&part, WINDOW_SHIFT);
+            }
+            file
+        };
+        let (mut watched, key) = (file(), (0, 0, 0));
+        let mut left = LeftFiles::default();
+        left.add(BTreeMap::from([(key, file())]), |_| true, Nanos(1));
+        join_parts(&mut [&mut watched], &mut left);
+        let returned = left.take(&key).unwrap();
+        assert_eq!((watched.nr_windows(), returned.nr_windows()), (1, 1));
     }
 }

@@ -14,9 +14,8 @@ use isotherm_record::TargetInfo;
 use super::mapped::{MappedRegion, MappedRegions};
 use crate::page_cache::FoundFile;
 
-/// Binary logarithm of the pages of a window: 256 KiB, what a node of the page cache covers.
+/// Binary logarithm of the pages of a window at first: 256 KiB, what a node of the page cache covers.
 pub const WINDOW_SHIFT: u32 = 6;
-const WINDOW: u64 = PAGE_SIZE << WINDOW_SHIFT;
 
 /// The observed accesses of an interval.
 pub struct Interval<'a> {
@@ -24,6 +23,9 @@ pub struct Interval<'a> {
     pub time: Duration,
     /// the part of it in which accesses were counted; `None` if they cannot be
     pub counted: Option<Duration>,
+    /// binary logarithm of the pages of a window; and of those by which accesses were counted, at most as many
+    pub window_shift: u32,
+    pub counted_shift: u32,
     /// the counts by file
     pub counts: &'a HashMap<u64, Vec<AccessCount>>,
     /// knows which windows were accessed while accesses were counted
@@ -51,12 +53,14 @@ impl Access {
         self == Access::Any || self == if is_write { Access::Written } else { Access::Read }
     }
 
-    /// Whether a page was accessed while accesses were counted.
-    fn is_marked(self, counter: &ReadCounter, file: u64, page: u64) -> bool {
-        let window = page >> WINDOW_SHIFT;
+    /// Whether a window was accessed while accesses were counted.
+    fn is_marked(self, interval: &Interval<'_>, file: u64, number: u64) -> bool {
+        let Some(counter) = interval.counter else { return false };
+        let shift = interval.window_shift - interval.counted_shift;
+        let mut windows = number << shift..(number + 1) << shift;
         let is_marked =
-            |is_write| self.counts(is_write) && counter.is_marked(file, window, is_write);
-        is_marked(false) || is_marked(true)
+            |window, is_write| self.counts(is_write) && counter.is_marked(file, window, is_write);
+        windows.any(|window| is_marked(window, false) || is_marked(window, true))
     }
 
     fn is_mapped(self) -> bool {
@@ -80,7 +84,7 @@ pub struct WatchedFile {
     is_tmpfs: bool,
     mappings: Arc<Vec<Mapping>>,
     targets: Vec<(TargetId, Access, CountedTarget)>,
-    /// cached pages by the first page of a part
+    /// cached pages by window
     parts: BTreeMap<u64, u32>,
     dirty: DirtyBytes,
     /// It was not observed since the last interval; whether it was not cached meanwhile.
@@ -102,7 +106,7 @@ impl WatchedFile {
                 false => &[Access::Any],
             };
             for access in all {
-                let mut counted = CountedTarget::new(WINDOW);
+                let mut counted = CountedTarget::new(PAGE_SIZE << WINDOW_SHIFT);
                 if remembers {
                     counted.remember();
                 }
@@ -151,11 +155,28 @@ impl WatchedFile {
         self.file.clone()
     }
 
-    /// Adds a part.
-    pub fn add_part(&mut self, part: &CachedRange) {
-        *self.parts.entry(part.first).or_default() += part.cached;
+    /// Adds a part to its window of 2^`shift` pages. Returns the number of windows that the targets have more.
+    pub fn add_part(&mut self, part: &CachedRange, shift: u32) -> usize {
         self.dirty.dirty += u64::from(part.dirty) * PAGE_SIZE;
         self.dirty.writeback += u64::from(part.writeback) * PAGE_SIZE;
+        let before = self.parts.len();
+        if part.cached > 0 {
+            *self.parts.entry(part.first >> shift).or_default() += part.cached;
+        }
+        (self.parts.len() - before) * self.targets.len()
+    }
+
+    /// Joins pairs of cached windows. Returns the number of windows that the targets have then.
+    pub fn join_parts(&mut self) -> usize {
+        for (number, cached) in std::mem::take(&mut self.parts) {
+            *self.parts.entry(number / 2).or_default() += cached;
+        }
+        self.parts.len() * self.targets.len()
+    }
+
+    /// The counts of its targets.
+    pub fn counted(&mut self) -> impl Iterator<Item = &mut CountedTarget> {
+        self.targets.iter_mut().map(|(.., counted)| counted)
     }
 
     /// Size of the file in bytes.
@@ -168,9 +189,10 @@ impl WatchedFile {
         Some((self.file.as_ref()?.id(), self.targets.first()?.0))
     }
 
-    /// Number of windows of the file.
+    /// Number of windows of a target that are cached or that it remembers.
     pub fn nr_windows(&self) -> usize {
-        usize::try_from(self.size().div_ceil(WINDOW)).unwrap_or(usize::MAX)
+        let counted = self.targets.iter().map(|(.., counted)| counted.nr_windows()).max();
+        self.parts.len().max(counted.unwrap_or(0))
     }
 
     /// Adds an interval, and appends the targets of the snapshot, each with at most `max` regions if possible.
@@ -186,18 +208,16 @@ impl WatchedFile {
             self.targets.iter_mut().for_each(|(.., counted)| counted.resume(was_absent, start));
         }
         for (target, access, counted) in &mut self.targets {
-            let window = counted.set_size(file.size, interval.now_ms);
-            let mut sums = Sums { window, windows: HashMap::new() };
-            for (page, cached) in &self.parts {
-                let is_marked = interval.counter.is_some_and(|c| access.is_marked(c, id, *page));
-                let window = sums.at(page * PAGE_SIZE);
-                window.resident += cached;
-                if is_marked {
-                    window.idle = Some(Duration::ZERO);
-                }
-            }
+            let window = PAGE_SIZE << interval.window_shift;
+            counted.set_size(file.size, window, interval.now_ms);
+            let cached = |(&number, &resident): (&u64, &u32)| {
+                let idle = access.is_marked(interval, id, number).then_some(Duration::ZERO);
+                (number, Window { resident, idle, ..Window::default() })
+            };
+            let mut sums = Sums { window, windows: self.parts.iter().map(cached).collect() };
             for count in counts.iter().filter(|c| access.counts(c.is_write)) {
-                sums.at(count.window.saturating_mul(WINDOW)).counted += count.counted;
+                let number = count.window >> (interval.window_shift - interval.counted_shift);
+                sums.windows.entry(number).or_default().counted += count.counted;
             }
             if access.is_mapped() {
                 mapped.chunk_by(|a, b| a.pid == b.pid).for_each(|of| sums.add_mapped(of));
@@ -209,7 +229,8 @@ impl WatchedFile {
                 is_blind: file.is_mapped && access.is_mapped() && all_mapped.is_none(),
                 is_mapped_only: *access == Access::Mapped,
             };
-            counted.observe(|i| observing.window(sums.windows.get(&(i as u64))), interval.now_ms);
+            let seen = sums.windows.iter().map(|(number, sums)| (*number, observing.window(sums)));
+            counted.observe(seen, interval.now_ms);
             out.push(TargetView {
                 id: *target,
                 ran: None,
@@ -242,34 +263,28 @@ struct Window {
 /// Sums by window.
 struct Sums {
     window: u64,
-    windows: HashMap<u64, Window>,
+    windows: BTreeMap<u64, Window>,
 }
 
 impl Sums {
-    fn at(&mut self, offset: u64) -> &mut Window {
-        self.windows.entry(offset / self.window).or_default()
-    }
-
-    /// Adds the regions of a process that maps the file.
+    /// Adds the regions of a process that maps the file. Each window in memory has its share.
     fn add_mapped(&mut self, regions: &[MappedRegion]) {
-        let mut own = Sums { window: self.window, windows: HashMap::new() };
-        regions.iter().for_each(|r| own.add_region(r));
-        for (index, window) in own.windows {
-            self.windows.entry(index).or_default().add_process(&window);
-        }
-    }
-
-    /// Adds a region: each window has its share.
-    fn add_region(&mut self, MappedRegion { range, region, .. }: &MappedRegion) {
-        let mut at = range.start;
-        while at < range.end {
-            let end = ((at / self.window + 1) * self.window).min(range.end);
-            let pages = (end - at) as f64 / PAGE_SIZE as f64;
-            match region {
-                Some(region) => self.at(at).add_region(pages, region),
-                None => self.at(at).add_unobserved(pages),
+        let mut own: BTreeMap<u64, Window> = BTreeMap::new();
+        for MappedRegion { range, region, .. } in regions {
+            let numbers = range.start / self.window..range.end.div_ceil(self.window);
+            for (&number, _) in self.windows.range(numbers) {
+                let start = number.saturating_mul(self.window).max(range.start);
+                let end = (number + 1).saturating_mul(self.window).min(range.end);
+                let pages = end.saturating_sub(start) as f64 / PAGE_SIZE as f64;
+                let window = own.entry(number).or_default();
+                match region {
+                    Some(region) => window.add_region(pages, region),
+                    None => window.add_unobserved(pages),
+                }
             }
-            at = end;
+        }
+        for (number, window) in own {
+            self.windows.entry(number).or_default().add_process(&window);
         }
     }
 }
@@ -328,8 +343,7 @@ struct Observing {
 }
 
 impl Observing {
-    fn window(&self, sums: Option<&Window>) -> CountedWindow {
-        let Some(w) = sums else { return CountedWindow::default() };
+    fn window(&self, w: &Window) -> CountedWindow {
         let seconds = self.counted.unwrap_or(self.time).as_secs_f64();
         let share = ReadCounter::SHARE as f64;
         let accesses = w.counted as f64 + w.touches * seconds / share;
@@ -386,17 +400,47 @@ mod tests {
 
     /// The first window of a file whose 64 pages are all cached, after a second.
     fn window(regions: &[MappedRegion], is_mapped_only: bool) -> CountedWindow {
-        let mut sums = Sums { window: WINDOW, windows: HashMap::new() };
-        sums.at(0).resident = 64;
+        let cached = Window { resident: 64, ..Window::default() };
+        let window = PAGE_SIZE << WINDOW_SHIFT;
+        let mut sums = Sums { window, windows: BTreeMap::from([(0, cached)]) };
         regions.chunk_by(|a, b| a.pid == b.pid).for_each(|of| sums.add_mapped(of));
         let second = Duration::from_secs(1);
         let counted = Some(second).filter(|_| !is_mapped_only);
         let observing = Observing { counted, time: second, is_blind: false, is_mapped_only };
-        observing.window(sums.windows.get(&0))
+        observing.window(&sums.windows[&0])
     }
 
     fn hz(window: &CountedWindow) -> f64 {
         window.accesses / window.exposure
+    }
+
+    #[test]
+    fn parts_cost_by_cached_windows_and_can_be_joined() {
+        let counted = || CountedTarget::new(PAGE_SIZE << WINDOW_SHIFT);
+        let targets =
+            [Access::Read, Access::Written].map(|access| (TargetId(0), access, counted()));
+        let mut file = WatchedFile { targets: targets.into(), ..WatchedFile::default() };
+        let mut add = |first, cached| {
+            let part =
+                CachedRange { first, cached, evicted: 9, dirty: 0, writeback: 0, sample: None };
+            file.add_part(&part, WINDOW_SHIFT)
+        };
+        assert_eq!(
+            [add(0, 5), add(64, 6), add(128, 0), add(1 << 40, 7), add(64, 1)],
+            [2, 2, 0, 2, 0]
+        );
+        assert_eq!(file.join_parts(), 4);
+        assert_eq!(file.parts.into_iter().collect::<Vec<_>>(), [(0, 12), (1 << 33, 7)]);
+    }
+
+    #[test]
+    fn a_mapping_of_a_large_file_costs_by_its_cached_windows() {
+        let window = PAGE_SIZE << WINDOW_SHIFT;
+        let cached = Window { resident: 1, ..Window::default() };
+        let mut sums = Sums { window, windows: BTreeMap::from([(3, cached), (1 << 20, cached)]) };
+        sums.add_mapped(&[region(1, 0..1 << 30, 2.0)]);
+        assert_eq!(sums.windows.keys().copied().collect::<Vec<_>>(), [3, 1 << 20]);
+        assert!(sums.windows.values().all(|w| w.mapped == 64.0));
     }
 
     #[test]
