@@ -7,6 +7,7 @@ mod bucket;
 mod compact;
 mod file;
 mod lake;
+mod pages;
 mod row;
 #[cfg(feature = "upload")]
 mod upload;

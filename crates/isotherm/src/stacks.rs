@@ -55,6 +55,9 @@ const REREAD: Duration = Duration::from_millis(10);
 const REREAD_NEW: Duration = Duration::from_secs(1);
 /// Maximum of that time, if reading does not help, because the program generates code.
 const REREAD_MOST: Duration = Duration::from_secs(64);
+/// The minimum of that time, as a multiple of the CPU time of the reading, up to [`REREAD_MOST`]. A process may map any
+/// number of files.
+const REREAD_REST: u32 = 20;
 
 /// News of code and faults, in the order in which a record contains them.
 #[derive(Debug, PartialEq, Eq)]
@@ -196,6 +199,8 @@ struct Process {
     is_replaced: bool,
     /// when its mappings were read last, and the pause after that
     read: (Nanos, Duration),
+    /// the minimum of that pause
+    rest: Duration,
     pagemap: Option<File>,
     /// Pages of files and of shared memory that it had mapped when it was attached, ascending. They have no owner by a
     /// fault near them, also after the process has mapped another file there.
@@ -215,6 +220,7 @@ impl Process {
             code: Arc::default(),
             is_replaced: false,
             read: (Nanos(0), Duration::ZERO),
+            rest: Duration::ZERO,
             pagemap,
             mapped_before: Vec::new(),
             unwinder: None,
@@ -271,11 +277,29 @@ impl Process {
         let (at, pause) = self.read;
         let pause = if self.is_replaced { pause.min(REREAD_NEW) } else { pause };
         let is_old = self.is_replaced || frames.iter().any(|&f| !self.has_code(f));
-        is_old && now >= at + pause
+        is_old && now >= at + pause.max(self.rest)
     }
 
     /// Reads its code. None if it is the same.
     fn read_code(
+        &mut self,
+        pid: i32,
+        reader: &mut CodeReader,
+        tables: &mut UnwindTables,
+        now: Nanos,
+    ) -> Option<StackNews> {
+        let begin = sys::thread_cpu();
+        let code = self.read_code_now(pid, reader, tables, now);
+        self.rest_after(sys::thread_cpu().saturating_sub(begin));
+        code
+    }
+
+    /// Notes the CPU time of a reading.
+    fn rest_after(&mut self, cost: Duration) {
+        self.rest = (cost * REREAD_REST).min(REREAD_MOST);
+    }
+
+    fn read_code_now(
         &mut self,
         pid: i32,
         reader: &mut CodeReader,
@@ -1050,5 +1074,19 @@ mod tests {
         process.mapped(AddrRange::new(0x1800, 0x3000));
         assert!(process.should_read(&[0x1010], second(101)));
         assert!(!process.should_read(&[0x1010], second(100)), "at most once a second");
+    }
+
+    /// A process with 65,000 files could use the recorder's thread for most of the time: it mapped another one each second.
+    #[test]
+    fn code_that_takes_long_to_read_is_read_seldom() {
+        let mut process = Process::new(0, TargetId(0));
+        let second = |n: u64| Nanos(n * 1_000_000_000);
+        (process.read, process.is_replaced) = ((second(100), REREAD), true);
+        assert!(process.should_read(&[0x1010], second(101)));
+        process.rest_after(Duration::from_secs(2));
+        assert!(!process.should_read(&[0x1010], second(139)));
+        assert!(process.should_read(&[0x1010], second(140)));
+        process.rest_after(Duration::from_secs(20));
+        assert!(process.should_read(&[0x1010], second(100) + REREAD_MOST), "stacks come back");
     }
 }

@@ -64,15 +64,16 @@ impl CodeReader {
     pub fn read(&mut self, root: &Path, pid: i32) -> Result<Vec<(FileCode, Arc<str>)>, ProcError> {
         let files = code(root, pid)?;
         let below = root.join(format!("proc/{pid}/root"));
-        let mut with_id = |file: FileCode| {
+        let mut id = once_for_each(|path| match is_dump(path) {
             // A jitdump grows, and is no code itself.
-            let id = match is_dump(&file.path) {
-                true => "".into(),
-                false => self.build_id(&below.join(file.path.trim_start_matches('/'))),
-            };
+            true => "".into(),
+            false => self.build_id(&below.join(path.trim_start_matches('/'))),
+        });
+        let with_id = |file: FileCode| {
+            let id = id(&file);
             (file, id)
         };
-        Ok(files.into_iter().map(&mut with_id).collect())
+        Ok(files.into_iter().map(with_id).collect())
     }
 
     fn build_id(&mut self, path: &Path) -> Arc<str> {
@@ -83,6 +84,15 @@ impl CodeReader {
         }
         let version = FileVersion::of(&found);
         Arc::clone(self.build_ids.entry(version).or_insert_with(|| id_of(file, &found)))
+    }
+}
+
+/// Finds out `of` the path of each file once: a process may map one file 65,000 times.
+pub(crate) fn once_for_each<T: Clone>(mut of: impl FnMut(&str) -> T) -> impl FnMut(&FileCode) -> T {
+    let mut known: HashMap<Arc<str>, T> = HashMap::new();
+    move |file| match known.get(&file.path) {
+        Some(known) => known.clone(),
+        None => known.entry(Arc::clone(&file.path)).or_insert_with_key(|path| of(path)).clone(),
     }
 }
 
@@ -385,6 +395,25 @@ mod tests {
     #[inline(never)]
     fn a_known_function() -> u64 {
         std::hint::black_box(7)
+    }
+
+    /// A process could make the recorder open its file 130,000 times, which takes seconds.
+    #[test]
+    fn a_file_that_is_mapped_often_is_opened_once() {
+        let file = |page: u64, path: &str| {
+            let range = AddrRange::new(page << 12, (page + 1) << 12);
+            FileCode { range, offset: 0, path: path.into() }
+        };
+        let files: Vec<FileCode> =
+            (0..65_000).map(|page| file(page, if page % 2 == 0 { "/a" } else { "/b" })).collect();
+        let mut asked = Vec::new();
+        let mut name = once_for_each(|path| {
+            asked.push(path.to_owned());
+            path.to_owned()
+        });
+        assert!(files.iter().all(|file| *name(file) == *file.path));
+        drop(name);
+        assert_eq!(asked, ["/a", "/b"]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use gimli::{
 use isotherm_core::AddrRange;
 use object::{Object, ObjectSection};
 
-use crate::code::{FileVersion, open_with_metadata};
+use crate::code::{FileVersion, once_for_each, open_with_metadata};
 use crate::elf::{CodeSegment, ElfFile, base, code_segments};
 use crate::faults::StackCopy;
 use crate::proc::FileCode;
@@ -281,10 +281,8 @@ impl StackUnwinder {
         code: impl Iterator<Item = &'a FileCode>,
         tables: &mut UnwindTables,
     ) -> Self {
-        let read = code.filter_map(|file| {
-            Some((file, tables.read(&root.join(file.path.trim_start_matches('/')))?))
-        });
-        StackUnwinder::of(read)
+        let mut read = once_for_each(|path| tables.read(&root.join(path.trim_start_matches('/'))));
+        StackUnwinder::of(code.filter_map(|file| Some((file, read(file)?))))
     }
 
     /// For a process that executes files with these tables.

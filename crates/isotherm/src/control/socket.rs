@@ -1,26 +1,50 @@
 //! The listening side of the control socket, and its clients.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use isotherm_core::Nanos;
 use isotherm_linux::{lock_file, sys};
 use rustix::event::PollFd;
 use serde::Serialize;
+use tracing::warn;
 
 use super::{Answer, ControlError, MAX_LINE, Request};
 use crate::files::ignore_missing;
 use crate::served::{self, Framing, Served, Wait};
 use crate::words::chain;
 
+/// Maximum number of users whose refused connections are reported in [`REPORT_PAUSE`].
+const MAX_REPORTED: usize = 16;
+const REPORT_PAUSE: Duration = Duration::from_secs(60 * 60);
+
 /// A socket on which the owner of the service and root may send requests. It never waits for a client.
 pub struct Control {
     path: PathBuf,
     served: Served<UnixListener>,
+    refusals: Refusals,
+}
+
+/// Users whose connections were refused and reported, and when.
+#[derive(Debug, Default)]
+struct Refusals(BTreeMap<u32, Nanos>);
+
+impl Refusals {
+    /// Whether to report a refusal: once an hour for each user, and for few users, because one may have 65,536 uids.
+    fn is_news(&mut self, uid: u32, now: Nanos) -> bool {
+        self.0.retain(|_, at| now.since(*at) < REPORT_PAUSE);
+        let is_news = self.0.len() < MAX_REPORTED && !self.0.contains_key(&uid);
+        if is_news {
+            self.0.insert(uid, now);
+        }
+        is_news
+    }
 }
 
 /// Waits until the given time, or until `control` or one of `others` has something to do. Returns the requests
@@ -102,7 +126,7 @@ impl Control {
         listener.set_nonblocking(true).map_err(make)?;
         let refusal = |why: &str| line(&Answer::<()>::refused(why.to_owned()));
         let served = Served::new(listener, framing, refusal);
-        let control = Control { path: path.to_owned(), served };
+        let control = Control { path: path.to_owned(), served, refusals: Refusals::default() };
         fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(make)?;
         Ok(control)
     }
@@ -124,7 +148,8 @@ impl Wait for Control {
 
     fn go_on(&mut self, ready: &[bool]) {
         if self.served.go_on(ready) {
-            self.served.accept(may_ask);
+            let refusals = &mut self.refusals;
+            self.served.accept(|stream| may_ask(stream, refusals));
         }
     }
 }
@@ -136,12 +161,17 @@ impl Drop for Control {
 }
 
 /// Checks that the peer is root or the owner of this process, and returns the pid of the peer, if it has one here.
-fn may_ask(stream: &UnixStream) -> Result<Option<i32>, String> {
+/// Otherwise it is reported.
+fn may_ask(stream: &UnixStream, refusals: &mut Refusals) -> Result<Option<i32>, String> {
     let own = rustix::process::geteuid().as_raw();
     let peer = sys::peer(stream)
         .map_err(|e| format!("cannot determine the user of this connection: {e}"))?;
     if peer.uid == own || peer.uid == 0 {
         return Ok(peer.pid);
+    }
+    if refusals.is_news(peer.uid, sys::monotonic()) {
+        let process = peer.pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
+        warn!("refused a connection of user {}{process} to the control socket", peer.uid);
     }
     Err(format!(
         "user {} may not send requests: only user {}, who runs the service, and root may",
@@ -196,5 +226,15 @@ mod tests {
         let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
         assert_eq!(names.collect::<Vec<_>>(), ["sock"]);
         drop(control);
+    }
+
+    #[test]
+    fn refused_users_are_reported_once_an_hour_and_not_too_many_of_them() {
+        let mut refusals = Refusals::default();
+        let mut is_news = |uid, seconds: u64| refusals.is_news(uid, Nanos(seconds * 1_000_000_000));
+        assert!(is_news(1000, 5) && !is_news(1000, 6) && is_news(1001, 7));
+        assert!(!is_news(1000, 3604) && is_news(1000, 3605));
+        let reported = (0..65_536).filter(|uid| is_news(100_000 + uid, 3606)).count();
+        assert_eq!(reported, MAX_REPORTED - 2);
     }
 }

@@ -120,7 +120,7 @@ impl<L: Listen> Served<L> {
     }
 
     /// Accepts new connections. `admit` returns the pid of the peer, if known, or the reason to refuse it.
-    pub fn accept(&mut self, admit: impl Fn(&L::Stream) -> Result<Option<i32>, String>) {
+    pub fn accept(&mut self, mut admit: impl FnMut(&L::Stream) -> Result<Option<i32>, String>) {
         for _ in 0..MAX_ACCEPTED {
             let now = sys::monotonic();
             if !self.has_room(now) {
