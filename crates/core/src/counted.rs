@@ -801,7 +801,7 @@ mod tests {
         let all = || [(0, seen(40.0)), (2, seen(40.0))].into_iter();
         let nr_regions = |t: &CountedTarget, at| {
             let regions = t.regions(9, SAMPLE, at);
-            assert!(regions.iter().all(|r| r.range.len() > 0), "{regions:?}");
+            assert!(regions.iter().all(|r| !r.range.is_empty()), "{regions:?}");
             regions.len()
         };
         t.observe(all(), 1000);
