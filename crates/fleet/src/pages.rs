@@ -157,12 +157,9 @@ impl PageHeader {
     }
 }
 
-/// Reads the value of the field with a number and a type.
-type ReadField<'a> = dyn FnMut(&mut &[u8], u8, u8) -> Option<()> + 'a;
-
-/// Calls `each` for each field of a struct. The numbers ascend, so that no
+/// Calls `each` with the number and type of each field of a struct; it reads the value. The numbers ascend, so that no
 /// field comes twice.
-fn fields(bytes: &mut &[u8], each: &mut ReadField<'_>) -> Option<()> {
+fn fields(bytes: &mut &[u8], each: &mut dyn FnMut(&mut &[u8], u8, u8) -> Option<()>) -> Option<()> {
     let mut id = 0_u8;
     loop {
         let (&head, rest) = bytes.split_first()?;
