@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::compact::Files;
-use crate::file::{DayReader, LakeFileError};
+use crate::file::DayReader;
 use crate::lake::LakeError;
 use crate::row::Rows;
 
@@ -21,8 +21,6 @@ use crate::row::Rows;
 const MAX_TIME: Duration = Duration::from_secs(20);
 /// Size of an object that is read, in bytes.
 const MAX_BYTES: u64 = 256 << 20;
-/// Number of objects that are read at once, because each takes a while. They are in memory together.
-const GETS: usize = 4;
 
 /// Failures of object storage.
 #[derive(Debug, thiserror::Error)]
@@ -169,29 +167,20 @@ impl Files for Bucket {
         Ok(names.filter_map(|name| Some(name.strip_prefix(prefix)?.to_owned())).collect())
     }
 
-    fn read(&self, names: &[String]) -> Result<Vec<Result<Rows, LakeFileError>>, LakeError> {
-        let unread = || LakeFileError::Io(io::Error::other("it was not read"));
-        let mut all: Vec<_> = names.iter().map(|_| Err(unread())).collect();
+    /// Reads all at once, because each takes a while.
+    fn read(&self, names: &[String]) -> Result<Vec<Result<Rows, String>>, LakeError> {
+        let mut all: Vec<_> = names.iter().map(|_| Err("it was not read".to_owned())).collect();
         self.runtime.block_on(async {
             let (mut gets, mut day) = (JoinSet::new(), DayReader::default());
-            let mut waiting = names.iter().enumerate().map(|(i, name)| {
+            for (i, name) in names.iter().enumerate() {
                 let get = get(Arc::clone(&self.store), self.key(name));
-                async move { (i, get.await) }
-            });
-            for get in waiting.by_ref().take(GETS) {
-                gets.spawn(get);
+                gets.spawn(async move { (i, get.await) });
             }
             while let Some(done) = gets.join_next().await {
-                // The runtime has one thread, so this begins once the one that is done has been decoded.
-                if let Some(get) = waiting.next() {
-                    gets.spawn(get);
-                }
                 let Ok((i, bytes)) = done else { continue };
-                all[i] = match bytes {
-                    Ok(Some(bytes)) => day.decode(bytes),
-                    Ok(None) => Err(io::Error::other("there is no such object").into()),
-                    Err(BucketError::TooLarge { .. }) => Err(LakeFileError::TooLarge),
-                    Err(e) => return Err(e.into()),
+                all[i] = match bytes? {
+                    Some(bytes) => day.decode(bytes).map_err(|e| e.to_string()),
+                    None => Err("there is no such object".to_owned()),
                 };
             }
             Ok(all)
@@ -207,25 +196,6 @@ mod tests {
     use crate::{Effort, Group, HOUR_MS, LakeRow, Writer, compact, read};
 
     const DAY: i64 = 1_795_564_800_000;
-
-    /// A large object of one host ended the copy for all hosts.
-    #[test]
-    fn an_object_that_is_too_large_is_left_out() {
-        let bucket = Bucket::new(Arc::new(InMemory::new()), "").unwrap();
-        let mut writer = Writer::new(Vec::new(), Effort::Fast).unwrap();
-        writer.write(&[Group::default()], &[LakeRow::default()]).unwrap();
-        let file = writer.finish().unwrap();
-        // More than are read at once.
-        let names: Vec<String> = (0..2 * GETS).map(|i| i.to_string()).collect();
-        bucket.put(&names[0], vec![0; usize::try_from(MAX_BYTES).unwrap() + 1]).unwrap();
-        for name in &names[2..] {
-            bucket.put(name, file.clone()).unwrap();
-        }
-        let read = bucket.read(&names).unwrap();
-        assert!(matches!(read[0], Err(LakeFileError::TooLarge)));
-        assert!(matches!(read[1], Err(LakeFileError::Io(_))));
-        assert!(read[2..].iter().all(|rows| rows.as_ref().is_ok_and(|rows| rows.rows.len() == 1)));
-    }
 
     #[test]
     fn a_day_is_copied_from_a_bucket() {

@@ -46,11 +46,11 @@ pub trait Files {
     /// If `dir` cannot be read.
     fn parts(&self, dir: &str, prefix: &str) -> Result<Vec<String>, LakeError>;
 
-    /// Reads files of a host and day, in this order; or the reason why one is damaged, too large or gone.
+    /// Reads files of a host and day, in this order; or the reason why one is damaged or gone.
     ///
     /// # Errors
     /// If one cannot be read now. It may be readable later.
-    fn read(&self, names: &[String]) -> Result<Vec<Result<Rows, LakeFileError>>, LakeError>;
+    fn read(&self, names: &[String]) -> Result<Vec<Result<Rows, String>>, LakeError>;
 
     /// The folder that has them, if they are in one.
     fn folder(&self) -> Option<&Path> {
@@ -67,19 +67,19 @@ impl Files for Folder<'_> {
         Ok(parts(&self.0.join(dir), prefix)?.into_iter().map(|(rest, _)| rest).collect())
     }
 
-    fn read(&self, names: &[String]) -> Result<Vec<Result<Rows, LakeFileError>>, LakeError> {
+    fn read(&self, names: &[String]) -> Result<Vec<Result<Rows, String>>, LakeError> {
         let mut day = DayReader::default();
         let read = |name: &String| {
             let path = self.0.join(name);
             match day.read(&path) {
                 // The agent has removed it since.
                 Err(LakeFileError::Io(e)) if e.kind() == io::ErrorKind::NotFound => {
-                    Ok(Err(e.into()))
+                    Ok(Err(e.to_string()))
                 }
                 Err(source @ LakeFileError::Io(_)) => {
                     Err(LakeError::File { what: "read", path, source })
                 }
-                rows => Ok(rows),
+                rows => Ok(rows.map_err(|e| e.to_string())),
             }
         };
         names.iter().map(read).collect()
@@ -164,8 +164,7 @@ fn state(from: &dyn Files, copy: &Path) -> Result<CopyState, LakeError> {
     }
     let text = fs::read_to_string(&mark).map_err(|e| io_error("read", &mark, e))?;
     let names: Vec<String> = text.lines().map(str::to_owned).collect();
-    let read = from.read(&names)?.into_iter();
-    let whys: Vec<String> = read.filter_map(|rows| Some(rows.err()?.to_string())).collect();
+    let whys: Vec<String> = from.read(&names)?.into_iter().filter_map(Result::err).collect();
     Ok(match names.is_empty() || whys.len() < names.len() {
         true => CopyState::Lacking,
         false => CopyState::Unreadable(names.into_iter().zip(whys).collect()),
@@ -221,19 +220,12 @@ fn compact_day(
     let mut out =
         CompactedDay { date, hosts: hosts.len(), rows: 0, files: 0, left_out: Vec::new() };
     let mut part: Option<Part> = None;
-    // A file that the day has no room for can be read, so it is no reason to copy the day again.
-    let mut unreadable = Vec::new();
     for files in hosts.into_values() {
         let mut rows = Rows::default();
         for (name, read) in files.iter().zip(from.read(&files)?) {
             match read {
                 Ok(hour) => rows.append(hour),
-                Err(why) => {
-                    if !matches!(why, LakeFileError::DayTooLarge) {
-                        unreadable.push(name.clone());
-                    }
-                    out.left_out.push((name.clone(), why.to_string()));
-                }
+                Err(why) => out.left_out.push((name.clone(), why)),
             }
         }
         rows.sort();
@@ -248,9 +240,10 @@ fn compact_day(
         part = open.write(&rows)?;
     }
     part.map_or(Ok(()), Part::finish)?;
-    if !(ended && unreadable.is_empty()) {
+    if !(ended && out.left_out.is_empty()) {
         let mark = aside.join(INCOMPLETE);
-        let text = if ended { unreadable.join("\n") } else { String::new() };
+        let names = out.left_out.iter().map(|(name, _)| name.as_str()).filter(|_| ended);
+        let text = names.collect::<Vec<_>>().join("\n");
         let written = File::create(&mark).and_then(|mut file| {
             io::Write::write_all(&mut file, text.as_bytes())?;
             file.sync_all()
@@ -456,45 +449,6 @@ mod tests {
         fs::write(raw.join(bad), good).unwrap();
         assert_eq!(days(&raw, &big, None, now)[0].rows, 16);
         assert_eq!(days(&raw, &big, None, now), []);
-    }
-
-    /// Reads at most 12 rows of a host and day.
-    struct Small<'a>(Folder<'a>);
-
-    impl Files for Small<'_> {
-        fn parts(&self, dir: &str, prefix: &str) -> Result<Vec<String>, LakeError> {
-            self.0.parts(dir, prefix)
-        }
-
-        fn read(&self, names: &[String]) -> Result<Vec<Result<Rows, LakeFileError>>, LakeError> {
-            let mut day = DayReader { rows: 12, ..DayReader::default() };
-            Ok(names.iter().map(|name| day.read(&self.0.0.join(name))).collect())
-        }
-    }
-
-    /// Each of these files can be read alone, so the day was copied again and again, without hours removed since.
-    #[test]
-    fn a_day_that_is_too_large_is_copied_once() {
-        let dir = tempfile::tempdir().unwrap();
-        let (raw, big) = (dir.path().join("raw"), dir.path().join("big"));
-        write(&raw, "h", 3);
-        let name = |hour| format!("date=2026-11-25/hour={hour:02}/host=h/rows.parquet");
-        let copy = || {
-            let (mut all, from) = (Vec::new(), Small(Folder(&raw)));
-            compact(&from, &big, None, DAY + 25 * HOUR_MS, |day| {
-                let left_out = day.left_out.iter().map(|(name, _)| name.clone()).collect();
-                all.push((day.rows, left_out));
-            })
-            .unwrap();
-            all
-        };
-        assert_eq!(copy(), [(8, vec![name(1), name(2)])]);
-        assert_eq!(copy(), []);
-        // A damaged file is tried again; the others are not.
-        fs::remove_dir_all(&big).unwrap();
-        fs::write(raw.join(name(2)), "no").unwrap();
-        assert_eq!(copy(), [(8, vec![name(1), name(2)])]);
-        assert_eq!(copy(), [(0, vec![name(2)])]);
     }
 
     /// Found by an audit: the copy of half a day was never completed.

@@ -34,8 +34,6 @@ const MAX_BYTES: u64 = 256 << 20;
 const MAX_ROWS: usize = 1 << 20;
 /// Maximum number of rows of a host and day, which are in memory together. Each has half a KiB.
 const MAX_ROWS_OF_DAY: usize = 4 << 20;
-/// Maximum size of the texts of their groups, in bytes. Many groups may share a text in a file, but not in memory.
-const MAX_TEXTS_OF_DAY: usize = 256 << 20;
 
 /// Failures of writing or reading a file of rows.
 #[derive(Debug, thiserror::Error)]
@@ -57,14 +55,11 @@ pub enum LakeFileError {
     #[error("the column {0} is missing or has an unexpected type")]
     Column(String),
     /// the file has more rows than a host can write in an hour, or is larger
-    #[error("it is too large: a file may have {MAX_BYTES} bytes and {MAX_ROWS} rows")]
-    TooLarge,
-    /// the file exceeds what the other files of its host and day have left
     #[error(
-        "the day is too large: all files of a host and day may have {MAX_ROWS_OF_DAY} rows, and {MAX_TEXTS_OF_DAY} \
-         bytes of texts of groups"
+        "it is too large: a file may have {MAX_BYTES} bytes and {MAX_ROWS} rows, and all files of a host and day \
+         {MAX_ROWS_OF_DAY} rows"
     )]
-    DayTooLarge,
+    TooLarge,
     /// the file states other sizes than it has, or would need too much memory
     #[error("its pages are invalid, or unpack to too much")]
     Unbounded,
@@ -190,14 +185,12 @@ pub fn read(path: &Path) -> Result<Rows, LakeFileError> {
 /// Reads the files of a host and day.
 pub(crate) struct DayReader {
     /// number of rows that may still be read
-    pub rows: usize,
-    /// size of the texts of groups that may still be read
-    pub texts: usize,
+    left: usize,
 }
 
 impl Default for DayReader {
     fn default() -> Self {
-        DayReader { rows: MAX_ROWS_OF_DAY, texts: MAX_TEXTS_OF_DAY }
+        DayReader { left: MAX_ROWS_OF_DAY }
     }
 }
 
@@ -210,16 +203,17 @@ impl DayReader {
     }
 
     pub fn decode(&mut self, file: Bytes) -> Result<Rows, LakeFileError> {
-        let (rows, texts) = decode(file, self)?;
-        self.rows -= rows.rows.len();
-        self.texts = texts;
+        let rows = decode(file, self.left.min(MAX_ROWS))?;
+        self.left -= rows.rows.len();
         Ok(rows)
     }
 }
 
-/// Decodes the contents of a file, as [`read`] does, and returns how much of `day.texts` is left. It may come from
-/// another host.
-fn decode(file: Bytes, day: &DayReader) -> Result<(Rows, usize), LakeFileError> {
+/// Decodes the contents of a file with at most `most` rows, as [`read`] does. It may come from another host.
+///
+/// # Errors
+/// If it is no such file, or exceeds a limit.
+pub fn decode(file: Bytes, most: usize) -> Result<Rows, LakeFileError> {
     if file.len() as u64 > MAX_BYTES {
         return Err(LakeFileError::TooLarge);
     }
@@ -235,21 +229,19 @@ fn decode(file: Bytes, day: &DayReader) -> Result<(Rows, usize), LakeFileError> 
     let (groups, stated) =
         (builder.metadata().row_groups(), builder.metadata().file_metadata().num_rows());
     let rows = groups.iter().fold(0_i64, |rows, group| rows.saturating_add(group.num_rows()));
-    match usize::try_from(rows) {
-        Ok(rows) if rows > MAX_ROWS => return Err(LakeFileError::TooLarge),
-        Ok(rows) if rows > day.rows => return Err(LakeFileError::DayTooLarge),
-        _ => {}
+    if usize::try_from(rows).is_ok_and(|rows| rows > most) {
+        return Err(LakeFileError::TooLarge);
     }
     // By a false number, the reader would choose tiny batches.
     if rows != stated || !pages::are_bounded(&file, groups, is_known)? {
         return Err(LakeFileError::Unbounded);
     }
     let mut out = Rows::default();
-    let (mut ids, mut texts) = (HashMap::new(), day.texts);
+    let mut ids = HashMap::new();
     for batch in builder.with_projection(columns).with_batch_size(BATCH).build()? {
-        take(&batch?, &mut out, &mut ids, &mut texts)?;
+        take(&batch?, &mut out, &mut ids)?;
     }
-    Ok((out, texts))
+    Ok(out)
 }
 
 /// Whether a column has the name of one of ours, and one value in each row.
@@ -257,12 +249,11 @@ fn is_known(column: &ColumnDescriptor) -> bool {
     column.max_rep_level() == 0 && schema().index_of(&column.path().string()).is_ok()
 }
 
-/// Appends the rows of a batch, whose new groups may have `left` bytes of texts.
+/// Appends the rows of a batch.
 fn take(
     batch: &RecordBatch,
     out: &mut Rows,
     ids: &mut HashMap<Group, u32>,
-    left: &mut usize,
 ) -> Result<(), LakeFileError> {
     let minutes = batch
         .column_by_name("minute")
@@ -281,8 +272,6 @@ fn take(
         let group = match ids.get(&group) {
             Some(id) => *id,
             None => {
-                let len = TEXTS.iter().map(|column| (column.get)(&group).len()).sum::<usize>();
-                *left = left.checked_sub(len).ok_or(LakeFileError::DayTooLarge)?;
                 let id = u32::try_from(out.groups.len()).unwrap_or(u32::MAX);
                 out.groups.push(group.clone());
                 *ids.entry(group).or_insert(id)
@@ -315,10 +304,6 @@ mod tests {
 
     use super::*;
     use crate::row::AGES;
-
-    fn decode(file: Bytes) -> Result<Rows, LakeFileError> {
-        DayReader::default().decode(file)
-    }
 
     fn group(i: usize) -> Group {
         Group {
@@ -393,19 +378,15 @@ mod tests {
         }
     }
 
-    /// Rows of different groups, with a column of text whose dictionary has one long value, which all of them share.
+    /// A column of text whose dictionary has one long value, which all rows share.
     fn with_text(len: usize, rows: usize) -> Vec<u8> {
         let texts = DictionaryArray::<Int32Type>::try_new(
             vec![0; rows].into(),
             Arc::new(StringArray::from(vec!["x".repeat(len)])),
         );
         let minutes = TimestampMillisecondArray::from(vec![0; rows]);
-        let commands = StringArray::from_iter_values((0..rows).map(|i| i.to_string()));
-        let columns: [(&str, ArrayRef); 3] = [
-            ("minute", Arc::new(minutes)),
-            ("host", Arc::new(texts.unwrap())),
-            ("command", Arc::new(commands)),
-        ];
+        let columns: [(&str, ArrayRef); 2] =
+            [("minute", Arc::new(minutes)), ("host", Arc::new(texts.unwrap()))];
         let batch = RecordBatch::try_from_iter(columns).unwrap();
         let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
         writer.write(&batch).unwrap();
@@ -415,23 +396,9 @@ mod tests {
     /// A small file of one host could exhaust the memory of `fleet compact`: 100 MB, repeated a thousand times.
     #[test]
     fn a_long_text_that_many_rows_share_is_refused() {
-        assert_eq!(decode(with_text(1000, 3000).into()).unwrap().rows.len(), 3000);
-        let refused = decode(with_text(100_000, 3000).into()).unwrap_err();
+        assert_eq!(decode(with_text(1000, 3000).into(), MAX_ROWS).unwrap().rows.len(), 3000);
+        let refused = decode(with_text(100_000, 3000).into(), MAX_ROWS).unwrap_err();
         assert!(matches!(refused, LakeFileError::Unbounded), "{refused}");
-    }
-
-    /// The limit held for pages only, and each group has a text of its own in memory.
-    #[test]
-    fn a_text_that_very_many_groups_share_is_refused() {
-        let file = with_text(16 << 10, 1 << 15);
-        assert!(file.len() < 1 << 20, "{}", file.len());
-        assert!(matches!(decode(file.into()), Err(LakeFileError::DayTooLarge)));
-        // The limit holds for all files of a day.
-        let file: Bytes = with_text(1000, 3000).into();
-        let mut day = DayReader { texts: 7_000_000, ..DayReader::default() };
-        let mut read = || day.decode(file.clone()).map(|rows| rows.rows.len());
-        assert_eq!([read().unwrap(), read().unwrap()], [3000, 3000]);
-        assert!(matches!(read(), Err(LakeFileError::DayTooLarge)));
     }
 
     /// The limit held for the number of rows in the footer only, which may be another one than that of the pages.
@@ -440,17 +407,14 @@ mod tests {
         let mut writer = Writer::new(Vec::new(), Effort::Fast).unwrap();
         writer.write(&[group(0)], &vec![LakeRow::default(); 9000]).unwrap();
         let mut file = writer.finish().unwrap();
-        let read = |file: &[u8]| {
-            let mut day = DayReader { rows: 8999, ..DayReader::default() };
-            day.decode(Bytes::copy_from_slice(file))
-        };
-        assert!(matches!(read(&file), Err(LakeFileError::DayTooLarge)));
+        assert!(matches!(decode(file.clone().into(), 8999), Err(LakeFileError::TooLarge)));
         // The number of rows of the only row group, and of the file, as fields of compact Thrift.
         for after in [0x26, 0x19] {
             let stated = [0x16, 0xd0, 0x8c, 0x01, after];
             let at = file.windows(5).rposition(|bytes| bytes == stated).unwrap();
             file[at..at + 5].copy_from_slice(&[0x16, 0x82, 0x80, 0x00, after]);
-            assert!(matches!(read(&file), Err(LakeFileError::Unbounded)));
+            let read = decode(file.clone().into(), 8999);
+            assert!(matches!(read, Err(LakeFileError::Unbounded)));
         }
     }
 
@@ -458,10 +422,10 @@ mod tests {
     #[test]
     fn rows_of_all_files_of_a_day_are_limited() {
         let file: Bytes = written(&rows(30), Effort::Fast).into();
-        let mut day = DayReader { rows: 70, ..DayReader::default() };
+        let mut day = DayReader { left: 70 };
         let mut read = || day.decode(file.clone()).map(|rows| rows.rows.len());
         assert_eq!([read().unwrap(), read().unwrap()], [30, 30]);
-        assert!(matches!(read(), Err(LakeFileError::DayTooLarge)));
+        assert!(matches!(read(), Err(LakeFileError::TooLarge)));
     }
 
     /// A page may state any size, and zstd unpacks a few bytes to 128 KiB.
@@ -482,7 +446,7 @@ mod tests {
         writer.write(&batch).unwrap();
         let file = writer.into_inner().unwrap();
         assert!(file.len() < 1 << 20, "{}", file.len());
-        assert!(matches!(decode(file.into()), Err(LakeFileError::Unbounded)));
+        assert!(matches!(decode(file.into(), MAX_ROWS), Err(LakeFileError::Unbounded)));
     }
 
     /// A footer may list any number of columns, which need more memory than the file.
@@ -495,7 +459,7 @@ mod tests {
         let at = file.len() - 8;
         let len = u32::try_from(footer + (2 << 20)).unwrap();
         file[at..at + 4].copy_from_slice(&len.to_le_bytes());
-        assert!(matches!(decode(file.into()), Err(LakeFileError::Unbounded)));
+        assert!(matches!(decode(file.into(), MAX_ROWS), Err(LakeFileError::Unbounded)));
     }
 
     /// Texts that share prefixes may unpack to any length.
@@ -514,7 +478,7 @@ mod tests {
             ArrowWriter::try_new(Vec::new(), batch.schema(), Some(options.build())).unwrap();
         writer.write(&batch).unwrap();
         let file = writer.into_inner().unwrap();
-        assert!(matches!(decode(file.into()), Err(LakeFileError::Unbounded)));
+        assert!(matches!(decode(file.into(), MAX_ROWS), Err(LakeFileError::Unbounded)));
     }
 
     /// A group with more texts than a dictionary holds.
@@ -525,7 +489,7 @@ mod tests {
         let rows: Vec<LakeRow> =
             (0..6000).map(|group| LakeRow { group, ..LakeRow::default() }).collect();
         let rows = Rows { groups, rows };
-        assert!(decode(written(&rows, Effort::Fast).into()).unwrap() == rows);
+        assert!(decode(written(&rows, Effort::Fast).into(), MAX_ROWS).unwrap() == rows);
     }
 
     #[test]

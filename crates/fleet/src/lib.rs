@@ -15,7 +15,7 @@ mod upload;
 #[cfg(feature = "upload")]
 pub use bucket::{Bucket, BucketError};
 pub use compact::{CompactedDay, Files, Folder, compact};
-pub use file::{Effort, LakeFileError, Writer, read};
+pub use file::{Effort, LakeFileError, Writer, decode, read};
 pub use lake::{HOUR_MS, Keep, Lake, LakeError, MINUTE_MS, StoredHour, day};
 pub use row::{AGES, Group, LakeRow, Rows, schema};
 #[cfg(feature = "upload")]
