@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::compact::Files;
-use crate::file::DayReader;
+use crate::file::decode;
 use crate::lake::LakeError;
 use crate::row::Rows;
 
@@ -171,7 +171,7 @@ impl Files for Bucket {
     fn read(&self, names: &[String]) -> Result<Vec<Result<Rows, String>>, LakeError> {
         let mut all: Vec<_> = names.iter().map(|_| Err("it was not read".to_owned())).collect();
         self.runtime.block_on(async {
-            let (mut gets, mut day) = (JoinSet::new(), DayReader::default());
+            let mut gets = JoinSet::new();
             for (i, name) in names.iter().enumerate() {
                 let get = get(Arc::clone(&self.store), self.key(name));
                 gets.spawn(async move { (i, get.await) });
@@ -179,7 +179,7 @@ impl Files for Bucket {
             while let Some(done) = gets.join_next().await {
                 let Ok((i, bytes)) = done else { continue };
                 all[i] = match bytes? {
-                    Some(bytes) => day.decode(bytes).map_err(|e| e.to_string()),
+                    Some(bytes) => decode(bytes).map_err(|e| e.to_string()),
                     None => Err("there is no such object".to_owned()),
                 };
             }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::file::{DayReader, Effort, LakeFileError, Writer};
+use crate::file::{Effort, LakeFileError, Writer, read};
 use crate::lake::{HOUR_MS, LakeError, date_of, io_error, lock, parts};
 use crate::row::Rows;
 
@@ -46,7 +46,7 @@ pub trait Files {
     /// If `dir` cannot be read.
     fn parts(&self, dir: &str, prefix: &str) -> Result<Vec<String>, LakeError>;
 
-    /// Reads files of a host and day, in this order; or the reason why one is damaged or gone.
+    /// Reads files, in this order; or the reason why one is damaged or gone.
     ///
     /// # Errors
     /// If one cannot be read now. It may be readable later.
@@ -68,10 +68,9 @@ impl Files for Folder<'_> {
     }
 
     fn read(&self, names: &[String]) -> Result<Vec<Result<Rows, String>>, LakeError> {
-        let mut day = DayReader::default();
         let read = |name: &String| {
             let path = self.0.join(name);
-            match day.read(&path) {
+            match read(&path) {
                 // The agent has removed it since.
                 Err(LakeFileError::Io(e)) if e.kind() == io::ErrorKind::NotFound => {
                     Ok(Err(e.to_string()))
@@ -316,7 +315,6 @@ fn remove_all(dir: &Path) -> Result<(), LakeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::read;
     use crate::lake::{HOUR_MS, Keep, Lake, MINUTE_MS};
     use crate::row::{Group, LakeRow};
 

@@ -1,8 +1,7 @@
 //! One Parquet file of rows.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,26 +13,22 @@ use arrow_array::{
 };
 use arrow_schema::{ArrowError, DataType, TimeUnit};
 use bytes::Bytes;
+use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
-use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
-use parquet::schema::types::{ColumnDescriptor, ColumnPath};
+use parquet::schema::types::ColumnPath;
 
-use crate::pages;
 use crate::row::{Group, LakeRow, NUMBERS, Rows, TEXTS, schema};
 
 /// Maximum number of rows to convert to columns at once: they stay in the cache of a core.
 const BATCH: usize = 1024;
 /// Maximum number of rows in a row group.
 const ROW_GROUP: usize = 128 << 10;
-/// Maximum size of a file that [`read`] accepts, in bytes, and maximum number of its rows.
-const MAX_BYTES: u64 = 256 << 20;
-const MAX_ROWS: usize = 1 << 20;
-/// Maximum number of rows of a host and day, which are in memory together. Each has half a KiB.
-const MAX_ROWS_OF_DAY: usize = 4 << 20;
+/// Maximum number of rows in a file that [`read`] accepts.
+const MAX_ROWS: i64 = 1 << 20;
 
 /// Failures of writing or reading a file of rows.
 #[derive(Debug, thiserror::Error)]
@@ -54,15 +49,9 @@ pub enum LakeFileError {
     /// a column has another type
     #[error("the column {0} is missing or has an unexpected type")]
     Column(String),
-    /// the file has more rows than a host can write in an hour, or is larger
-    #[error(
-        "it is too large: a file may have {MAX_BYTES} bytes and {MAX_ROWS} rows, and all files of a host and day \
-         {MAX_ROWS_OF_DAY} rows"
-    )]
+    /// the file has more rows than a host can write in a day
+    #[error("it has more than {MAX_ROWS} rows")]
     TooLarge,
-    /// the file states other sizes than it has, or would need too much memory
-    #[error("its pages are invalid, or unpack to too much")]
-    Unbounded,
 }
 
 /// The effort of compression.
@@ -123,10 +112,6 @@ fn properties(effort: Effort) -> Result<WriterProperties, ParquetError> {
         .set_max_row_group_row_count(Some(ROW_GROUP))
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_created_by(concat!("isotherm ", env!("CARGO_PKG_VERSION")).to_owned());
-    // Of texts that do not fit into a dictionary.
-    for text in TEXTS {
-        builder = builder.set_column_encoding(ColumnPath::from(text.name), Encoding::PLAIN);
-    }
     let numbers = NUMBERS.iter().map(|n| n.name.as_str());
     for name in numbers.chain(["minute"]) {
         let path = ColumnPath::from(name);
@@ -179,74 +164,24 @@ fn used<'a>(
 /// # Errors
 /// [`LakeFileError::Io`] if it cannot be read, and others if it is no such file.
 pub fn read(path: &Path) -> Result<Rows, LakeFileError> {
-    DayReader::default().read(path)
+    // All of it, so that a failure of the disk or network is not taken for a damaged file.
+    decode(std::fs::read(path)?.into())
 }
 
-/// Reads the files of a host and day.
-pub(crate) struct DayReader {
-    /// number of rows that may still be read
-    left: usize,
-}
-
-impl Default for DayReader {
-    fn default() -> Self {
-        DayReader { left: MAX_ROWS_OF_DAY }
-    }
-}
-
-impl DayReader {
-    pub fn read(&mut self, path: &Path) -> Result<Rows, LakeFileError> {
-        // All of it, so that a failure of the disk or network is not taken for a damaged file.
-        let mut bytes = Vec::new();
-        File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-        self.decode(bytes.into())
-    }
-
-    pub fn decode(&mut self, file: Bytes) -> Result<Rows, LakeFileError> {
-        let rows = decode(file, self.left.min(MAX_ROWS))?;
-        self.left -= rows.rows.len();
-        Ok(rows)
-    }
-}
-
-/// Decodes the contents of a file with at most `most` rows, as [`read`] does. It may come from another host.
-///
-/// # Errors
-/// If it is no such file, or exceeds a limit.
-pub fn decode(file: Bytes, most: usize) -> Result<Rows, LakeFileError> {
-    if file.len() as u64 > MAX_BYTES {
-        return Err(LakeFileError::TooLarge);
-    }
-    if !pages::has_small_footer(&file) {
-        return Err(LakeFileError::Unbounded);
-    }
+/// Decodes the contents of a file of rows, as [`read`] does.
+pub(crate) fn decode(file: Bytes) -> Result<Rows, LakeFileError> {
     // The types are those of the file: strings, not dictionaries.
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-    let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file.clone(), options)?;
-    let parquet = builder.parquet_schema();
-    let known = (0..parquet.num_columns()).filter(|&i| is_known(&parquet.column(i)));
-    let columns = ProjectionMask::leaves(parquet, known);
-    let (groups, stated) =
-        (builder.metadata().row_groups(), builder.metadata().file_metadata().num_rows());
-    let rows = groups.iter().fold(0_i64, |rows, group| rows.saturating_add(group.num_rows()));
-    if usize::try_from(rows).is_ok_and(|rows| rows > most) {
+    let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)?;
+    if builder.metadata().file_metadata().num_rows() > MAX_ROWS {
         return Err(LakeFileError::TooLarge);
-    }
-    // By a false number, the reader would choose tiny batches.
-    if rows != stated || !pages::are_bounded(&file, groups, is_known)? {
-        return Err(LakeFileError::Unbounded);
     }
     let mut out = Rows::default();
     let mut ids = HashMap::new();
-    for batch in builder.with_projection(columns).with_batch_size(BATCH).build()? {
+    for batch in builder.build()? {
         take(&batch?, &mut out, &mut ids)?;
     }
     Ok(out)
-}
-
-/// Whether a column has the name of one of ours, and one value in each row.
-fn is_known(column: &ColumnDescriptor) -> bool {
-    column.max_rep_level() == 0 && schema().index_of(&column.path().string()).is_ok()
 }
 
 /// Appends the rows of a batch.
@@ -300,8 +235,6 @@ fn text<'a>(batch: &'a RecordBatch, name: &str) -> Result<Option<&'a StringArray
 
 #[cfg(test)]
 mod tests {
-    use arrow_array::types::Int32Type;
-
     use super::*;
     use crate::row::AGES;
 
@@ -376,120 +309,6 @@ mod tests {
             std::fs::write(&path, &whole[..length]).unwrap();
             assert!(read(&path).is_err());
         }
-    }
-
-    /// A column of text whose dictionary has one long value, which all rows share.
-    fn with_text(len: usize, rows: usize) -> Vec<u8> {
-        let texts = DictionaryArray::<Int32Type>::try_new(
-            vec![0; rows].into(),
-            Arc::new(StringArray::from(vec!["x".repeat(len)])),
-        );
-        let minutes = TimestampMillisecondArray::from(vec![0; rows]);
-        let columns: [(&str, ArrayRef); 2] =
-            [("minute", Arc::new(minutes)), ("host", Arc::new(texts.unwrap()))];
-        let batch = RecordBatch::try_from_iter(columns).unwrap();
-        let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
-        writer.write(&batch).unwrap();
-        writer.into_inner().unwrap()
-    }
-
-    /// A small file of one host could exhaust the memory of `fleet compact`: 100 MB, repeated a thousand times.
-    #[test]
-    fn a_long_text_that_many_rows_share_is_refused() {
-        assert_eq!(decode(with_text(1000, 3000).into(), MAX_ROWS).unwrap().rows.len(), 3000);
-        let refused = decode(with_text(100_000, 3000).into(), MAX_ROWS).unwrap_err();
-        assert!(matches!(refused, LakeFileError::Unbounded), "{refused}");
-    }
-
-    /// The limit held for the number of rows in the footer only, which may be another one than that of the pages.
-    #[test]
-    fn rows_beyond_the_limit_are_refused_whatever_the_footer_states() {
-        let mut writer = Writer::new(Vec::new(), Effort::Fast).unwrap();
-        writer.write(&[group(0)], &vec![LakeRow::default(); 9000]).unwrap();
-        let mut file = writer.finish().unwrap();
-        assert!(matches!(decode(file.clone().into(), 8999), Err(LakeFileError::TooLarge)));
-        // The number of rows of the only row group, and of the file, as fields of compact Thrift.
-        for after in [0x26, 0x19] {
-            let stated = [0x16, 0xd0, 0x8c, 0x01, after];
-            let at = file.windows(5).rposition(|bytes| bytes == stated).unwrap();
-            file[at..at + 5].copy_from_slice(&[0x16, 0x82, 0x80, 0x00, after]);
-            let read = decode(file.clone().into(), 8999);
-            assert!(matches!(read, Err(LakeFileError::Unbounded)));
-        }
-    }
-
-    /// A host with many files could exhaust the memory, too.
-    #[test]
-    fn rows_of_all_files_of_a_day_are_limited() {
-        let file: Bytes = written(&rows(30), Effort::Fast).into();
-        let mut day = DayReader { left: 70 };
-        let mut read = || day.decode(file.clone()).map(|rows| rows.rows.len());
-        assert_eq!([read().unwrap(), read().unwrap()], [30, 30]);
-        assert!(matches!(read(), Err(LakeFileError::TooLarge)));
-    }
-
-    /// A page may state any size, and zstd unpacks a few bytes to 128 KiB.
-    #[test]
-    fn pages_that_unpack_to_too_much_are_refused() {
-        let n = 1 << 16;
-        let texts = StringArray::from_iter_values((0..n).map(|_| "x".repeat(5000)));
-        let columns: [(&str, ArrayRef); 2] = [
-            ("minute", Arc::new(TimestampMillisecondArray::from(vec![0; n]))),
-            ("host", Arc::new(texts)),
-        ];
-        let batch = RecordBatch::try_from_iter(columns).unwrap();
-        let options = WriterProperties::builder()
-            .set_dictionary_enabled(false)
-            .set_compression(Compression::ZSTD(ZstdLevel::default()));
-        let mut writer =
-            ArrowWriter::try_new(Vec::new(), batch.schema(), Some(options.build())).unwrap();
-        writer.write(&batch).unwrap();
-        let file = writer.into_inner().unwrap();
-        assert!(file.len() < 1 << 20, "{}", file.len());
-        assert!(matches!(decode(file.into(), MAX_ROWS), Err(LakeFileError::Unbounded)));
-    }
-
-    /// A footer may list any number of columns, which need more memory than the file.
-    #[test]
-    fn a_large_footer_is_not_read() {
-        let mut file = written(&rows(30), Effort::Fast);
-        let at = file.len() - 8;
-        let footer = u32::from_le_bytes(*file[at..].first_chunk().unwrap()) as usize;
-        file.splice(at - footer..at - footer, vec![0; 2 << 20]);
-        let at = file.len() - 8;
-        let len = u32::try_from(footer + (2 << 20)).unwrap();
-        file[at..at + 4].copy_from_slice(&len.to_le_bytes());
-        assert!(matches!(decode(file.into(), MAX_ROWS), Err(LakeFileError::Unbounded)));
-    }
-
-    /// Texts that share prefixes may unpack to any length.
-    #[test]
-    fn texts_that_share_prefixes_are_refused() {
-        let columns: [(&str, ArrayRef); 2] = [
-            ("minute", Arc::new(TimestampMillisecondArray::from(vec![0; 3]))),
-            ("host", Arc::new(StringArray::from(vec!["aa", "aab", "aac"]))),
-        ];
-        let batch = RecordBatch::try_from_iter(columns).unwrap();
-        let options = WriterProperties::builder()
-            .set_dictionary_enabled(false)
-            .set_encoding(Encoding::DELTA_BYTE_ARRAY)
-            .set_column_encoding("minute".into(), Encoding::PLAIN);
-        let mut writer =
-            ArrowWriter::try_new(Vec::new(), batch.schema(), Some(options.build())).unwrap();
-        writer.write(&batch).unwrap();
-        let file = writer.into_inner().unwrap();
-        assert!(matches!(decode(file.into(), MAX_ROWS), Err(LakeFileError::Unbounded)));
-    }
-
-    /// A group with more texts than a dictionary holds.
-    #[test]
-    fn texts_beyond_a_dictionary_are_read() {
-        let groups: Vec<Group> =
-            (0..6000).map(|i| Group { command: format!("{i:0300}"), ..group(i) }).collect();
-        let rows: Vec<LakeRow> =
-            (0..6000).map(|group| LakeRow { group, ..LakeRow::default() }).collect();
-        let rows = Rows { groups, rows };
-        assert!(decode(written(&rows, Effort::Fast).into(), MAX_ROWS).unwrap() == rows);
     }
 
     #[test]

@@ -7,7 +7,6 @@ mod bucket;
 mod compact;
 mod file;
 mod lake;
-mod pages;
 mod row;
 #[cfg(feature = "upload")]
 mod upload;
@@ -15,7 +14,7 @@ mod upload;
 #[cfg(feature = "upload")]
 pub use bucket::{Bucket, BucketError};
 pub use compact::{CompactedDay, Files, Folder, compact};
-pub use file::{Effort, LakeFileError, Writer, decode, read};
+pub use file::{Effort, LakeFileError, Writer, read};
 pub use lake::{HOUR_MS, Keep, Lake, LakeError, MINUTE_MS, StoredHour, day};
 pub use row::{AGES, Group, LakeRow, Rows, schema};
 #[cfg(feature = "upload")]

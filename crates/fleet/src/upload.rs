@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::bucket::{Bucket, BucketError};
-use crate::file::{DayReader, LakeFileError, read};
+use crate::file::{LakeFileError, decode, read};
 use crate::lake::{Lake, LakeError, lost_with};
 
 /// Number of finished hours that are put in one turn, so that rows do not wait for long.
@@ -135,7 +135,7 @@ impl Uploader {
         }
         match self.bucket.get(&lake.name(path)) {
             // What is no file of rows, or may not be read, cannot be kept.
-            Ok(there) => match there.map(|bytes| DayReader::default().decode(bytes)) {
+            Ok(there) => match there.map(decode) {
                 Some(Ok(rows)) => Ok(lake.merge(start, rows)?),
                 _ => Ok(()),
             },
@@ -204,11 +204,7 @@ mod tests {
     /// The minutes of an hour in the bucket. The rows of the running hour have no order.
     fn minutes(uploader: &Uploader, hour: i64) -> Vec<i64> {
         let name = format!("date=2026-11-25/hour={hour:02}/host=h/rows.parquet");
-        let rows = uploader
-            .bucket
-            .get(&name)
-            .unwrap()
-            .map(|bytes| DayReader::default().decode(bytes).unwrap().rows);
+        let rows = uploader.bucket.get(&name).unwrap().map(|bytes| decode(bytes).unwrap().rows);
         let rows = rows.unwrap_or_default().into_iter();
         let mut minutes: Vec<i64> = rows.map(|r| (r.minute - BEGIN) / MINUTE_MS).collect();
         minutes.sort_unstable();
