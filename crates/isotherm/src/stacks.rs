@@ -289,14 +289,16 @@ impl Process {
         now: Nanos,
     ) -> Option<StackNews> {
         let begin = sys::thread_cpu();
+        // The first reading also parses the files, and most programs map more of them just after it.
+        let most = if self.code.is_empty() { REREAD_NEW } else { REREAD_MOST };
         let code = self.read_code_now(pid, reader, tables, now);
-        self.rest_after(sys::thread_cpu().saturating_sub(begin));
+        self.rest_after(sys::thread_cpu().saturating_sub(begin), most);
         code
     }
 
-    /// Notes the CPU time of a reading.
-    fn rest_after(&mut self, cost: Duration) {
-        self.rest = (cost * REREAD_REST).min(REREAD_MOST);
+    /// Notes the CPU time of a reading. The rest after it is `most` at most.
+    fn rest_after(&mut self, cost: Duration, most: Duration) {
+        self.rest = (cost * REREAD_REST).min(most);
     }
 
     fn read_code_now(
@@ -1083,10 +1085,10 @@ mod tests {
         let second = |n: u64| Nanos(n * 1_000_000_000);
         (process.read, process.is_replaced) = ((second(100), REREAD), true);
         assert!(process.should_read(&[0x1010], second(101)));
-        process.rest_after(Duration::from_secs(2));
+        process.rest_after(Duration::from_secs(2), REREAD_MOST);
         assert!(!process.should_read(&[0x1010], second(139)));
         assert!(process.should_read(&[0x1010], second(140)));
-        process.rest_after(Duration::from_secs(20));
+        process.rest_after(Duration::from_secs(20), REREAD_MOST);
         assert!(process.should_read(&[0x1010], second(100) + REREAD_MOST), "stacks come back");
     }
 }

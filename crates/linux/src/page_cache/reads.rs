@@ -230,8 +230,8 @@ impl ReadCounter {
         self.traces
     }
 
-    /// Counts by windows of 2^`shift` pages from now on. Call it after [`Self::take`], because earlier counts and marks
-    /// are those of the earlier windows.
+    /// Counts by windows of 2^`shift` pages from now on. Call [`Self::take`] afterwards and drop its result, because it is by
+    /// the earlier windows.
     pub fn set_window_shift(&mut self, shift: u32) {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
             bss.window_shift = shift.min(WHOLE_FILE);

@@ -355,6 +355,7 @@ impl FileWatch {
         if is_on && !self.counts.is_on {
             self.counts.calls = counter.calls();
             counter.attach().map_err(failed)?;
+            self.turns.begun(now);
         } else if !is_on && self.counts.is_on {
             self.close_turn(now);
         }

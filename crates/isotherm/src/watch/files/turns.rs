@@ -75,6 +75,11 @@ impl SamplingSlices {
         now >= self.end || now >= self.checked + CHECK_INTERVAL
     }
 
+    /// Counting begins at `now`, which may be later than planned.
+    pub fn begun(&mut self, now: Nanos) {
+        self.checked = now;
+    }
+
     /// In the last `time` that counted, there were so many calls. A suitable part of the time counts from now on, also
     /// of this turn.
     pub fn set_share(&mut self, calls: u64, time: Duration, now: Nanos) {
@@ -141,6 +146,20 @@ mod tests {
         }
         let share = |time: Duration| time.as_secs_f64() / 60.0;
         Minute { share: share(counted), lost: share(lost), begun }
+    }
+
+    /// A listing delayed the begin of a turn, and its rate was not checked until its end.
+    #[test]
+    fn a_turn_that_begins_late_is_checked_soon() {
+        let ms = Duration::from_millis;
+        let mut turns = SamplingSlices::begin(Nanos(1));
+        turns.set_share(278, ms(10), Nanos(1) + ms(10));
+        assert!((0.85..0.95).contains(&turns.share), "{}", turns.share);
+        let _ = turns.is_on(Nanos(1) + TURN_LENGTH);
+        let late = Nanos(1) + TURN_LENGTH + ms(200);
+        assert!(turns.is_on(late));
+        turns.begun(late);
+        assert_eq!(turns.next(late), late + CHECK_INTERVAL);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A watched file: what was counted in its windows.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ use crate::page_cache::FoundFile;
 
 /// Binary logarithm of the pages of a window at first: 256 KiB, what a node of the page cache covers.
 pub const WINDOW_SHIFT: u32 = 6;
+/// Binary logarithm of the most windows of counts whose marks are read for one window.
+const MAX_MARKS_SHIFT: u32 = 8;
 
 /// The observed accesses of an interval.
 pub struct Interval<'a> {
@@ -55,9 +58,11 @@ impl Access {
 
     /// Whether a window was accessed while accesses were counted.
     fn is_marked(self, interval: &Interval<'_>, file: u64, number: u64) -> bool {
-        let Some(counter) = interval.counter else { return false };
+        let Some(counter) = interval.counter.filter(|_| self != Access::Mapped) else {
+            return false;
+        };
         let shift = interval.window_shift - interval.counted_shift;
-        let mut windows = number << shift..(number + 1) << shift;
+        let Some(mut windows) = counted_windows(number, shift) else { return true };
         let is_marked =
             |window, is_write| self.counts(is_write) && counter.is_marked(file, window, is_write);
         windows.any(|window| is_marked(window, false) || is_marked(window, true))
@@ -75,6 +80,12 @@ impl Access {
             Access::Mapped => format!("{path} (mapped)"),
         }
     }
+}
+
+/// The windows of counts in a window of 2^`shift` of them. `None` for very many: files share the marks of windows, so that
+/// at least one of them is marked nearly always.
+fn counted_windows(number: u64, shift: u32) -> Option<Range<u64>> {
+    (shift <= MAX_MARKS_SHIFT).then(|| number << shift..(number + 1) << shift)
 }
 
 /// A file, and the targets that it is in a record.
@@ -412,6 +423,14 @@ mod tests {
 
     fn hz(window: &CountedWindow) -> f64 {
         window.accesses / window.exposure
+    }
+
+    /// In a sparse file of 8 EiB, a window had billions of windows of counts, and each of their marks was read.
+    #[test]
+    fn a_window_has_a_bounded_number_of_marks() {
+        assert_eq!(counted_windows(3, 0), Some(3..4));
+        assert_eq!(counted_windows(3, 8), Some(768..1024));
+        assert_eq!(counted_windows(3, 31), None);
     }
 
     #[test]
