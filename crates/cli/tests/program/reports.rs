@@ -2,7 +2,15 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
+use isotherm_core::{
+    AddrRange, Attrs, CacheAccess, CacheAccessKind, CacheTrace, Mapping, MappingKind, Nanos,
+    RegionView, Snapshot, TargetId, TargetView,
+};
+use isotherm_record::{FileEndReason, Limits, RecordingHeader, TargetInfo, Writer};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -193,17 +201,75 @@ fn quoted(text: &str) -> HashSet<String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
+/// A file of 4 MiB is read at random, but for 4 of 20 s another one of 32 MiB is read in sequence. Half of both is in
+/// memory.
+fn write_sequential_read(path: &Path) {
+    let header = RecordingHeader::new("0.1.0", Attrs::default(), Nanos(0));
+    let mut writer = Writer::create(path, &header, Limits::default()).unwrap();
+    let sizes = [(TargetId(0), 4 * MIB), (TargetId(1), 32 * MIB)];
+    for (id, name) in [(TargetId(0), "table"), (TargetId(1), "backup")] {
+        let _ = writer.target(TargetInfo { id, pid: None, command: name.into() }).unwrap();
+    }
+    let view = |of: &TargetView, (id, size)| {
+        let mapping = Mapping {
+            range: AddrRange::new(0, size),
+            kind: MappingKind::File,
+            name: "".into(),
+            unknown: None,
+        };
+        let cached = RegionView {
+            range: AddrRange::new(0, size / 2),
+            resident_bp: 10_000,
+            ..of.regions[0].clone()
+        };
+        TargetView {
+            id,
+            mappings: Arc::new(vec![mapping]),
+            regions: vec![cached],
+            left_out: size / 2,
+            ages: None,
+            ..of.clone()
+        }
+    };
+    let mixed =
+        |i: u64| (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(i | 1);
+    let seconds = long_record::snapshots(3, Duration::from_secs(1), 1);
+    for (second, s) in (0_u64..20).zip(seconds) {
+        let (target, pages): (TargetId, Vec<u64>) = match second {
+            8..12 => (TargetId(1), ((second - 8) * 2048..(second - 7) * 2048).collect()),
+            _ => (TargetId(0), (0..500).map(|i| mixed(second * 500 + i) >> 54).collect()),
+        };
+        let kind = CacheAccessKind::Read;
+        let read = |&page: &u64| CacheAccess { target, page, kind, rarity: 0 };
+        let trace = CacheTrace {
+            since: s.start,
+            until: s.end,
+            sampling: 0,
+            pages: vec![(target, pages.len() as u64)],
+            missing: 0,
+            accesses: pages.iter().map(read).collect(),
+        };
+        let _ = writer.trace(trace).unwrap();
+        let targets = sizes.map(|of| view(&s.targets[0], of)).to_vec();
+        let _ = writer.snapshot(&Snapshot { targets, ..s }).unwrap();
+    }
+    writer.finish(FileEndReason::Stopped, "").unwrap();
+}
+
 #[test]
 fn every_key_is_documented_and_every_documented_key_exists() {
     let documented = include_str!("../../../../docs/abi/testing/report.md");
     let dir = TempDir::new().unwrap();
     long_record::write(&dir.path().join("isotherm.rec"), 20, 100).unwrap();
+    write_sequential_read(&dir.path().join("files.rec"));
     let mut there = HashSet::new();
-    for kind in [
+    let of_processes = [
         "summary", "heatmap", "wss", "regions", "access", "need", "advice", "cgroups", "code",
         "raw",
-    ] {
-        let done = run_in(dir.path(), &["report", kind, "--json"]);
+    ];
+    let of_processes = of_processes.map(|kind| (kind, "isotherm.rec"));
+    for (kind, record) in of_processes.into_iter().chain([("need", "files.rec")]) {
+        let done = run_in(dir.path(), &["report", kind, "--json", "--input", record]);
         assert_eq!(done.status, 0, "{}", done.err);
         for line in done.text().lines() {
             keys(&serde_json::from_str(line).unwrap(), &mut there);

@@ -66,6 +66,8 @@ fn target(views: &[Weighed<'_>], all: u128) -> Option<TargetView> {
     }
     let ran = views.iter().map(|(v, _)| v.ran).sum::<Option<Duration>>();
     let (last, _) = views.last()?;
+    // Joined snapshots stay in memory in services.
+    regions.shrink_to_fit();
     let mut view =
         TargetView { ran: ran.map(|d| d.min(MAX_TIME)), regions, ages, ..TargetView::clone(last) };
     view.left_out = left_out(&view);
