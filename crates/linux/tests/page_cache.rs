@@ -287,7 +287,7 @@ fn reads_are_counted_by_file() {
     // Attaching the program takes long on a busy machine, and does not count.
     let mut seconds = 0.0;
     let reads = counter.during(|| {
-        let begin = std::time::Instant::now();
+        let begin = Instant::now();
         (0..40).for_each(|_| long.read_exact_at(&mut buffer, 0).unwrap());
         (0..80_000).for_each(|i| read_page(&short, i % 3));
         seconds = begin.elapsed().as_secs_f64();
@@ -352,7 +352,7 @@ fn accesses_are_counted_by_window() {
         file.read_exact_at(&mut buffer, 32 * PAGE_SIZE).unwrap();
     }
     (0..20_000).for_each(|i| file.write_all_at(&[1], (192 + i % 64) * PAGE_SIZE).unwrap());
-    assert!(counter.detach() > std::time::Duration::ZERO);
+    assert!(counter.detach() > Duration::ZERO);
     (0..20_000).for_each(|_| read_page(&file, 0));
     let found = counter.take().unwrap();
     let of = |window: u64, is_write: bool| -> u64 {
@@ -577,7 +577,7 @@ fn as_on_any(at: &TempDir) {
     (0..1_024).for_each(|page| read_page(&file, page));
     file.write_all_at(&[2], 1_000 * PAGE_SIZE).unwrap();
     let all = AddrRange::new(0, 1_024 * PAGE_SIZE);
-    let budget = Budget { bytes: u64::MAX, time: std::time::Duration::MAX };
+    let budget = Budget { bytes: u64::MAX, time: Duration::MAX };
     let done = FileAction::Drop.apply(&file, all, budget).unwrap();
     let left = cachestat(&file, all).unwrap().cached;
     assert!(all.len() - done.tried <= 5 * PAGE_SIZE, "{done:?}");
