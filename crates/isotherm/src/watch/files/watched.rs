@@ -394,7 +394,7 @@ mod tests {
     use super::*;
 
     /// A part of a file in a process, all of it in the page table and touched at this rate.
-    fn region(pid: i32, pages: std::ops::Range<u64>, hz: f32) -> MappedRegion {
+    fn region(pid: i32, pages: Range<u64>, hz: f32) -> MappedRegion {
         let range = AddrRange::new(pages.start * PAGE_SIZE, pages.end * PAGE_SIZE);
         let region = RegionView {
             range,
