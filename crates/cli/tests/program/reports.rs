@@ -220,7 +220,7 @@ fn write_sequential_read(path: &Path) {
         let cached = RegionView {
             range: AddrRange::new(0, size / 2),
             resident_bp: 10_000,
-            ..of.regions[0].clone()
+            ..of.regions[0]
         };
         TargetView {
             id,
