@@ -217,11 +217,8 @@ fn write_sequential_read(path: &Path) {
             name: "".into(),
             unknown: None,
         };
-        let cached = RegionView {
-            range: AddrRange::new(0, size / 2),
-            resident_bp: 10_000,
-            ..of.regions[0]
-        };
+        let cached =
+            RegionView { range: AddrRange::new(0, size / 2), resident_bp: 10_000, ..of.regions[0] };
         TargetView {
             id,
             mappings: Arc::new(vec![mapping]),
