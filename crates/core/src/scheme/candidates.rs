@@ -1,6 +1,5 @@
 //! Selects the candidates of a scheme from a snapshot, and records why other memory is skipped.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use rangemap::RangeSet;
@@ -157,41 +156,25 @@ impl Field<'_> {
         let (seen, now, pause) = (self.snapshot.end, self.now, self.pause);
         let again = RetryConditions { action, pause, by_page: self.by_page, view, seen, now };
         let Some(range) = part.range.non_empty() else { return };
-        let taken = self.taken.all(part.target, range).map(|r| (r, SkipReason::Taken));
-        let Found { candidates, passed } = found;
-        divide(part, taken, |part, taken| {
-            if let Some(why) = taken {
-                passed.push((part, why));
-                return;
-            }
-            let range = part.range.start..part.range.end;
-            divide(part, self.acted.blocked(part.target, range, again), |part, done| match done {
-                Some(why) => passed.push((part, why)),
-                None => candidates.push(part),
-            });
-        });
-    }
-}
-
-/// Divides a candidate at `blocked` parts, which are disjoint and in order of address. Gives each part to `each`, with the
-/// reason if it is blocked.
-fn divide(
-    whole: Candidate,
-    blocked: impl Iterator<Item = (Range<u64>, SkipReason)>,
-    mut each: impl FnMut(Candidate, Option<SkipReason>),
-) {
-    let mut from = whole.range.start;
-    let mut part = |to: u64, why| {
-        if from < to {
-            each(Candidate { range: AddrRange::new(from, to), ..whole }, why);
-            from = to;
+        let taken = self.taken.all(part.target, range.clone()).map(|r| (r, SkipReason::Taken));
+        let mut reasons = taken.chain(self.acted.blocked(part.target, range.clone(), again));
+        // Most parts are blocked as a whole, or not at all.
+        let Some((first, why)) = reasons.next() else {
+            found.candidates.push(part);
+            return;
+        };
+        if first == range {
+            found.passed.push((part, why));
+            return;
         }
-    };
-    for (range, why) in blocked {
-        part(range.start, None);
-        part(range.end, Some(why));
+        let mut blocked = RangeSet::new();
+        for (r, why) in std::iter::once((first, why)).chain(reasons) {
+            let range = AddrRange::new(r.start, r.end);
+            found.passed.extend(without(Candidate { range, ..part }, &blocked).map(|c| (c, why)));
+            blocked.insert(r);
+        }
+        found.candidates.extend(without(part, &blocked));
     }
-    part(whole.range.end, None);
 }
 
 impl Found {

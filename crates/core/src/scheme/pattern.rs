@@ -29,8 +29,8 @@ impl Pattern {
     #[must_use]
     pub fn matches(&self, view: &RegionView, sample: Duration) -> bool {
         self.size.contains(&view.range.len())
-            && self.age.contains(&view.age)
             && self.hz.contains(&mean_hz(view, sample))
+            && self.age.contains(&view.age)
     }
 
     pub(super) fn check(&self) -> Result<(), SchemeError> {
@@ -58,10 +58,6 @@ impl Pattern {
 pub fn mean_hz(view: &RegionView, sample: Duration) -> f64 {
     if view.rate.hz > 0.0 {
         return f64::from(view.rate.hz) * f64::from(view.touched_bp) / 10_000.0;
-    }
-    // Most memory is idle, and a logarithm takes time.
-    if view.accesses_bp == 0 {
-        return 0.0;
     }
     let share = f64::from(view.accesses_bp.min(9_999)) / 10_000.0;
     -(-share).ln_1p() / sample.as_secs_f64().max(1e-9)

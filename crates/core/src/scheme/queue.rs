@@ -37,12 +37,8 @@ impl Queue {
             all.insert(i + 1, behind);
         }
         let place = |c: &Candidate| (c.target, c.range.start);
-        // They mostly are in this order already.
-        all.sort_by_key(place);
-        let before = all.partition_point(|c| place(c) < from);
-        all.rotate_left(before);
-        // Scores are not negative, so that their bits have the same order. The sort is stable.
-        all.sort_by_cached_key(|c| Reverse(c.score.to_bits()));
+        // Scores are not negative, so that their bits have the same order.
+        all.sort_by_cached_key(|c| (Reverse(c.score.to_bits()), place(c) < from, place(c)));
         Queue { candidates: all.into(), full: Vec::new(), unit }
     }
 

@@ -11,7 +11,7 @@ use isotherm_core::{
     Work,
 };
 
-use super::samples::{Sample, Samples, Touches, split, visible_share};
+use super::samples::{Sample, Samples, Touches, visible_share};
 use super::{Prices, Tier};
 
 /// Samples of all targets at the start; later at most `MAX_GROWTH` times as many.
@@ -180,13 +180,12 @@ impl Memory {
         if let Support::No(why) = self.supports(work.action) {
             return Err(OpsError::Failed(why));
         }
-        let (now, step) = (self.now, self.step);
-        let delays = [self.prices.read_every, self.prices.clear_every].map(|d| d.as_secs_f64());
+        let (now, step, prices) = (self.now, self.step, self.prices);
         let is_by_age = |f: &PageFilter| matches!(f.kind, PageKind::Touched { .. });
         let look = if work.filters.first().is_some_and(is_by_age) { LOOK_AT_BITS } else { LOOK };
         let price = match work.action {
             Action::Stat => 0.0,
-            _ => self.prices.page_out.as_secs_f64(),
+            _ => prices.page_out.as_secs_f64(),
         };
         let recheck = work.recheck.as_secs_f64();
         let budget_pages = work.budget.bytes as f64 / PAGE_SIZE as f64;
@@ -198,12 +197,9 @@ impl Memory {
         let (mut pages, mut took) = (0.0, 0.0);
         for s in all.iter_mut().skip(first).take_while(|s| s.cell.start < work.range.end) {
             let Some(part) = s.cell.intersect(&work.range) else { continue };
-            let share = match part == s.cell {
-                true => 1.0,
-                false => part.len() as f64 / s.cell.len().max(1) as f64,
-            };
+            let share = part.len() as f64 / s.cell.len().max(1) as f64;
             let age = now - s.touched;
-            let unknown = |within| delay(delays, s.dice(), within);
+            let unknown = |within| delay(&prices, s.dice(), within);
             let is_allowed = allows(work.filters, age, step, unknown);
             let wanted = match work.action {
                 _ if !is_allowed || age < recheck => 0.0,
@@ -214,12 +210,8 @@ impl Memory {
             let needed = s.pages * wanted;
             let time = needed * price + s.pages * share * look;
             let (room, left) = (budget_pages - pages, budget_s - took);
-            let (needs, takes) = (needed.max(1e-9), time.max(1e-12));
             // The part of it that fits the budget.
-            let fits = match needs <= room && takes <= left {
-                true => 1.0,
-                false => f64::min(room / needs, left / takes).clamp(0.0, 1.0),
-            };
+            let fits = f64::min(room / needed.max(1e-9), left / time.max(1e-12)).clamp(0.0, 1.0);
             match work.action {
                 Action::PageOut if wanted > 0.0 => s.page_out(wanted * fits, now),
                 Action::WillNeed => s.out -= wanted * fits,
@@ -257,9 +249,6 @@ impl Touches {
 
 /// Bytes of a region whose accesses cannot be observed, however long it is watched.
 fn unobservable(region: &RegionView) -> f64 {
-    if region.unknown_bp.total() == 0 {
-        return 0.0;
-    }
     let whys = Unknown::ALL.into_iter().filter(|why| *why != Unknown::Unseen);
     whys.map(|why| region.unknown_bytes(why) as f64).sum()
 }
@@ -267,7 +256,8 @@ fn unobservable(region: &RegionView) -> f64 {
 fn corrected(view: &TargetView, samples: &[Sample]) -> TargetView {
     let mut rest = samples;
     let regions = view.regions.iter().map(|region| {
-        let (inside, behind) = split(rest, |s| s.cell.start < region.range.end);
+        let here = rest.partition_point(|s| s.cell.start < region.range.end);
+        let (inside, behind) = rest.split_at(here);
         rest = behind;
         let pages: f64 = inside.iter().map(|s| s.pages).sum();
         let out: f64 = inside.iter().map(|s| s.pages * s.out).sum();
@@ -284,10 +274,10 @@ fn corrected(view: &TargetView, samples: &[Sample]) -> TargetView {
 }
 
 /// The time in s after the last touch of a page from which its age seems to count, if a scheme demands an age `within`
-/// which it was not touched. Bits are read and cleared this often, and the dice say when that of the page is.
-fn delay([read_every, clear_every]: [f64; 2], (read, clear): (f64, f64), within: f64) -> f64 {
-    let found = read * read_every;
-    let cleared = found + clear * clear_every;
+/// which it was not touched. The dice say when its bit is read and cleared.
+fn delay(prices: &Prices, (read, clear): (f64, f64), within: f64) -> f64 {
+    let found = read * prices.read_every.as_secs_f64();
+    let cleared = found + clear * prices.clear_every.as_secs_f64();
     found.max(cleared - within / f64::from(EARLY_DIVISOR))
 }
 
@@ -377,10 +367,9 @@ mod tests {
 
     #[test]
     fn a_touch_is_known_late() {
-        let of = |every, within| delay(every, (1.0, 1.0), within);
-        assert_eq!(of([0.0, 0.0], 10.0), 0.0);
-        let p = Prices::default().with_monitor();
-        let monitor = [p.read_every, p.clear_every].map(|d| d.as_secs_f64());
+        let of = |prices, within| delay(&prices, (1.0, 1.0), within);
+        assert_eq!(of(Prices::default(), 10.0), 0.0);
+        let monitor = Prices::default().with_monitor();
         assert!((of(monitor, 10.0) - 3.7).abs() < 1e-9, "cleared after 6.2 s, less 2.5 s");
         assert_eq!(of(monitor, 30.0), 1.0, "a quarter of the age is more than the clear takes");
     }

@@ -44,9 +44,7 @@ pub(super) struct Sample {
     /// rate of the touched pages of its region in Hz, and their share
     hz: f32,
     share: f32,
-    /// In this step: whether it is not touched at random by the rate of its region, but by its age; the bin of its
-    /// age, or the share of its pages that survives untouched.
-    is_old: bool,
+    /// in this step, the bin of its age, or the share of its pages that survives untouched
     bin: u8,
     survives: f32,
 }
@@ -61,6 +59,11 @@ impl Sample {
     pub fn page_out(&mut self, share: f64, now: f64) {
         self.out = (self.out + share).min(1.0);
         self.out_at = now;
+    }
+
+    /// The share of the pages of its region that a time of `dt` leaves untouched, if touches are at random.
+    fn surviving(&self, dt: f64) -> f32 {
+        untouched(self.hz, self.share, dt)
     }
 }
 
@@ -146,8 +149,8 @@ pub(super) struct Samples {
     dice: u64,
     /// age of which the schemes page memory out, in s: no younger page stays paged out. 0 if they have none
     floor: f64,
-    /// ages in the upper half, and indexes, to sort them
-    order: Vec<u64>,
+    /// ages and indexes, to sort them
+    order: Vec<(u32, u32)>,
 }
 
 impl Samples {
@@ -209,25 +212,17 @@ impl Samples {
         // The rates of the last row continue.
         let part = if row.end > now { dt / (row.end - now) } else { dt / row.seconds() };
         self.now = to;
+        let is_old = |s: &Sample| s.is_idle || now - s.touched >= dt;
         let mut open = [0.0; AGE_BINS];
         let (mut all, mut survivors) = (0.0, 0.0);
-        // Neighbours mostly belong to the same region.
-        let mut region = (f32::NAN, f32::NAN, 0.0);
         for s in &mut self.all {
             all += s.pages;
-            s.is_old = s.is_idle || now - s.touched >= dt;
-            if s.is_idle {
-                continue;
-            }
-            if s.is_old {
+            if is_old(s) {
                 let bin = AgeHistogram::bin(((now + dt / 2.0 - s.touched).max(0.0) * 1e3) as u64);
                 s.bin = bin as u8;
-                open[bin] += s.pages;
+                open[bin] += if s.is_idle { 0.0 } else { s.pages };
             } else {
-                if (region.0, region.1) != (s.hz, s.share) {
-                    region = (s.hz, s.share, untouched(s.hz, s.share, dt));
-                }
-                s.survives = region.2;
+                s.survives = s.surviving(dt);
                 survivors += s.pages * f64::from(s.survives);
             }
         }
@@ -242,7 +237,7 @@ impl Samples {
         let mut old = 0.0;
         let young = Young::of(&row, dt);
         let mut samples = std::mem::take(&mut self.all);
-        for s in samples.iter_mut().filter(|s| s.is_old) {
+        for s in samples.iter_mut().filter(|s| is_old(s)) {
             let chance = if s.is_idle { 0.0 } else { chances[usize::from(s.bin)] };
             if chance > 0.0 && self.throw() < chance {
                 let at = to - young.age(self.throw());
@@ -252,7 +247,7 @@ impl Samples {
             }
         }
         let needed = (row.at_least(dt) * all - old).max(0.0) / survivors.max(1e-9);
-        for s in samples.iter_mut().filter(|s| !s.is_old && s.touched <= now) {
+        for s in samples.iter_mut().filter(|s| !is_old(s) && s.touched <= now) {
             if self.throw() >= needed * f64::from(s.survives) {
                 let at = to - young.age(self.throw());
                 touches.note(s, at);
@@ -283,16 +278,15 @@ impl Samples {
         // The bits of positive numbers are in the order of the numbers.
         let age = |s: &Sample| ((self.now - s.touched).max(0.0) as f32).to_bits();
         self.order.clear();
-        let aged = samples.iter().zip(0u64..).map(|(s, i)| u64::from(age(s)) << 32 | i);
-        self.order.extend(aged);
+        self.order.extend(samples.iter().zip(0..).map(|(s, i)| (age(s), i)));
         self.order.sort_unstable();
         let all: f64 = samples.iter().map(|s| s.pages).sum();
         let scale = row.pages() / all.max(1e-9);
         let mut bins = row.bins();
         let Some((mut ages, mut pages)) = bins.next() else { return };
         let (mut at, mut bin_from) = (0.0, 0.0);
-        for aged in self.order.iter().rev() {
-            let Some(s) = samples.get_mut(*aged as u32 as usize) else { continue };
+        for (_, i) in self.order.iter().rev() {
+            let Some(s) = samples.get_mut(*i as usize) else { continue };
             let middle = at + s.pages * scale / 2.0;
             at += s.pages * scale;
             while middle > bin_from + pages {
@@ -323,9 +317,10 @@ impl Samples {
         let mut rest = before.as_slice();
         let mut due = self.due();
         for region in &view.regions {
-            let (_, here) = split(rest, |s| s.page < region.range.start / PAGE_SIZE);
-            let (there, behind) = split(here, |s| s.page < region.range.end / PAGE_SIZE);
-            rest = behind;
+            let behind = rest.partition_point(|s| s.page < region.range.start / PAGE_SIZE);
+            let inside = rest.partition_point(|s| s.page < region.range.end / PAGE_SIZE);
+            let there = rest.get(behind..inside).unwrap_or_default();
+            rest = rest.get(inside..).unwrap_or_default();
             self.lay_region(region, there, stride, (&mut due, &mut *touches));
         }
         self.due = Some(due);
@@ -348,10 +343,7 @@ impl Samples {
         let first = self.all.len();
         // The fewer pages are resident, the wider the grid. Samples of the next finer grid stay, so that they do
         // not come and go when the share varies.
-        let sparse = match visible < 1.0 {
-            true => (1.0 / visible).log2().ceil().clamp(0.0, 32.0) as u32,
-            false => 0,
-        };
+        let sparse = (1.0 / visible).log2().ceil().clamp(0.0, 32.0) as u32;
         let (step, fine) = (stride << sparse, stride << sparse.saturating_sub(1));
         let (start, end) = (region.range.start / PAGE_SIZE, region.range.end / PAGE_SIZE);
         let mut known = there.iter().filter(|s| s.page & (fine - 1) == 0).peekable();
@@ -383,11 +375,10 @@ impl Samples {
             let end = self.all.get(i + 1).map_or(region.range.end, |s| s.page * PAGE_SIZE);
             // A region may be touched so rarely that most of its pages are as idle as before.
             let idle = self.now - self.all[i].touched;
-            let chance = || {
-                let is_touched = f64::from(region.rate.hz) * idle >= 0.5;
-                if is_touched { share } else { 1.0 - untouched(region.rate.hz, share, idle) }
-            };
-            let woke = self.all[i].is_idle && !is_idle && self.throw() < f64::from(chance());
+            let is_touched = f64::from(region.rate.hz) * idle >= 0.5;
+            let chance =
+                if is_touched { share } else { 1.0 - untouched(region.rate.hz, share, idle) };
+            let woke = self.all[i].is_idle && !is_idle && self.throw() < f64::from(chance);
             let s = &mut self.all[i];
             s.cell = AddrRange::new(from, end);
             s.pages = (end - from) as f64 / PAGE_SIZE as f64 * visible;
@@ -427,7 +418,6 @@ impl Samples {
             is_idle: false,
             hz: 0.0,
             share: 0.0,
-            is_old: false,
             bin: 0,
             survives: 0.0,
         }
@@ -471,11 +461,6 @@ impl Young {
         }
         MIN_AGE_S
     }
-}
-
-/// The first samples for which this holds, and the rest. Regions have few samples, so that each is looked at.
-pub(super) fn split(samples: &[Sample], holds: impl Fn(&Sample) -> bool) -> (&[Sample], &[Sample]) {
-    samples.split_at(samples.iter().take_while(|s| holds(s)).count())
 }
 
 /// The share of a region that is resident, and whose accesses can be observed.
