@@ -76,8 +76,8 @@ impl CacheCurve {
             if event.is_write {
                 cache.write(event.page);
             } else if cache.read(event.page) {
-                let counts = !is_same && state.reads > 0;
-                state.reads = state.reads.saturating_add(u32::from(counts));
+                let is_again = !is_same && state.reads > 0;
+                state.reads = state.reads.saturating_add(u32::from(is_again));
             } else {
                 counts.brought_in += 1;
                 counts.ordered +=

@@ -201,7 +201,7 @@ impl CountedTarget {
         };
         for (number, seen) in seen.filter(in_use) {
             while let Some(window) = earlier.next_if(|window| window.number < number) {
-                windows.push(Window { resident: 0, unknown: None, ..window });
+                windows.push(window.absent());
             }
             let mut window = match earlier.next_if(|window| window.number == number) {
                 Some(mut window) => {
@@ -220,7 +220,7 @@ impl CountedTarget {
             }
             windows.push(window);
         }
-        windows.extend(earlier.map(|window| Window { resident: 0, unknown: None, ..window }));
+        windows.extend(earlier.map(Window::absent));
         self.windows = windows;
     }
 
@@ -298,6 +298,11 @@ impl CountedTarget {
 }
 
 impl Window {
+    /// The same without its pages in memory.
+    fn absent(self) -> Window {
+        Window { resident: 0, unknown: None, ..self }
+    }
+
     /// The time until `start` in which it was not in memory: its age has not grown, and its counts count less.
     fn skip(&mut self, start: u32, length: u32) {
         let absent = start.saturating_sub(self.seen);

@@ -177,6 +177,7 @@ mod tests {
 
     use object_store::ObjectStore;
     use object_store::memory::InMemory;
+    use tempfile::TempDir;
 
     use super::*;
     use crate::lake::{HOUR_MS, Keep, MINUTE_MS};
@@ -184,6 +185,8 @@ mod tests {
 
     const BEGIN: i64 = 1_795_564_800_000;
     const EVERY: Duration = Duration::from_secs(300);
+    /// When the next upload is due, if none is.
+    const NEVER: Option<(i64, i64)> = Some((BEGIN, i64::MAX));
 
     fn uploader(store: &Arc<InMemory>) -> Uploader {
         let store = Arc::clone(store) as Arc<dyn ObjectStore>;
@@ -199,6 +202,17 @@ mod tests {
             lake.append(minute, Rows { groups: vec![group], rows: vec![row] }).unwrap();
             uploader.turn(lake, minute + MINUTE_MS).unwrap();
         }
+    }
+
+    /// A directory with so many minutes that wait for an upload, and the files of its finished hours.
+    fn spooled(minutes: i64) -> (TempDir, Lake, Uploader, Vec<PathBuf>) {
+        let (dir, store) = (tempfile::tempdir().unwrap(), Arc::default());
+        let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
+        let mut upload = uploader(&store);
+        upload.due = NEVER;
+        pass(&mut lake, &mut upload, 0..minutes);
+        let files = lake.finished().unwrap().into_iter().map(|hour| hour.path).collect();
+        (dir, lake, upload, files)
     }
 
     /// The minutes of an hour in the bucket. The rows of the running hour have no order.
@@ -233,13 +247,7 @@ mod tests {
     /// Found by an audit: no later hour was uploaded until the spool was full.
     #[test]
     fn a_file_that_cannot_be_read_does_not_hold_up_the_others() {
-        let (dir, store) = (tempfile::tempdir().unwrap(), Arc::default());
-        let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
-        let mut upload = uploader(&store);
-        let never = Some((BEGIN, i64::MAX));
-        upload.due = never;
-        pass(&mut lake, &mut upload, 0..200);
-        let files: Vec<PathBuf> = lake.finished().unwrap().into_iter().map(|h| h.path).collect();
+        let (_dir, mut lake, mut upload, files) = spooled(200);
         // The first is damaged, and its object exists. The second cannot be read: as root, permissions do not matter.
         upload.put(&lake, &files[0]).unwrap();
         fs::write(&files[0], "PAR1 no more").unwrap();
@@ -251,7 +259,7 @@ mod tests {
         assert_eq!(minutes(&upload, 2), (120..180).collect::<Vec<_>>());
         assert_eq!(minutes(&upload, 3), (180..200).collect::<Vec<_>>());
         assert_eq!((files[0].exists(), files[1].exists(), files[2].exists()), (false, true, false));
-        upload.due = never;
+        upload.due = NEVER;
         pass(&mut lake, &mut upload, 200..201);
         let (_, path, _) = lake.running().unwrap();
         let dropped = read(&path).unwrap().rows.iter().map(|r| r.dropped_minutes).sum::<i64>();
@@ -261,12 +269,7 @@ mod tests {
     /// Found by a review: six hours were uploaded in each `--upload-every`.
     #[test]
     fn a_backlog_is_uploaded_without_a_pause_also_beside_files_that_cannot_be_used() {
-        let (dir, store) = (tempfile::tempdir().unwrap(), Arc::default());
-        let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
-        let mut upload = uploader(&store);
-        upload.due = Some((BEGIN, i64::MAX));
-        pass(&mut lake, &mut upload, 0..10 * 60);
-        let files: Vec<PathBuf> = lake.finished().unwrap().into_iter().map(|h| h.path).collect();
+        let (_dir, mut lake, mut upload, files) = spooled(10 * 60);
         // The first is damaged and cannot be set aside. The second cannot be read.
         fs::write(&files[0], "PAR1 no more").unwrap();
         fs::create_dir(files[0].with_file_name(".rows.parquet.bad")).unwrap();
@@ -284,12 +287,7 @@ mod tests {
     /// Found by a review: the first file that could not be removed kept all later ones.
     #[test]
     fn a_full_spool_drops_hours_after_one_that_cannot_be_removed() {
-        let (dir, store) = (tempfile::tempdir().unwrap(), Arc::default());
-        let mut lake = Lake::open(dir.path(), "h", Keep::default()).unwrap();
-        let mut upload = uploader(&store);
-        upload.due = Some((BEGIN, i64::MAX));
-        pass(&mut lake, &mut upload, 0..200);
-        let files: Vec<PathBuf> = lake.finished().unwrap().into_iter().map(|h| h.path).collect();
+        let (_dir, mut lake, mut upload, files) = spooled(200);
         fs::remove_file(&files[0]).unwrap();
         fs::create_dir(&files[0]).unwrap();
         upload.most_bytes = 0;

@@ -172,6 +172,9 @@ fn may_ask(stream: &UnixStream, refusals: &mut Refusals) -> Result<Option<i32>, 
     if refusals.is_news(peer.uid, sys::monotonic()) {
         let process = peer.pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
         warn!("refused a connection of user {}{process} to the control socket", peer.uid);
+        if refusals.0.len() == MAX_REPORTED {
+            warn!("refused connections of other users are not reported for up to an hour");
+        }
     }
     Err(format!(
         "user {} may not send requests: only user {}, who runs the service, and root may",

@@ -78,7 +78,7 @@ impl<'a> PlayedRecord<'a> {
             let start = |mut player: Player| {
                 let (send, snapshots) = sync_channel::<Arc<Snapshot>>(AHEAD);
                 let playing = scope.spawn(move || {
-                    // If this fails, the reader ends too, because no receiver is left.
+                    // If this fails, the reader ends too, because this receiver is missing.
                     snapshots.into_iter().try_for_each(|s| player.push(&s))?;
                     player.finish()
                 });
