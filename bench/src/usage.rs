@@ -76,6 +76,10 @@ pub struct Used {
 }
 
 /// The resource use of process `pid` so far.
+///
+/// # Errors
+/// If the process has ended, also if its parent has not waited for it: a bench must not count on with a process that the
+/// kernel killed for want of memory.
 pub fn of(pid: i32) -> io::Result<Used> {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}"));
     let wrong = || io::Error::other(format!("/proc/{pid} does not report the resource use"));
@@ -83,6 +87,9 @@ pub fn of(pid: i32) -> io::Result<Used> {
     // The name may contain any character; the fields follow after it.
     let stat = read("stat")?;
     let fields = stat.rsplit_once(") ").map(|(_, fields)| fields);
+    if fields.is_some_and(|f| f.starts_with(['Z', 'X'])) {
+        return Err(io::Error::other(format!("process {pid} has ended; was it out of memory?")));
+    }
     let number = |i| fields.and_then(|f| f.split(' ').nth(i)?.parse().ok());
     let (minor_faults, major_faults) = number(7).zip(number(9)).ok_or_else(wrong)?;
     let cpu = Duration::from_nanos(cpu.ok_or_else(wrong)?);
@@ -100,5 +107,19 @@ mod tests {
         let waste: u64 = (0..50_000_000u64).map(std::hint::black_box).sum();
         assert!(waste > 0 && of(me).unwrap().cpu >= before.cpu);
         assert!(of(-1).is_err());
+    }
+
+    #[test]
+    fn a_process_that_nobody_waited_for_has_ended() {
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        assert!(of(pid).is_ok());
+        drop(child.stdin.take());
+        while of(pid).is_ok() {
+            std::thread::yield_now();
+        }
+        assert!(std::path::Path::new(&format!("/proc/{pid}")).exists());
+        child.wait().unwrap();
     }
 }

@@ -26,8 +26,8 @@ const PAGES_A_MIB: u64 = (1 << 20) / PAGE_SIZE;
 /// How a part of the memory is used.
 #[derive(Debug, Clone)]
 enum Use {
-    /// Pages by a zipf law with this exponent; strewn over the part, or the most used first.
-    Zipf { exponent: f64, strewn: bool },
+    /// Pages by a zipf law with this exponent.
+    Zipf { exponent: f64, order: Order },
     /// All pages with equal probability.
     Even,
     /// One page after the other.
@@ -36,17 +36,51 @@ enum Use {
     Moving,
 }
 
+/// Where the most used pages of a zipf law are.
+#[derive(Debug, Clone, Copy)]
+enum Order {
+    Strewn,
+    First,
+    /// At the beginning, and every ten minutes a quarter of the part further on.
+    Shifting,
+}
+
+/// How the touches per second of a part change.
+#[derive(Debug, Clone, Copy)]
+enum Load {
+    Steady,
+    /// Between an eighth and all of them, as a cosine with a period of twenty minutes.
+    Daily,
+    /// All of them for five minutes, then none for ten.
+    Jobs,
+}
+
+impl Load {
+    /// The share of the touches at this time, in s.
+    fn share(self, now: f64) -> f64 {
+        match self {
+            Load::Steady => 1.0,
+            Load::Daily => (9.0 + 7.0 * (now / 1200.0 * std::f64::consts::TAU).cos()) / 16.0,
+            Load::Jobs => f64::from(u8::from(now % 900.0 < 300.0)),
+        }
+    }
+}
+
 /// A part of the memory, by its MiB and touches per second.
 #[derive(Debug, Clone)]
 struct UsedPart {
     mib: u64,
     touches: f64,
     by: Use,
+    load: Load,
 }
 
-/// The workloads, each with its size in MiB.
+/// The workloads whose load is steady, each with its size in MiB.
 pub const WORKLOADS: [(&str, u64); 5] =
     [("zipf-strewn", 256), ("zipf-together", 320), ("mix", 320), ("scan", 256), ("move", 320)];
+/// The workloads whose load changes from minute to minute, each with its size in MiB.
+pub const CHANGING: [(&str, u64); 4] =
+    [("daily", 256), ("daily-mix", 320), ("shift", 320), ("jobs", 256)];
 
 /// How much larger and slower than usual a workload is.
 #[derive(Debug, Clone, Copy)]
@@ -76,16 +110,23 @@ impl Scale {
 }
 
 fn parts(name: &str) -> Result<Vec<UsedPart>> {
-    let part = |mib, touches, by| UsedPart { mib, touches, by };
+    let part = |mib, touches, by| UsedPart { mib, touches, by, load: Load::Steady };
+    let with = |load, parts: Vec<UsedPart>| {
+        parts.into_iter().map(|part| UsedPart { load, ..part }).collect::<Vec<_>>()
+    };
     let hz = |mib, hz: f64| part(mib, hz * (mib * PAGES_A_MIB) as f64, Use::Even);
     let in_turn = |mib, seconds: f64| part(mib, (mib * PAGES_A_MIB) as f64 / seconds, Use::InTurn);
-    let zipf = |exponent, strewn| part(256, 20_000.0, Use::Zipf { exponent, strewn });
+    let zipf = |exponent, order| part(256, 20_000.0, Use::Zipf { exponent, order });
     Ok(match name {
-        "zipf-strewn" => vec![zipf(0.9, true)],
-        "zipf-together" => vec![zipf(1.0, false)],
+        "zipf-strewn" => vec![zipf(0.9, Order::Strewn)],
+        "zipf-together" => vec![zipf(1.0, Order::First)],
         "mix" => vec![hz(64, 1.8), hz(64, 0.1), hz(64, 0.02), in_turn(64, 16.0)],
         "scan" => vec![hz(48, 1.6), in_turn(128, 16.0)],
         "move" => vec![part(256, 20_000.0, Use::Moving), hz(32, 1.2)],
+        "daily" => with(Load::Daily, parts("zipf-strewn")?),
+        "daily-mix" => with(Load::Daily, parts("mix")?),
+        "shift" => vec![zipf(1.0, Order::Shifting)],
+        "jobs" => [vec![hz(48, 1.6)], with(Load::Jobs, vec![in_turn(128, 16.0)])].concat(),
         _ => bail!("there is no workload {name}"),
     })
 }
@@ -184,7 +225,8 @@ fn use_memory(
         sleep(TICK);
         let now = begin.elapsed().as_secs_f64();
         for user in &mut users {
-            user.due += user.part.touches * (now - last);
+            let share = user.part.load.share(scale.usual(now));
+            user.due += user.part.touches * share * (now - last);
             while user.due >= 1.0 {
                 user.due -= 1.0;
                 let page = user.next(&mut random, scale.usual(now));
@@ -239,12 +281,16 @@ impl<'a> PartUser<'a> {
                 self.in_turn
             }
             Use::Moving => (now / 4.0) as u64 % 8 * (pages / 8) + random.next_u64() % (pages / 8),
-            Use::Zipf { strewn, .. } => {
+            Use::Zipf { order, .. } => {
                 let all = self.sums.last().copied().unwrap_or(1.0);
                 let at = (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64 * all;
                 let rank = self.sums.partition_point(|sum| *sum < at) as u64;
                 // Multiplication by an odd number permutes the pages of a power of two.
-                if strewn { rank.wrapping_mul(0x9E37_79B1) % pages } else { rank }
+                match order {
+                    Order::Strewn => rank.wrapping_mul(0x9E37_79B1) % pages,
+                    Order::First => rank,
+                    Order::Shifting => (rank + (now / 600.0) as u64 % 4 * (pages / 4)) % pages,
+                }
             }
         };
         self.first + page.min(pages - 1)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use isotherm_bench::program::{Ended, beside, reclaim_by_aim};
-use isotherm_bench::user::{self, AGES, User, WORKLOADS};
+use isotherm_bench::user::{self, AGES, CHANGING, User, WORKLOADS};
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::proc;
 use isotherm_linux::swap::Swap;
@@ -20,6 +20,9 @@ struct Options {
     /// minutes to measure, after three in which ages are counted and memory is paged out
     #[arg(long, default_value_t = 10)]
     minutes: u64,
+    /// workloads whose load changes from minute to minute, instead of steady ones
+    #[arg(long)]
+    changing: bool,
 }
 
 const MIB: f64 = 1_048_576.0;
@@ -34,9 +37,10 @@ struct Course {
     saved: f64,
     /// bytes read back in each minute, in percent of the memory that stays
     back: Vec<f64>,
-    /// bytes that are idle for each of [`AGES`], and that came back after that: sums over the minutes
+    /// bytes that are idle for each of [`AGES`]: sums over the minutes
     idle: [f64; AGES.len()],
-    returned: [f64; AGES.len()],
+    /// minutes in which page-out at each of [`AGES`] would have kept the objective
+    kept: [usize; AGES.len()],
 }
 
 fn main() -> Result<()> {
@@ -46,7 +50,8 @@ fn main() -> Result<()> {
     let isotherm = beside()?;
     let _swap = Swap::start(2 << 30)?;
     eprintln!("if this is killed, put back what it has changed: {}", Swap::HOW_TO_REMOVE);
-    let mut users = WORKLOADS
+    let workloads = if o.changing { CHANGING.as_slice() } else { WORKLOADS.as_slice() };
+    let mut users = workloads
         .iter()
         .map(|(name, mib)| User::start(name, *mib))
         .collect::<Result<Vec<User>>>()?;
@@ -57,7 +62,7 @@ fn main() -> Result<()> {
     sleep(Duration::from_secs(180));
     let mut courses = vec![Course::default(); users.len()];
     for _ in 0..o.minutes {
-        minute(&mut users, &mut courses)?;
+        minute(&mut users, &mut courses, o.percent)?;
     }
     drop(running);
     println!(
@@ -66,11 +71,11 @@ fn main() -> Result<()> {
     );
     let (mut kept, mut all) = (0, 0);
     let (mut saved, mut best) = (0.0, 0.0);
-    for ((name, mib), course) in WORKLOADS.iter().zip(&courses) {
+    for ((name, _), course) in workloads.iter().zip(&courses) {
         let n = course.back.len();
         let good = course.back.iter().filter(|back| **back <= o.percent).count();
         (kept, all) = (kept + good, all + n);
-        let fixed = best_fixed(course, *mib as f64 * MIB, o.percent);
+        let fixed = course.kept.iter().position(|kept| *kept as f64 >= MIN_KEPT * n as f64);
         let of_best = fixed.map_or(0.0, |k| course.idle[k]);
         (saved, best) = (saved + course.saved / n as f64, best + of_best / n as f64);
         let fixed = fixed.map_or("none".to_owned(), |k| {
@@ -101,7 +106,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn minute(users: &mut [User], courses: &mut [Course]) -> Result<()> {
+fn minute(users: &mut [User], courses: &mut [Course], percent: f64) -> Result<()> {
     let faults = users.iter().map(User::major_faults).collect::<Result<Vec<u64>>>()?;
     let before = users.iter_mut().map(User::idle).collect::<Result<Vec<_>>>()?;
     let mut saved = vec![0.0; users.len()];
@@ -114,21 +119,15 @@ fn minute(users: &mut [User], courses: &mut [Course]) -> Result<()> {
     for (i, (user, course)) in users.iter_mut().zip(courses).enumerate() {
         let bytes = (user.major_faults()? - faults[i]) as f64 * PAGE_SIZE as f64;
         let resident = proc::resident("/".as_ref(), user.pid()).context("the user has ended")?;
+        let all = (resident.all + proc::swapped("/".as_ref(), user.pid())?) as f64;
         course.back.push(bytes / resident.all as f64 * 100.0);
         course.saved += saved[i];
         let now = user.idle()?;
         for k in 0..AGES.len() {
             course.idle[k] += now.idle[k];
-            course.returned[k] += now.returned[k] - before[i].returned[k];
+            let returned = now.returned[k] - before[i].returned[k];
+            course.kept[k] += usize::from(returned <= (all - now.idle[k]) * percent / 100.0);
         }
     }
     Ok(())
-}
-
-/// Which of the fixed ages would save most with this objective, by truth; `None` if none keeps it.
-fn best_fixed(course: &Course, all: f64, percent: f64) -> Option<usize> {
-    let n = course.back.len() as f64;
-    let keeps =
-        |k: &usize| course.returned[*k] / n <= (all - course.idle[*k] / n) * percent / 100.0;
-    (0..AGES.len()).find(keeps)
 }
