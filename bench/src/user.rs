@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use isotherm_core::{AddrRange, PAGE_SIZE};
-use isotherm_linux::sys::{Arena, Backing};
+use isotherm_linux::sys::{Arena, ArenaKind};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -162,7 +162,7 @@ fn use_memory(
     requests: &mpsc::Receiver<()>,
 ) -> Result<()> {
     let memory = Arena::map(mib << 20)?;
-    memory.back(AddrRange::new(0, mib << 20), Backing::Base)?;
+    memory.back(AddrRange::new(0, mib << 20), ArenaKind::Base)?;
     (0..mib * PAGES_A_MIB).for_each(|page| memory.write(page));
     let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
     let mut users = Vec::new();
@@ -257,7 +257,7 @@ pub struct User(Helper);
 
 /// The truth about a [`User`] for each of [`AGES`], in bytes.
 #[derive(Debug, Clone, Copy)]
-pub struct Idle {
+pub struct IdleBytes {
     /// idle for so long
     pub idle: [f64; AGES.len()],
     /// touched after so long, since the start
@@ -288,14 +288,14 @@ impl User {
     ///
     /// # Errors
     /// If the process has ended.
-    pub fn idle(&mut self) -> Result<Idle> {
+    pub fn idle(&mut self) -> Result<IdleBytes> {
         let line = self.0.ask("")?;
         let counts = line.split_whitespace().map(str::parse::<u64>);
         let mut counts = counts.collect::<Result<Vec<u64>, _>>()?;
         let stalled = Duration::from_micros(counts.pop().context("no answer")?);
         let bytes: Vec<f64> = counts.into_iter().map(|n| (n * PAGE_SIZE) as f64).collect();
         let (idle, returned) = bytes.split_at(bytes.len() / 2);
-        Ok(Idle { idle: idle.try_into()?, returned: returned.try_into()?, stalled })
+        Ok(IdleBytes { idle: idle.try_into()?, returned: returned.try_into()?, stalled })
     }
 
     /// Its major faults since the start.

@@ -13,9 +13,9 @@ use crate::inside::Inside;
 use crate::lab::Lab;
 use crate::qemu::{self, Boot};
 use crate::scenario::Scenario;
-use crate::table::{Outcome, Verdict};
+use crate::table::{ScenarioRow, Verdict};
 use crate::topology::Topology;
-use crate::watch::Watch;
+use crate::watch::EmulatorWatch;
 
 /// Number of lines of the console and of the script that are shown if a guest fails.
 const SHOWN: usize = 40;
@@ -41,7 +41,7 @@ pub fn run(
     kernel: &Kernel,
     dir: &Path,
     say: impl Fn(&str),
-) -> Result<Outcome> {
+) -> Result<ScenarioRow> {
     let tree = scenario.systemd.then(|| lab.cache.tree(&lab.kernels.tree, &say)).transpose()?;
     let inside = Inside {
         lab,
@@ -58,7 +58,7 @@ pub fn run(
         kernel_args: &scenario.kernel_args,
     };
     let begin = Instant::now();
-    let watch = || Watch::new(scenario.timeout, scenario.silence);
+    let watch = || EmulatorWatch::new(scenario.timeout, scenario.silence);
     let mut ended = boot.run(dir, watch());
     let again = !has_begun(dir);
     if again {
@@ -76,7 +76,7 @@ pub fn run(
     }
     let verdict = if wrong.is_empty() { Verdict::Ok } else { Verdict::Failed(wrong) };
     let kernel = kernel.release.clone();
-    Ok(Outcome { scenario: scenario.name.clone(), kernel, verdict, took, seen })
+    Ok(ScenarioRow { scenario: scenario.name.clone(), kernel, verdict, took, seen })
 }
 
 /// Whether the guest has started its script. Under the emulator, about one boot in a hundred ends earlier with

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::cache::Kernel;
 use crate::topology::Topology;
-use crate::watch::{Sample, Watch};
+use crate::watch::{EmulatorState, EmulatorWatch};
 
 const QEMU: &str = "qemu-system-x86_64";
 
@@ -83,7 +83,7 @@ pub struct Boot<'a> {
 
 impl Boot<'_> {
     /// Boots it, and waits until it ends or `watch` ends it. Its output is then in `dir`.
-    pub fn run(&self, dir: &Path, mut watch: Watch) -> Result<()> {
+    pub fn run(&self, dir: &Path, mut watch: EmulatorWatch) -> Result<()> {
         let errors = File::create(dir.join(ERRORS))?;
         // A guest without work continues at once with its next timer.
         let mut command = self.command("off");
@@ -111,7 +111,8 @@ impl Boot<'_> {
             let beats = fs::metadata(dir.join(HEARTBEAT)).map_or(0, |beats| beats.len());
             // A process that has just ended has no CPU time to read.
             if let Some(cpu) = cpu_time(guest.0.id())
-                && let Some(why) = watch.verdict(Sample { elapsed: begin.elapsed(), cpu, beats })
+                && let Some(why) =
+                    watch.verdict(EmulatorState { elapsed: begin.elapsed(), cpu, beats })
             {
                 bail!(why);
             }

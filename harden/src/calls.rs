@@ -13,9 +13,9 @@ use anyhow::{Context, Result, ensure};
 
 use crate::arguments::RECORD;
 use crate::random::Random;
-use crate::run::{Ended, run};
+use crate::run::{Finished, run};
 use crate::sandbox::{PROGRAM, WORK_DIR};
-use crate::target::{Behaviour, Target};
+use crate::target::{Behaviour, TargetProcess};
 use crate::{Experiment, Trial, processes};
 
 /// A command that does not end by itself gets SIGINT after this time.
@@ -107,7 +107,7 @@ const COMMANDS: [&[&str]; 8] = [
 const COLD: &str = "4K max null null null null cold";
 
 pub struct Calls {
-    target: Target,
+    target: TargetProcess,
     folder: PathBuf,
     /// the number of calls of each command, by name
     counts: Vec<BTreeMap<String, usize>>,
@@ -117,7 +117,7 @@ impl Calls {
     pub fn new() -> Result<Self> {
         let folder = Path::new(WORK_DIR).join("cwd");
         let mut calls =
-            Calls { target: Target::start(Behaviour::Touch)?, folder, counts: Vec::new() };
+            Calls { target: TargetProcess::start(Behaviour::Touch)?, folder, counts: Vec::new() };
         for of in 0..COMMANDS.len() {
             calls.counts.push(calls.count(of)?);
         }
@@ -233,7 +233,7 @@ impl Experiment for Calls {
     }
 }
 
-fn fault(ended: &Ended, left: &[String]) -> Option<String> {
+fn fault(ended: &Finished, left: &[String]) -> Option<String> {
     ended
         .fault()
         .or_else(|| ended.interrupted.then(|| format!("it did not end within {TIME:?}")))

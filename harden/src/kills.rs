@@ -13,9 +13,9 @@ use isotherm_record::{Event, Reader};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::random::Random;
-use crate::run::{Ended, run};
+use crate::run::{Finished, run};
 use crate::sandbox::{PROGRAM, SWAP_LOCK, WORK_DIR};
-use crate::target::{Behaviour, Target};
+use crate::target::{Behaviour, TargetProcess};
 use crate::{Experiment, Trial};
 
 /// A command that ends by itself has this time to do so before SIGINT.
@@ -31,7 +31,7 @@ const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
 const NAME: &str = "harden";
 
 pub struct Kills {
-    target: Target,
+    target: TargetProcess,
     folder: PathBuf,
     commands: &'static [(&'static str, Kill)],
 }
@@ -62,7 +62,7 @@ impl Kills {
     }
 
     fn new(commands: &'static [(&'static str, Kill)]) -> Result<Self> {
-        let target = Target::start(Behaviour::Touch)?;
+        let target = TargetProcess::start(Behaviour::Touch)?;
         Ok(Kills { target, folder: Path::new(WORK_DIR).join("cwd"), commands })
     }
 
@@ -73,7 +73,7 @@ impl Kills {
     }
 
     /// Runs it to its end.
-    fn run(&self, args: &[&str]) -> Result<Ended> {
+    fn run(&self, args: &[&str]) -> Result<Finished> {
         run(&mut self.command(args), Path::new(WORK_DIR), TIME)
     }
 
@@ -291,7 +291,7 @@ fn newest(path: &Path) -> Option<SystemTime> {
 }
 
 /// The fault in the check of a file of a record. A kill may cut only what was being written.
-fn damage(check: &Ended, name: &str, file: &[u8]) -> Fault {
+fn damage(check: &Finished, name: &str, file: &[u8]) -> Fault {
     let text = check.text();
     let is_torn = text.contains("breaks off");
     let is_known = is_torn || ["is sound", "is empty"].iter().any(|part| text.contains(part));
@@ -351,7 +351,7 @@ mod tests {
     /// Found by an audit: records that had never been written, or that broke off anywhere, passed.
     #[test]
     fn a_record_must_be_readable_up_to_the_last_flush() {
-        let text = |err: &str, out: &str| Ended {
+        let text = |err: &str, out: &str| Finished {
             status: Some(ExitStatus::default()),
             interrupted: false,
             out: out.to_owned(),

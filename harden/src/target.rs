@@ -53,26 +53,26 @@ pub enum Behaviour {
 pub const NAME: &str = "odd";
 
 /// A running target, ended when dropped.
-pub struct Target(Child);
+pub struct TargetProcess(Child);
 
-impl Target {
+impl TargetProcess {
     /// A target with this behaviour.
     pub fn start(deed: Behaviour) -> Result<Self> {
         let mut command = Command::new("/proc/self/exe");
         command.arg("target").arg(name(deed));
-        Target::by(&mut command)
+        TargetProcess::by(&mut command)
     }
 
     /// A target that `strace` traces.
     pub fn traced() -> Result<Self> {
         let mut command = Command::new("strace");
         command.args(["-D", "-f", "-o", "/dev/null", "/tmp/harden", "target", "touch"]);
-        Target::by(&mut command)
+        TargetProcess::by(&mut command)
     }
 
     fn by(command: &mut Command) -> Result<Self> {
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Target(quiet.spawn().context("cannot start a target")?))
+        Ok(TargetProcess(quiet.spawn().context("cannot start a target")?))
     }
 
     pub fn pid(&self) -> u32 {
@@ -80,7 +80,7 @@ impl Target {
     }
 }
 
-impl Drop for Target {
+impl Drop for TargetProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

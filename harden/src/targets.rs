@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::random::Random;
-use crate::run::{Ended, run};
+use crate::run::{Finished, run};
 use crate::sandbox::{PROGRAM, WORK_DIR};
-use crate::target::{Behaviour, NAME, Target};
+use crate::target::{Behaviour, NAME, TargetProcess};
 use crate::{Experiment, Trial, processes};
 
 /// Pids of the sandbox. They are few, so that the kernel soon assigns each of them again. It does not assign pids below
@@ -66,13 +66,13 @@ impl Targets {
 
 /// A process that the program must not touch.
 struct Canary {
-    target: Target,
+    target: TargetProcess,
     referenced: u64,
 }
 
 impl Canary {
     fn start() -> Result<Self> {
-        let target = Target::start(Behaviour::Canary)?;
+        let target = TargetProcess::start(Behaviour::Canary)?;
         let begin = Instant::now();
         // It sleeps once it has touched all.
         while !is_asleep(target.pid()) || referenced(target.pid())? < 8 << 10 {
@@ -147,16 +147,16 @@ impl Experiment for Targets {
         let mut names = Vec::new();
         for _ in 0..2 + random.below(5) {
             if random.one_in(8) {
-                targets.push(Target::traced()?);
+                targets.push(TargetProcess::traced()?);
                 names.push("Traced".to_owned());
                 continue;
             }
             let deed = *random.pick(&deeds);
-            targets.push(Target::start(deed)?);
+            targets.push(TargetProcess::start(deed)?);
             names.push(format!("{deed:?}"));
         }
         // One that stays, so that the program has no reason to end early.
-        targets.push(Target::start(Behaviour::Touch)?);
+        targets.push(TargetProcess::start(Behaviour::Touch)?);
         let beside = Canary::start()?;
         let victim = targets.swap_remove(0);
         let pids: Vec<String> =
@@ -205,7 +205,7 @@ impl Experiment for Targets {
 }
 
 /// `must_succeed`: the targets give the program no reason to end with an error.
-fn fault(ended: &Ended, must_succeed: bool) -> Option<String> {
+fn fault(ended: &Finished, must_succeed: bool) -> Option<String> {
     let raw = |c: char| c.is_control() && !"\n\t\r".contains(c);
     let said = || format!("{}: {}", ended.class(), ended.err.trim());
     ended
@@ -225,7 +225,7 @@ mod tests {
     /// Found by an audit: a target that made the program end with a message was no fault.
     #[test]
     fn a_target_must_not_end_the_program() {
-        let ended = |code: i32, err: &str| Ended {
+        let ended = |code: i32, err: &str| Finished {
             status: Some(ExitStatus::from_raw(code << 8)),
             interrupted: false,
             out: String::new(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use isotherm_bench::program::{Ended, beside, reclaim_by_aim};
+use isotherm_bench::program::{ChildGuard, beside, reclaim_by_aim};
 use isotherm_bench::user::{self, AGES, User, WORKLOADS};
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::proc;
@@ -53,7 +53,7 @@ fn main() -> Result<()> {
     sleep(Duration::from_secs(5));
     let aim = format!("refault {}%", o.percent);
     let running = users.iter().map(|user| reclaim_by_aim(&isotherm, user.pid(), &aim));
-    let running = running.collect::<Result<Vec<Ended>>>()?;
+    let running = running.collect::<Result<Vec<ChildGuard>>>()?;
     sleep(Duration::from_secs(180));
     let mut courses = vec![Course::default(); users.len()];
     for _ in 0..o.minutes {

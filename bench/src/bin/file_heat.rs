@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use io_uring::{IoUring, opcode, types};
 use isotherm_bench::bootstrap::middle;
-use isotherm_bench::program::{self, Ended, Helper, asked};
+use isotherm_bench::program::{self, ChildGuard, Helper, asked};
 use isotherm_core::{BLOCK_SIZE, PAGE_SIZE, Snapshot};
 use isotherm_linux::sys::{process_cpu, thread_cpu};
 use isotherm_record::{Event, Reader};
@@ -292,14 +292,14 @@ impl Accessor {
     }
 }
 
-fn recorder(isotherm: &Path, path: &Path, record: &Path) -> Result<Ended> {
+fn recorder(isotherm: &Path, path: &Path, record: &Path) -> Result<ChildGuard> {
     let mut command = Command::new(isotherm);
     command.arg("record").arg("--file").arg(path).arg("-o").arg(record);
-    Ok(Ended(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
+    Ok(ChildGuard(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
 }
 
 /// Ends the recorder. Ctrl-C would not do: a shell in the background makes its programs ignore it.
-fn end(recorder: Ended) -> Result<()> {
+fn end(recorder: ChildGuard) -> Result<()> {
     ensure!(recorder.stop(Signal::TERM)?.success(), "the recorder has failed");
     Ok(())
 }

@@ -65,7 +65,7 @@ pub struct CachePoint {
 
 /// An access to a sampled page, by its dense number.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Event {
+pub(crate) struct SampledAccess {
     pub page: u32,
     pub is_write: bool,
 }
@@ -75,7 +75,7 @@ pub(crate) struct Event {
 pub struct CacheCurve {
     /// binary logarithm of the pages that a sampled page stands for
     sampling: u8,
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<SampledAccess>,
     /// the file of each page, and the page in it
     pub(crate) pages: Vec<(TargetId, u64)>,
     /// group of each page
@@ -142,7 +142,7 @@ impl CacheCurve {
                     curve.groups.push(group_of(access.target, access.page));
                 }
                 let is_write = access.kind == CacheAccessKind::Written;
-                curve.events.push(Event { page, is_write });
+                curve.events.push(SampledAccess { page, is_write });
             }
             if part > 0.0 {
                 let sampled = (curve.events.len() - first) as f64;

@@ -86,7 +86,7 @@ pub use survey::{BLOCK_SIZE, Block, Cleared, Pressure, SAMPLES, Survey, sample_p
 pub use time::Nanos;
 pub use tuning::{EARLY_DIVISOR, MAX_REGION_TURN, NO_HEAT_HZ};
 pub use two_lists::TwoLists;
-pub use unknown::{Pages, Unknown};
+pub use unknown::{Unknown, UnknownPages};
 
 /// The rules for merging, splitting and fitting regions, for authors of other monitors.
 pub mod rules {

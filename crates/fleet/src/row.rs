@@ -57,7 +57,7 @@ pub struct Group {
 }
 
 /// A column of text.
-pub(crate) struct Text {
+pub(crate) struct TextColumn {
     pub name: &'static str,
     pub nullable: bool,
     pub get: fn(&Group) -> &str,
@@ -66,7 +66,7 @@ pub(crate) struct Text {
 
 macro_rules! text {
     ($($name:ident: $nullable:literal),*) => {
-        &[$(Text {
+        &[$(TextColumn {
             name: stringify!($name),
             nullable: $nullable,
             get: |g| &g.$name,
@@ -75,7 +75,7 @@ macro_rules! text {
     };
 }
 
-pub(crate) const TEXTS: &[Text] = text![
+pub(crate) const TEXTS: &[TextColumn] = text![
     host: false, cgroup: false, service: false, pod: true, namespace: true, container: true, unit: true, image: true,
     command: true
 ];

@@ -10,7 +10,7 @@ use rustix::mm::Advice;
 
 use crate::sys::{OwnPages, SleepingChild};
 use crate::walker::{WalkError, Walker, Want, own_pid};
-use crate::x86::{Entry, Folio, HUGE_SIZE, Level};
+use crate::x86::{Folio, HUGE_SIZE, LeafEntry, Level};
 
 /// The walker's result differs from the true state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -166,7 +166,7 @@ fn look(walker: &mut Walker, range: AddrRange, want: Want) -> Result<Vec<View>, 
     let batch = walker.read(own_pid(), std::iter::once((range, want)))?;
     let Some(answer) = batch.answers().next() else { return Ok(Vec::new()) };
     let view = |i| {
-        let entry: Entry = answer.entry(i);
+        let entry: LeafEntry = answer.entry(i);
         View {
             level: answer.level,
             resident: entry.is_resident(),

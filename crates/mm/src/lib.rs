@@ -43,7 +43,7 @@ mod watermark;
 mod zone;
 mod zonelist;
 
-pub use alloc::{Allocated, OutOfMemory, Request};
+pub use alloc::{AllocRequest, Allocated, OutOfMemory};
 pub use counter::{Counter, drift_mark, normal_threshold, pressure_threshold};
 pub use fair::{FAIR, Fair};
 pub use fairness::jain;
@@ -53,10 +53,12 @@ pub use layout::{
     ZoneKind, ZoneLayout,
 };
 pub use lru::{FrameId, ListKind, LruType};
-pub use memory::{AllocStats, Backing, Departure, Memory};
+pub use memory::{AllocStats, Departure, Memory, PageOwner};
 pub use nodes::NodeSet;
 pub use reclaim::ReclaimStats;
 pub use rules::{LruScope, Rules, ZoneBalance};
-pub use watermark::{Generation, Watermarks, lowmem, lowmem_reserve, min_free_kbytes, watermarks};
+pub use watermark::{
+    WatermarkRule, ZoneWatermarks, lowmem, lowmem_reserve, min_free_kbytes, watermarks,
+};
 pub use zone::{Zone, ZoneStats};
 pub use zonelist::{ZonelistOrder, nodes_by_distance, zonelists};

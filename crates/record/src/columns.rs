@@ -8,7 +8,7 @@ use arrow_schema::ArrowError;
 use isotherm_core::{RegionView, Snapshot, TargetView, Unknown};
 
 use crate::bad::InvalidField;
-use crate::lists::{Column, batch, list, numbers, offsets, plain};
+use crate::lists::{NamedColumn, batch, list, numbers, offsets, plain};
 use crate::quality::{self, Qualities};
 use crate::scalars::{self, SCALARS, nanos};
 use crate::versions;
@@ -30,7 +30,7 @@ pub(crate) fn unknown_name(why: Unknown) -> String {
 
 /// Snapshots that are not written yet, as columns.
 #[derive(Default)]
-pub(crate) struct Columns {
+pub(crate) struct SnapshotColumns {
     rows: Vec<[u64; SCALARS.len()]>,
     qualities: Qualities,
     targets: Targets,
@@ -67,7 +67,7 @@ struct Regions {
     extended_bp: Vec<Option<u16>>,
 }
 
-impl Columns {
+impl SnapshotColumns {
     /// Bytes of all snapshots held.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
@@ -86,7 +86,7 @@ impl Columns {
     pub(crate) fn push(&mut self, s: &Snapshot, sets: &[u64]) -> Result<(), InvalidField> {
         let appended = self.append(s, sets);
         if appended.is_err() {
-            *self = Columns::default();
+            *self = SnapshotColumns::default();
         }
         appended
     }
@@ -131,7 +131,7 @@ impl Targets {
         Ok(())
     }
 
-    fn columns(self, out: &mut Vec<Column>) -> Result<(), ArrowError> {
+    fn columns(self, out: &mut Vec<NamedColumn>) -> Result<(), ArrowError> {
         let rows = offsets(self.in_row)?;
         out.push(list("target_id", false, &rows, array::<UInt32Type>(self.id))?);
         out.push(list("ran_ns", true, &rows, Arc::new(UInt64Array::from(self.ran_ns)))?);
@@ -164,7 +164,7 @@ impl Regions {
         Ok(())
     }
 
-    fn columns(self, out: &mut Vec<Column>) -> Result<(), ArrowError> {
+    fn columns(self, out: &mut Vec<NamedColumn>) -> Result<(), ArrowError> {
         let rows = offsets(self.in_row)?;
         let supports = versions::SUPPORT
             .into_iter()

@@ -9,8 +9,8 @@ use arrow_array::{
     UInt64Array,
 };
 use isotherm_core::{
-    AddrRange, DirtyBytes, Mapping, Nanos, Pages, Rate, RateSupport, RegionView, Snapshot,
-    TargetId, TargetView, Unknown,
+    AddrRange, DirtyBytes, Mapping, Nanos, Rate, RateSupport, RegionView, Snapshot, TargetId,
+    TargetView, Unknown, UnknownPages,
 };
 
 use crate::bad::{InvalidField, ensure};
@@ -28,9 +28,9 @@ const UNEQUAL_LISTS: InvalidField = InvalidField::new(SHORT_LISTS);
 pub(crate) type FindSet<'a> = &'a dyn Fn(u64, TargetId) -> Option<Arc<Vec<Mapping>>>;
 
 /// The rows of a frame of snapshots.
-pub(crate) struct Rows {
+pub(crate) struct SnapshotRows {
     scalars: Vec<UInt64Array>,
-    qualities: quality::Columns,
+    qualities: quality::QualityColumns,
     targets: Targets,
     regions: Regions,
     next: usize,
@@ -76,11 +76,11 @@ struct Slices<'a> {
     support: Vec<Option<RateSupport>>,
 }
 
-impl Rows {
+impl SnapshotRows {
     pub(crate) fn of(batch: &RecordBatch) -> Result<Self, InvalidField> {
-        Ok(Rows {
+        Ok(SnapshotRows {
             scalars: SCALARS.iter().map(|name| column(batch, name)).collect::<Result<_, _>>()?,
-            qualities: quality::Columns::of(batch)?,
+            qualities: quality::QualityColumns::of(batch)?,
             targets: Targets::of(batch)?,
             regions: Regions::of(batch)?,
             next: 0,
@@ -272,7 +272,7 @@ impl Slices<'_> {
     }
 
     fn view(&self, i: usize) -> Option<RegionView> {
-        let mut unknown_bp = Pages::default();
+        let mut unknown_bp = UnknownPages::default();
         for (bp, column) in unknown_bp.0.iter_mut().zip(&self.unknown_bp) {
             *bp = (*column.get(i)?).into();
         }

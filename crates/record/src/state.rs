@@ -18,7 +18,7 @@ use crate::frame::{Frame, FrameKind};
 use crate::header::RecordingHeader;
 use crate::mappings::{MappingSet, to_sets};
 use crate::message::{Message, decode, holds_rows};
-use crate::rows::Rows;
+use crate::rows::SnapshotRows;
 use crate::tables::{Schemas, to_end, to_targets};
 use crate::traces::to_traces;
 use crate::versions;
@@ -49,7 +49,7 @@ pub(crate) struct StreamState {
     missing_at_begin: u64,
     /// ends so far in this recording
     ends: u64,
-    rows: Option<Rows>,
+    rows: Option<SnapshotRows>,
     ended: bool,
     /// whether snapshots and mappings are skipped
     passes: bool,
@@ -226,7 +226,7 @@ impl StreamState {
         ensure(!self.ended, "it comes after the end")?;
         match kind {
             FrameKind::Snapshots => {
-                let rows = Rows::of(rows)?;
+                let rows = SnapshotRows::of(rows)?;
                 // A frame that was written early is short, and the next ones are longer again.
                 if let Some((end, length)) = rows.span() {
                     self.reached = (end, length.max(self.reached.1 / 2));
@@ -359,11 +359,11 @@ impl StreamState {
 
     /// Skips the next snapshots that the caller does not need.
     fn pass_early(&mut self) -> Result<(), InvalidField> {
-        while let Some((seq, end)) = self.rows.as_ref().and_then(Rows::peek) {
+        while let Some((seq, end)) = self.rows.as_ref().and_then(SnapshotRows::peek) {
             if end >= self.skip_until || self.ages.keys().any(|(at, _)| *at == end) {
                 break;
             }
-            self.rows.iter_mut().for_each(Rows::skip);
+            self.rows.iter_mut().for_each(SnapshotRows::skip);
             self.follow(seq)?;
         }
         Ok(())

@@ -25,7 +25,7 @@ use arrow_schema::{DataType, Schema, SchemaRef};
 use isotherm_core::MonitorKind;
 
 use crate::bad::InvalidField;
-use crate::lists::{self, Column, Lists, column, list, plain};
+use crate::lists::{self, Lists, NamedColumn, column, list, plain};
 
 /// Numbers that version 2 has added to each snapshot, with their values for version 1.
 const NUMBERS: [(&str, u64); 6] = [
@@ -91,7 +91,7 @@ pub(crate) fn upgraded(version: u16, batch: RecordBatch) -> Result<RecordBatch, 
     }
 }
 
-fn columns_of(batch: &RecordBatch) -> Vec<Column> {
+fn columns_of(batch: &RecordBatch) -> Vec<NamedColumn> {
     let fields = batch.schema().fields().iter().map(|f| f.as_ref().clone()).collect::<Vec<_>>();
     fields.into_iter().zip(batch.columns().to_vec()).collect()
 }

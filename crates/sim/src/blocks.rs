@@ -9,7 +9,7 @@ use isotherm_core::{
 };
 
 use crate::ground_truth::GroundTruth;
-use crate::kind::{DECISION_FACTOR, Piece, pieces};
+use crate::kind::{DECISION_FACTOR, PatternShare, pieces};
 use crate::score::{MIN_HZ, Score, regions};
 
 /// Rates above this are limited to it, in Hz.
@@ -75,7 +75,7 @@ fn seen(region: &RegionView) -> f64 {
 /// or reported as touched, or if the truth does not cover the whole region.
 fn holds(
     truth: &GroundTruth,
-    pieces: &[Vec<Piece>],
+    pieces: &[Vec<PatternShare>],
     huge: &[AddrRange],
     region: &RegionView,
 ) -> Option<bool> {
@@ -100,7 +100,7 @@ fn holds(
 }
 
 /// The pages of `range` that may be touched: only these have a rate.
-fn touched(truth: &GroundTruth, pieces: &[Vec<Piece>], range: AddrRange) -> Sum {
+fn touched(truth: &GroundTruth, pieces: &[Vec<PatternShare>], range: AddrRange) -> Sum {
     let mut sum = Sum::default();
     for i in truth.stretches_in(range) {
         let bytes = (truth.stretches[i].pages_in(range) * PAGE_SIZE) as f64;
@@ -169,7 +169,7 @@ impl Map {
     /// The true and the reported rates of each block.
     fn new(
         truth: &GroundTruth,
-        pieces: &[Vec<Piece>],
+        pieces: &[Vec<PatternShare>],
         huge: &[AddrRange],
         snapshot: &Snapshot,
         target: TargetId,

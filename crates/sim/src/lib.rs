@@ -57,15 +57,17 @@ pub use accuracy::{
     AGED, Accuracy, AccuracyBuilder, Blocks, Delay, KindScores, SETTLED, ScoreStatistics,
 };
 pub use accuracy_text::{accuracy_text, over_time_text};
-pub use area::Memory;
+pub use area::MappingSpec;
 pub use blocks::{BlockScores, block_scores};
 pub use calibration::{Calibrated, Decade, by_decade, calibrate};
 pub use changes::{Delays, delays};
-pub use ground_truth::{GroundTruth, Interval, MachineKind, Stretch, TRUTH_VERSION, TruthError};
+pub use ground_truth::{
+    GroundTruth, IntervalTruth, MachineKind, Stretch, TRUTH_VERSION, TruthError,
+};
 pub use machine::{Machine, SimError};
 pub use ops::Ops;
 pub use over_time::{F1, OverTime, SETTLE, SecondF1};
-pub use pattern::Pattern;
+pub use pattern::TouchPattern;
 pub use run::run;
 pub use score::{MIN_HZ, Score, Scores, highest_hz, score};
 pub use space::AddressSpace;

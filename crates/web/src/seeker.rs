@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use isotherm_core::{Nanos, Snapshot};
-use isotherm_record::{Event, Mark, ReadError, Reader};
+use isotherm_record::{Event, FramePosition, ReadError, Reader};
 
 /// Maximum number of marks, and of their bytes. Beyond it, every second one is dropped.
 const MAX_MARKS: usize = 8192;
@@ -47,7 +47,7 @@ struct Place {
     end: Nanos,
     /// regions of all snapshots before it
     regions: usize,
-    mark: Arc<Mark>,
+    mark: Arc<FramePosition>,
 }
 
 /// The snapshots from one mark to the next, or some of them.
@@ -66,7 +66,7 @@ impl Part {
 
 impl Marks {
     /// Adds a mark that comes after all others.
-    fn add(&mut self, end: Nanos, mark: Mark) {
+    fn add(&mut self, end: Nanos, mark: FramePosition) {
         self.seen += 1;
         if !self.seen.is_multiple_of(self.one_in) {
             return;
@@ -92,7 +92,7 @@ impl Marks {
     }
 
     /// The time from the mark at or before `at` to the next one, and that mark: `None` before all of them.
-    fn around(&self, at: Nanos) -> (Range<Nanos>, Option<Arc<Mark>>) {
+    fn around(&self, at: Nanos) -> (Range<Nanos>, Option<Arc<FramePosition>>) {
         let next = self.until(at);
         let to = self.all.get(next).map_or(Nanos(u64::MAX), |place| place.end);
         match next.checked_sub(1).and_then(|i| self.all.get(i)) {
@@ -111,7 +111,7 @@ impl Seeker {
 
     /// Adds a mark that comes after all others; `end` is the end of the snapshot before it, and `regions` the number of
     /// regions of all snapshots before it.
-    pub fn add(&self, end: Nanos, regions: usize, mark: Mark) {
+    pub fn add(&self, end: Nanos, regions: usize, mark: FramePosition) {
         let mut marks = self.marks();
         marks.regions = regions;
         if marks.all.last().is_none_or(|last| last.end < end) {

@@ -10,8 +10,8 @@ use isotherm_linux::sys::Arena;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::counted::Counted;
-use super::counting::{Count, CountingProcess};
+use super::counted::CountedProcess;
+use super::counting::{CountingProcess, TouchCount};
 use super::{Contents, Running, Workload};
 use crate::stop::Stop;
 
@@ -45,7 +45,7 @@ impl Workload for Strider {
         let words = [ARGUMENT, &self.bytes.to_string(), &self.step.to_string()];
         let start =
             |place: &Path, huge| CountingProcess::start(self.name(), &words, place, huge, stop);
-        Ok(Box::new(Counted::start(place, true, start)?))
+        Ok(Box::new(CountedProcess::start(place, true, start)?))
     }
 }
 
@@ -61,7 +61,7 @@ pub fn run_if_asked() -> Result<()> {
     let pages = bytes / PAGE_SIZE;
     let mut contents = Contents::new(step);
     (0..pages).step_by(usize::try_from(step)?).for_each(|page| fill(&memory, page, &mut contents));
-    let mut count = Count::new()?;
+    let mut count = TouchCount::new()?;
     count.add(0)?;
     let mut random = Xoshiro256PlusPlus::seed_from_u64(bytes);
     let touched = pages.div_ceil(step).max(1);

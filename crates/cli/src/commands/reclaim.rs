@@ -39,7 +39,7 @@ pub fn run(options: Reclaim) -> Result<ExitCode> {
 }
 
 /// Lets the kernel page out, and prints the result.
-fn by_kernel(o: &Reclaim, asked: damon::Reclaim, scheme: Scheme) -> Result<ExitCode> {
+fn by_kernel(o: &Reclaim, asked: damon::ReclaimSpec, scheme: Scheme) -> Result<ExitCode> {
     let done = kernel::run(KernelReclaim {
         asked,
         scheme,
@@ -83,7 +83,7 @@ impl Service {
     }
 
     /// The request to the kernel, for `--look damon`, and its scheme.
-    fn kernel_request(&self) -> Result<(damon::Reclaim, Scheme), UsageError> {
+    fn kernel_request(&self) -> Result<(damon::ReclaimSpec, Scheme), UsageError> {
         let attrs = self.options.acting.watching.kdamond()?;
         kernel::request(&self.options.scheme(), &self.acting, attrs)
     }
@@ -158,7 +158,7 @@ impl ServiceConfig for Service {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use isotherm_core::scheme::{FilterKind, Goal, Mark, Pattern, Scope, Weights};
+    use isotherm_core::scheme::{FilterKind, Goal, Pattern, Scope, WatermarkMetric, Weights};
     use isotherm_core::{AddrRange, MappingKind, PAGE_SIZE, PageFilter, PageKind, align_down};
 
     use super::*;
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(scheme.quota.weights, Weights { age: 1, ..Weights::default() });
         let marks = scheme.watermarks.unwrap();
         assert_eq!((marks.high, marks.mid, marks.low), (5000, 4000, 2000));
-        assert_eq!((marks.metric, marks.interval), (Mark::Free, Duration::from_secs(5)));
+        assert_eq!((marks.metric, marks.interval), (WatermarkMetric::Free, Duration::from_secs(5)));
     }
 
     #[test]
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!((scheme.quota.time, scheme.quota.bytes, scheme.watermarks), (None, None, None));
     }
 
-    fn of_kernel(options: &[&str]) -> Result<damon::Reclaim, String> {
+    fn of_kernel(options: &[&str]) -> Result<damon::ReclaimSpec, String> {
         let args = ["isotherm", "reclaim", "--look=damon"].iter().chain(options);
         match Cli::try_parse_from(args).unwrap().command {
             Command::Reclaim(o) => {

@@ -21,7 +21,7 @@ use super::timing::{ExposureTerms, MAX_SCHED_DELAY_S, Moment};
 use super::view::{ViewBasis, Viewed, project, update_ages};
 use crate::ages::PageAges;
 use crate::bins::PAGES_PER_INDEPENDENT_OBSERVATION;
-use crate::borders::Group;
+use crate::borders::WindowGroup;
 use crate::call::TargetId;
 use crate::ops::{Activity, Ask, Mapping, MappingKind, Seen};
 use crate::page_mask::PageMask;
@@ -623,7 +623,7 @@ impl ExposureTarget {
         let mut groups = groups(&self.pieces, &areas, &b.terms, b.now.ms, room, windows);
         self.left_out = leave_out(&mut groups, room, |g| g.range.len());
         let before = std::mem::take(&mut self.regions);
-        let view = |g: &Group| project(g, &self.pieces, known_at(&before, g.range), b);
+        let view = |g: &WindowGroup| project(g, &self.pieces, known_at(&before, g.range), b);
         let viewed: Vec<Viewed> = groups.iter().map(view).collect();
         for (group, level) in groups.iter().zip(viewed.iter().map(|v| &v.level)) {
             level.iter().for_each(|level| update_ages(group, &mut self.pieces, level));

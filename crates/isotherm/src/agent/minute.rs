@@ -9,7 +9,7 @@ use isotherm_core::{
 };
 use isotherm_fleet::{AGES, LakeRow};
 
-use super::counters::Counted;
+use super::counters::GroupCounters;
 
 /// The sums over the snapshots of one minute.
 #[derive(Debug, Default)]
@@ -160,7 +160,7 @@ impl Minute {
         minute: i64,
         own_cpu_us: u64,
         host_bytes: u64,
-        counted: &[Counted],
+        counted: &[GroupCounters],
     ) -> Vec<LakeRow> {
         let n = u64::from(self.snapshots.max(1));
         let resident = self.groups.values().map(|sums| sums.heat.resident());

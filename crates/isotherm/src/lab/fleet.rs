@@ -222,7 +222,7 @@ fn truth_of(fleet: &Fleet, number: usize) -> Vec<TruthLine<'_>> {
     let service = &fleet.services()[number];
     let deploy = service.deploy.as_ref();
     let mean = fleet.mean_scale_of_deployed(number);
-    let line = |truth: fleet::Truth| TruthLine {
+    let line = |truth: fleet::PageOutTruth| TruthLine {
         service: &service.name,
         kind: service.kind.name(),
         age: AGES.iter().find(|age| age.1 == truth.age).map_or("", |age| age.0),

@@ -9,7 +9,7 @@ use isotherm_linux::page_cache::{CachedFile, FileReadCounts, PageCacheError};
 use isotherm_linux::sys;
 
 use super::page_use::{FileUse, PageUse};
-use super::reader::{CacheScan, Reader};
+use super::reader::{CacheReader, CacheReading};
 use super::rows::{By, Row, RowOrder, SortBy, first_files, grouped, of_file, sort_first};
 use super::scope::ScopeError;
 
@@ -22,7 +22,7 @@ const BATCH: usize = 4;
 
 /// The files of a listing.
 pub(super) struct Kept {
-    pub scan: CacheScan,
+    pub scan: CacheReading,
     order: RowOrder,
     /// the first rows, unless each row is a file
     groups: FirstRows<'static>,
@@ -59,7 +59,7 @@ pub(super) struct FirstRows<'a> {
 
 impl Kept {
     /// Keeps a listing, in which `nr_first` files may be read again.
-    pub fn new(mut scan: CacheScan, order: RowOrder, nr_first: usize, listed: Nanos) -> Self {
+    pub fn new(mut scan: CacheReading, order: RowOrder, nr_first: usize, listed: Nanos) -> Self {
         let known = std::mem::take(&mut scan.cached);
         let (mut groups, mut first) = (Vec::new(), Vec::new());
         match order.by {
@@ -98,7 +98,7 @@ impl Kept {
     /// ones in turn, as long as the CPU time does not exceed `time` much. A search may take all of it.
     pub fn read_again(
         &mut self,
-        reader: &mut Reader,
+        reader: &mut CacheReader,
         time: Duration,
         now: Nanos,
     ) -> Result<(), ScopeError> {
@@ -136,7 +136,7 @@ impl Kept {
     }
 
     /// Adds files that have grown beyond the last of the first ones.
-    fn search(&mut self, reader: &mut Reader) -> Result<(), ScopeError> {
+    fn search(&mut self, reader: &mut CacheReader) -> Result<(), ScopeError> {
         let begin = self.cached.len();
         if begin >= self.max_first {
             return Ok(());
@@ -162,7 +162,11 @@ impl Kept {
     }
 
     /// Reads the trees of some of the first files.
-    fn read_trees(&mut self, reader: &mut Reader, of: Range<usize>) -> Result<(), PageCacheError> {
+    fn read_trees(
+        &mut self,
+        reader: &mut CacheReader,
+        of: Range<usize>,
+    ) -> Result<(), PageCacheError> {
         let files = &mut self.scan.files;
         let places = self.first.get(of.clone()).unwrap_or_default();
         for i in places {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use isotherm_core::scheme::{Metrics, Process};
 use isotherm_core::{Attrs, Nanos, Snapshot};
 use isotherm_record::{Event, ReadError, Reader};
-use isotherm_report::{Filter, FilterError, Options};
-use isotherm_sim::whatif::{Pace, Player, SettingEffect};
+use isotherm_report::{FilterError, Options, RecordFilter};
+use isotherm_sim::whatif::{Player, SettingEffect, SnapshotSelector};
 use tracing::info;
 
 use super::{Head, ReadingError, RecordSelection, open, options};
@@ -99,10 +99,10 @@ impl<'a> PlayedRecord<'a> {
     fn read(
         &self,
         mut reader: Reader,
-        mut pace: Pace,
+        mut pace: SnapshotSelector,
         play: Vec<SyncSender<Arc<Snapshot>>>,
     ) -> Result<Span, ReadingError> {
-        let Filter { time, targets, .. } = &self.options.filter;
+        let RecordFilter { time, targets, .. } = &self.options.filter;
         let wanted = time.clone().unwrap_or(Duration::ZERO..Duration::MAX);
         let (mut begin, mut span) = (None, Duration::ZERO);
         let mut played: Option<Span> = None;

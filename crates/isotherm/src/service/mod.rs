@@ -41,9 +41,9 @@ use crate::ROOT;
 use crate::agent::{Agent, LakeOptions};
 use crate::control::Control;
 use crate::follow::{Follower, Selection, resolve};
-use crate::metrics::{Metrics, MetricsTo};
+use crate::metrics::{MetricsExporter, MetricsTo};
 use crate::notify::Notify;
-use crate::session::{End, Progress, SavedAges, Session};
+use crate::session::{Progress, SavedAges, Session, SessionEnd};
 use crate::stacks::{StackOptions, Stacks};
 use crate::stop::Stop;
 use crate::usage::UsageError;
@@ -170,7 +170,7 @@ pub fn act<T>(
     let log = o.log.as_deref().map(Log::open).transpose()?;
     let socket = config.socket();
     let control = socket.as_deref().map(Control::open).transpose()?;
-    let metrics = Metrics::open(o.metrics.as_ref(), o.metrics_every)?;
+    let metrics = MetricsExporter::open(o.metrics.as_ref(), o.metrics_every)?;
     let agent = Agent::open(o.lake.as_ref(), !o.dry_run)?;
     // This is before the command starts, so that no command has to be ended if a figure cannot be read. The
     // command will be in the control groups of this process.
@@ -269,7 +269,11 @@ fn open(config: &dyn ServiceConfig) -> Result<Opened, ServiceError> {
 }
 
 /// Acts, and returns the reason for ending.
-fn until(session: &mut Session, running: &mut SchemeJob, stop: &Stop) -> Result<End, ServiceError> {
+fn until(
+    session: &mut Session,
+    running: &mut SchemeJob,
+    stop: &Stop,
+) -> Result<SessionEnd, ServiceError> {
     Notify::say(&[NotifyState::Ready]);
     let ended = session.run(running, stop);
     Notify::say(&[NotifyState::Stopping]);

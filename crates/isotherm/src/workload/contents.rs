@@ -4,8 +4,8 @@
 use std::sync::atomic::Ordering;
 
 use isotherm_core::PAGE_SIZE;
-use isotherm_linux::sys::{Arena, Backing};
-use isotherm_sim::workload::{Layout, Memory};
+use isotherm_linux::sys::{Arena, ArenaKind};
+use isotherm_sim::workload::{MemoryKind, WorkloadLayout};
 
 use super::WorkloadRunError;
 use super::marks::mark;
@@ -19,14 +19,14 @@ const RANDOM: usize = 150;
 ///
 /// # Errors
 /// If it cannot be mapped.
-pub fn populated(layout: &Layout, seed: u64) -> Result<Arena, WorkloadRunError> {
+pub fn populated(layout: &WorkloadLayout, seed: u64) -> Result<Arena, WorkloadRunError> {
     let too_big = |e| WorkloadRunError::Map(layout.len() >> 20, e);
     let arena = Arena::map(layout.len()).map_err(too_big)?;
     for (range, memory) in layout.mappings() {
         let backing = match memory {
-            Memory::Base => Backing::Base,
-            Memory::Huge => Backing::Huge,
-            Memory::Shared => Backing::Inherited,
+            MemoryKind::Base => ArenaKind::Base,
+            MemoryKind::Huge => ArenaKind::Huge,
+            MemoryKind::Shared => ArenaKind::Inherited,
         };
         arena.back(range, backing).map_err(WorkloadRunError::Backing)?;
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use isotherm_core::Nanos;
 use isotherm_linux::sys::{self, Arena};
-use isotherm_sim::workload::{Op, Rate, Walk};
+use isotherm_sim::workload::{Op, TouchRate, Walk};
 
 use super::access_counts::AccessCounts;
 use crate::stop::Stop;
@@ -39,10 +39,10 @@ pub struct Toucher {
 
 impl Toucher {
     /// One of `threads` threads that together touch at `rate`.
-    pub fn new(walk: Walk, op: Op, rate: Rate, threads: u32) -> Self {
+    pub fn new(walk: Walk, op: Op, rate: TouchRate, threads: u32) -> Self {
         let pace = match rate {
-            Rate::Max => None,
-            Rate::Hz(hz) => Some(hz * walk.pages() as f64 / f64::from(threads.max(1))),
+            TouchRate::Max => None,
+            TouchRate::Hz(hz) => Some(hz * walk.pages() as f64 / f64::from(threads.max(1))),
         };
         let counts = vec![0; walk.parts()];
         Toucher { walk, op, pace, done: 0, counts }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use isotherm_core::AddrRange;
 
 use super::error::NumaError;
-use crate::sys::{self, Arena, Backing, Existing, NodeMask, PolicyMode};
+use crate::sys::{self, Arena, ArenaKind, Existing, NodeMask, PolicyMode};
 
 /// Size of a cache line, in bytes and in words.
 const LINE: usize = 64;
@@ -98,7 +98,7 @@ impl Bound {
         let nodes: NodeMask = [node].into_iter().collect();
         sys::bind(arena.range(), PolicyMode::BIND, &nodes, Existing::Leave).map_err(failed)?;
         // Huge pages, so that TLB misses do not disturb the measurement.
-        arena.back(AddrRange::new(0, len), Backing::Huge).map_err(failed)?;
+        arena.back(AddrRange::new(0, len), ArenaKind::Huge).map_err(failed)?;
         for batch in arena.words().chunks(BATCH * WORDS) {
             if is_over() {
                 return Ok(None);

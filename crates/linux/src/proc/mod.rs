@@ -55,13 +55,15 @@ pub use page_idle::IdleBitmap;
 pub use pagemap::{Pagemap, PagemapEntry, has_soft_dirty};
 pub use pagetypeinfo::{Pageblocks, pagetypeinfo};
 pub use ram::{Ram, system_ram};
-pub use smaps::{Usage, parse as parse_smaps, usage};
+pub use smaps::{AreaUsage, parse as parse_smaps, usage};
 pub use stat::{Resident, Stat, comm, command, cut_comm, resident, stat};
 pub(crate) use status::status_field;
 pub use status::{effective_capabilities, locked, swapped};
 pub use threads::{ThreadTime, is_runnable, thread_comm, threads, tids};
 pub use vmstat::vmstat;
-pub use zoneinfo::{Counters, Pageset, Watermarks, Zone, ZoneInfo, parse_zoneinfo, zoneinfo};
+pub use zoneinfo::{
+    Counters, Pageset, ReportedWatermarks, Zone, ZoneInfo, parse_zoneinfo, zoneinfo,
+};
 
 /// A kernel interface could not be read.
 #[derive(Debug, thiserror::Error)]

@@ -12,7 +12,7 @@ use super::{Edit, Editor};
 use crate::event::{Event, Lost, ReadError};
 use crate::files::Sink;
 use crate::header::{FileEndReason, RecordingHeader, TargetInfo};
-use crate::outcome::{Summary, WriteError};
+use crate::outcome::{RecordingTotals, WriteError};
 use crate::reader::Reader;
 use crate::writer::Writer;
 
@@ -178,7 +178,7 @@ impl<S: Sink> Rewriter<S> {
     ///
     /// # Errors
     /// If it has no snapshot, or no memory at the selected addresses, or cannot be written.
-    pub fn finish(self) -> Result<Summary, EditError> {
+    pub fn finish(self) -> Result<RecordingTotals, EditError> {
         if self.seq == 0 || !self.has_memory {
             return Err(EditError::Empty);
         }

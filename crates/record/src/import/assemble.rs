@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attrs, Cost, Mapping, MappingKind, Missing, Nanos, Pages, RateSupport, RegionView,
-    Snapshot, TargetId, TargetView, join_touching,
+    AddrRange, Attrs, Cost, Mapping, MappingKind, Missing, Nanos, RateSupport, RegionView,
+    Snapshot, TargetId, TargetView, UnknownPages, join_touching,
 };
 
 use super::Format;
@@ -214,7 +214,7 @@ impl Target<'_> {
             rate: self.scale.rate(r.nr_accesses, attrs),
             touched_bp: if r.nr_accesses > 0 { 10_000 } else { 0 },
             resident_bp: 10_000,
-            unknown_bp: Pages::default(),
+            unknown_bp: UnknownPages::default(),
             support: (!self.scale.presumed).then_some(RateSupport::MEASURED),
         };
         let views = regions.iter().enumerate().map(view).collect();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use isotherm_core::{Attribution, HeatBytes, Nanos, Snapshot, TargetId};
 
 use self::course::Course;
-pub use self::rows::{GroupRow, Groups, Shares, TimeBucket};
+pub use self::rows::{GroupBytes, GroupRow, Groups, TimeBucket};
 use crate::basis::{BasisTally, ms};
 use crate::filter::{FilterError, Gate, Options};
 
@@ -125,7 +125,7 @@ impl GroupsBuilder {
             let t = &self.options.thresholds;
             let bytes: HeatBytes = filter.clipped(view).map(|r| r.bytes(t)).sum();
             let saved = self.attributions.get(&view.id).map(|a| a.swapped);
-            let shares = Shares::of(&bytes, saved);
+            let shares = GroupBytes::of(&bytes, saved);
             let snapshot = self.snapshots;
             self.rows_of(view.id, |row| row.add(part, snapshot, &shares, seconds));
             all += bytes;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::words::{footer, head, span};
 use crate::basis::Basis;
-use crate::course::{Column, Course};
+use crate::course::{Course, CourseColumn};
 use crate::distribution::Percentile;
 use crate::regions::Regions;
 use crate::units::{self, bytes};
@@ -111,7 +111,8 @@ impl Table<'_> {
         let columns: Vec<_> = self.series.iter().map(|s| s.course.columns(basis, LINES)).collect();
         let width = (basis.to_ms - basis.from_ms) / LINES as f64;
         for i in 0..LINES {
-            let mean = |c: &Vec<Option<Column>>| Some(c.get(i).copied()??.mean.round() as u64);
+            let mean =
+                |c: &Vec<Option<CourseColumn>>| Some(c.get(i).copied()??.mean.round() as u64);
             let values: Option<Vec<u64>> = columns.iter().map(mean).collect();
             let from = basis.from_ms + i as f64 * width;
             let name = format!("{} to {}", span(from), span(from + width));

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::words::{footer, head, printable, span};
-use crate::groups::{GroupRow, Groups, Shares};
+use crate::groups::{GroupBytes, GroupRow, Groups};
 use crate::units::bytes;
 
 /// Width of a name, in characters.
@@ -55,7 +55,7 @@ fn heads(first: &str, refaulted: bool) -> String {
     columns(first, names.into_iter().map(str::to_owned))
 }
 
-fn line(out: &mut String, name: &str, s: &Shares, refaulted: Option<Option<u64>>) {
+fn line(out: &mut String, name: &str, s: &GroupBytes, refaulted: Option<Option<u64>>) {
     let or_dash = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), bytes);
     let sizes = [s.hot_bytes, s.warm_bytes, s.cold_bytes, s.unknown_bytes].map(bytes);
     let resident = s.resident_bytes.map_or_else(|| "?".to_owned(), bytes);
@@ -95,13 +95,16 @@ mod tests {
 
     #[test]
     fn names_and_figures_stand_in_columns() {
-        let mean =
-            Shares { resident_bytes: Some(3 << 20), hot_bytes: 1 << 20, ..Shares::default() };
+        let mean = GroupBytes {
+            resident_bytes: Some(3 << 20),
+            hot_bytes: 1 << 20,
+            ..GroupBytes::default()
+        };
         let row = |label: &str, saved| GroupRow {
             target: None,
             label: label.into(),
             cgroup: None,
-            mean: Shares { saved_bytes: saved, ..mean },
+            mean: GroupBytes { saved_bytes: saved, ..mean },
             last: mean,
             refaulted_bytes: saved,
             over_time: Vec::new(),

@@ -23,9 +23,9 @@ const MIN_ROWS: usize = 40;
 const ABSENT: Rgb = [0xe9, 0xec, 0xf0];
 const STRIPES: [Rgb; 2] = [[0xd3, 0xd8, 0xdf], [0x87, 0x90, 0x9d]];
 
-/// The heat map as a picture, best with the cells of [`Shape::picture`].
+/// The heat map as a picture, best with the cells of [`GridSize::picture`].
 ///
-/// [`Shape::picture`]: crate::Shape::picture
+/// [`GridSize::picture`]: crate::Shape::picture
 ///
 /// # Errors
 /// If the built-in font cannot be read.

@@ -7,7 +7,7 @@ use super::picture::{Anchor, Paint, Picture};
 use super::style::{
     HEAD, INK, LABEL, LEFT, LINE, NAME, NOTE, PAPER, PLOT, QUIET, WIDTH, heading, swatch,
 };
-use crate::lines::{Line, Lines, Plot};
+use crate::lines::{ChartLine, Lines, Plot};
 
 /// Heights in pixels: of a plot, of its name above it, and of the space below the last one.
 const HEIGHT: usize = 200;
@@ -77,7 +77,7 @@ fn draw(picture: &mut Picture, lines: &Lines, plot: &Plot, above: usize) {
     }
 }
 
-fn is_dot(line: &Line) -> bool {
+fn is_dot(line: &ChartLine) -> bool {
     line.points.len() == 1
 }
 
@@ -144,8 +144,10 @@ mod tests {
     use super::*;
 
     fn lines() -> Lines {
-        let line =
-            |name: &str, points: &[(f64, f64)]| Line { name: name.into(), points: points.into() };
+        let line = |name: &str, points: &[(f64, f64)]| ChartLine {
+            name: name.into(),
+            points: points.into(),
+        };
         let plot = Plot {
             name: "one".into(),
             lines: vec![
@@ -174,7 +176,7 @@ mod tests {
     #[test]
     fn a_single_point_is_a_dot_with_its_name_beside_it() {
         let mut lines = lines();
-        let dot = |name: &str, x| Line { name: name.into(), points: vec![(x, 40.0)] };
+        let dot = |name: &str, x| ChartLine { name: name.into(), points: vec![(x, 40.0)] };
         lines.plots[0].lines.extend([dot("here", 2.0), dot("there", 8.0), dot("off", f64::NAN)]);
         let picture = lines_picture(&lines).unwrap();
         let place = |name: &str| {
@@ -193,7 +195,8 @@ mod tests {
     #[test]
     fn nothing_can_be_drawn_too() {
         assert!(lines_picture(&Lines::default()).unwrap().png().is_ok());
-        let nan = Line { name: String::new(), points: vec![(f64::NAN, 1.0), (1.0, f64::INFINITY)] };
+        let nan =
+            ChartLine { name: String::new(), points: vec![(f64::NAN, 1.0), (1.0, f64::INFINITY)] };
         let plots = vec![Plot { name: String::new(), lines: vec![nan] }];
         assert!(lines_picture(&Lines { plots, ..Lines::default() }).unwrap().png().is_ok());
     }

@@ -6,7 +6,7 @@ use super::RenderError;
 use super::lines::lines_picture;
 use super::picture::Picture;
 use super::words::{heading, printable, span};
-use crate::lines::{Line, Lines, Plot};
+use crate::lines::{ChartLine, Lines, Plot};
 use crate::units::{MIB, bytes, significant};
 use crate::whatif::{WhatIf, WhatIfPoint, WhatIfRow};
 
@@ -177,8 +177,8 @@ fn front(w: &WhatIf) -> Lines {
         rows
     };
     let points = sorted(true).into_iter().map(at).collect();
-    let mut lines = vec![Line { name: "best".to_owned(), points }];
-    let dot = |row: &&WhatIfRow| Line { name: row.name.clone(), points: vec![at(row)] };
+    let mut lines = vec![ChartLine { name: "best".to_owned(), points }];
+    let dot = |row: &&WhatIfRow| ChartLine { name: row.name.clone(), points: vec![at(row)] };
     lines.extend(sorted(false).iter().map(dot));
     let most = w.sound().map(|row| row.saved_bytes).max().unwrap_or(0);
     let least = w.sound().map(|row| row.saved_bytes).min().unwrap_or(0);
@@ -198,7 +198,7 @@ fn front(w: &WhatIf) -> Lines {
 }
 
 fn course(w: &WhatIf, row: &WhatIfRow) -> Lines {
-    let line = |name: &str, of: fn(&WhatIfPoint) -> f64| Line {
+    let line = |name: &str, of: fn(&WhatIfPoint) -> f64| ChartLine {
         name: name.to_owned(),
         points: row.over_time.iter().map(|p| (p.to_ms / 1e3, of(p))).collect(),
     };

@@ -11,7 +11,7 @@ use crate::basis::{gaps, ms};
 use crate::course::EXACT;
 use crate::distribution::Distribution;
 use crate::filter::{FilterError, Gate, Options};
-use crate::names::{NO_MAPPING, Names};
+use crate::names::{NO_MAPPING, NameIndex};
 use crate::pieces::each_piece;
 use crate::units::percent;
 use tally::{CostTally, Tally, working_set};
@@ -28,7 +28,7 @@ const MAX_TARGETS: usize = 1000;
 pub struct Summarizer {
     options: Options,
     gate: Gate,
-    names: Names,
+    names: NameIndex,
     seconds: f64,
     total: Tally,
     last: Tally,
@@ -53,7 +53,7 @@ impl Summarizer {
         Summarizer {
             gate: Gate::new(options.filter.clone()),
             options,
-            names: Names::new(),
+            names: NameIndex::new(),
             seconds: 0.0,
             total: Tally::default(),
             last: Tally::default(),

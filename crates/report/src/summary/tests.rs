@@ -1,5 +1,5 @@
 use super::*;
-use crate::filter::Filter;
+use crate::filter::RecordFilter;
 use crate::scene::{absent, mapping, region, snapshot, target, unknown};
 use isotherm_core::{AddrRange, DirtyBytes, RegionView};
 use proptest::prelude::*;
@@ -29,10 +29,10 @@ fn one(regions: Vec<RegionView>) -> Snapshot {
 }
 
 fn filtered(time: Option<(u64, u64)>, addr: Option<(u64, u64)>) -> Options {
-    let filter = Filter {
+    let filter = RecordFilter {
         time: time.map(|(a, b)| Duration::from_millis(a)..Duration::from_millis(b)),
         addr: addr.map(|(a, b)| AddrRange::new(a, b)),
-        ..Filter::default()
+        ..RecordFilter::default()
     };
     Options { filter, ..Options::default() }
 }

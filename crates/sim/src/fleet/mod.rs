@@ -4,7 +4,7 @@
 //! service consists of classes of pages ([`Service`]). From these follow exactly, for each minute, which share of its
 //! memory is idle for how long, and which share is touched after how long ([`Day`]). A [`Measured`] minute adds the
 //! errors of a monitor: ages that are read from a histogram of few bins and slightly wrong, and samples of pages.
-//! The [`Truth`] does not use these shares: it simulates the touches of pages, one by one, and pages out each page at
+//! The [`PageOutTruth`] does not use these shares: it simulates the touches of pages, one by one, and pages out each page at
 //! its exact age.
 //!
 //! The same seed gives the same fleet, and each minute can be computed without the others.
@@ -18,7 +18,7 @@ mod truth;
 pub use day::Day;
 pub use measured::Measured;
 pub use service::{Deploy, Service, ServiceKind};
-pub use truth::{Truth, truth};
+pub use truth::{PageOutTruth, truth};
 
 use crate::random::{below, mix, unit};
 

@@ -12,7 +12,7 @@ const BUSY: f64 = 40.0;
 
 /// The effect of page-out of a service at a minimum age, over the whole time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Truth {
+pub struct PageOutTruth {
     /// number of the service
     pub service: usize,
     /// the minimum age in s
@@ -25,7 +25,7 @@ pub struct Truth {
 
 /// The truth of a service for every age of at least a minute.
 #[must_use]
-pub fn truth(fleet: &Fleet, service: usize) -> Vec<Truth> {
+pub fn truth(fleet: &Fleet, service: usize) -> Vec<PageOutTruth> {
     let own = &fleet.services()[service];
     let end = f64::from(fleet.spec().days) * DAY;
     let change = own.deploy.as_ref().map_or(end, |d| f64::from(d.minute) * MINUTE);
@@ -46,7 +46,7 @@ pub fn truth(fleet: &Fleet, service: usize) -> Vec<Truth> {
         }
     }
     let minutes = f64::from(fleet.spec().days * DAY_MINUTES);
-    let of = |(age, sum): (u64, [f64; 2])| Truth {
+    let of = |(age, sum): (u64, [f64; 2])| PageOutTruth {
         service,
         age,
         saved_bytes: sum[0] / end,

@@ -6,7 +6,7 @@ use isotherm_mm::OutOfMemory;
 
 use super::engine::{Next, Task};
 use super::system::{Actor, PagedMachine};
-use crate::workload::{Access, Layout, Rate, Walk, Workload};
+use crate::workload::{Access, TouchRate, Walk, Workload, WorkloadLayout};
 
 /// Touches in a step.
 const QUANTUM: u32 = 128;
@@ -57,14 +57,14 @@ impl Toucher {
     pub fn new(
         machine: &PagedMachine,
         process: usize,
-        (workload, layout): (&Workload, &Layout),
+        (workload, layout): (&Workload, &WorkloadLayout),
         (access, thread): (&Access, u32),
         length: Duration,
     ) -> Self {
         let walk = Walk::of(workload, layout, access, thread, machine.seed);
         let every = match access.rate {
-            Rate::Hz(hz) => 1e9 * f64::from(access.threads) / (hz * walk.pages() as f64),
-            Rate::Max => 0.0,
+            TouchRate::Hz(hz) => 1e9 * f64::from(access.threads) / (hz * walk.pages() as f64),
+            TouchRate::Max => 0.0,
         };
         let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
         let (begin, end) = (machine.now, machine.now.saturating_add(length));

@@ -86,14 +86,14 @@ pub(super) fn is_ripe(end: Nanos, now: Nanos) -> bool {
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Pace {
+pub struct SnapshotSelector {
     looks: Vec<Looks>,
     waiting: VecDeque<Nanos>,
 }
 
-impl Pace {
+impl SnapshotSelector {
     pub(super) fn new(looks: Vec<Looks>) -> Self {
-        Pace { looks, waiting: VecDeque::new() }
+        SnapshotSelector { looks, waiting: VecDeque::new() }
     }
 
     /// Notes that the snapshot that ends at `end` is pushed. Snapshots that end before the returned time, and have

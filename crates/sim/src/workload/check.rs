@@ -6,7 +6,7 @@ use std::time::Duration;
 use isotherm_core::PAGE_SIZE;
 
 use super::layout::room_for_islands;
-use super::{Access, Op, Order, Phase, Rate, Region, Workload, WorkloadError};
+use super::{Access, Op, Order, Phase, TouchRate, Workload, WorkloadError, WorkloadRegion};
 
 const MAX_REGIONS: usize = 256;
 const MAX_PHASES: usize = 1000;
@@ -36,7 +36,7 @@ impl Workload {
         number("regions", self.regions.len(), MAX_REGIONS)?;
         number("phases", self.phases.len(), MAX_PHASES)?;
         names("region", self.regions.iter().map(|r| r.name.as_str()))?;
-        self.regions.iter().try_for_each(Region::check)?;
+        self.regions.iter().try_for_each(WorkloadRegion::check)?;
         self.check_bytes()?;
         if self.islands > MAX_ISLANDS || u64::from(self.islands) > room_for_islands(&self) {
             return Err(WorkloadError::Islands { islands: self.islands });
@@ -85,7 +85,7 @@ impl Workload {
     }
 }
 
-impl Region {
+impl WorkloadRegion {
     fn check(&self) -> Checked {
         if self.size == 0 {
             return Err(self.bad("size", self.size, "more than nothing"));
@@ -107,12 +107,12 @@ impl Region {
 }
 
 impl Access {
-    fn check(&self, region: &Region) -> Checked {
+    fn check(&self, region: &WorkloadRegion) -> Checked {
         let bad = |what, found, hint| {
             Err(WorkloadError::Value { what, region: region.name.clone(), found, hint })
         };
         match self.rate {
-            Rate::Hz(hz) if !(hz > 0.0 && hz <= MAX_RATE_HZ) => {
+            TouchRate::Hz(hz) if !(hz > 0.0 && hz <= MAX_RATE_HZ) => {
                 return bad(
                     "rate",
                     hz,

@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::{
-    Access, Op, Order, Phase, Rate, Region, Workload, WorkloadError, four_mib, once, sixteen, words,
+    Access, Op, Order, Phase, TouchRate, Workload, WorkloadError, WorkloadRegion, four_mib, once,
+    sixteen, words,
 };
 
 /// An area that is not touched.
@@ -30,7 +31,7 @@ struct Picture {
     /// from the highest address to the lowest, as in a heat map
     rows: Vec<String>,
     /// the rate of each character in the rows other than [`REST`]
-    rates: BTreeMap<char, Rate>,
+    rates: BTreeMap<char, TouchRate>,
     /// bytes of an area
     #[serde(with = "words::size")]
     size: u64,
@@ -74,8 +75,14 @@ impl TryFrom<PictureFile> for Workload {
 }
 
 impl Picture {
-    fn region(&self, row: usize) -> Region {
-        Region { name: name(row), size: self.size, gap: self.gap, huge: false, shared: false }
+    fn region(&self, row: usize) -> WorkloadRegion {
+        WorkloadRegion {
+            name: name(row),
+            size: self.size,
+            gap: self.gap,
+            huge: false,
+            shared: false,
+        }
     }
 
     fn access(&self, row: usize, column: usize, cell: char) -> Result<Access, WorkloadError> {

@@ -8,7 +8,7 @@ use isotherm_core::PAGE_SIZE;
 use isotherm_linux::sys::Arena;
 use rand_core::Rng;
 
-use super::super::counting::Count;
+use super::super::counting::TouchCount;
 use super::{BATCH, RANDOM_BITS, random};
 
 type Words = [AtomicU64];
@@ -37,7 +37,7 @@ fn float(words: &Words, at: usize) -> f64 {
 
 /// A merge sort: each pass reads one half of the memory, and writes the other half. It merges sorted runs of twice
 /// the length in each pass.
-pub fn sort(bytes: u64, progress: &mut Count) -> Result<()> {
+pub fn sort(bytes: u64, progress: &mut TouchCount) -> Result<()> {
     let (a, b) = (filled(bytes, 0.5)?, filled(bytes, 0.5)?);
     let (mut from, mut to) = (a.words(), b.words());
     progress.add(0)?;
@@ -62,7 +62,7 @@ pub fn sort(bytes: u64, progress: &mut Count) -> Result<()> {
     }
 }
 
-fn merge(left: &Words, right: &Words, to: &Words, progress: &mut Count) -> Result<()> {
+fn merge(left: &Words, right: &Words, to: &Words, progress: &mut TouchCount) -> Result<()> {
     let (mut l, mut r) = (0, 0);
     for batch in to.chunks(BATCH) {
         for word in batch {
@@ -78,7 +78,7 @@ fn merge(left: &Words, right: &Words, to: &Words, progress: &mut Count) -> Resul
 
 /// Page rank: each pass reads all edges in order, and the ranks of their vertices at random. Each vertex has eight
 /// edges, most of them to vertices of low numbers.
-pub fn graph(bytes: u64, progress: &mut Count) -> Result<()> {
+pub fn graph(bytes: u64, progress: &mut TouchCount) -> Result<()> {
     const DEGREE: usize = 8;
     let edges = filled(bytes, 0.8)?;
     let (a, b) = (filled(bytes, 0.1)?, filled(bytes, 0.1)?);
@@ -104,7 +104,7 @@ pub fn graph(bytes: u64, progress: &mut Count) -> Result<()> {
 }
 
 /// A five-point stencil: each pass reads one half of the memory, and writes the other half.
-pub fn stencil(bytes: u64, progress: &mut Count) -> Result<()> {
+pub fn stencil(bytes: u64, progress: &mut TouchCount) -> Result<()> {
     const WIDTH: usize = 2048;
     let (a, b) = (filled(bytes, 0.5)?, filled(bytes, 0.5)?);
     let (mut from, mut to) = (a.words(), b.words());
@@ -124,7 +124,7 @@ pub fn stencil(bytes: u64, progress: &mut Count) -> Result<()> {
 
 /// A hash join: each pass reads all rows of one table, and looks them up in the hash table of the other, which is a
 /// quarter of the memory and half full.
-pub fn join(bytes: u64, progress: &mut Count) -> Result<()> {
+pub fn join(bytes: u64, progress: &mut TouchCount) -> Result<()> {
     let rows = filled(bytes, 0.75)?;
     let table = Arena::map(bytes / 4 / PAGE_SIZE * PAGE_SIZE)?;
     let table = table.words();
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn a_merge_is_in_order_and_counted() {
         let out = tempfile::tempfile().unwrap();
-        let mut progress = Count::to(out.try_clone().unwrap());
+        let mut progress = TouchCount::to(out.try_clone().unwrap());
         let to = words(&[0; 5]);
         merge(&words(&[1, 4, 4]), &words(&[2, 9]), &to, &mut progress).unwrap();
         assert_eq!(to.iter().map(|w| w.load(Relaxed)).collect::<Vec<_>>(), [1, 2, 4, 4, 9]);

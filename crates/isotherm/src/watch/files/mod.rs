@@ -25,10 +25,10 @@ use self::left::LeftFiles;
 use self::mapped::MappedFiles;
 use self::tracer::{TracedFiles, Tracer};
 use self::turns::SamplingSlices;
-use self::watched::{Interval, WINDOW_SHIFT, WatchedFile};
+use self::watched::{FileInterval, WINDOW_SHIFT, WatchedFile};
 use super::{AttrsFor, Ready, StaticTargets, Watch, WatchError};
 use crate::pace::{Pace, PaceLimits, WorkStart};
-use crate::page_cache::{Reader, Scope};
+use crate::page_cache::{CacheReader, FileScope};
 use crate::usage::UsageError;
 
 /// Maximum number of files that are watched at once: those with the most cached pages.
@@ -49,7 +49,7 @@ const READING: PaceLimits =
 #[derive(Debug, Clone)]
 pub struct FilesToWatch {
     /// which files
-    pub scope: Scope,
+    pub scope: FileScope,
     /// Reads, writes and mapped accesses are targets of their own.
     pub by_access: bool,
     /// Parts that leave the memory keep their rates, so that schemes can read hot ones ahead.
@@ -59,8 +59,8 @@ pub struct FilesToWatch {
 }
 
 /// Watches files. It counts from the first step on.
-pub struct Files {
-    reader: Reader,
+pub struct WatchedFiles {
+    reader: CacheReader,
     counter: Result<ReadCounter, String>,
     mapped: Result<(MappedFiles, Way), String>,
     by_access: bool,
@@ -70,10 +70,10 @@ pub struct Files {
     held: HeldProcesses,
 }
 
-impl Files {
+impl WatchedFiles {
     /// Opens what can count here, and finds the files. They are targets from `first` on.
     pub fn open(what: &FilesToWatch, first: TargetId) -> Result<Self, WatchError> {
-        let reader = Reader::open(what.scope.clone())?;
+        let reader = CacheReader::open(what.scope.clone())?;
         if let Some(why) = reader.why_not_bpf() {
             return Err(WatchError::NoBpf(why.to_owned()));
         }
@@ -89,7 +89,7 @@ impl Files {
             (_, Err(maps)) => warn!("accesses through mappings are unknown: {maps}"),
             _ => {}
         }
-        let mut files = Files {
+        let mut files = WatchedFiles {
             reader,
             counter,
             mapped,
@@ -242,7 +242,7 @@ impl Watched {
     }
 }
 
-impl Ready for Files {
+impl Ready for WatchedFiles {
     fn describe(&self) -> String {
         let reads = match self.counter.as_ref().map(ReadCounter::writes) {
             Err(_) => "reads and writes not seen",
@@ -317,7 +317,7 @@ impl Ready for Files {
 }
 
 struct FileWatch {
-    files: Files,
+    files: WatchedFiles,
     attrs: Attrs,
     turns: SamplingSlices,
     tracer: Option<Tracer>,
@@ -433,7 +433,7 @@ impl FileWatch {
         if now >= self.files.files.read.due() {
             self.files.read_parts()?;
         }
-        let interval = Interval {
+        let interval = FileInterval {
             time: now.since(self.start),
             counted: self.files.counter.is_ok().then_some(self.counts.time),
             window_shift: self.files.files.window_shift,

@@ -10,7 +10,7 @@ use isotherm_core::{
 use super::process::IdleError;
 use super::tracking::{Tracking, Window};
 use crate::ops::annotate::mapping_at;
-use crate::physical::Stretch;
+use crate::physical::RamRange;
 use crate::sys::CpuLaps;
 
 /// The largest range of one ask, in bytes.
@@ -36,8 +36,8 @@ impl Physical {
     ///
     /// # Errors
     /// If the kernel does not track idle pages, or isotherm does not run as root.
-    pub fn new(root: &Path, memory: &[Stretch]) -> Result<Self, IdleError> {
-        let mappings = memory.iter().map(Stretch::mapping).collect();
+    pub fn new(root: &Path, memory: &[RamRange]) -> Result<Self, IdleError> {
+        let mappings = memory.iter().map(RamRange::mapping).collect();
         Ok(Physical { tracking: Tracking::open(root)?, mappings, cpu: CpuLaps::begin() })
     }
 
@@ -95,7 +95,7 @@ mod tests {
         std::fs::create_dir(root.path().join("proc")).unwrap();
         std::fs::write(root.path().join("proc/kpageflags"), (1u64 << 5).to_ne_bytes().repeat(1024))
             .unwrap();
-        let stretch = |start, end| Stretch {
+        let stretch = |start, end| RamRange {
             range: AddrRange::new(start, end),
             node: 1,
             zone: "Normal".into(),

@@ -1,11 +1,11 @@
 //! Properties of the policies, tested on random machines.
 
 use isotherm_mm::{
-    Fair, Layout, LayoutError, LruType, Memory, Request, Rules, ZoneBalance, ZoneKind,
+    AllocRequest, Fair, Layout, LayoutError, LruType, Memory, Rules, ZoneBalance, ZoneKind,
 };
 use serde::Serialize;
 
-use super::load::Load;
+use super::load::LabLoad;
 use super::run::{LabError, run};
 use super::streams::{StreamPhase, Streams};
 use crate::paged::{DiskSpec, MachineSpec, NodeSpec, StreamOrder, ZoneSpec};
@@ -101,7 +101,7 @@ impl Drawn {
         let layout = Layout::single(self.cpus, &self.zones());
         let mut memory = Memory::new(&layout, fair.rules())?;
         for i in 0..u64::try_from(2 * layout.managed()).unwrap_or(0) {
-            let request = Request {
+            let request = AllocRequest {
                 cpu: u32::try_from(i % u64::from(self.cpus)).unwrap_or(0),
                 node: 0,
                 class: ZoneKind::Normal,
@@ -139,7 +139,7 @@ impl Drawn {
             threads: vec![1],
             phases: vec![phase(Op::Write, false), phase(Op::Read, drop_caches)],
         };
-        let run = run(&spec, ("", rules), &Load::Streams(streams), 1, self.seed)?;
+        let run = run(&spec, ("", rules), &LabLoad::Streams(streams), 1, self.seed)?;
         Ok(run.phases.last().map_or(0.0, |p| p.mb_s))
     }
 

@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::law::{as_shares, throughput};
-use super::published::{Stream, StreamRun};
+use super::published::{StreamResult, StreamRun};
 use super::stream::{LAW, NETWORK};
-use super::table::Table;
+use super::table::PublishedTable;
 
 /// The bounds of errors, in percent.
 pub const BOUNDS: [f64; 3] = [3.0, 5.0, 10.0];
@@ -49,7 +49,7 @@ fn within(errors: &[f64]) -> [usize; 3] {
 }
 
 /// The fit of each model of a table, over all of its cells and by layout.
-pub(super) fn fits(table: &Table) -> Vec<Fit> {
+pub(super) fn fits(table: &PublishedTable) -> Vec<Fit> {
     let mut layouts: Vec<Option<&str>> = vec![None];
     for cell in table.cells.iter().filter(|c| !c.predictions.is_empty()) {
         if !layouts.contains(&Some(&cell.layout)) {
@@ -73,7 +73,7 @@ pub(super) fn fits(table: &Table) -> Vec<Fit> {
     pairs.filter_map(of).collect()
 }
 
-impl Stream {
+impl StreamResult {
     /// The lines in flight are fitted to one half of the runs with interleaved arrays. Both models then predict the
     /// other half; the law has no parameter to fit.
     pub(super) fn held_out(&self) -> Vec<HeldOut> {

@@ -15,7 +15,7 @@ pub struct NodesSpec {
     /// a description, in one line
     pub about: String,
     /// the near one first
-    pub node: Vec<NodeSpec>,
+    pub node: Vec<BandwidthNode>,
     /// number of accesses in flight; without it the model has no queues
     pub lines_in_flight: Option<u32>,
     /// bytes of an access
@@ -29,7 +29,7 @@ pub struct NodesSpec {
 /// A node.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct NodeSpec {
+pub struct BandwidthNode {
     /// name of the node
     pub name: String,
     /// its bandwidth alone, in 10^6 bytes a second
@@ -88,7 +88,7 @@ impl NodesSpec {
             return Err(NodesError::Nodes(self.node.len()));
         }
         let sound = |value: f64| (1.0..=1e9).contains(&value);
-        let is_sound = |n: &&NodeSpec| sound(n.bandwidth_mb_s) && n.idle_ns.is_none_or(sound);
+        let is_sound = |n: &&BandwidthNode| sound(n.bandwidth_mb_s) && n.idle_ns.is_none_or(sound);
         if let Some(bad) = self.node.iter().find(|n| !is_sound(n)) {
             return Err(NodesError::Node(bad.name.clone()));
         }

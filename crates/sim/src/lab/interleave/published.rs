@@ -19,12 +19,12 @@ pub struct Published {
     /// several expanders, their weights unknown
     pub mlc: Mlc,
     /// one expander, by 9:1
-    pub stream: Stream,
+    pub stream: StreamResult,
     /// time instead of bandwidth
     pub xsbench: Xsbench,
     /// claimed gains
     #[serde(default)]
-    pub claim: Vec<Claim>,
+    pub claim: Vec<PublishedGain>,
 }
 
 /// See [`Published::mlc`].
@@ -56,7 +56,7 @@ pub struct MlcRun {
 /// See [`Published::stream`].
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Stream {
+pub struct StreamResult {
     /// the machine
     pub about: String,
     /// of DRAM and of the expander
@@ -104,7 +104,7 @@ pub struct Xsbench {
 /// A published claim of a gain.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Claim {
+pub struct PublishedGain {
     /// the table
     pub table: String,
     /// the run; all runs if it is missing

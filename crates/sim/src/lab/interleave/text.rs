@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::law::ratio;
 use super::loads::{LoadPoint, Loads};
 use super::stream::{LAW, NETWORK};
-use super::table::{Cell, Optimum, Table, Unit};
+use super::table::{Optimum, PublishedFigure, PublishedTable, Unit};
 use super::{CheckedClaim, Forecast, Interleave};
 
 /// Width of the first column, and of a column of numbers, in characters.
@@ -98,7 +98,7 @@ impl Unit {
     }
 }
 
-impl Table {
+impl PublishedTable {
     fn text(&self) -> String {
         let mut out = format!("\n{}, {}\n{}\n", self.name, self.unit.name(), self.about);
         let models = self.models();
@@ -125,7 +125,7 @@ impl Table {
         out
     }
 
-    fn figures(&self, cell: &Cell, models: &[&str]) -> impl Iterator<Item = String> {
+    fn figures(&self, cell: &PublishedFigure, models: &[&str]) -> impl Iterator<Item = String> {
         let of = |model: &&str| {
             let found = cell.predictions.iter().find(|p| p.model == *model);
             found.map_or(["-".to_owned(), String::new()], |p| {
