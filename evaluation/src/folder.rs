@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Version of the plan. It increases when a run, or a measured figure, changes its meaning.
-pub const VERSION: u32 = 7;
+pub const PLAN_VERSION: u32 = 7;
 const SETUP: &str = "setup.json";
 
 /// The settings that all runs of a folder share.
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     const SOME: FolderSettings = FolderSettings {
-        version: VERSION,
+        version: PLAN_VERSION,
         size: 1,
         seconds: 2,
         lead_in: 3,

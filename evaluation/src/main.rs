@@ -10,7 +10,7 @@ use clap::{Args, Parser};
 use isotherm_bench::output::save_json;
 use isotherm_bench::program;
 use isotherm_evaluation::config::Config;
-use isotherm_evaluation::folder::{FolderSettings, ResultsFolder, RunOutcome, VERSION};
+use isotherm_evaluation::folder::{FolderSettings, PLAN_VERSION, ResultsFolder, RunOutcome};
 use isotherm_evaluation::names::NameList;
 use isotherm_evaluation::one::one;
 use isotherm_evaluation::pace::RemainingTime;
@@ -198,7 +198,7 @@ impl Size {
         let even = (2..=1000).contains(&slices) && slices % 2 == 0;
         ensure!(even, "{slices} slices: choose an even number of 2 to 1000");
         ensure!((1..=10_000_000).contains(&rate), "{rate} requests a second: choose 1 to 10000000");
-        Ok(FolderSettings { version: VERSION, size, seconds, lead_in, slices, rate, seed })
+        Ok(FolderSettings { version: PLAN_VERSION, size, seconds, lead_in, slices, rate, seed })
     }
 }
 

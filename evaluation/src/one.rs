@@ -27,18 +27,18 @@ struct Moment {
 }
 
 /// Interval between checks, because a process that has just ended takes a while to free its memory.
-const LOOK: Duration = Duration::from_millis(300);
+const CHECK_INTERVAL: Duration = Duration::from_millis(300);
 const MAX_LOOKS: u32 = 20;
 /// Changes below this amount happen all the time, in bytes.
-const STEADY: u64 = 4 << 20;
+const STEADY_BYTES: u64 = 4 << 20;
 
 /// The memory in use, once it hardly changes any more.
 fn settled(root: &Path, stop: &Stop) -> Result<u64> {
     let mut before = used(root)?;
     for _ in 0..MAX_LOOKS {
-        stop.sleep(LOOK)?;
+        stop.sleep(CHECK_INTERVAL)?;
         let now = used(root)?;
-        if now.abs_diff(before) < STEADY {
+        if now.abs_diff(before) < STEADY_BYTES {
             return Ok(now);
         }
         before = now;

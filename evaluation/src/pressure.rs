@@ -29,8 +29,8 @@ const BURSTS: u32 = 6;
 /// Pause between bursts, so that newly written values are cold by the next burst.
 const BETWEEN: Duration = Duration::from_secs(12);
 /// Latencies count from 1 s before a burst until this long after its start.
-const COUNTED: Duration = Duration::from_secs(4);
-const BEFORE: Duration = Duration::from_secs(1);
+const COUNTED_AFTER: Duration = Duration::from_secs(4);
+const COUNTED_BEFORE: Duration = Duration::from_secs(1);
 /// Reclaims memory that is idle for 5 s, for at most 1/5 of the time.
 const RECLAIM: [&str; 11] = [
     "reclaim",
@@ -122,10 +122,10 @@ fn run(redis: &Redis, reclaim: bool, stop: &Stop) -> Result<BurstResults> {
         let (counts, reached) = (KernelCounters::read(Path::new("/"))?, group.times_reached()?);
         let allocating = std::thread::scope(|scope| {
             let allocating = scope.spawn(|| {
-                std::thread::sleep(BEFORE);
+                std::thread::sleep(COUNTED_BEFORE);
                 allocate(&group, redis.bytes / 8, place.path(), stop)
             });
-            server.open_loop(COUNTED, &mut seen, stop)?;
+            server.open_loop(COUNTED_AFTER, &mut seen, stop)?;
             allocating.join().map_err(|_| anyhow::anyhow!("the burst has panicked"))?
         })?;
         results.bursts.push(allocating);

@@ -10,7 +10,7 @@ pub const BY_QUOTAS: &str =
     "how much of a quota is used where work suffices, and what goes first: by `quotas`";
 
 /// A gain or a waste below this, in percent, is too small to be kept or removed.
-const NOTHING: f64 = 2.0;
+const NEGLIGIBLE_PERCENT: f64 = 2.0;
 
 /// All bounds.
 pub fn verdicts(results: &Results<'_>) -> Vec<Verdict> {
@@ -93,7 +93,8 @@ fn those<'a>(
 
 fn kept(results: &Results<'_>) -> Verdict {
     let of = |w: &str, c| results.slowdown(w, c);
-    let on = those(results, |w, c| Some(of(w, c)?.value), |slowdown| slowdown < -NOTHING);
+    let on =
+        those(results, |w, c| Some(of(w, c)?.value), |slowdown| slowdown < -NEGLIGIBLE_PERCENT);
     let mean = |c| Estimate::mean(&on.iter().filter_map(|w| of(w, c)).collect::<Vec<_>>());
     let both = mean(Config::Thp).zip(mean(Config::Ethp));
     let share = both.map(|(thp, ethp)| 100.0 * ethp.value / thp.value);
@@ -106,7 +107,8 @@ fn kept(results: &Results<'_>) -> Verdict {
 
 fn removed(results: &Results<'_>) -> Verdict {
     let resident: Figure = |f| Some(f.memory.resident);
-    let on = those(results, |w, c| results.overhead(w, c, resident), |more| more > NOTHING);
+    let on =
+        those(results, |w, c| results.overhead(w, c, resident), |more| more > NEGLIGIBLE_PERCENT);
     let sum = |c| -> f64 { on.iter().filter_map(|w| results.mean(w, c, resident)).sum() };
     let waste = |c| sum(c) - sum(Config::Orig);
     let share = (!on.is_empty()).then(|| 100.0 * (1.0 - waste(Config::Ethp) / waste(Config::Thp)));

@@ -9,7 +9,7 @@ mod alone;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use isotherm_evaluation::folder::{FolderSettings, ResultsFolder, VERSION};
+use isotherm_evaluation::folder::{FolderSettings, PLAN_VERSION, ResultsFolder};
 use isotherm_evaluation::locked;
 use serde_json::{Value, json};
 
@@ -205,7 +205,7 @@ fn locked_runs_of_another_setup_are_refused() {
     }
     let dir = tempfile::tempdir().unwrap();
     let size = 128;
-    let (version, seconds, lead_in, slices, rate, seed) = (VERSION, 60, 15, 30, 120_000, 1);
+    let (version, seconds, lead_in, slices, rate, seed) = (PLAN_VERSION, 60, 15, 30, 120_000, 1);
     let setup = FolderSettings { version, size, seconds, lead_in, slices, rate, seed };
     ResultsFolder::<locked::LockedRun>::open(dir.path(), &setup).unwrap();
     // If it ran, it would fail at this name.

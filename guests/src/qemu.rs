@@ -55,7 +55,7 @@ const TSC_KHZ: u32 = 1_000_000;
 /// Outputs of a guest in its directory: the text of its script.
 pub const TEXT: &str = "text";
 /// A tar archive of its `/out`.
-pub const FILES: &str = "files.tar";
+pub const FILES_TAR: &str = "files.tar";
 /// A byte for each second of its clock since its script started.
 pub const HEARTBEAT: &str = "heartbeat";
 /// The messages of its kernel.
@@ -90,7 +90,7 @@ impl Boot<'_> {
         // QEMU splits its options at commas, unless they are doubled.
         let path = |name: &str| dir.join(name).display().to_string().replace(',', ",,");
         command.args(["-serial", &format!("file:{}", path(CONSOLE))]);
-        for (i, name) in [TEXT, FILES, HEARTBEAT].into_iter().enumerate() {
+        for (i, name) in [TEXT, FILES_TAR, HEARTBEAT].into_iter().enumerate() {
             command.arg("-chardev");
             command.arg(format!("file,id=c{i},path={}", path(name)));
             command.args(["-device", &format!("virtserialport,chardev=c{i},name={name}")]);

@@ -18,7 +18,7 @@ pub const STANDSTILL: Duration = Duration::from_secs(600);
 
 /// Maximum time between two samples that counts as standstill. After a longer time, this program itself stood
 /// still.
-const STEP: Duration = Duration::from_secs(1);
+const MAX_SAMPLE_GAP: Duration = Duration::from_secs(1);
 
 /// The state of a running emulator.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +56,7 @@ impl EmulatorWatch {
 
     /// The reason to end the emulator, if there is one.
     pub fn verdict(&mut self, sample: EmulatorState) -> Option<String> {
-        let step = sample.elapsed.saturating_sub(self.last.elapsed).min(STEP);
+        let step = sample.elapsed.saturating_sub(self.last.elapsed).min(MAX_SAMPLE_GAP);
         self.still = if sample.cpu > self.last.cpu { Duration::ZERO } else { self.still + step };
         self.last = sample;
         if sample.beats > self.beat.beats {
@@ -130,8 +130,11 @@ mod tests {
     #[test]
     fn a_pause_of_both_is_no_standstill() {
         let mut watch = EmulatorWatch::new(TIMEOUT, SILENCE);
-        let at =
-            |seconds| EmulatorState { elapsed: Duration::from_secs(seconds), cpu: STEP, beats: 1 };
+        let at = |seconds| EmulatorState {
+            elapsed: Duration::from_secs(seconds),
+            cpu: MAX_SAMPLE_GAP,
+            beats: 1,
+        };
         assert_eq!(watch.verdict(at(1)), None);
         assert_eq!(watch.verdict(at(5000)), None);
     }

@@ -19,7 +19,7 @@ use crate::target::{Behaviour, TargetProcess};
 use crate::{Experiment, Trial, processes};
 
 /// A command that does not end by itself gets SIGINT after this time.
-const TIME: Duration = Duration::from_secs(20);
+const SIGINT_AFTER: Duration = Duration::from_secs(20);
 
 /// The calls that fail, with errors that each can return. `close` is missing, since nothing can be done about it.
 /// So are `mmap` and `brk` for memory of the program: a Rust program aborts if it gets none.
@@ -142,8 +142,11 @@ impl Calls {
 
     fn count(&self, of: usize) -> Result<BTreeMap<String, usize>> {
         self.prepare()?;
-        let ended =
-            run(&mut self.traced(of, &["-c", "-U", "calls,name"]), Path::new(WORK_DIR), TIME)?;
+        let ended = run(
+            &mut self.traced(of, &["-c", "-U", "calls,name"]),
+            Path::new(WORK_DIR),
+            SIGINT_AFTER,
+        )?;
         ensure!(ended.status.is_some(), "{:?} does not end", COMMANDS[of]);
         ensure!(self.others_end()?.is_empty(), "strace does not end");
         fs::remove_dir_all(&self.folder)?;
@@ -174,7 +177,7 @@ impl Calls {
         }
         let mut check = Command::new(PROGRAM);
         check.args(["record", "--check", "a.rec"]).current_dir(&self.folder);
-        let ended = run(&mut check, Path::new(WORK_DIR), TIME)?;
+        let ended = run(&mut check, Path::new(WORK_DIR), SIGINT_AFTER)?;
         let reported = ["is sound", "breaks off", "is cut short"];
         let well =
             ended.fault().is_none() && reported.iter().any(|part| ended.text().contains(part));
@@ -204,7 +207,7 @@ impl Experiment for Calls {
 
         self.prepare()?;
         let mut command = self.traced(of, &["-e", &trace, "-e", &inject]);
-        let ended = run(&mut command, Path::new(WORK_DIR), TIME)?;
+        let ended = run(&mut command, Path::new(WORK_DIR), SIGINT_AFTER)?;
         let left = self.others_end()?;
         let log = fs::read(TRACE).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
@@ -236,6 +239,6 @@ impl Experiment for Calls {
 fn fault(ended: &Finished, left: &[String]) -> Option<String> {
     ended
         .fault()
-        .or_else(|| ended.interrupted.then(|| format!("it did not end within {TIME:?}")))
+        .or_else(|| ended.interrupted.then(|| format!("it did not end within {SIGINT_AFTER:?}")))
         .or_else(|| (!left.is_empty()).then(|| format!("left processes: {}", left.join(", "))))
 }

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::random::Random;
 use crate::sandbox::{PROGRAM, WORK_DIR};
-use crate::target::{Behaviour, NAME, TargetProcess};
+use crate::target::{Behaviour, ODD_NAME, TargetProcess};
 use crate::{Experiment, Trial, processes};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ const COMMANDS: [(&str, &[&str]); 3] = [
         &[
             "record",
             "--comm",
-            NAME,
+            ODD_NAME,
             "-o",
             "a.rec",
             "--max-size",
@@ -51,7 +51,7 @@ const COMMANDS: [(&str, &[&str]); 3] = [
         &[
             "reclaim",
             "--comm",
-            NAME,
+            ODD_NAME,
             "--dry-run",
             "--min-age",
             "5s",

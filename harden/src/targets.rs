@@ -13,14 +13,14 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::random::Random;
 use crate::run::{Finished, run};
 use crate::sandbox::{PROGRAM, WORK_DIR};
-use crate::target::{Behaviour, NAME, TargetProcess};
+use crate::target::{Behaviour, ODD_NAME, TargetProcess};
 use crate::{Experiment, Trial, processes};
 
 /// Pids of the sandbox. They are few, so that the kernel soon assigns each of them again. It does not assign pids below
 /// 300 (`RESERVED_PIDS`) again.
 const PIDS: std::ops::Range<u32> = 300..600;
 /// The program must end this long after its `--duration` at the latest, on a busy machine.
-const TIME: Duration = Duration::from_secs(60);
+const MAX_OVERRUN: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// All memory, at once.
@@ -44,7 +44,7 @@ impl Targets {
         let canary = Canary::start()?;
         let pid = canary.target.pid().to_string();
         fs::create_dir(&self.folder)?;
-        let ended = run(&mut self.command(&["--pid", &pid]), Path::new(WORK_DIR), TIME)?;
+        let ended = run(&mut self.command(&["--pid", &pid]), Path::new(WORK_DIR), MAX_OVERRUN)?;
         fs::remove_dir_all(&self.folder)?;
         ensure!(!ended.failed(), "cannot watch a process: {}", ended.err);
         ensure!(canary.touched()?.is_some(), "a watched canary does not show it: {}", ended.err);
@@ -161,7 +161,7 @@ impl Experiment for Targets {
         let victim = targets.swap_remove(0);
         let pids: Vec<String> =
             targets.iter().chain([&victim]).map(|t| t.pid().to_string()).collect();
-        let mut who = vec!["--comm", NAME];
+        let mut who = vec!["--comm", ODD_NAME];
         if random.one_in(2) {
             who = pids.iter().flat_map(|pid| ["--pid", pid]).collect();
         }
@@ -173,7 +173,7 @@ impl Experiment for Targets {
         // The victim ends while it is watched, and a canary gets its pid. Before, the pid may mean the canary.
         let delay = Duration::from_millis(random.below(600) as u64);
         let (ended, reused) = std::thread::scope(|scope| -> Result<_> {
-            let running = scope.spawn(|| run(&mut command, Path::new(WORK_DIR), TIME));
+            let running = scope.spawn(|| run(&mut command, Path::new(WORK_DIR), MAX_OVERRUN));
             while !running.is_finished() && self.log_is_empty() {
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -210,7 +210,7 @@ fn fault(ended: &Finished, must_succeed: bool) -> Option<String> {
     let said = || format!("{}: {}", ended.class(), ended.err.trim());
     ended
         .fault()
-        .or_else(|| ended.interrupted.then(|| format!("it did not end within {TIME:?}")))
+        .or_else(|| ended.interrupted.then(|| format!("it did not end within {MAX_OVERRUN:?}")))
         .or_else(|| ended.text().contains(raw).then(|| "it printed control characters".to_owned()))
         .or_else(|| (ended.failed() && (must_succeed || ended.err.is_empty())).then(said))
 }

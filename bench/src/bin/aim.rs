@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use isotherm_bench::program::{ChildGuard, beside, reclaim_by_aim};
-use isotherm_bench::user::{self, AGES, User, WORKLOADS};
+use isotherm_bench::user::{self, IDLE_TIMES_S, User, WORKLOADS};
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::proc;
 use isotherm_linux::swap::Swap;
@@ -34,9 +34,9 @@ struct Course {
     saved: f64,
     /// bytes read back in each minute, in percent of the memory that stays
     back: Vec<f64>,
-    /// bytes that are idle for each of [`AGES`], and that came back after that: sums over the minutes
-    idle: [f64; AGES.len()],
-    returned: [f64; AGES.len()],
+    /// bytes that are idle for each of [`IDLE_TIMES_S`], and that came back after that: sums over the minutes
+    idle: [f64; IDLE_TIMES_S.len()],
+    returned: [f64; IDLE_TIMES_S.len()],
 }
 
 fn main() -> Result<()> {
@@ -74,7 +74,7 @@ fn main() -> Result<()> {
         let of_best = fixed.map_or(0.0, |k| course.idle[k]);
         (saved, best) = (saved + course.saved / n as f64, best + of_best / n as f64);
         let fixed = fixed.map_or("none".to_owned(), |k| {
-            format!("{:.0} MiB ({} s)", of_best / n as f64 / MIB, AGES[k])
+            format!("{:.0} MiB ({} s)", of_best / n as f64 / MIB, IDLE_TIMES_S[k])
         });
         println!(
             "{name:<16}{:>6.0} MiB{:>16.1} %{:>22}{:>24}",
@@ -117,7 +117,7 @@ fn minute(users: &mut [User], courses: &mut [Course]) -> Result<()> {
         course.back.push(bytes / resident.all as f64 * 100.0);
         course.saved += saved[i];
         let now = user.idle()?;
-        for k in 0..AGES.len() {
+        for k in 0..IDLE_TIMES_S.len() {
             course.idle[k] += now.idle[k];
             course.returned[k] += now.returned[k] - before[i].returned[k];
         }
@@ -130,5 +130,5 @@ fn best_fixed(course: &Course, all: f64, percent: f64) -> Option<usize> {
     let n = course.back.len() as f64;
     let keeps =
         |k: &usize| course.returned[*k] / n <= (all - course.idle[*k] / n) * percent / 100.0;
-    (0..AGES.len()).find(keeps)
+    (0..IDLE_TIMES_S.len()).find(keeps)
 }

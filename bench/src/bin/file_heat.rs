@@ -63,7 +63,7 @@ const MIN_HZ: f64 = 0.02;
 /// A thread of the load works, and then waits, for this time.
 const TICK: Duration = Duration::from_millis(4);
 /// Accesses after which a thread reports what it has done, also if it is late.
-const BATCH: u64 = 1000;
+const BATCH_ACCESSES: u64 = 1000;
 /// The smallest share of the asked rate with which a figure is valid.
 const MIN_RATE_SHARE: f64 = 0.95;
 
@@ -209,7 +209,7 @@ fn access(
             0.0 => u64::MAX,
             _ => (begin.elapsed().as_secs_f64() * per_second) as u64,
         };
-        let end = due.min(count + BATCH);
+        let end = due.min(count + BATCH_ACCESSES);
         while count < end {
             let page = zone.first + random.next_u64() % zone.pages;
             accessor.access(file, page)?;

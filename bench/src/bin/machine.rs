@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Parser;
 use isotherm_mm::Fair;
-use isotherm_sim::lab::fairzone::MACHINE;
+use isotherm_sim::lab::fairzone::MACHINE_TOML;
 use isotherm_sim::paged::{
     MachineSpec, PagedMachine, Populate, Stream, StreamOrder, Task, Toucher,
 };
@@ -50,7 +50,7 @@ fn main() -> Result<()> {
 }
 
 fn machine(seed: u64) -> Result<PagedMachine> {
-    Ok(PagedMachine::new(&MachineSpec::parse(MACHINE)?, Fair::Landed.rules(), seed)?)
+    Ok(PagedMachine::new(&MachineSpec::parse(MACHINE_TOML)?, Fair::Landed.rules(), seed)?)
 }
 
 /// CPU time of this process in s, without that of others.

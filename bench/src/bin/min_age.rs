@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use isotherm_bench::prediction::{PredictedPoint, curve, factors, played, record};
 use isotherm_bench::program::{ChildGuard, beside};
-use isotherm_bench::user::{self, AGES, User, WORKLOADS};
+use isotherm_bench::user::{self, IDLE_TIMES_S, User, WORKLOADS};
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::proc;
 use isotherm_linux::swap::Swap;
@@ -47,7 +47,7 @@ struct Cell {
 fn main() -> Result<()> {
     user::run_if_asked()?;
     let mut o = Options::parse();
-    ensure!(o.ages.iter().all(|age| AGES.contains(age)), "ages are among {AGES:?}");
+    ensure!(o.ages.iter().all(|age| IDLE_TIMES_S.contains(age)), "ages are among {IDLE_TIMES_S:?}");
     o.ages.sort_unstable_by(|a, b| b.cmp(a));
     let isotherm = beside()?;
     let _swap = Swap::start(2 << 30)?;
@@ -117,7 +117,7 @@ fn measure(
     seconds: u64,
     curves: &[(Vec<PredictedPoint>, Vec<PredictedPoint>)],
 ) -> Result<Vec<Cell>> {
-    let at = AGES.iter().position(|a| *a == age).context("no such age")?;
+    let at = IDLE_TIMES_S.iter().position(|a| *a == age).context("no such age")?;
     let mut cells = Vec::new();
     for (user, (curve, played)) in users.iter_mut().zip(curves) {
         let find = |of: &[PredictedPoint]| {

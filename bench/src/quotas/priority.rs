@@ -7,7 +7,7 @@ use isotherm_core::PAGE_SIZE;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::run::{COLD, RunParameters};
+use super::run::{COLD_SECONDS, RunParameters};
 use super::{BrokenBounds, swapped};
 use crate::fading::Fading;
 
@@ -80,7 +80,7 @@ impl Case {
         let mut target = Fading::start(PAGES, &ends)?;
         let all = target.range().len() / PAGE_SIZE;
         // The first turn comes at once, when no memory is cold, and the next one when all memory is.
-        let idle = APART * u32::try_from(TIMES)? + Duration::from_secs(2 * COLD);
+        let idle = APART * u32::try_from(TIMES)? + Duration::from_secs(2 * COLD_SECONDS);
         let scheme = format!(
             "apply_interval = \"{}s\"\nquota = {{ {} bytes = {}, reset = \"1h\" }}",
             idle.as_secs(),

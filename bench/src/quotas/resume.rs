@@ -6,7 +6,7 @@ use anyhow::Result;
 use isotherm_core::{AddrRange, PAGE_SIZE};
 
 use super::audit::AuditLine;
-use super::run::{COLD, RunParameters};
+use super::run::{COLD_SECONDS, RunParameters};
 use super::{BrokenBounds, swapped};
 use crate::toucher::Toucher;
 
@@ -33,7 +33,7 @@ fn row(processes: u64, bounds: &mut BrokenBounds) -> Result<()> {
     }
     let on: Vec<(i32, AddrRange)> = targets.iter().map(|t| (t.pid(), t.range())).collect();
     let windows = (processes * PAGES * PAGE_SIZE).div_ceil(QUOTA);
-    let length = Duration::from_secs(windows + COLD + 4);
+    let length = Duration::from_secs(windows + COLD_SECONDS + 4);
     let scheme = format!("quota = {{ bytes = {QUOTA} }}");
     let log = RunParameters { scheme: &scheme, on: &on, length, options: &[] }.run()?.log;
     let begun = log.chunk_by(|a, b| a.window == b.window).count();

@@ -11,7 +11,7 @@ use super::audit::{self, AuditLine};
 use crate::{program, usage};
 
 /// Time in seconds from which memory is cold.
-pub const COLD: u64 = 3;
+pub const COLD_SECONDS: u64 = 3;
 
 /// The parameters of a run.
 pub struct RunParameters<'a> {
@@ -64,7 +64,7 @@ impl RunParameters<'_> {
             )
         });
         format!(
-            "[[scheme]]\naction = \"pageout\"\nrate = {{ max = 0 }}\nage = {{ min = \"{COLD}s\" }}\n\
+            "[[scheme]]\naction = \"pageout\"\nrate = {{ max = 0 }}\nage = {{ min = \"{COLD_SECONDS}s\" }}\n\
              filters = [{}]\n{}\n",
             only.collect::<String>(),
             self.scheme

@@ -6,7 +6,7 @@ use anyhow::Result;
 use isotherm_core::PAGE_SIZE;
 
 use super::audit::windows;
-use super::run::{COLD, RunParameters};
+use super::run::{COLD_SECONDS, RunParameters};
 use super::{BrokenBounds, swapped};
 use crate::toucher::Toucher;
 
@@ -30,7 +30,7 @@ fn row(quota: u64, bounds: &mut BrokenBounds) -> Result<()> {
         Toucher::start(quota * WINDOWS + quota / 2 / PAGE_SIZE * PAGE_SIZE, Some(false))?;
     target.rest()?;
     let on = [(target.pid(), target.range())];
-    let length = Duration::from_secs(WINDOWS + COLD + 4);
+    let length = Duration::from_secs(WINDOWS + COLD_SECONDS + 4);
     let scheme = format!("quota = {{ bytes = {quota} }}");
     let ran = RunParameters { scheme: &scheme, on: &on, length, options: &[] }.run()?;
     let all = windows(&ran.log);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::audit::windows;
-use super::run::{COLD, RunParameters};
+use super::run::{COLD_SECONDS, RunParameters};
 use super::{BrokenBounds, swapped};
 use crate::toucher::Toucher;
 
@@ -31,7 +31,7 @@ fn row(ms: u32, bounds: &mut BrokenBounds) -> Result<()> {
     let mut target = Toucher::start((u64::from(WINDOWS * ms) * SPEED) << 10, Some(false))?;
     target.rest()?;
     let on = [(target.pid(), target.range())];
-    let length = Duration::from_secs(u64::from(WINDOWS) + COLD + 1);
+    let length = Duration::from_secs(u64::from(WINDOWS) + COLD_SECONDS + 1);
     let run = |time: u32| {
         let scheme = format!("quota = {{ time = \"{time}ms\" }}");
         RunParameters { scheme: &scheme, on: &on, length, options: &[] }.run()

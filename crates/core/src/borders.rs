@@ -54,7 +54,7 @@ pub(crate) struct MergeThresholds {
 }
 
 /// Joins only windows without any difference.
-pub(crate) const EXACT: MergeThresholds = MergeThresholds {
+pub(crate) const MERGE_EQUAL: MergeThresholds = MergeThresholds {
     llr: 0.0,
     rate_ratio: 1.0,
     age_ratio: 1.0,
@@ -169,7 +169,7 @@ impl Joined {
     /// joined individually: if the first one is joined, so are the later ones, because the result is more
     /// similar to them.
     fn join(&mut self, group: WindowGroup, one: &WindowGroup) {
-        let thresholds = if self.all { EXACT } else { FIRST_PASS };
+        let thresholds = if self.all { MERGE_EQUAL } else { FIRST_PASS };
         match self.out.last_mut() {
             Some(last) if are_alike(last, one, thresholds, self.now) => unite(last, &group),
             _ => self.out.push(group),

@@ -16,6 +16,6 @@ pub use bucket::{Bucket, BucketError};
 pub use compact::{CompactedDay, Folder, LakeFiles, compact};
 pub use file::{Effort, LakeFileError, Writer, read};
 pub use lake::{DiskLimits, HOUR_MS, Lake, LakeError, MINUTE_MS, StoredHour, day};
-pub use row::{AGES, Group, LakeRow, Rows, schema};
+pub use row::{COLUMN_AGES, Group, LakeRow, Rows, schema};
 #[cfg(feature = "upload")]
 pub use upload::{UploadError, Uploader};

@@ -35,7 +35,7 @@ struct View {
 /// moves to another CPU leaves new pages behind that cannot be cleared for a while.
 const MAX_TRIES: u32 = 10;
 /// Up to 31 new pages wait on their CPU, and cannot be cleared until more follow.
-const SETTLE: u64 = 64;
+const SETTLE_PAGES: u64 = 64;
 
 /// The results of the test.
 pub(crate) struct Proven {
@@ -74,8 +74,8 @@ fn try_all(walker: &mut Walker) -> Result<Proven, WalkError> {
 
 /// Pages 0..6: never touched, young, made old, PROT_NONE, only read (two of them).
 fn small_pages(walker: &mut Walker) -> Result<u64, WalkError> {
-    let mut own = OwnPages::map(6 + SETTLE)?;
-    (1..=3).chain(6..6 + SETTLE).for_each(|page| own.write(page, page));
+    let mut own = OwnPages::map(6 + SETTLE_PAGES)?;
+    (1..=3).chain(6..6 + SETTLE_PAGES).for_each(|page| own.write(page, page));
     let before = first(walker, own.range(3, 1))?;
     own.protect_none(3, 1)?;
     let zeros = own.read(4) + own.read(5);

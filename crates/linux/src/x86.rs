@@ -4,7 +4,7 @@ const PRESENT: u64 = 1;
 const ACCESSED: u64 = 1 << 5;
 /// In an entry without [`PRESENT`]: the page is mapped without any permission (NUMA balancing, `mprotect`).
 const PROT_NONE: u64 = 1 << 8;
-const FRAME: u64 = 0x000f_ffff_ffff_f000;
+const FRAME_MASK: u64 = 0x000f_ffff_ffff_f000;
 
 /// Bytes that one page table maps: the size of a huge page.
 pub const HUGE_SIZE: u64 = 2 << 20;
@@ -65,7 +65,7 @@ impl LeafEntry {
     #[must_use]
     pub fn frame(self) -> u64 {
         let bits = if self.0 & PRESENT == 0 { !self.0 } else { self.0 };
-        (bits & FRAME) >> 12
+        (bits & FRAME_MASK) >> 12
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
         assert!(!swapped.is_resident() && !swapped.is_young() && swapped.is_swapped());
         assert!(![young, old, none].map(LeafEntry::is_swapped).contains(&true));
         // PROT_NONE: bit 8, frame inverted.
-        let numa = LeafEntry((!(0x0012_3456_u64 << 12) & FRAME) | PROT_NONE | ACCESSED);
+        let numa = LeafEntry((!(0x0012_3456_u64 << 12) & FRAME_MASK) | PROT_NONE | ACCESSED);
         assert!(numa.is_resident() && numa.is_young());
         assert_eq!(numa.frame(), 0x0012_3456);
     }

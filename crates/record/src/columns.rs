@@ -14,13 +14,13 @@ use crate::scalars::{self, SCALARS, nanos};
 use crate::versions;
 
 /// Bytes of a row, a target and a region in the columns.
-const ROW: usize = SCALARS.len() * 8 + quality::ROW;
-const TARGET: usize = 4 + 9 + 8 + 2 * 9 + 8 + 4;
+const ROW_BYTES: usize = SCALARS.len() * 8 + quality::ROW_BYTES;
+const TARGET_BYTES: usize = 4 + 9 + 8 + 2 * 9 + 8 + 4;
 const REGION: usize = 8 + 8 + 8 + 3 * 4 + 3 * 2 + 2 * Unknown::ALL.len() + 2 * 3;
 
 /// Bytes of `s` in the columns.
 pub(crate) fn bytes_of(s: &Snapshot) -> usize {
-    ROW + s.targets.len() * TARGET + s.nr_regions() * REGION
+    ROW_BYTES + s.targets.len() * TARGET_BYTES + s.nr_regions() * REGION
 }
 
 /// The name of the column for a reason why pages are unknown.
@@ -136,7 +136,8 @@ impl Targets {
         out.push(list("target_id", false, &rows, array::<UInt32Type>(self.id))?);
         out.push(list("ran_ns", true, &rows, Arc::new(UInt64Array::from(self.ran_ns)))?);
         out.push(list("left_out", false, &rows, array::<UInt64Type>(self.left_out))?);
-        for (name, values) in versions::DIRTY.into_iter().zip([self.dirty, self.writeback]) {
+        for (name, values) in versions::DIRTY_COLUMNS.into_iter().zip([self.dirty, self.writeback])
+        {
             out.push(list(name, true, &rows, Arc::new(UInt64Array::from(values)))?);
         }
         out.push(list("mapping_set", false, &rows, array::<UInt64Type>(self.mapping_set))?);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tempfile::TempPath;
 
 use crate::frame::MAGIC;
-use crate::limits::MAX_FILES;
+use crate::limits::MAX_ROTATED_FILES;
 use crate::outcome::WriteError;
 
 /// A destination of frames.
@@ -145,7 +145,8 @@ impl RecordFiles {
             let _earlier = lock_all(path, &there)?;
             let old = with_suffix(path, "old");
             // Without an earlier record, FILE.old stays.
-            let stale = if earlier.is_empty() { Vec::new() } else { records(&old, MAX_FILES)? };
+            let stale =
+                if earlier.is_empty() { Vec::new() } else { records(&old, MAX_ROTATED_FILES)? };
             lock_all(&old, &stale)?;
             let stale = stale.into_iter().map(|age| part(&old, age));
             let renames = earlier.into_iter().map(|age| (part(path, age), part(&old, age)));
@@ -279,7 +280,7 @@ fn begin_aside(path: &Path) -> io::Result<(File, TempPath)> {
 /// The ages of the files at `path` that are records. Another file in a place that will be `needed` is an error.
 fn records(path: &Path, needed: u32) -> Result<Vec<u32>, WriteError> {
     let mut found = Vec::new();
-    for age in 0..MAX_FILES {
+    for age in 0..MAX_ROTATED_FILES {
         let path = part(path, age);
         match state(&path) {
             Ok(PathState::Record) => found.push(age),

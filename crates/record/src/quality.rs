@@ -9,7 +9,7 @@ use crate::bad::InvalidField;
 use crate::lists::{NamedColumn, column, plain};
 
 /// Bytes per row.
-pub(crate) const ROW: usize = 4 * 9;
+pub(crate) const ROW_BYTES: usize = 4 * 9;
 
 const RESTRAINTS: [Restraint; 3] = [Restraint::None, Restraint::ShortRuns, Restraint::ReadOnly];
 

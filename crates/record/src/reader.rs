@@ -12,7 +12,7 @@ use crate::event::{Event, Lost, ReadError, TornReason};
 use crate::files::{is_written, part};
 use crate::frame::{FrameError, FrameInput, Frames, StreamInput};
 use crate::header::{FileEndReason, RecordingHeader};
-use crate::limits::MAX_FILES;
+use crate::limits::MAX_ROTATED_FILES;
 use crate::state::{Known, StreamState};
 use crate::verify::Problem;
 
@@ -328,7 +328,7 @@ fn older(path: &Path) -> Vec<PathBuf> {
         return Vec::new();
     };
     let same = |p: &PathBuf| facts_of(p).is_some_and(|f| f == facts);
-    (1..MAX_FILES).map(|age| part(path, age)).take_while(same).collect()
+    (1..MAX_ROTATED_FILES).map(|age| part(path, age)).take_while(same).collect()
 }
 
 /// The facts at the start of a file, if it has any.

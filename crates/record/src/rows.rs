@@ -18,8 +18,8 @@ use crate::check;
 use crate::columns::unknown_name;
 use crate::lists::{Lists, column};
 use crate::quality;
-use crate::scalars::{self, END, SCALARS, SEQ, START};
-use crate::versions::DIRTY;
+use crate::scalars::{self, END_INDEX, SCALARS, SEQ, START_INDEX};
+use crate::versions::DIRTY_COLUMNS;
 
 const SHORT_LISTS: &str = "the lists of a snapshot are not of one length";
 const UNEQUAL_LISTS: InvalidField = InvalidField::new(SHORT_LISTS);
@@ -101,13 +101,13 @@ impl SnapshotRows {
     /// The number and the end of the next snapshot.
     pub(crate) fn peek(&self) -> Option<(u64, Nanos)> {
         let at = |column: usize| self.scalars.get(column)?.values().get(self.next).copied();
-        Some((at(SEQ)?, Nanos(at(END)?)))
+        Some((at(SEQ)?, Nanos(at(END_INDEX)?)))
     }
 
     /// The end of the last snapshot, and the time from the start of the first one until then.
     pub(crate) fn span(&self) -> Option<(Nanos, Duration)> {
-        let start = Nanos(*self.scalars.get(START)?.values().first()?);
-        let end = Nanos(*self.scalars.get(END)?.values().last()?);
+        let start = Nanos(*self.scalars.get(START_INDEX)?.values().first()?);
+        let end = Nanos(*self.scalars.get(END_INDEX)?.values().last()?);
         Some((end, end.since(start)))
     }
 
@@ -150,7 +150,7 @@ impl Targets {
             id: Lists::of(batch, "target_id")?,
             ran_ns: Lists::of(batch, "ran_ns")?,
             left_out: Lists::of(batch, "left_out")?,
-            dirty: [Lists::of(batch, DIRTY[0])?, Lists::of(batch, DIRTY[1])?],
+            dirty: [Lists::of(batch, DIRTY_COLUMNS[0])?, Lists::of(batch, DIRTY_COLUMNS[1])?],
             mapping_set: Lists::of(batch, "mapping_set")?,
             regions: Lists::of(batch, "regions")?,
         })

@@ -34,17 +34,17 @@ use crate::traces::from_traces;
 /// Waiting snapshots are written before they are older than this.
 const FLUSH: Duration = Duration::from_secs(5);
 /// Maximal size of the waiting snapshots, in bytes.
-const BATCH: usize = 1 << 20;
+const BATCH_BYTES: usize = 1 << 20;
 /// Maximal number of attributions that wait for snapshots.
 const ATTRIBUTIONS: usize = 4096;
 /// Maximal number of faults that wait for snapshots.
-const FAULTS: usize = 4096;
+const MAX_WAITING_FAULTS: usize = 4096;
 /// Maximal number of accesses to files that wait for snapshots.
 const ACCESSES: usize = 1 << 18;
 /// Bytes reserved in each file for its end.
 const END_ROOM: u64 = 2048;
 /// Maximal size of the end's note in bytes, so that the end fits in the reserved space.
-const NOTE: usize = 512;
+const MAX_NOTE_BYTES: usize = 512;
 
 struct Target {
     fact: TargetInfo,
@@ -225,7 +225,11 @@ impl<S: Sink> Writer<S> {
         if check::fault(&f).is_ok() {
             self.faults.push(f);
         }
-        if self.faults.len() < FAULTS { Ok(self.progress()) } else { self.write_faults() }
+        if self.faults.len() < MAX_WAITING_FAULTS {
+            Ok(self.progress())
+        } else {
+            self.write_faults()
+        }
     }
 
     /// Adds the files that a target may execute, for the faults after this call.
@@ -447,7 +451,7 @@ impl<S: Sink> Writer<S> {
     /// Whether the waiting snapshots would be too old or too large after one more snapshot of the same length
     /// as the last one.
     fn is_due(&self) -> bool {
-        let most = usize::try_from(self.file_size / 2).unwrap_or(BATCH).min(BATCH);
+        let most = usize::try_from(self.file_size / 2).unwrap_or(BATCH_BYTES).min(BATCH_BYTES);
         let old = self
             .waits
             .is_some_and(|(first, start, end)| end.since(first) + end.since(start) > FLUSH);
@@ -517,7 +521,7 @@ impl<S: Sink> Writer<S> {
             .chars()
             .scan(0, |len, c| {
                 *len += c.len_utf8();
-                (*len <= NOTE).then_some(c)
+                (*len <= MAX_NOTE_BYTES).then_some(c)
             })
             .collect();
         let end = End { why, note, snapshots: self.summary.snapshots, files: self.summary.files };

@@ -11,7 +11,7 @@ use crate::distribution::{Distribution, Percentile};
 use crate::timeline::{Timeline, TimelinePoint};
 
 /// Maximum number of snapshots for exact percentiles: 4.8 days at one per 400 ms, in 16 MiB.
-pub(crate) const EXACT: usize = 1 << 20;
+pub(crate) const EXACT_SNAPSHOTS: usize = 1 << 20;
 
 /// A quantity that has one value per snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -39,7 +39,7 @@ pub(crate) struct CourseTally {
 
 impl CourseTally {
     pub(crate) fn new() -> Self {
-        CourseTally { distribution: Distribution::new(EXACT), timeline: Timeline::new() }
+        CourseTally { distribution: Distribution::new(EXACT_SNAPSHOTS), timeline: Timeline::new() }
     }
 
     /// Adds the value of a snapshot.

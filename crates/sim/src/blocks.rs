@@ -10,7 +10,7 @@ use isotherm_core::{
 
 use crate::ground_truth::GroundTruth;
 use crate::kind::{DECISION_FACTOR, PatternShare, pieces};
-use crate::score::{MIN_HZ, Score, regions};
+use crate::score::{MIN_SCORED_HZ, Score, regions};
 
 /// Rates above this are limited to it, in Hz.
 const MAX_HZ: f64 = 1000.0;
@@ -21,7 +21,7 @@ const WARM_HZ: f64 = 0.2;
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct BlockScores {
     /// Mean of the absolute binary logarithm of reported over true rate, weighted by bytes. Both rates are
-    /// limited to [`MIN_HZ`] and 1000 Hz. `None` if there are no blocks.
+    /// limited to [`MIN_SCORED_HZ`] and 1000 Hz. `None` if there are no blocks.
     pub log2_error: Option<f64>,
     /// correlation of the logarithms of both rates; `None` if either is the same everywhere
     pub correlation: Option<f64>,
@@ -226,7 +226,7 @@ impl Map {
 }
 
 fn log2(hz: f64) -> f64 {
-    hz.clamp(MIN_HZ, MAX_HZ).log2()
+    hz.clamp(MIN_SCORED_HZ, MAX_HZ).log2()
 }
 
 fn near(hz: f64, threshold: f64) -> bool {

@@ -54,7 +54,7 @@ pub mod whatif;
 pub mod workload;
 
 pub use accuracy::{
-    AGED, Accuracy, AccuracyBuilder, Blocks, Delay, KindScores, SETTLED, ScoreStatistics,
+    AGED, Accuracy, AccuracyBuilder, Blocks, Delay, HOT_SCORES_FROM, KindScores, ScoreStatistics,
 };
 pub use accuracy_text::{accuracy_text, over_time_text};
 pub use area::MappingSpec;
@@ -66,9 +66,9 @@ pub use ground_truth::{
 };
 pub use machine::{Machine, SimError};
 pub use ops::Ops;
-pub use over_time::{F1, OverTime, SETTLE, SecondF1};
+pub use over_time::{F1, OverTime, PHASE_LEAD_IN, SecondF1};
 pub use pattern::TouchPattern;
 pub use run::run;
-pub use score::{MIN_HZ, Score, Scores, highest_hz, score};
+pub use score::{MIN_SCORED_HZ, Score, Scores, highest_hz, score};
 pub use space::AddressSpace;
 pub use truth::Truth;

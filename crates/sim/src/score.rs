@@ -7,7 +7,7 @@ use crate::kind::{PatternShare, pieces};
 
 /// Rates below this are raised to it, in Hz. In an interval of 400 ms, the samples of a region represent one
 /// touch in 6.4 s of its pages.
-pub const MIN_HZ: f64 = 0.1;
+pub const MIN_SCORED_HZ: f64 = 0.1;
 
 /// The highest rate that a look can distinguish from a higher one: with five touches per sampling interval,
 /// 99.3 % of the pages are found accessed.
@@ -75,7 +75,7 @@ pub struct Scores {
     pub unknown: u64,
     /// Root mean square of the binary logarithm of reported over true rate, over the bytes touched in the
     /// interval. The reported rate assumes that the pages reported as touched are among the touched ones. Both
-    /// rates are limited to [`MIN_HZ`] and [`highest_hz`]. `None` if nothing was touched.
+    /// rates are limited to [`MIN_SCORED_HZ`] and [`highest_hz`]. `None` if nothing was touched.
     pub rate_error: Option<f64>,
 }
 
@@ -156,7 +156,7 @@ impl Sums {
         for piece in pieces.iter().filter(|p| p.hz > 0.0) {
             let bytes = seen * piece.share;
             let hz = f64::from(region.rate.hz) * (touched / piece.share).min(1.0);
-            let log = |hz: f64| hz.clamp(MIN_HZ, self.top).log2();
+            let log = |hz: f64| hz.clamp(MIN_SCORED_HZ, self.top).log2();
             self.squares += bytes * (log(hz) - log(piece.hz)).powi(2);
             self.touched += bytes;
         }

@@ -16,8 +16,8 @@ use crate::{TopOptions, draw};
 /// The spans of time that charts may show, in seconds.
 pub const SPANS: [u64; 7] = [60, 180, 600, 1800, 3600, 6 * 3600, 24 * 3600];
 /// The limits that keys choose from: hot in Hz, cold in seconds.
-pub const HOT_HZ: [f64; 9] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0];
-pub const COLD_SECONDS: [u64; 9] = [1, 2, 5, 10, 30, 60, 120, 300, 600];
+pub const HOT_CHOICES_HZ: [f64; 9] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0];
+pub const COLD_CHOICES_S: [u64; 9] = [1, 2, 5, 10, 30, 60, 120, 300, 600];
 
 /// The page that is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -290,14 +290,14 @@ impl App {
     /// Takes a higher limit of hot, or a lower one.
     pub(crate) fn hot(&mut self, step: isize) {
         let mut t = self.view.thresholds();
-        t.hot_hz = next(&HOT_HZ, t.hot_hz, step);
+        t.hot_hz = next(&HOT_CHOICES_HZ, t.hot_hz, step);
         self.view.set_thresholds(t);
     }
 
     /// Takes a higher limit of cold, or a lower one.
     pub(crate) fn cold(&mut self, step: isize) {
         let mut t = self.view.thresholds();
-        t.cold_age = next(&COLD_SECONDS.map(Duration::from_secs), t.cold_age, step);
+        t.cold_age = next(&COLD_CHOICES_S.map(Duration::from_secs), t.cold_age, step);
         self.view.set_thresholds(t);
     }
 
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_limit_moves_from_any_value_in_the_right_direction() {
-        let steps = |now| (next(&HOT_HZ, now, -1), next(&HOT_HZ, now, 1));
+        let steps = |now| (next(&HOT_CHOICES_HZ, now, -1), next(&HOT_CHOICES_HZ, now, 1));
         assert_eq!(steps(20.0), (10.0, 50.0));
         assert_eq!(steps(15.0), (10.0, 20.0));
         assert_eq!(steps(500.0), (200.0, 500.0));

@@ -3,8 +3,8 @@
 use isotherm_core::{PAGE_SIZE, RateSupport, RegionView};
 
 /// Rates at the ends of the scale of levels. The scale of colours, from 0.1 to 1000 Hz, lies within it.
-const LOW_HZ: f32 = 0.05;
-const HIGH_HZ: f32 = 5000.0;
+const LOWEST_LEVEL_HZ: f32 = 0.05;
+const HIGHEST_LEVEL_HZ: f32 = 5000.0;
 /// The highest level of a rate. Adjacent levels differ by 1.1 %.
 const MAX_LEVEL: u16 = 1023;
 /// The highest level of a rate in a byte. Adjacent levels differ by 15 %.
@@ -140,7 +140,7 @@ fn level(hz: f32) -> u16 {
     if hz <= 0.0 {
         return 0;
     }
-    let place = (hz / LOW_HZ).ln() / (HIGH_HZ / LOW_HZ).ln();
+    let place = (hz / LOWEST_LEVEL_HZ).ln() / (HIGHEST_LEVEL_HZ / LOWEST_LEVEL_HZ).ln();
     1 + (place.clamp(0.0, 1.0) * f32::from(MAX_LEVEL - 1)).round() as u16
 }
 
@@ -152,7 +152,11 @@ impl Default for Rates {
     fn default() -> Self {
         let hz = |i: usize| match i {
             0 => 0.0,
-            i => LOW_HZ * (HIGH_HZ / LOW_HZ).powf((i - 1) as f32 / f32::from(MAX_LEVEL - 1)),
+            i => {
+                LOWEST_LEVEL_HZ
+                    * (HIGHEST_LEVEL_HZ / LOWEST_LEVEL_HZ)
+                        .powf((i - 1) as f32 / f32::from(MAX_LEVEL - 1))
+            }
         };
         Rates(Box::new(std::array::from_fn(hz)))
     }

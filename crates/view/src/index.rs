@@ -19,7 +19,7 @@ use crate::series::Series;
 use crate::view::View;
 
 /// Maximum number of targets with a history. A limit, because records come from outside.
-const MAX_TARGETS: usize = 4096;
+const MAX_INDEXED_TARGETS: usize = 4096;
 /// Maximum number of ages, and of attributions, that are kept of a target.
 const MAX_POINTS: usize = 256;
 /// The share of the memory that those of all targets may use: one in so many parts.
@@ -153,7 +153,7 @@ impl Index {
     /// The target of this number, which is added if there is room.
     fn target(&mut self, id: TargetId) -> Option<&mut Target> {
         if !self.targets.contains_key(&id) {
-            let is_full = self.targets.len() >= MAX_TARGETS;
+            let is_full = self.targets.len() >= MAX_INDEXED_TARGETS;
             // Live views run for long: the target that ended first makes room.
             let may_forget = self.limits.retention == Retention::Newest;
             if is_full && !(may_forget && self.forget_first()) {

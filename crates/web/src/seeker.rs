@@ -11,7 +11,7 @@ use isotherm_record::{Event, FramePosition, ReadError, Reader};
 const MAX_MARKS: usize = 8192;
 const MAX_MARK_BYTES: usize = 64 << 20;
 /// Maximum number of regions in memory, of snapshots that were read recently.
-const MAX_REGIONS: usize = 400_000;
+const MAX_READ_REGIONS: usize = 400_000;
 
 /// Marks of a record, in order of time, and the snapshots that were read last.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Seeker {
 
 impl Default for Seeker {
     fn default() -> Self {
-        Seeker::new(MAX_MARK_BYTES, MAX_REGIONS)
+        Seeker::new(MAX_MARK_BYTES, MAX_READ_REGIONS)
     }
 }
 
@@ -314,13 +314,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("r");
         write(&path, 600);
-        let all = read(&path, MAX_MARK_BYTES, MAX_REGIONS);
+        let all = read(&path, MAX_MARK_BYTES, MAX_READ_REGIONS);
         let bytes = all.marks().bytes;
         assert!(all.marks().all.len() > 20, "{}", all.marks().all.len());
-        let few = read(&path, bytes / 3, MAX_REGIONS);
+        let few = read(&path, bytes / 3, MAX_READ_REGIONS);
         assert!(few.marks().bytes <= bytes / 3, "{} of {bytes}", few.marks().bytes);
         assert!(few.marks().all.len() >= 5, "{}", few.marks().all.len());
-        let none = read(&path, 0, MAX_REGIONS);
+        let none = read(&path, 0, MAX_READ_REGIONS);
         assert_eq!(none.marks().all.len(), 0);
         for seeker in [all, few, none] {
             assert_eq!(numbers(&seeker, &path, 700.0, 1000.0), (100..400).collect::<Vec<_>>());
@@ -355,7 +355,7 @@ mod tests {
         let path = dir.path().join("r");
         write(&path, 70);
         // A part may end at the gap, and be cut there.
-        for max_regions in [MAX_REGIONS, REGIONS as usize] {
+        for max_regions in [MAX_READ_REGIONS, REGIONS as usize] {
             let seeker = read(&path, MAX_MARK_BYTES, max_regions);
             for (at, number) in
                 [(0.0, 0), (59.5, 59), (60.0, 59), (300.0, 59), (659.5, 59), (660.0, 60)]

@@ -20,7 +20,7 @@ use crate::source::{PageSource, SourceKind, ms};
 use crate::{WebOptions, announce, farewell, live_limits};
 
 /// Time between two questions to the service.
-const EVERY: Duration = Duration::from_secs(1);
+const REQUEST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Shows a service until a signal. `control` is its socket; `None`: the default.
 ///
@@ -44,7 +44,7 @@ pub fn follow(control: Option<&Path>, options: &WebOptions) -> Result<()> {
         let answered = status.map_err(Into::into).and_then(|answer| service.take(&answer));
         source.note(&answered.err().map_or_else(String::new, |e| chain(e.as_ref())));
         changes.send_modify(|n| *n += 1);
-        stop.until(sys::monotonic() + EVERY)?.wait();
+        stop.until(sys::monotonic() + REQUEST_INTERVAL)?.wait();
         status = ask(control, &Request::Status);
     }
     farewell(&server);
@@ -102,7 +102,7 @@ impl<'a> Service<'a> {
     /// Adds what a status reports of memory.
     fn totals(&self, status: &Value, now: Nanos) {
         let saved = status["total"]["saved"].as_u64().unwrap_or(0);
-        self.source.change().total(now..now + EVERY, &heat(&status["total"]), saved);
+        self.source.change().total(now..now + REQUEST_INTERVAL, &heat(&status["total"]), saved);
         self.source.set_rows(Some(rows(status)));
     }
 }

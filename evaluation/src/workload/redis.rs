@@ -111,11 +111,11 @@ struct Scan {
 
 impl Scan {
     /// One request of this many belongs to the scan.
-    const EVERY: u32 = 8;
+    const SCAN_ONE_IN: u32 = 8;
 
     /// The key of the next request, if it belongs to the scan.
     fn next(&mut self) -> Option<u32> {
-        self.requests = (self.requests + 1) % Self::EVERY;
+        self.requests = (self.requests + 1) % Self::SCAN_ONE_IN;
         if self.requests != 0 {
             return None;
         }

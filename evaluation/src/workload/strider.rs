@@ -18,7 +18,7 @@ use crate::stop::Stop;
 /// The argument with which the bench starts itself as this process.
 const ARGUMENT: &str = "--be-the-strider";
 /// Touches between two reports.
-const BATCH: u64 = 1 << 18;
+const BATCH_TOUCHES: u64 = 1 << 18;
 /// Words per page.
 const WORDS: usize = PAGE_SIZE as usize / size_of::<u64>();
 
@@ -67,12 +67,12 @@ pub fn run_if_asked() -> Result<()> {
     let touched = pages.div_ceil(step).max(1);
     let words_of_memory = memory.words();
     loop {
-        for _ in 0..BATCH {
+        for _ in 0..BATCH_TOUCHES {
             let drawn = random.next_u64();
             let word = (drawn % touched * step) as usize * WORDS + (drawn >> 48) as usize % WORDS;
             std::hint::black_box(words_of_memory.get(word).map(|w| w.load(Relaxed)));
         }
-        count.add(BATCH)?;
+        count.add(BATCH_TOUCHES)?;
     }
 }
 

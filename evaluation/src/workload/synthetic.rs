@@ -23,7 +23,7 @@ const LONGER: Duration = Duration::from_secs(30);
 /// A CPU counts as full from this share of the time on.
 const FULL: f64 = 0.9;
 /// Upper limit of the counters of a workload, in bytes.
-const MAX_COUNTS: u64 = 1 << 20;
+const MAX_COUNTER_BYTES: u64 = 1 << 20;
 
 /// A workload of `isotherm lab workload --list`.
 #[derive(Debug, Clone)]
@@ -106,7 +106,7 @@ struct Counts {
 impl Counts {
     fn of(pid: i32, place: &Place) -> Result<Self> {
         let length = place.end.checked_sub(place.start);
-        ensure!(length.is_some_and(|l| l <= MAX_COUNTS), "it counts nowhere: {place:?}");
+        ensure!(length.is_some_and(|l| l <= MAX_COUNTER_BYTES), "it counts nowhere: {place:?}");
         let range = AddrRange::new(place.start, place.end);
         Ok(Counts { memory: File::open(format!("/proc/{pid}/mem"))?, range })
     }

@@ -24,7 +24,7 @@ use crate::{Experiment, Trial};
 /// Folder of the input files.
 const INPUTS: &str = "/tmp/in";
 /// Time after which a command gets SIGINT.
-const TIME: Duration = Duration::from_millis(800);
+const SIGINT_AFTER: Duration = Duration::from_millis(800);
 /// Address space of a command, so that a large number in an option cannot exhaust the machine.
 const ADDRESS_SPACE: u64 = 4 << 30;
 
@@ -122,7 +122,7 @@ impl Experiment for Arguments {
         let mut command = Command::new(PROGRAM);
         command.args(&vector).current_dir(&cwd).env_clear().env("PATH", "/usr/bin:/bin");
         command.stdin(std::process::Stdio::null());
-        let ended = run(&mut command, outputs, TIME)?;
+        let ended = run(&mut command, outputs, SIGINT_AFTER)?;
         let left = processes::left()?;
         let files = names(&cwd)?;
         fs::remove_dir_all(&cwd)?;

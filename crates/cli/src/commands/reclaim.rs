@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 use isotherm::control::machine_text;
 use isotherm::files::text_of;
-use isotherm::reclaim::NAME;
+use isotherm::reclaim::SCHEME_NAME;
 use isotherm::service::kernel::{self, KernelReclaim};
 use isotherm::service::{self, ServiceConfig, ServiceError};
 use isotherm::watch::{AttrsFor, LookBy};
@@ -90,8 +90,10 @@ impl Service {
 
     /// Fails if the file has schemes: the kernel's monitor runs only the one made from options.
     fn check_alone(&self) -> Result<(), UsageError> {
-        let more =
-            self.config.as_ref().map(|(_, config)| config.schemes(Duration::from_secs(1), NAME));
+        let more = self
+            .config
+            .as_ref()
+            .map(|(_, config)| config.schemes(Duration::from_secs(1), SCHEME_NAME));
         match more.transpose()?.is_none_or(|more| more.is_empty()) {
             true => Ok(()),
             false => Err(UsageError::new("[[scheme]] and --look damon cannot be combined")),
@@ -113,8 +115,10 @@ impl ServiceConfig for Service {
     }
 
     fn schemes(&self, attrs: &Attrs) -> Result<Vec<Scheme>, UsageError> {
-        let more =
-            self.config.as_ref().map(|(_, config)| config.schemes(attrs.snapshot_interval(), NAME));
+        let more = self
+            .config
+            .as_ref()
+            .map(|(_, config)| config.schemes(attrs.snapshot_interval(), SCHEME_NAME));
         let first = self.options.scheme().checked().map_err(|e| self.placed(e))?;
         Ok(std::iter::once(first).chain(more.transpose()?.into_iter().flatten()).collect())
     }
@@ -128,7 +132,7 @@ impl ServiceConfig for Service {
     }
 
     fn of_options(&self) -> Option<&'static str> {
-        Some(NAME)
+        Some(SCHEME_NAME)
     }
 
     fn placed(&self, e: UsageError) -> UsageError {

@@ -5,7 +5,7 @@ use super::summary::WindowRow;
 use super::timing::ExposureTerms;
 use crate::bins::PAGES_PER_INDEPENDENT_OBSERVATION;
 use crate::borders::{
-    EXACT, FIRST_PASS, GroupKind, Joined, MergeThresholds, WindowGroup, as_old, cover, fit,
+    FIRST_PASS, GroupKind, Joined, MERGE_EQUAL, MergeThresholds, WindowGroup, as_old, cover, fit,
 };
 use crate::range::AddrRange;
 use crate::tuning::MAX_REGION_TURN;
@@ -30,7 +30,7 @@ pub(super) fn groups(
     max: usize,
     all: bool,
 ) -> Vec<WindowGroup> {
-    let first = if all { EXACT } else { FIRST_PASS };
+    let first = if all { MERGE_EQUAL } else { FIRST_PASS };
     let mut joined = Joined::new(first, all, now);
     let parts = |p: &Piece, i: usize, out: &mut Joined| {
         if let Some(kind) = calm(p, t, first, now) {

@@ -37,7 +37,7 @@ use self::rest::{FullRead, SnapshotQualitySums};
 use self::restrain::Restrain;
 use self::spending::{Extent, Spending};
 use self::target::{CalmRead, ExposureTarget};
-use self::timing::{CALM_INTERVAL, EARLY, ExposureTerms, Moment};
+use self::timing::{CALM_INTERVAL, EARLY_READS, ExposureTerms, Moment};
 use self::view::ViewBasis;
 use crate::ages::KeptAges;
 use crate::attrs::{Attrs, AttrsError};
@@ -256,7 +256,7 @@ impl<O: Space + Look> Exposure<O> {
         self.roster.targets = targets;
         let only_reads = result? == RoundKind::OnlyReads;
         let delays =
-            EARLY.iter().enumerate().filter(|(_, d)| **d < self.spending.round.mul_f64(0.7));
+            EARLY_READS.iter().enumerate().filter(|(_, d)| **d < self.spending.round.mul_f64(0.7));
         let armed = self.armed.iter().any(|(_, runs)| !runs.is_empty());
         let (mut early, mut late) = (Vec::new(), Vec::new());
         for (i, &delay) in delays.filter(|_| armed) {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::summary::PieceSummary;
-use super::timing::{EARLY, Elapsed, ExposureTerms, Moment, READS};
+use super::timing::{EARLY_READS, Elapsed, ExposureTerms, Moment, READS};
 use super::window::{Evidence, Window};
 use super::windows::Windows;
 use crate::ops::Seen;
@@ -432,7 +432,7 @@ impl Piece {
     /// Class of the next read of all memory, as an index among [`READS`].
     pub fn next_full(&mut self) -> usize {
         let Some(x) = &mut self.exposed else { return READS - 1 };
-        let class = EARLY.len() + usize::from(x.full);
+        let class = EARLY_READS.len() + usize::from(x.full);
         x.full = x.full.saturating_add(1);
         class.min(READS - 1)
     }
@@ -597,7 +597,7 @@ impl Piece {
                 },
             );
         }
-        if self.calm.is_none() && self.is_quiet() && class >= EARLY.len() {
+        if self.calm.is_none() && self.is_quiet() && class >= EARLY_READS.len() {
             self.calm = self.calm_down(t);
             if self.calm.is_some() {
                 self.windows.join();
@@ -615,9 +615,9 @@ impl Piece {
         t: &ExposureTerms,
     ) -> Option<f64> {
         // It was idle at an earlier read of all memory, or is presumed idle.
-        let idle = self.found.is_empty() && (class > EARLY.len() || self.is_presumed_idle());
+        let idle = self.found.is_empty() && (class > EARLY_READS.len() || self.is_presumed_idle());
         if new.is_empty() {
-            if idle || class >= EARLY.len() {
+            if idle || class >= EARLY_READS.len() {
                 self.exposed.as_mut()?.stirred = None;
             }
             return None;
@@ -636,7 +636,7 @@ impl Piece {
         let x = self.exposed.as_mut()?;
         if idle && !much {
             x.stirred = Some(idle_for as f32);
-        } else if class >= EARLY.len() {
+        } else if class >= EARLY_READS.len() {
             x.stirred = None;
         }
         much.then_some(idle_for)

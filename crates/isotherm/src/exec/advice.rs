@@ -10,7 +10,7 @@ use serde::Deserialize;
 /// Maximum length of a file of advice, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 /// The version of the keys that this module reads.
-const VERSION: u32 = 1;
+const KEYS_VERSION: u32 = 1;
 
 /// The reason why a file is no advice.
 #[derive(Debug, thiserror::Error)]
@@ -145,8 +145,11 @@ impl ProgramAdvice {
 
     fn parse(text: &str) -> Result<Self, String> {
         let report: Report = serde_json::from_str(text).map_err(|e| e.to_string())?;
-        if report.schema_version != VERSION {
-            return Err(format!("its keys have version {}, not {VERSION}", report.schema_version));
+        if report.schema_version != KEYS_VERSION {
+            return Err(format!(
+                "its keys have version {}, not {KEYS_VERSION}",
+                report.schema_version
+            ));
         }
         let mut all: BTreeMap<u32, BTreeMap<(u64, u64), AdvisedMapping>> = BTreeMap::new();
         for range in report.ranges.iter().filter(|r| r.action != RangeAction::Other) {

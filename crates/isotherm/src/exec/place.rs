@@ -10,7 +10,7 @@ use super::advice::{AdvisedMapping, MappingPart, RangeAction};
 const TOLERANCE: u64 = 16;
 
 /// Bytes of shared memory that a process reads at once to lock them: some milliseconds from a disk.
-const STEP: usize = 1 << 20;
+const LOCK_STEP_BYTES: usize = 1 << 20;
 
 /// The mapping of this run that corresponds to each mapping of the advice, where there is one: the one of the same
 /// name that is nearest in length. `known` are mappings that were found before.
@@ -108,8 +108,8 @@ pub(super) fn requests(mapping: &AdvisedMapping, range: AddrRange) -> Vec<Inject
 
 /// The pieces of a range for which a process waits at once.
 fn steps(range: AddrRange) -> impl Iterator<Item = AddrRange> {
-    let starts = (range.start..range.end).step_by(STEP);
-    starts.map(move |start| AddrRange::new(start, (start + STEP as u64).min(range.end)))
+    let starts = (range.start..range.end).step_by(LOCK_STEP_BYTES);
+    starts.map(move |start| AddrRange::new(start, (start + LOCK_STEP_BYTES as u64).min(range.end)))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use isotherm_report::{ChartLine, Lines, Plot};
 use isotherm_sim::lab::fairzone::{Fairzone, Run, ZoneFigures, published};
 
 /// The phase whose rates are drawn.
-const PHASE: &str = "SeqRead";
+const DRAWN_PHASE: &str = "SeqRead";
 
 /// Ages of pages when they leave a zone: a plot for each policy, a line for each zone.
 #[must_use]
@@ -57,8 +57,8 @@ pub fn rates(found: &Fairzone) -> Lines {
         let points = |rate: &dyn Fn(u32) -> Option<f64>| -> Vec<(f64, f64)> {
             threads.iter().filter_map(|&t| Some((place(t), rate(t)?))).collect()
         };
-        let ours = points(&|t| found.phase(policy, t, PHASE).map(|p| p.mb_s));
-        let theirs = points(&|t| published(policy, PHASE, t).map(|p| p.0));
+        let ours = points(&|t| found.phase(policy, t, DRAWN_PHASE).map(|p| p.mb_s));
+        let theirs = points(&|t| published(policy, DRAWN_PHASE, t).map(|p| p.0));
         let line = |name: &str, points| ChartLine { name: name.into(), points };
         let lines = vec![line("simulated", ours), line("published, of another machine", theirs)];
         let lines = lines.into_iter().filter(|l| !l.points.is_empty()).collect();
@@ -66,7 +66,7 @@ pub fn rates(found: &Fairzone) -> Lines {
     };
     Lines {
         title: "Streaming readers".into(),
-        note: format!("{PHASE}: each thread reads a file of its own that was just written"),
+        note: format!("{DRAWN_PHASE}: each thread reads a file of its own that was just written"),
         x: "threads".into(),
         y: "10^6 bytes a second".into(),
         marks: threads.iter().map(|&t| (place(t), t.to_string())).collect(),

@@ -8,7 +8,7 @@ use isotherm_core::scheme::{Engine, Stats};
 use isotherm_core::{Snapshot, TargetId, TargetView};
 
 use super::text::{ExpositionFormat, Family, Labels, MetricType, MetricsText};
-use crate::session::idle_ages::{AGES, BytesByAge};
+use crate::session::idle_ages::{BytesByAge, METRIC_AGES_S};
 use crate::session::memory::BytesByHeat;
 use crate::session::scene::Scene;
 
@@ -18,7 +18,7 @@ const MAX_PROCESSES: usize = 200;
 /// Maximum number of control groups with figures, selected likewise. The others are not reported.
 const MAX_GROUPS: usize = 200;
 /// Label of the processes that are reported as one.
-const OTHERS: &str = "(others)";
+const OTHERS_LABEL: &str = "(others)";
 
 /// Figures of one process, of one group, or of all targets.
 struct MetricRow {
@@ -207,7 +207,7 @@ fn with_others(processes: Vec<(TargetId, MetricRow)>) -> Vec<MetricRow> {
     let mut rows: Vec<MetricRow> = processes.into_iter().map(|(_, row)| row).collect();
     let rest = rows.split_off(MAX_PROCESSES.min(rows.len()));
     if !rest.is_empty() {
-        let mut others = MetricRow::new(vec![("comm", OTHERS.to_owned())]);
+        let mut others = MetricRow::new(vec![("comm", OTHERS_LABEL.to_owned())]);
         for row in &rest {
             others.add(&row.memory, row.saved);
             others.add_idle(&row.idle);
@@ -268,7 +268,7 @@ fn memory(out: &mut MetricsText, prefix: &str, of: &str, rows: &[MetricRow]) {
 
 /// A sample for each age.
 fn ages(out: &mut MetricsText, row: &MetricRow, bytes: &BytesByAge) {
-    for (age, bytes) in AGES.iter().zip(bytes) {
+    for (age, bytes) in METRIC_AGES_S.iter().zip(bytes) {
         sample(out, row, &[("age", &age.to_string())], bytes.round() as u64);
     }
 }

@@ -18,7 +18,7 @@ pub(super) const NR_FIRST: usize = 2000;
 /// Maximum number of files that are added to them until the next listing.
 const MAX_ADDED: usize = 1000;
 /// Number of files whose trees are read before the next look at the time.
-const BATCH: usize = 4;
+const BATCH_FILES: usize = 4;
 
 /// The files of a listing.
 pub(super) struct Kept {
@@ -120,7 +120,7 @@ impl Kept {
                 }
             }
         }
-        for _ in 0..self.cached.len().div_ceil(BATCH) {
+        for _ in 0..self.cached.len().div_ceil(BATCH_FILES) {
             if sys::thread_cpu().saturating_sub(begun) >= time {
                 break;
             }
@@ -128,7 +128,7 @@ impl Kept {
                 self.next = 0;
                 self.last_turn = std::mem::replace(&mut self.turn, now);
             }
-            let end = self.cached.len().min(self.next + BATCH);
+            let end = self.cached.len().min(self.next + BATCH_FILES);
             self.read_trees(reader, self.next..end)?;
             self.next = end;
         }

@@ -16,7 +16,7 @@ use tracing::info;
 use super::{Head, ReadingError, RecordSelection, open, options};
 
 /// Snapshots that are read ahead.
-const AHEAD: usize = 64;
+const AHEAD_SNAPSHOTS: usize = 64;
 
 /// A time, from its begin to its end.
 type Span = (Duration, Duration);
@@ -76,7 +76,7 @@ impl<'a> PlayedRecord<'a> {
         let pace = player.pace();
         thread::scope(|scope| {
             let start = |mut player: Player| {
-                let (send, snapshots) = sync_channel::<Arc<Snapshot>>(AHEAD);
+                let (send, snapshots) = sync_channel::<Arc<Snapshot>>(AHEAD_SNAPSHOTS);
                 let playing = scope.spawn(move || {
                     // If this fails, the reader ends too, because this receiver is missing.
                     snapshots.into_iter().try_for_each(|s| player.push(&s))?;

@@ -19,7 +19,7 @@ pub use options::{
 };
 
 /// The name of the scheme that is made from options.
-pub const NAME: &str = "reclaim";
+pub const SCHEME_NAME: &str = "reclaim";
 
 /// The options that determine the scheme.
 #[derive(Debug, Clone)]
@@ -113,7 +113,7 @@ pub fn untouched(min_age: Duration, pages: bool) -> Scheme {
     let every = Pattern { size: PAGE_SIZE..=u64::MAX, ..Pattern::default() };
     let untouched = Pattern { hz: 0.0..=0.0, age: min_age..=Duration::MAX, ..every.clone() };
     let pattern = if pages { every } else { untouched };
-    let mut scheme = Scheme::new(NAME, pattern, Action::PageOut);
+    let mut scheme = Scheme::new(SCHEME_NAME, pattern, Action::PageOut);
     if pages {
         // Each page has its own age, independent of its neighbours.
         let kind = PageKind::Touched { within: min_age };

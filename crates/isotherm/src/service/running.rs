@@ -34,7 +34,7 @@ use crate::stacks::{StackNews, Stacks, try_target};
 use crate::words::STATUS;
 
 /// Minimum time between two steps of the schemes.
-const PACE: Duration = Duration::from_millis(10);
+const MIN_STEP_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The job that runs schemes.
 pub struct SchemeJob {
@@ -141,7 +141,7 @@ impl SchemeJob {
     /// When schemes are due to act without a new snapshot.
     fn due(&self) -> Option<Nanos> {
         let is_at_work = self.has_snapshot && !self.paused;
-        is_at_work.then(|| Some(self.engine.due()?.max(self.stepped + PACE))).flatten()
+        is_at_work.then(|| Some(self.engine.due()?.max(self.stepped + MIN_STEP_INTERVAL))).flatten()
     }
 
     /// Lets the schemes act on the last snapshot, and reports the results.

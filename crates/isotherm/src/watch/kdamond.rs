@@ -90,7 +90,7 @@ impl PhysicalKdamond {
     pub fn open(asked: KdamondAttrs, memory: &[RamRange]) -> Result<Self, WatchError> {
         let attrs = asked.attrs;
         let watched = MonitoredMemory::Physical {
-            target: Physical::TARGET,
+            target: Physical::PHYSICAL_TARGET,
             ranges: memory.iter().map(|s| s.range).collect(),
             mappings: memory.iter().map(RamRange::mapping).collect(),
         };

@@ -28,7 +28,7 @@ impl PhysicalIdle {
 /// The target that stands for physical memory in a record.
 pub fn lasting() -> StaticTargets {
     let kind = "physical memory";
-    let fact = TargetInfo { id: Physical::TARGET, pid: None, command: kind.to_owned() };
+    let fact = TargetInfo { id: Physical::PHYSICAL_TARGET, pid: None, command: kind.to_owned() };
     StaticTargets { kind, facts: vec![fact] }
 }
 

@@ -13,7 +13,7 @@ use super::marks::mark;
 /// Words per page.
 const WORDS: usize = PAGE_SIZE as usize / size_of::<u64>();
 /// Number of random words per page; the others are zero.
-const RANDOM: usize = 150;
+const RANDOM_WORDS: usize = 150;
 
 /// Maps all memory, and writes to each page.
 ///
@@ -42,7 +42,7 @@ fn fill(arena: &Arena, seed: u64) {
         let numbers = (page * WORDS as u64..).map(|i| mixed(seed ^ i));
         words
             .iter()
-            .take(RANDOM)
+            .take(RANDOM_WORDS)
             .zip(numbers)
             .for_each(|(word, n)| word.store(n, Ordering::Relaxed));
     }
@@ -68,7 +68,7 @@ mod tests {
         fill(&arena, 1);
         let words: Vec<u64> = arena.words().iter().map(|w| w.load(Ordering::Relaxed)).collect();
         let distinct: BTreeSet<u64> = words.iter().copied().filter(|w| *w != 0).collect();
-        assert_eq!(distinct.len(), 16 * RANDOM);
+        assert_eq!(distinct.len(), 16 * RANDOM_WORDS);
         let ones: u32 = distinct.iter().map(|w| w.count_ones()).sum();
         assert!((28..36).contains(&(ones / distinct.len() as u32)), "{ones} bits are set");
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::NumaError;
 use super::files::text;
-use crate::sys::MAX_NODES;
+use crate::sys::MAX_KERNEL_NODES;
 
 const WEIGHTS: &str = "sys/kernel/mm/mempolicy/weighted_interleave";
 /// Possible names of the file of the automatic mode in Linux 6.16: the intended one, and the one before its
@@ -81,7 +81,8 @@ impl WeightFiles {
             Some(path) => Some(switch(path)?),
         };
         let mut weights = BTreeMap::new();
-        for node in super::nodes::numbered(&self.dir, "node").into_iter().filter(|&n| n < MAX_NODES)
+        for node in
+            super::nodes::numbered(&self.dir, "node").into_iter().filter(|&n| n < MAX_KERNEL_NODES)
         {
             let path = self.node(node);
             // A node may disappear in the meantime.

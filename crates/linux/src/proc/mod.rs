@@ -136,7 +136,7 @@ pub(crate) fn pid_file(root: &Path, pid: i32, name: &str) -> PathBuf {
 }
 
 /// Files of the kernel report no size. This buffer suffices to read most of them at once.
-const FIRST: usize = 4096;
+const FIRST_BUFFER: usize = 4096;
 
 /// Reads a whole file of at most `limit` bytes as text. Bytes that are not UTF-8 are replaced.
 fn read_limited(path: &Path, limit: u64) -> Result<String, ProcError> {
@@ -170,7 +170,7 @@ fn read_lines(
 /// Reads a whole file as [`read_limited`] does, and returns the original error.
 pub(crate) fn read_up_to(path: &Path, limit: u64) -> io::Result<String> {
     use std::io::Read;
-    let mut bytes = Vec::with_capacity(FIRST);
+    let mut bytes = Vec::with_capacity(FIRST_BUFFER);
     std::fs::File::open(path)?.take(limit).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -34,7 +34,7 @@ pub use mempolicy::{
     set_policy_unreadable,
 };
 pub use move_pages::{STATUS_NOT_STORED, move_pages, page_nodes};
-pub use node_mask::{MAX_NODES, NodeMask};
+pub use node_mask::{MAX_KERNEL_NODES, NodeMask};
 pub(crate) use own_pages::OwnPages;
 pub use pagemap_scan::{PageState, page_state, pagemap_entry, resident_ranges};
 pub use peer::{Peer, peer};

@@ -7,7 +7,7 @@ use crate::skel::types;
 use crate::x86::{Folio, HUGE_SIZE, LeafEntry, Level};
 
 /// Pages that one table maps.
-const TABLE: u64 = HUGE_SIZE / PAGE_SIZE;
+const TABLE_PAGES: u64 = HUGE_SIZE / PAGE_SIZE;
 
 /// Identifies a process and its address space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,8 +61,10 @@ impl WindowAnswer<'_> {
         let frame = self.entry(index).frame();
         let within = |pages: u64| (range.start / PAGE_SIZE + index as u64) % pages;
         match self.level {
-            Level::Pmd => frame & !(TABLE - 1) | within(TABLE),
-            Level::Pud => frame & !(TABLE * TABLE - 1) | within(TABLE * TABLE),
+            Level::Pmd => frame & !(TABLE_PAGES - 1) | within(TABLE_PAGES),
+            Level::Pud => {
+                frame & !(TABLE_PAGES * TABLE_PAGES - 1) | within(TABLE_PAGES * TABLE_PAGES)
+            }
             _ => frame,
         }
     }

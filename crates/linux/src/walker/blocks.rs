@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use isotherm_core::{AddrRange, BLOCK_SIZE, Nanos, PageMask, SAMPLES};
+use isotherm_core::{AddrRange, BLOCK_SAMPLES, BLOCK_SIZE, Nanos, PageMask};
 
 use super::answer::{Identity, identity};
 use super::{READ_BLOCKS, WalkError, Walker};
@@ -100,7 +100,7 @@ impl<'a> SpanReader<'a> {
 
     /// Reads only blocks with a young page in a sample: an eighth of their pages. `nth` selects it.
     pub fn with_a_young_sample(self, nth: u32) -> Self {
-        SpanReader { sample: 1 + nth % SAMPLES, ..self }
+        SpanReader { sample: 1 + nth % BLOCK_SAMPLES, ..self }
     }
 
     /// The address at which the next run begins; `None` if everything has been read.

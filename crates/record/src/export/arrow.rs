@@ -7,7 +7,7 @@ use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{Metadata, Schema};
 use isotherm_core::Snapshot;
 
-use super::{BATCH, ExportError, Exported, each};
+use super::{BATCH_BYTES, ExportError, Exported, each};
 use crate::columns::SnapshotColumns;
 use crate::event::Event;
 use crate::reader::Reader;
@@ -54,7 +54,7 @@ impl<W: Write> Stream<W> {
     fn push(&mut self, s: &Snapshot) -> Result<(), ExportError> {
         let numbers = self.sets.numbers(s);
         self.columns.push(s, &numbers)?;
-        if self.columns.bytes() >= BATCH { self.flush() } else { Ok(()) }
+        if self.columns.bytes() >= BATCH_BYTES { self.flush() } else { Ok(()) }
     }
 
     /// Writes the batch, and the schema before the first one.

@@ -16,7 +16,7 @@ use crate::reader::Reader;
 
 /// Sampling intervals that follow from rates count as the same if they differ by less than this share, because a record
 /// has rounded rates.
-const SAME: f64 = 0.3;
+const SAME_INTERVAL_SHARE: f64 = 0.3;
 
 /// Writes a record in damo's `json_compressed`. There, each target has its intervals and its snapshots; so `open` is
 /// called once for all intervals, and once more for each target.
@@ -96,7 +96,7 @@ impl Sampling {
             false => Some(stated),
         };
         let same = |known: &Duration, found: Duration| {
-            known.abs_diff(found).as_secs_f64() < SAME * found.as_secs_f64()
+            known.abs_diff(found).as_secs_f64() < SAME_INTERVAL_SHARE * found.as_secs_f64()
         };
         if let Some(found) = found {
             let known = [Some(stated), self.last].into_iter().flatten();
@@ -130,7 +130,7 @@ fn of_rates(regions: &[RegionView], counts: DamonCounts) -> Option<Duration> {
         of(a).total_cmp(&of(b))
     };
     let best = partly().max_by(narrow).or_else(|| accessed().next())?;
-    let agrees = |r: &RegionView| (of(r) / of(best) - 1.0).abs() < SAME;
+    let agrees = |r: &RegionView| (of(r) / of(best) - 1.0).abs() < SAME_INTERVAL_SHARE;
     let us = (of(best) * 1e6).round();
     (partly().all(agrees) && (1.0..1e15).contains(&us)).then(|| Duration::from_micros(us as u64))
 }

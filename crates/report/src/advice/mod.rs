@@ -28,7 +28,7 @@ pub use layout::AdviceScope;
 pub use rows::{ActionRow, Advice, AdvisedAction, IdleRow, RangeRow, Sizing};
 
 /// Idle times that are always reported, in seconds.
-const STEPS: [u64; 9] = [5, 10, 30, 60, 120, 300, 600, 1800, 3600];
+const ADVICE_IDLE_TIMES_S: [u64; 9] = [5, 10, 30, 60, 120, 300, 600, 1800, 3600];
 
 /// Thresholds of the advice.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -86,7 +86,7 @@ impl AdviceBuilder {
         let half = (time.end - time.start) / 2;
         let hot_hz = scope.options.thresholds.hot_hz;
         let window = Window { length: wishes.window.min(half), hot_hz };
-        let steps = STEPS.map(Duration::from_secs).into_iter();
+        let steps = ADVICE_IDLE_TIMES_S.map(Duration::from_secs).into_iter();
         let ladder = Ladder::new(steps.chain([window.length]).collect(), wishes.min_age);
         let layout = scope.layout();
         let sizing = |begin| SizingTally::new(begin, &ladder);

@@ -22,7 +22,7 @@ const MAX_PARTS: u32 = 1024;
 /// Maximum count of the processes and groups that share a row.
 const MAX_OTHERS: usize = 1 << 14;
 /// Maximum number of attributions that wait for their snapshot. Beyond it, the oldest is dropped.
-const MAX_WAITING: usize = 1 << 16;
+const MAX_WAITING_ATTRIBUTIONS: usize = 1 << 16;
 /// Default length of a part of the time.
 const DEFAULT_PART: Duration = Duration::from_secs(1);
 
@@ -102,7 +102,7 @@ impl GroupsBuilder {
     /// Adds an attribution of a target.
     pub fn attribution(&mut self, a: &Attribution) {
         // Its counters are also part of the target's next attribution.
-        if self.waiting.len() == MAX_WAITING {
+        if self.waiting.len() == MAX_WAITING_ATTRIBUTIONS {
             self.waiting.pop_front();
         }
         self.waiting.push_back(a.clone());

@@ -47,9 +47,9 @@ impl GridSize {
     pub fn terminal(width: usize, height: usize) -> Self {
         // Lines around the panels: title, two of time axis, three of legend, two of the basis. Each panel has
         // one for its name.
-        const AROUND: usize = 9;
+        const LINES_AROUND: usize = 9;
         const LABELS: usize = 11;
-        let lines = height.clamp(AROUND + 3, 500) - AROUND;
+        let lines = height.clamp(LINES_AROUND + 3, 500) - LINES_AROUND;
         GridSize {
             columns: width.clamp(LABELS + 20, 1000) - LABELS,
             rows: 2 * lines,

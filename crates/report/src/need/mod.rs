@@ -28,7 +28,7 @@ use self::presence::{Presence, counted_again, most_at_once};
 pub use cache::{CacheNeed, CacheRow, ScanRow};
 
 /// Idle times of the table, in s.
-const STEPS: [f64; 17] = [
+const TABLE_IDLE_TIMES_S: [f64; 17] = [
     5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 1200.0, 1800.0,
     3600.0, 7200.0, 14_400.0,
 ];
@@ -386,7 +386,7 @@ impl NeedBuilder {
             Ok(verdict) => (Some(verdict), None),
             Err(why) => (None, Some(why)),
         };
-        let steps = STEPS.iter().filter(|age| **age <= needing.longest);
+        let steps = TABLE_IDLE_TIMES_S.iter().filter(|age| **age <= needing.longest);
         NeedRow {
             target,
             label,

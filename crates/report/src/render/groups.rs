@@ -7,7 +7,7 @@ use crate::groups::{GroupBytes, GroupRow, Groups};
 use crate::units::bytes;
 
 /// Width of a name, in characters.
-const NAME: usize = 36;
+const NAME_WIDTH: usize = 36;
 
 /// The figures as text for people, with at most `top` rows: means and the last snapshot, or, with `over_time`,
 /// the values of each row over time.
@@ -65,7 +65,7 @@ fn line(out: &mut String, name: &str, s: &GroupBytes, refaulted: Option<Option<u
 
 fn columns(name: &str, cells: impl Iterator<Item = String>) -> String {
     let cells: String = cells.map(|cell| format!(" {cell:>10}")).collect();
-    format!("{:<NAME$}{cells}\n", short(name))
+    format!("{:<NAME_WIDTH$}{cells}\n", short(name))
 }
 
 /// The end of a long name, because it is more informative than the start.
@@ -73,10 +73,10 @@ fn short(name: &str) -> String {
     let name = printable(name);
     let len = name.chars().count();
     // One character is for a blank.
-    if len < NAME {
+    if len < NAME_WIDTH {
         return name;
     }
-    let end: String = name.chars().skip(len - NAME + 2).collect();
+    let end: String = name.chars().skip(len - NAME_WIDTH + 2).collect();
     format!("…{end}")
 }
 

@@ -5,7 +5,8 @@ use super::axis::{Tick, count_ticks, time_ticks};
 use super::color::{self, Rgb};
 use super::picture::{Anchor, Paint, Picture};
 use super::style::{
-    HEAD, INK, LABEL, LEFT, LINE, NAME, NOTE, PAPER, PLOT, QUIET, WIDTH, heading, swatch,
+    HEAD, INK, LABEL, LEFT, LINE_COLOR, NAME_PEN, NOTE_PEN, PAPER, PLOT, QUIET, WIDTH, heading,
+    swatch,
 };
 use crate::lines::{ChartLine, Lines, Plot};
 
@@ -48,7 +49,7 @@ pub fn lines_picture(lines: &Lines) -> Result<Picture, RenderError> {
 
 fn draw(picture: &mut Picture, lines: &Lines, plot: &Plot, above: usize) {
     let (name_y, top) = ((above + 22) as f32, above + ABOVE);
-    let end = picture.text((LEFT as f32, name_y), Anchor::Left, NAME, &plot.name);
+    let end = picture.text((LEFT as f32, name_y), Anchor::Left, NAME_PEN, &plot.name);
     let mut x = end as usize + 28;
     for (i, line) in plot.lines.iter().enumerate().filter(|l| !is_dot(l.1)) {
         x = swatch(picture, (x, above + 10), &line.name, |_, _| color_of(i));
@@ -68,7 +69,7 @@ fn draw(picture: &mut Picture, lines: &Lines, plot: &Plot, above: usize) {
         let spans = (0..PLOT).map(|x| value(x).map(|here| stroke(here, value(x + 1))));
         picture.columns(LEFT, spans.collect(), color_of(i));
     }
-    picture.frame((LEFT, top), (PLOT, HEIGHT), LINE);
+    picture.frame((LEFT, top), (PLOT, HEIGHT), LINE_COLOR);
     let dots = plot.lines.iter().filter(|l| is_dot(l));
     for (line, side) in dots.zip(SIDES.iter().cycle()) {
         let Some(&(x, value)) = line.points.first() else { continue };
@@ -115,7 +116,7 @@ fn below(picture: &mut Picture, lines: &Lines, bottom: usize) {
     };
     for tick in ticks {
         let x = LEFT + ((tick.at * PLOT as f64) as usize).min(PLOT - 1);
-        picture.rect((x, bottom + 1), (1, 5), LINE);
+        picture.rect((x, bottom + 1), (1, 5), LINE_COLOR);
         picture.text((x as f32, (bottom + 22) as f32), Anchor::Middle, LABEL, &tick.label);
     }
     let middle = (LEFT + PLOT / 2) as f32;
@@ -123,15 +124,15 @@ fn below(picture: &mut Picture, lines: &Lines, bottom: usize) {
         true => format!("{}, {}", lines.x, time_ticks(from, to, 9).1),
         false => lines.x.clone(),
     };
-    picture.text((middle, (bottom + 43) as f32), Anchor::Middle, NOTE, &x);
+    picture.text((middle, (bottom + 43) as f32), Anchor::Middle, NOTE_PEN, &x);
     picture.text(
         (LEFT as f32, (bottom + 74) as f32),
         Anchor::Left,
         LABEL,
         &format!("upwards: {}", lines.y),
     );
-    let basis = picture.fonts.fit(&lines.basis, NOTE.size, NOTE.weight, PLOT as f32);
-    picture.text((LEFT as f32, (bottom + FOOT - 14) as f32), Anchor::Left, NOTE, &basis);
+    let basis = picture.fonts.fit(&lines.basis, NOTE_PEN.size, NOTE_PEN.weight, PLOT as f32);
+    picture.text((LEFT as f32, (bottom + FOOT - 14) as f32), Anchor::Left, NOTE_PEN, &basis);
 }
 
 fn color_of(i: usize) -> Rgb {

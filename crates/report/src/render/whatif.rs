@@ -13,7 +13,7 @@ use crate::whatif::{WhatIf, WhatIfPoint, WhatIfRow};
 /// Lines of the table over time.
 const LINES: usize = 12;
 /// Width of the bar of saved memory.
-const BAR: usize = 12;
+const BAR_WIDTH: usize = 12;
 
 /// The effects of settings, as text for people.
 #[must_use]
@@ -30,7 +30,7 @@ pub fn what_if_text(w: &WhatIf) -> String {
     if w.sound().count() > 0 {
         let _ = writeln!(
             out,
-            "  {:<width$}{:>12}{:>12}  {:<BAR$}{:>14}{:>14}{:>10}{:>10}{:>12}",
+            "  {:<width$}{:>12}{:>12}  {:<BAR_WIDTH$}{:>14}{:>14}{:>10}{:>10}{:>12}",
             "setting",
             "saved",
             "kept",
@@ -59,9 +59,9 @@ pub fn what_if_text(w: &WhatIf) -> String {
 
 fn line(row: &WhatIfRow, width: usize, compares: bool) -> String {
     let share = row.saved_bytes as f64 / row.memory_bytes.max(1) as f64;
-    let bar = "#".repeat((share * BAR as f64).round() as usize);
+    let bar = "#".repeat((share * BAR_WIDTH as f64).round() as usize);
     format!(
-        "{} {:<width$}{:>12}{:>12}  {bar:<BAR$}{:>14}{:>14}{:>10}{:>10}{:>12}",
+        "{} {:<width$}{:>12}{:>12}  {bar:<BAR_WIDTH$}{:>14}{:>14}{:>10}{:>10}{:>12}",
         if row.is_best && compares { '*' } else { ' ' },
         printable(&row.name),
         bytes(row.saved_bytes),

@@ -129,7 +129,7 @@ fn means_and_percentiles_weigh_by_time() {
 #[test]
 fn percentiles_are_sizes_not_exceeded_for_that_share_of_time() {
     let of = |sizes: Vec<(u64, f64)>| {
-        let mut d = Distribution::new(EXACT);
+        let mut d = Distribution::new(EXACT_SNAPSHOTS);
         sizes.into_iter().for_each(|(size, seconds)| d.push(size, seconds));
         working_set(d)
     };

@@ -23,7 +23,7 @@ pub use truth::{PageOutTruth, truth};
 use crate::random::{below, mix, unit};
 
 /// Number of ages for which a row of the lake has columns.
-pub const AGES: usize = 22;
+pub const NR_AGES: usize = 22;
 /// Seconds of a minute.
 const MINUTE: f64 = 60.0;
 /// Seconds of a day.
@@ -50,7 +50,7 @@ pub struct FleetSpec {
 pub struct Fleet {
     spec: FleetSpec,
     /// in s, ascending
-    ages: [u64; AGES],
+    ages: [u64; NR_AGES],
     services: Vec<Service>,
 }
 
@@ -86,7 +86,7 @@ impl Group {
 impl Fleet {
     /// A fleet whose rows have columns for `ages`, in s, ascending.
     #[must_use]
-    pub fn new(spec: FleetSpec, ages: [u64; AGES]) -> Self {
+    pub fn new(spec: FleetSpec, ages: [u64; NR_AGES]) -> Self {
         let services = service::services(&spec);
         Fleet { spec, ages, services }
     }

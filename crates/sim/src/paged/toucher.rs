@@ -9,7 +9,7 @@ use super::system::{Actor, PagedMachine};
 use crate::workload::{Access, TouchRate, Walk, Workload, WorkloadLayout};
 
 /// Touches in a step.
-const QUANTUM: u32 = 128;
+const STEP_TOUCHES: u32 = 128;
 
 /// Touches every page once, in order.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Populate {
 
 impl Task for Populate {
     fn step(&mut self, machine: &mut PagedMachine, actor: &mut Actor) -> Result<Next, OutOfMemory> {
-        for _ in 0..QUANTUM {
+        for _ in 0..STEP_TOUCHES {
             if self.next >= machine.owners.processes[self.process].len() {
                 return Ok(Next::End);
             }
@@ -74,7 +74,7 @@ impl Toucher {
 
 impl Task for Toucher {
     fn step(&mut self, machine: &mut PagedMachine, actor: &mut Actor) -> Result<Next, OutOfMemory> {
-        for _ in 0..QUANTUM {
+        for _ in 0..STEP_TOUCHES {
             if actor.now >= self.end {
                 return Ok(Next::End);
             }

@@ -18,7 +18,7 @@ use super::{DelayModel, Tier};
 const SAMPLES: u64 = 2048;
 const MAX_GROWTH: u64 = 4;
 /// Time to look at a page before an action, in s: `docs/concepts/acting.md`.
-const LOOK: f64 = 0.13e-6;
+const LOOK_SECONDS: f64 = 0.13e-6;
 /// The same if page filters reject touched pages: only bits are read (`docs/measurements/cost.md`).
 const LOOK_AT_BITS: f64 = 2e-9;
 
@@ -182,7 +182,8 @@ impl Memory {
         }
         let (now, step, prices) = (self.now, self.step, self.prices);
         let is_by_age = |f: &PageFilter| matches!(f.kind, PageKind::Touched { .. });
-        let look = if work.filters.first().is_some_and(is_by_age) { LOOK_AT_BITS } else { LOOK };
+        let look =
+            if work.filters.first().is_some_and(is_by_age) { LOOK_AT_BITS } else { LOOK_SECONDS };
         let price = match work.action {
             Action::Stat => 0.0,
             _ => prices.page_out.as_secs_f64(),

@@ -16,7 +16,7 @@ use isotherm_core::{
 use crate::random::{mix, unit};
 
 /// Resolution of ages, in s: younger pages have the same age.
-const MIN_AGE_S: f64 = 0.01;
+const AGE_RESOLUTION_S: f64 = 0.01;
 /// Of memory that was paged out some time ago, pages whose age is less than this share of the time are other
 /// pages: the program has freed the memory since.
 const REPLACED: f64 = 0.5;
@@ -99,10 +99,11 @@ impl Row {
 
     /// The bins, the oldest first: their ages in s, and their pages.
     fn bins(&self) -> impl Iterator<Item = ((f64, f64), f64)> + '_ {
-        let lowest = |i| AgeHistogram::lowest_ms(i).map(|ms| (ms as f64 / 1e3).max(MIN_AGE_S));
+        let lowest =
+            |i| AgeHistogram::lowest_ms(i).map(|ms| (ms as f64 / 1e3).max(AGE_RESOLUTION_S));
         let pages = |i: usize| f64::from(self.ages.idle.0[i]) + f64::from(self.ages.swapped.0[i]);
         let bin = move |i: usize| {
-            let from = lowest(i).unwrap_or(MIN_AGE_S);
+            let from = lowest(i).unwrap_or(AGE_RESOLUTION_S);
             ((from, lowest(i + 1).unwrap_or(from * 2.0)), pages(i))
         };
         (0..AGE_BINS).rev().map(bin).filter(|(_, pages)| *pages > 0.0)
@@ -459,7 +460,7 @@ impl Young {
             }
             left -= pages;
         }
-        MIN_AGE_S
+        AGE_RESOLUTION_S
     }
 }
 

@@ -32,7 +32,7 @@ pub const ISLAND_SIZE: u64 = 64 << 10;
 pub const ISLAND_HZ: f64 = 100.0;
 /// The rate that replaces [`TouchRate::Max`] where accesses take no time, in Hz: more than any look can
 /// distinguish.
-pub const MAX_HZ: f64 = 1000.0;
+pub const MAX_TOUCH_HZ: f64 = 1000.0;
 
 /// Memory, and its accesses.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -202,12 +202,12 @@ impl Workload {
 }
 
 impl TouchRate {
-    /// The rate in Hz, with [`MAX_HZ`] for [`TouchRate::Max`].
+    /// The rate in Hz, with [`MAX_TOUCH_HZ`] for [`TouchRate::Max`].
     #[must_use]
     pub fn hz(self) -> f64 {
         match self {
             TouchRate::Hz(hz) => hz,
-            TouchRate::Max => MAX_HZ,
+            TouchRate::Max => MAX_TOUCH_HZ,
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{
 };
 
 /// An area that is not touched.
-const REST: [char; 2] = ['.', ' '];
+const REST_CHARS: [char; 2] = ['.', ' '];
 
 /// The file of a workload that has a picture instead of regions and phases.
 #[derive(Debug, Deserialize)]
@@ -30,7 +30,7 @@ pub(super) struct PictureFile {
 struct Picture {
     /// from the highest address to the lowest, as in a heat map
     rows: Vec<String>,
-    /// the rate of each character in the rows other than [`REST`]
+    /// the rate of each character in the rows other than [`REST_CHARS`]
     rates: BTreeMap<char, TouchRate>,
     /// bytes of an area
     #[serde(with = "words::size")]
@@ -61,8 +61,8 @@ impl TryFrom<PictureFile> for Workload {
             let mut accesses = Vec::new();
             for (row, cells) in rows.iter().enumerate() {
                 // A row may end early.
-                let cell = cells.get(column).copied().unwrap_or(REST[0]);
-                if !REST.contains(&cell) {
+                let cell = cells.get(column).copied().unwrap_or(REST_CHARS[0]);
+                if !REST_CHARS.contains(&cell) {
                     accesses.push(picture.access(row, column, cell)?);
                 }
             }

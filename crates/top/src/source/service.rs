@@ -11,7 +11,7 @@ use super::pressure::Pressures;
 use super::{NewsSender, SourceEvent};
 
 /// Time between two requests, if snapshots come more often.
-const EVERY: Duration = Duration::from_secs(1);
+const REQUEST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Which service.
 pub struct ServiceOptions {
@@ -55,7 +55,7 @@ pub fn follow(o: &ServiceOptions, to: &mut NewsSender) -> Result<String> {
         if let Some(groups) = pressures.read() {
             to.pressure(groups);
         }
-        if !to.wait(EVERY) {
+        if !to.wait(REQUEST_INTERVAL) {
             return Ok(String::new());
         }
     }

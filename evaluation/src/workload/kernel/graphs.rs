@@ -5,7 +5,7 @@ use anyhow::Result;
 use rand_core::Rng;
 
 use super::super::counting::TouchCount;
-use super::{BATCH, RANDOM_BITS, fitting, random};
+use super::{BATCH_WORDS, RANDOM_BITS, fitting, random};
 
 /// Bits of a digit.
 const DIGIT: u32 = 11;
@@ -32,7 +32,7 @@ pub fn radix(bytes: u64, progress: &mut TouchCount) -> Result<()> {
 fn by_digit(from: &[u64], digit: u32, to: &mut [u64], progress: &mut TouchCount) -> Result<()> {
     let of = |key: u64| (key >> (digit * DIGIT)) as usize & ((1 << DIGIT) - 1);
     let mut places = vec![0; 1 << DIGIT];
-    for batch in from.chunks(BATCH) {
+    for batch in from.chunks(BATCH_WORDS) {
         batch.iter().for_each(|key| places[of(*key)] += 1);
         progress.add(batch.len() as u64 / 2)?;
     }
@@ -40,7 +40,7 @@ fn by_digit(from: &[u64], digit: u32, to: &mut [u64], progress: &mut TouchCount)
     for place in &mut places {
         sum += std::mem::replace(place, sum);
     }
-    for batch in from.chunks(BATCH) {
+    for batch in from.chunks(BATCH_WORDS) {
         for &key in batch {
             let place = &mut places[of(key)];
             to[*place] = key;
@@ -95,8 +95,8 @@ fn breadth_first(
                 end += 1;
             }
         }
-        if next % (BATCH / DEGREE) == 0 {
-            progress.add(BATCH as u64)?;
+        if next % (BATCH_WORDS / DEGREE) == 0 {
+            progress.add(BATCH_WORDS as u64)?;
         }
     }
     Ok(())
@@ -124,7 +124,7 @@ pub fn anneal(bytes: u64, progress: &mut TouchCount) -> Result<()> {
     progress.add(0)?;
     let mut temperature = f64::from(width);
     loop {
-        for _ in 0..BATCH / 8 {
+        for _ in 0..BATCH_WORDS / 8 {
             let [a, b] = [random.next_u64(), random.next_u64()].map(|r| r as usize % n);
             let longer = longer_by(&elements, width, a, b);
             let chance = f64::from(random.next_u32()) / 2f64.powi(32);
@@ -133,7 +133,7 @@ pub fn anneal(bytes: u64, progress: &mut TouchCount) -> Result<()> {
             }
         }
         temperature *= 0.9999;
-        progress.add(BATCH as u64)?;
+        progress.add(BATCH_WORDS as u64)?;
     }
 }
 

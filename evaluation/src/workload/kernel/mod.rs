@@ -21,7 +21,7 @@ use crate::stop::Stop;
 /// The argument with which the bench starts itself as this process.
 const ARGUMENT: &str = "--be-the-kernel";
 /// Words between two reports.
-const BATCH: usize = 1 << 14;
+const BATCH_WORDS: usize = 1 << 14;
 /// Random numbers are this small, so that memory compresses about 3:1.
 const RANDOM_BITS: u64 = (1 << 22) - 1;
 

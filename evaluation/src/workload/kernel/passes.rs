@@ -9,7 +9,7 @@ use isotherm_linux::sys::Arena;
 use rand_core::Rng;
 
 use super::super::counting::TouchCount;
-use super::{BATCH, RANDOM_BITS, random};
+use super::{BATCH_WORDS, RANDOM_BITS, random};
 
 type Words = [AtomicU64];
 
@@ -43,14 +43,14 @@ pub fn sort(bytes: u64, progress: &mut TouchCount) -> Result<()> {
     progress.add(0)?;
     let mut random = random(bytes);
     loop {
-        for run in from.chunks(BATCH) {
+        for run in from.chunks(BATCH_WORDS) {
             let mut sorted: Vec<u64> =
                 run.iter().map(|_| random.next_u64() & RANDOM_BITS).collect();
             sorted.sort_unstable();
             run.iter().zip(sorted).for_each(|(to, value)| to.store(value, Relaxed));
             progress.add(run.len() as u64)?;
         }
-        let mut length = BATCH;
+        let mut length = BATCH_WORDS;
         while length < from.len() {
             for (run, to) in from.chunks(2 * length).zip(to.chunks(2 * length)) {
                 let (left, right) = run.split_at(length.min(run.len()));
@@ -64,7 +64,7 @@ pub fn sort(bytes: u64, progress: &mut TouchCount) -> Result<()> {
 
 fn merge(left: &Words, right: &Words, to: &Words, progress: &mut TouchCount) -> Result<()> {
     let (mut l, mut r) = (0, 0);
-    for batch in to.chunks(BATCH) {
+    for batch in to.chunks(BATCH_WORDS) {
         for word in batch {
             let takes_left = r >= right.len() || l < left.len() && get(left, l) <= get(right, r);
             word.store(if takes_left { get(left, l) } else { get(right, r) }, Relaxed);
@@ -95,8 +95,8 @@ pub fn graph(bytes: u64, progress: &mut TouchCount) -> Result<()> {
         for (i, own) in edges.words().chunks(DEGREE).enumerate() {
             let sum: f64 = own.iter().map(|e| float(from, e.load(Relaxed) as usize)).sum();
             set(to, i, (0.15 + 0.85 * sum / DEGREE as f64).to_bits());
-            if i % (BATCH / DEGREE) == 0 {
-                progress.add(BATCH as u64)?;
+            if i % (BATCH_WORDS / DEGREE) == 0 {
+                progress.add(BATCH_WORDS as u64)?;
             }
         }
         (from, to) = (to, from);
@@ -141,7 +141,7 @@ pub fn join(bytes: u64, progress: &mut TouchCount) -> Result<()> {
     progress.add(0)?;
     let mut found = 0u64;
     loop {
-        for batch in rows.words().chunks(BATCH) {
+        for batch in rows.words().chunks(BATCH_WORDS) {
             let keys = batch.iter().map(|row| row.load(Relaxed) | 1 << 22);
             found +=
                 keys.filter(|&key| slot(key).is_some_and(|i| get(table, i) == key)).count() as u64;

@@ -79,7 +79,7 @@ fn experiment(o: &cli::Fairzone) -> Result<ExitCode> {
 }
 
 fn machine(path: Option<&Path>) -> Result<MachineSpec> {
-    let Some(path) = path else { return Ok(MachineSpec::parse(lab::MACHINE)?) };
+    let Some(path) = path else { return Ok(MachineSpec::parse(lab::MACHINE_TOML)?) };
     let text = text_of(path, || {
         format!("{} cannot be read: name a file that describes a machine", path.display())
     })?;
@@ -87,7 +87,7 @@ fn machine(path: Option<&Path>) -> Result<MachineSpec> {
 }
 
 fn load(name: Option<&str>) -> Result<LabLoad> {
-    let Some(name) = name else { return Ok(LabLoad::parse(lab::STREAMS)?) };
+    let Some(name) = name else { return Ok(LabLoad::parse(lab::STREAMS_TOML)?) };
     if let Some(named) = Named::find(name) {
         return Ok(LabLoad::Process(named.workload()?));
     }

@@ -15,7 +15,7 @@ use crate::stop::Stop;
 use crate::units::WeightList;
 
 /// Duration of one measurement if there is time for all of them.
-const SLICE: Duration = Duration::from_secs(1);
+const MEASUREMENT_TIME: Duration = Duration::from_secs(1);
 /// Measurements per node: three mixes, the idle latency, and the curve.
 const SLICES: u32 = 4 + PAUSES.len() as u32;
 /// Minimum memory that each thread streams over, in bytes; it should exceed the caches.
@@ -62,7 +62,7 @@ impl ProbePlan {
         let chain = cache.max(2 * MIN_THREAD_BYTES).next_multiple_of(2 << 20);
         let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX).max(1);
         // The other half of the time is for touching the memory for the first time.
-        let slice = SLICE.min(time / 2 / count / SLICES);
+        let slice = MEASUREMENT_TIME.min(time / 2 / count / SLICES);
         let plan = ProbePlan { time, threads, slice, per_thread, chain };
         for node in machine.nodes.iter().filter(|n| nodes.contains(&n.node)) {
             let needed = plan.bytes_a_node();

@@ -29,10 +29,10 @@ const FIRST_READ: Duration = Duration::from_millis(20);
 /// The latest first read, if the processes do not run in the meantime.
 const LATEST_FIRST_READ: Duration = Duration::from_millis(200);
 /// Epochs may use one CPU second per this many seconds.
-const SHARE: u32 = 50;
+const EPOCH_CPU_ONE_IN: u32 = 50;
 const MIN_EPOCH: Duration = Duration::from_secs(1);
 /// Length of the first epoch, so that memory that has just become shared is not unknown for long.
-const FIRST: Duration = Duration::from_millis(200);
+const FIRST_EPOCH: Duration = Duration::from_millis(200);
 /// Shortest epoch where TLBs cannot be flushed: translations then stay cached for some time.
 const MIN_UNFLUSHED_EPOCH: Duration = Duration::from_secs(5);
 const MAX_EPOCH: Duration = Duration::from_secs(60);
@@ -130,7 +130,7 @@ impl Epochs {
             soft_dirty,
             under_way: None,
             complete: None,
-            length: FIRST,
+            length: FIRST_EPOCH,
             busy: 0.0,
             next: Nanos(0),
         }
@@ -198,8 +198,8 @@ impl Epochs {
         if now >= self.next {
             self.under_way = self.begin(walker, targets)?;
             if self.under_way.is_none() {
-                self.next = now + FIRST;
-                self.length = FIRST;
+                self.next = now + FIRST_EPOCH;
+                self.length = FIRST_EPOCH;
                 self.complete = None;
             }
         }
@@ -346,7 +346,7 @@ impl Epoch {
 /// The length of the next epoch after one that used `cost` CPU time, including that of the processes.
 pub(super) fn length(cost: Duration, flushed: bool) -> Duration {
     let shortest = if flushed { MIN_EPOCH } else { MIN_UNFLUSHED_EPOCH };
-    cost.saturating_mul(SHARE).clamp(shortest, MAX_EPOCH)
+    cost.saturating_mul(EPOCH_CPU_ONE_IN).clamp(shortest, MAX_EPOCH)
 }
 
 /// CPU time that the processes of the epoch have used since it began.

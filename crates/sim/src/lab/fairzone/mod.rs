@@ -24,9 +24,9 @@ pub use streams::{StreamPhase, Streams, StreamsError};
 pub use text::{properties_text, scenarios_text};
 
 /// The default machine.
-pub const MACHINE: &str = include_str!("../../../lab/8-gib.toml");
+pub const MACHINE_TOML: &str = include_str!("../../../lab/8-gib.toml");
 /// The default workload.
-pub const STREAMS: &str = include_str!("../../../lab/tiobench.toml");
+pub const STREAMS_TOML: &str = include_str!("../../../lab/tiobench.toml");
 
 /// Version of the formats: `docs/abi/testing/lab.md`.
 const SCHEMA_VERSION: u32 = 1;

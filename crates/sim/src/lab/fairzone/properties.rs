@@ -13,7 +13,7 @@ use crate::random::{below, mix};
 use crate::workload::Op;
 
 /// Tolerance of a share.
-const SHARE: f64 = 0.03;
+const SHARE_TOLERANCE: f64 = 0.03;
 /// Minimum relative gain in speed that counts as a gain.
 const GAIN: f64 = 0.05;
 /// Maximum relative difference in speed that counts as no change.
@@ -175,7 +175,10 @@ fn is_fair(d: &Drawn, fair: Fair) -> Result<(bool, String), LabError> {
     let pages = allocated(&memory);
     let share = pages[1] as f64 / (pages[1] + pages[2]) as f64;
     let by_size = d.dma32 as f64 / (d.dma32 + d.normal) as f64;
-    Ok(((share - by_size).abs() < SHARE, format!("DMA32 got {share:.3} and has {by_size:.3}")))
+    Ok((
+        (share - by_size).abs() < SHARE_TOLERANCE,
+        format!("DMA32 got {share:.3} and has {by_size:.3}"),
+    ))
 }
 
 fn resets_less(d: &Drawn) -> Result<(bool, String), LabError> {

@@ -7,7 +7,7 @@ use super::run::{PhaseFigures, Run, ZoneFigures};
 use super::{Fairzone, Property, Scenario};
 
 /// Width of the first column, and of a column of numbers, in characters.
-const NAME: usize = 24;
+const NAME_WIDTH: usize = 24;
 const COLUMN: usize = 11;
 
 impl Fairzone {
@@ -96,7 +96,7 @@ fn head(name: &str, columns: &[&str]) -> String {
 }
 
 fn line(name: &str, columns: &[&str], value: impl Fn(&str) -> Option<String>) -> String {
-    let name_width = NAME + name.len() - name.trim_start_matches('\n').len();
+    let name_width = NAME_WIDTH + name.len() - name.trim_start_matches('\n').len();
     let mut out = format!("{name:<name_width$}");
     for column in columns {
         let _ = write!(out, "{:>COLUMN$}", value(column).unwrap_or_else(|| "-".to_owned()));
@@ -191,7 +191,7 @@ pub fn properties_text(properties: &[Property]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::fairzone::{LabLoad, STREAMS, policies, run};
+    use crate::lab::fairzone::{LabLoad, STREAMS_TOML, policies, run};
     use crate::paged::MachineSpec;
 
     const SMALL: &str = "about = 'small'\n[[node]]\nzones = [{ kind = 'dma32', pages = 4000 }, \
@@ -199,7 +199,7 @@ mod tests {
 
     fn small(seed: u64) -> Fairzone {
         let spec = MachineSpec::parse(SMALL).unwrap();
-        let load = LabLoad::parse(STREAMS).unwrap();
+        let load = LabLoad::parse(STREAMS_TOML).unwrap();
         let one = |name| run(&spec, (name, policies::find(name).unwrap()), &load, 2, seed).unwrap();
         Fairzone::new(seed, &spec, &load, vec![one("baseline"), one("v1")])
     }

@@ -32,7 +32,7 @@ pub use stream::{LAW, NETWORK};
 pub use table::{Misfit, Optimum, Prediction, PublishedFigure, PublishedTable, Queued, Unit};
 
 /// The published results.
-pub const PUBLISHED: &str = include_str!("../../../lab/interleave.toml");
+pub const PUBLISHED_TOML: &str = include_str!("../../../lab/interleave.toml");
 
 /// The published results, with predictions.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::latency::Curve;
-use super::network::MAX_LINES;
+use super::network::MAX_LINES_IN_FLIGHT;
 
 /// Maximum number of nodes.
 const MAX_NODES: usize = 64;
@@ -58,7 +58,9 @@ pub enum NodesError {
     )]
     Node(String),
     /// the number or size of accesses
-    #[error("choose 1 to {MAX_LINES} lines in flight, of 1 to {MAX_LINES} bytes")]
+    #[error(
+        "choose 1 to {MAX_LINES_IN_FLIGHT} lines in flight, of 1 to {MAX_LINES_IN_FLIGHT} bytes"
+    )]
     Lines,
     /// a missing idle latency
     #[error(
@@ -93,7 +95,7 @@ impl NodesSpec {
             return Err(NodesError::Node(bad.name.clone()));
         }
         let lines = self.lines_in_flight.unwrap_or(1);
-        if [lines, self.line_bytes].iter().any(|n| !(1..=MAX_LINES).contains(n)) {
+        if [lines, self.line_bytes].iter().any(|n| !(1..=MAX_LINES_IN_FLIGHT).contains(n)) {
             return Err(NodesError::Lines);
         }
         if self.lines_in_flight.is_some() && self.idle_ns().is_none() {

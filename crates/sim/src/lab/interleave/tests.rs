@@ -3,7 +3,7 @@
 use super::*;
 
 fn published() -> Published {
-    Published::parse(PUBLISHED).unwrap()
+    Published::parse(PUBLISHED_TOML).unwrap()
 }
 
 fn found() -> Interleave {

@@ -9,7 +9,7 @@ use super::table::{Optimum, PublishedFigure, PublishedTable, Unit};
 use super::{CheckedClaim, Forecast, Interleave};
 
 /// Width of the first column, and of a column of numbers, in characters.
-const NAME: usize = 40;
+const NAME_WIDTH: usize = 40;
 const NUMBER: usize = 11;
 /// Maximum length of a line of text.
 const WIDTH: usize = 110;
@@ -230,7 +230,7 @@ fn line(
     widths: &[usize],
     rest: impl Iterator<Item = String>,
 ) -> String {
-    let name_width = NAME + name.len() - name.trim_start_matches('\n').len();
+    let name_width = NAME_WIDTH + name.len() - name.trim_start_matches('\n').len();
     let mut out = format!("{name:<name_width$}{first:>first_width$}");
     for (text, width) in rest.zip(widths) {
         let _ = write!(out, "{text:>width$}");
