@@ -30,7 +30,7 @@ struct Node {
 
 /// A page cache of a fixed size. Pages are numbers from 0 on.
 #[derive(Debug, Clone)]
-pub struct TwoLists {
+pub(crate) struct TwoLists {
     nodes: Vec<Node>,
     lengths: [usize; 2],
     capacity: usize,

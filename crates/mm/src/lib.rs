@@ -44,13 +44,12 @@ mod zone;
 mod zonelist;
 
 pub use alloc::{AllocRequest, Allocated, OutOfMemory};
-pub use counter::{Counter, drift_mark, normal_threshold, pressure_threshold};
+pub use counter::{Counter, normal_threshold, pressure_threshold};
 pub use fair::{FAIR, Fair};
 pub use fairness::jain;
 pub use fragmentation::unusable_free_index;
 pub use layout::{
-    KINDS, LOCAL_DISTANCE, Layout, LayoutError, MAX_CPUS, MAX_NODES, MAX_PAGES, NodeLayout,
-    ZoneKind, ZoneLayout,
+    KINDS, Layout, LayoutError, MAX_CPUS, MAX_NODES, MAX_PAGES, NodeLayout, ZoneKind, ZoneLayout,
 };
 pub use lru::{FrameId, ListKind, LruType};
 pub use memory::{AllocStats, Departure, Memory, PageOwner};
@@ -61,4 +60,4 @@ pub use watermark::{
     WatermarkRule, ZoneWatermarks, lowmem, lowmem_reserve, min_free_kbytes, watermarks,
 };
 pub use zone::{Zone, ZoneStats};
-pub use zonelist::{ZonelistOrder, nodes_by_distance, zonelists};
+pub use zonelist::{ZonelistOrder, zonelists};

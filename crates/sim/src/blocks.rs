@@ -36,7 +36,7 @@ pub struct BlockScores {
 
 /// The scores of `snapshot` for `target` and the memory of `truth`. `None` if the truth covers another time.
 #[must_use]
-pub fn block_scores(
+pub(crate) fn block_scores(
     truth: &GroundTruth,
     snapshot: &Snapshot,
     target: TargetId,

@@ -58,7 +58,7 @@ pub use accuracy::{
 };
 pub use accuracy_text::{accuracy_text, over_time_text};
 pub use area::MappingSpec;
-pub use blocks::{BlockScores, block_scores};
+pub use blocks::BlockScores;
 pub use calibration::{Calibrated, Decade, by_decade, calibrate};
 pub use changes::{Delays, delays};
 pub use ground_truth::{
