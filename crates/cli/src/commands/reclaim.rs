@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use isotherm::control::machine_text;
-use isotherm::files::text_of;
 use isotherm::reclaim::SCHEME_NAME;
 use isotherm::service::kernel::{self, KernelReclaim};
 use isotherm::service::{self, ServiceConfig, ServiceError};
+use isotherm::text_file::text_of;
 use isotherm::watch::{AttrsFor, LookBy};
 use isotherm_core::Attrs;
 use isotherm_core::scheme::Scheme;

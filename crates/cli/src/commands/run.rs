@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use anyhow::Result;
-use isotherm::files::text_of;
 use isotherm::schemes;
 use isotherm::service::{self, SchemeTable, ServiceConfig, ServiceError};
+use isotherm::text_file::text_of;
 use isotherm::watch::AttrsFor;
 use isotherm::words::is_closed_pipe;
 use isotherm_core::Attrs;

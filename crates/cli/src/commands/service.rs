@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use isotherm::control::{Attributes, ControlError, Request, ask, say_to, status_text};
-use isotherm::files::text_of;
 use isotherm::functions::name_refaults;
 use isotherm::schemes::SchemeSyntax;
+use isotherm::text_file::text_of;
 
 use super::report::output::print;
 use crate::cli::{

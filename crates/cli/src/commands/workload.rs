@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use isotherm::files::text_of;
 use isotherm::output_file::OutputFile;
 use isotherm::stop::Stop;
+use isotherm::text_file::text_of;
 use isotherm::workload::{RunningWorkload, check, populated};
 use isotherm_linux::sys::{self, SleepingChild};
 use isotherm_sim::GroundTruth;

@@ -16,8 +16,8 @@ use serde::Serialize;
 use tracing::warn;
 
 use super::{ControlError, MAX_LINE, Request, Response};
-use crate::files::ignore_missing;
 use crate::served::{self, Framing, Served, Wait};
+use crate::text_file::ignore_missing;
 use crate::words::chain;
 
 /// Maximum number of users whose refused connections are reported in [`REPORT_PAUSE`].

@@ -8,9 +8,9 @@ use isotherm_report::{bytes, time};
 use isotherm_sim::whatif::{Setting, SettingPolicy};
 
 use super::{Sweep, TierList};
-use crate::files::{TextError, text_of};
 use crate::reclaim::{SizeQuota, TimeQuota, untouched};
 use crate::schemes;
+use crate::text_file::{TextError, text_of};
 use crate::usage::UsageError;
 
 /// The default minimum age of `isotherm reclaim`.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use isotherm::files::text_of;
+use isotherm::text_file::text_of;
 use isotherm_mm::Rules;
 use isotherm_sim::lab::fairzone::{
     self as lab, Fairzone, LabLoad, policies, properties, properties_text, results_json, scenarios,

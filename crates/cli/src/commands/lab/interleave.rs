@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use isotherm::files::text_of;
+use isotherm::text_file::text_of;
 use isotherm_report::{Lines, lines_picture};
 use isotherm_sim::lab::interleave::{
     Loads, NodesSpec, PUBLISHED_TOML, Published, WeightCurve, predict,
