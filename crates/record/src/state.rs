@@ -15,7 +15,7 @@ use crate::bad::{InvalidField, ensure};
 use crate::event::Event;
 use crate::faults::{to_code, to_faults};
 use crate::frame::{Frame, FrameKind};
-use crate::header::RecordingHeader;
+use crate::header::{End, RecordingHeader};
 use crate::mappings::{MappingSet, to_sets};
 use crate::message::{Message, decode, holds_rows};
 use crate::rows::SnapshotRows;
@@ -263,24 +263,29 @@ impl StreamState {
             FrameKind::Targets => events.extend(to_targets(rows)?.into_iter().map(Event::Target)),
             FrameKind::End => {
                 let end = to_end(rows)?;
-                self.ends += 1;
-                if end.files > self.ends {
-                    // Older files were deleted, so that their snapshots are not missing.
-                    self.missing_at_begin = 0;
-                }
-                self.missing_at_end = match self.last_seq {
-                    Some(last) => end.snapshots.saturating_sub(last + 1),
-                    None if self.begins_damaged && end.files <= 1 => end.snapshots,
-                    None => 0,
-                };
-                if self.jumps {
-                    self.missing_at_end = 0;
-                }
+                self.note_end(&end);
                 events.push_back(Event::End(end));
-                (self.ended, self.in_rows) = (true, false);
             }
         }
         Ok(())
+    }
+
+    /// Notes the end of a file, and how many snapshots are missing.
+    fn note_end(&mut self, end: &End) {
+        self.ends += 1;
+        if end.files > self.ends {
+            // Older files were deleted, so that their snapshots are not missing.
+            self.missing_at_begin = 0;
+        }
+        self.missing_at_end = match self.last_seq {
+            Some(last) => end.snapshots.saturating_sub(last + 1),
+            None if self.begins_damaged && end.files <= 1 => end.snapshots,
+            None => 0,
+        };
+        if self.jumps {
+            self.missing_at_end = 0;
+        }
+        (self.ended, self.in_rows) = (true, false);
     }
 
     /// Adds a set. Each file of a record repeats the sets that it needs; only a new set is an event.

@@ -762,16 +762,7 @@ impl Piece {
             Some(_) => (0..self.nr_windows()).map(|i| self.presumed_of(i)).collect(),
             None => Vec::new(),
         };
-        // If only a sample of the piece was cleared, the rest keeps its presumed rate.
-        let presumed_now = match self.presumed {
-            _ if whole || self.coarse => None,
-            Some(p) => Some(p),
-            None => {
-                let before = (0..self.nr_windows()).map(|i| self.evidence(i, t));
-                let before = before.fold(Evidence::default(), Evidence::plus);
-                Some(Presumed { hz: before.d / before.e.max(1e-6), until: 0, since: since.at })
-            }
-        };
+        let presumed_now = self.presumed_after_clear(whole, &since, t);
         let shown = self.exposure(t);
         self.summary = None;
         let first = self.coarse && !self.was_cleared();
@@ -809,15 +800,7 @@ impl Piece {
         if !self.hides() {
             self.hides_since = since.at;
         }
-        // If no page of a sample is visible, the whole coarse piece counts as hidden.
-        let all = (self.coarse && armed.is_empty()).then(|| self.resident());
-        let most = if all.is_some() { 1 } else { usize::MAX };
-        let hidden = |mask: &PageMask| all.unwrap_or_else(|| mask.and(&span));
-        let reported = c.hidden.iter().take(most).map(|(why, mask)| (*why, hidden(mask)));
-        // The clear of a sample need not report what is hidden beside it.
-        let beside = self.hidden().filter(|_| !whole && !self.coarse);
-        let beside = beside.map(|(why, mask)| (why, mask.without(&described)));
-        self.hide(reported.chain(beside).collect());
+        self.note_hidden(c, &armed, &described, whole);
         self.presumed = presumed_now;
         if whole || self.coarse {
             self.whole_at = since.at;
@@ -833,6 +816,39 @@ impl Piece {
             stirred: None,
             was_hz,
         });
+    }
+
+    /// The rate that the pages which a clear left out keep: if only a sample of the piece was cleared, the rest keeps
+    /// its presumed rate.
+    fn presumed_after_clear(
+        &self,
+        whole: bool,
+        since: &Moment,
+        t: &ExposureTerms,
+    ) -> Option<Presumed> {
+        match self.presumed {
+            _ if whole || self.coarse => None,
+            Some(p) => Some(p),
+            None => {
+                let before = (0..self.nr_windows()).map(|i| self.evidence(i, t));
+                let before = before.fold(Evidence::default(), Evidence::plus);
+                Some(Presumed { hz: before.d / before.e.max(1e-6), until: 0, since: since.at })
+            }
+        }
+    }
+
+    /// Notes the pages that a clear has reported as hidden; `described` are all pages that it reports on.
+    fn note_hidden(&mut self, c: &Cleared, armed: &PageMask, described: &PageMask, whole: bool) {
+        let span = self.span();
+        // If no page of a sample is visible, the whole coarse piece counts as hidden.
+        let all = (self.coarse && armed.is_empty()).then(|| self.resident());
+        let most = if all.is_some() { 1 } else { usize::MAX };
+        let hidden = |mask: &PageMask| all.unwrap_or_else(|| mask.and(&span));
+        let reported = c.hidden.iter().take(most).map(|(why, mask)| (*why, hidden(mask)));
+        // The clear of a sample need not report what is hidden beside it.
+        let beside = self.hidden().filter(|_| !whole && !self.coarse);
+        let beside = beside.map(|(why, mask)| (why, mask.without(described)));
+        self.hide(reported.chain(beside).collect());
     }
 
     /// Sets the invisible pages, by reason.

@@ -172,17 +172,8 @@ pub fn act<T>(
     let control = socket.as_deref().map(Control::open).transpose()?;
     let metrics = MetricsExporter::open(o.metrics.as_ref(), o.metrics_every)?;
     let agent = Agent::open(o.lake.as_ref(), !o.dry_run)?;
-    // This is before the command starts, so that no command has to be ended if a figure cannot be read. The
-    // command will be in the control groups of this process.
-    let own = program.as_ref().and_then(|_| i32::try_from(std::process::id()).ok());
-    let pids: Vec<i32> = follower.pids().chain(own).collect();
-    let schemes = engine.schemes().map(|(s, _)| s);
-    let meter =
-        Meter::new(ROOT.as_ref(), schemes, &pids, config.of_options())?.selecting(&o.targets);
-    match meter.missing().first() {
-        Some(why) if !o.targets.awaited => return Err(ServiceError::Lacks(why.clone())),
-        _ => notes.extend(meter.missing().iter().cloned()),
-    }
+    // This is before the command starts, so that no command has to be ended if a figure cannot be read.
+    let meter = open_meter(&**config, &engine, &follower, program.is_some(), &mut notes)?;
     notes.iter().for_each(|note| warn!("{note}"));
     let mut stacks =
         o.stacks.then(|| Stacks::open(&o.targets, StackOptions::default())).transpose()?;
@@ -227,6 +218,30 @@ pub fn act<T>(
     let finished = finish(&table);
     let status = started.as_mut().map(|c| c.end(&stop)).transpose()?;
     Ok(Acted { table, status: status.flatten(), failed: result.err(), finished })
+}
+
+/// Reads the figures that the schemes of `engine` require. Those that cannot be read become notes if processes are
+/// awaited, otherwise an error.
+fn open_meter(
+    config: &dyn ServiceConfig,
+    engine: &Engine,
+    follower: &Follower,
+    starts_command: bool,
+    notes: &mut Vec<String>,
+) -> Result<Meter, ServiceError> {
+    let targets = &config.acting().targets;
+    // The command will be in the control groups of this process.
+    let own = starts_command.then(|| i32::try_from(std::process::id()).ok()).flatten();
+    let pids: Vec<i32> = follower.pids().chain(own).collect();
+    let schemes = engine.schemes().map(|(s, _)| s);
+    let meter = Meter::new(ROOT.as_ref(), schemes, &pids, config.of_options())?.selecting(targets);
+    match meter.missing().first() {
+        Some(why) if !targets.awaited => Err(ServiceError::Lacks(why.clone())),
+        _ => {
+            notes.extend(meter.missing().iter().cloned());
+            Ok(meter)
+        }
+    }
 }
 
 /// A way to look that can act, and the schemes for it.

@@ -91,6 +91,20 @@ struct Source {
     imported: bool,
 }
 
+impl Source {
+    fn new(edit: &Edit) -> Self {
+        Source {
+            editor: Editor::new(edit.clone()),
+            ids: HashMap::new(),
+            early: Vec::new(),
+            before: BTreeMap::new(),
+            shift: 0,
+            begun: false,
+            imported: false,
+        }
+    }
+}
+
 impl<S: Sink> Rewriter<S> {
     /// Writes to `writer`, which was created with `facts`.
     pub fn new(writer: Writer<S>, facts: RecordingHeader) -> Self {
@@ -116,21 +130,12 @@ impl<S: Sink> Rewriter<S> {
         edit: &Edit,
         repair: bool,
     ) -> Result<Lacked, EditError> {
-        let new = || Source {
-            editor: Editor::new(edit.clone()),
-            ids: HashMap::new(),
-            early: Vec::new(),
-            before: BTreeMap::new(),
-            shift: 0,
-            begun: false,
-            imported: false,
-        };
-        let (mut source, mut torn) = (new(), None);
+        let (mut source, mut torn) = (Source::new(edit), None);
         self.has_memory |= edit.addr.is_none();
         for event in reader.by_ref() {
             match event {
                 Ok(Event::Header(facts)) => {
-                    let before = std::mem::replace(&mut source, new());
+                    let before = std::mem::replace(&mut source, Source::new(edit));
                     self.rest(before)?;
                     source.shift = shift(&self.facts, &facts);
                     source.imported = facts.missing.residency;

@@ -342,32 +342,7 @@ impl Samples {
             return;
         }
         let first = self.all.len();
-        // The fewer pages are resident, the wider the grid. Samples of the next finer grid stay, so that they do
-        // not come and go when the share varies.
-        let sparse = (1.0 / visible).log2().ceil().clamp(0.0, 32.0) as u32;
-        let (step, fine) = (stride << sparse, stride << sparse.saturating_sub(1));
-        let (start, end) = (region.range.start / PAGE_SIZE, region.range.end / PAGE_SIZE);
-        let mut known = there.iter().filter(|s| s.page & (fine - 1) == 0).peekable();
-        let mut next = start.div_ceil(step).saturating_mul(step);
-        loop {
-            match known.peek() {
-                Some(s) if s.page <= next || next >= end => {
-                    next += if s.page == next { step } else { 0 };
-                    self.all.push(**s);
-                    known.next();
-                }
-                _ if next < end => {
-                    let sample = self.new_sample(next, region);
-                    self.all.push(sample);
-                    next = next.saturating_add(step);
-                }
-                _ => break,
-            }
-        }
-        if self.all.len() == first {
-            let lone = there.first().copied().unwrap_or_else(|| self.new_sample(start, region));
-            self.all.push(lone);
-        }
+        self.place(region, there, stride, visible);
         let mut from = region.range.start;
         let is_idle = is_idle(region);
         let since = self.now - region.age.as_secs_f64();
@@ -398,6 +373,37 @@ impl Samples {
                 }
             }
             from = end;
+        }
+    }
+
+    /// Adds the samples of a region, in order of address: those that are `there`, and new ones; at least one.
+    fn place(&mut self, region: &RegionView, there: &[Sample], stride: u64, visible: f64) {
+        let first = self.all.len();
+        // The fewer pages are resident, the wider the grid. Samples of the next finer grid stay, so that they do
+        // not come and go when the share varies.
+        let sparse = (1.0 / visible).log2().ceil().clamp(0.0, 32.0) as u32;
+        let (step, fine) = (stride << sparse, stride << sparse.saturating_sub(1));
+        let (start, end) = (region.range.start / PAGE_SIZE, region.range.end / PAGE_SIZE);
+        let mut known = there.iter().filter(|s| s.page & (fine - 1) == 0).peekable();
+        let mut next = start.div_ceil(step).saturating_mul(step);
+        loop {
+            match known.peek() {
+                Some(s) if s.page <= next || next >= end => {
+                    next += if s.page == next { step } else { 0 };
+                    self.all.push(**s);
+                    known.next();
+                }
+                _ if next < end => {
+                    let sample = self.new_sample(next, region);
+                    self.all.push(sample);
+                    next = next.saturating_add(step);
+                }
+                _ => break,
+            }
+        }
+        if self.all.len() == first {
+            let lone = there.first().copied().unwrap_or_else(|| self.new_sample(start, region));
+            self.all.push(lone);
         }
     }
 
